@@ -20,8 +20,8 @@ from fingerpost.builtin.directives.definitions import DIRECTIVE_KINDS
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import ErrorKind
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.api import served as api_served
-from tests.kit.chat_completions import served as v1_served
+from tests.kit.api import serve_api as api_served
+from tests.kit.chat_completions import serve_completions as v1_served
 from tests.kit.profiles import LAMP, own, settings
 from tests.requirements import proves
 

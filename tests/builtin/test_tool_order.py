@@ -10,7 +10,7 @@ from mcp import Client
 from fingerpost.builtin import open_router
 from fingerpost.choose.offered_tools import order_cards, order_offered_keys
 from fingerpost.settings import Settings
-from tests.kit.gateways import serving
+from tests.kit.gateways import serve_gateway
 from tests.requirements import proves
 
 FIRST = ["memory/think", "collaboration/user_collaboration", "workspace/file_operations"]
@@ -29,7 +29,7 @@ async def test_own_tools_are_listed_in_a_fixed_order_whatever_order_they_are_ena
             keys = [card.key for card in order_cards(reversed(router.tools.cards))]
             assert keys[:3] == FIRST and keys[3:] == sorted(keys[3:])
             assert list(order_offered_keys((), reversed(keys), limit=len(keys))) == keys
-            async with serving(router) as address, Client(f"{address}/mcp/all") as client:
+            async with serve_gateway(router) as address, Client(f"{address}/mcp/all") as client:
                 tools: Any = (await client.list_tools()).tools
                 listed.append([tool.name for tool in tools])
     assert listed[0] == listed[1]

@@ -15,8 +15,8 @@ from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.records import Decision, ErrorKind, Outcome, utc_now
 from fingerpost.store.approvals import KeyedCall
 from fingerpost.testing import ToolServer, tool_server
-from tests.kit.api import house as served
-from tests.kit.gateway_methods import house as gateway
+from tests.kit.api import open_served_api as served
+from tests.kit.gateway_methods import open_gateway_methods as gateway
 from tests.kit.gateway_methods import text_of
 from tests.requirements import proves
 

@@ -21,7 +21,7 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 
 from fingerpost.records import Era, ServerSpec
-from tests.kit.gateways import gateway
+from tests.kit.gateways import open_gateway
 
 Object = dict[str, Any]
 Play = Callable[[Client, Object], Awaitable[None]]
@@ -86,7 +86,7 @@ async def play(order: Object, revision: Era, folder: Path) -> None:
     upstream = ServerSpec(name="mock", transport="http", url=order["url"], era=revision, prefix=False)
     mode = "legacy" if revision == "2025-11-25" else revision
     async with (
-        gateway(upstream, folder=folder) as address,
+        open_gateway(upstream, folder=folder) as address,
         Client(f"{address}/mcp", mode=mode, elicitation_callback=answer_with_defaults) as client,
     ):
         await PLAYS[order["scenario"]](client, order["context"])

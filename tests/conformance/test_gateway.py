@@ -13,7 +13,7 @@ from tests.conformance import messenger
 from tests.conformance.fixture_server import application
 from tests.conformance.playing import players
 from tests.conformance.run import expected_failures, judge, run_client_suite, run_server_suite
-from tests.kit.gateways import gateway
+from tests.kit.gateways import open_gateway
 from tests.requirements import proves
 
 REVISIONS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
@@ -32,7 +32,7 @@ async def test_every_required_scenario_passes_through_the_gateway(revision: Era,
             prefix=False,
             new_tools="allow",  # one scenario has the list changed
         )
-        async with gateway(spec, folder=tmp_path / "gateway") as address:
+        async with open_gateway(spec, folder=tmp_path / "gateway") as address:
             report = await run_server_suite(f"{address}/mcp", revision, tmp_path / "results")
     judge(report, "gateway", revision)
 
@@ -45,7 +45,7 @@ async def test_eras_are_translated(revision: Era, tmp_path: Path) -> None:
         spec = ServerSpec(
             name="fixture", transport="http", url=f"{upstream}/mcp", era=OTHER[revision], prefix=False
         )
-        async with gateway(spec, folder=tmp_path / "gateway") as address:
+        async with open_gateway(spec, folder=tmp_path / "gateway") as address:
             report = await run_server_suite(f"{address}/mcp", revision, tmp_path / "results")
     judge(report, "across", revision)
 

@@ -15,7 +15,7 @@ import pytest
 from fingerpost.records import ServerSpec
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
-from tests.kit.gateways import gateway
+from tests.kit.gateways import open_gateway
 from tests.kit.programs import PATH, ROOT, newer_node, program
 from tests.requirements import proves
 
@@ -51,7 +51,7 @@ class Inspector:
 async def over_http(era: str, folder: Path) -> AsyncGenerator[Inspector]:
     async with served(application()) as upstream:
         spec = ServerSpec(name="fixture", transport="http", url=f"{upstream}/mcp", prefix=False)
-        async with gateway(spec, folder=folder / "gateway") as address:
+        async with open_gateway(spec, folder=folder / "gateway") as address:
             yield Inspector([f"{address}/mcp"], era, folder)
 
 

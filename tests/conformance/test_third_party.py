@@ -12,7 +12,7 @@ from mcp import Client
 from mcp.client import ClientRequestContext
 
 from fingerpost import Server
-from tests.kit.gateways import gateway
+from tests.kit.gateways import open_gateway
 from tests.kit.programs import program
 from tests.requirements import proves
 
@@ -99,7 +99,7 @@ async def test_real_servers_serve_clients_of_both_eras(tmp_path: Path) -> None:
         ),
         Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "UTC"]),
     )
-    async with gateway(*servers, folder=tmp_path) as address:
+    async with open_gateway(*servers, folder=tmp_path) as address:
         for mode in MODES:
             async with Client(
                 f"{address}/mcp", mode=mode, elicitation_callback=_agree, sampling_callback=_reply

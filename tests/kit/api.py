@@ -37,7 +37,7 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 
 @dataclass
-class House:
+class ServedApi:
     """A router that is served, and a client for it."""
 
     router: Router
@@ -64,7 +64,7 @@ class House:
         return {"x-api-key": text}
 
 
-def local_gate(router: Router, bound: str = "127.0.0.1:80") -> HttpAuthenticator:
+def build_local_authenticator(router: Router, bound: str = "127.0.0.1:80") -> HttpAuthenticator:
     """The gate of a router that listens here."""
     return build_authenticator(
         router.settings.gateway,
@@ -76,24 +76,24 @@ def local_gate(router: Router, bound: str = "127.0.0.1:80") -> HttpAuthenticator
 
 
 @asynccontextmanager
-async def house(
+async def open_served_api(
     folder: Path, *servers: ServerSpec, model: Any = None, operator: bool = False, **more: Any
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[ServedApi]:
     """Everything open and connected."""
     async with Router(servers, settings=settings(folder, **more), model=model) as router:
         if servers:
             await router.connect()
-        async with served(router, operator=operator) as house:
+        async with serve_api(router, operator=operator) as house:
             yield house
 
 
 @asynccontextmanager
-async def served(router: Router, *, operator: bool = False) -> AsyncGenerator[House]:
+async def serve_api(router: Router, *, operator: bool = False) -> AsyncGenerator[ServedApi]:
     """The API and the console of this router at a port; `operator`: who asks there has signed in."""
     listening = listen_at("127.0.0.1", 0)
     bound = get_address(listening)
     address = f"http://{bound}"
-    gate = local_gate(router, bound)
+    gate = build_local_authenticator(router, bound)
     up = anyio.Event()
     with listening:
         async with (
@@ -107,7 +107,7 @@ async def served(router: Router, *, operator: bool = False) -> AsyncGenerator[Ho
             tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()
-            house = House(router, address, client, api)
+            house = ServedApi(router, address, client, api)
             if operator:
                 await house.sign_in()
             yield house
@@ -153,8 +153,8 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening_to(
-    house: House, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None
+async def open_stream(
+    house: ServedApi, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None
 ) -> AsyncGenerator[Listener]:
     """A stream of events from the API."""
     method = "GET" if body is None else "POST"

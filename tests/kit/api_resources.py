@@ -79,18 +79,18 @@ class Both:
 
 
 @asynccontextmanager
-async def both(
+async def open_api_and_router(
     folder: Path, *servers: ServerSpec, loaded: Loaded | None = None, **more: Any
 ) -> AsyncGenerator[Both]:
     """A house with a router of its own."""
     async with Router(servers, settings=settings(folder, **more)) as router:
         await router.connect()
-        async with opened(router, loaded=loaded) as house:
+        async with open_api_of(router, loaded=loaded) as house:
             yield house
 
 
 @asynccontextmanager
-async def opened(router: Router, *, loaded: Loaded | None = None) -> AsyncGenerator[Both]:
+async def open_api_of(router: Router, *, loaded: Loaded | None = None) -> AsyncGenerator[Both]:
     """This router's API and gateway at a port, for the person whose installation it is."""
     listening = listen_at("127.0.0.1", 0)
     bound = get_address(listening)

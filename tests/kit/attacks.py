@@ -16,7 +16,7 @@ import httpx2
 from fingerpost import Router
 from fingerpost.records import Era, ServerSpec
 from fingerpost.surfaces.serve import serve
-from tests.kit.api import local_gate, settings
+from tests.kit.api import build_local_authenticator, settings
 from tests.kit.plain_http import Act, Asked, PlainHttp
 
 OLD: Era = "2025-11-25"
@@ -133,7 +133,7 @@ def _rpc(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def gateway(folder: Path, *servers: ServerSpec, **more: Any) -> AsyncGenerator[Place]:
+async def open_attacked_gateway(folder: Path, *servers: ServerSpec, **more: Any) -> AsyncGenerator[Place]:
     """Everything `fingerpost serve` serves. Raises where it ends before the block does."""
     up = anyio.Event()
     found: list[str] = []
@@ -149,7 +149,7 @@ async def gateway(folder: Path, *servers: ServerSpec, **more: Any) -> AsyncGener
         await router.connect()
 
         async def run() -> None:
-            gate = partial(local_gate, router)
+            gate = partial(build_local_authenticator, router)
             await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
 
         tasks.start_soon(run)

@@ -26,8 +26,8 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ConsoleSessions
 from fingerpost.testing import ScriptedModel, tool_server
-from tests.kit.gateways import connected, serving
-from tests.kit.routers import playing, review, select, settings
+from tests.kit.gateways import serve_gateway, wait_until_connected
+from tests.kit.routers import build_settings, script_model, write_review, write_selection
 
 ROOT: Final = Path(__file__).parents[2]
 AXE: Final = ROOT / "node_modules" / "axe-core" / "axe.min.js"
@@ -69,7 +69,7 @@ class House:
 
 
 @contextmanager
-def running(
+def run_server(
     folder: Path,
     *,
     servers: Iterable[ServerSpec] | None = None,
@@ -90,9 +90,9 @@ def running(
 async def _opened(
     folder: Path, servers: list[ServerSpec], model: ScriptedModel | None, more: dict[str, Any]
 ) -> AsyncGenerator[tuple[Router, str]]:
-    async with Router(servers, settings=settings(folder, **more), model=model) as router:
-        await connected(router)
-        async with serving(router) as address:
+    async with Router(servers, settings=build_settings(folder, **more), model=model) as router:
+        await wait_until_connected(router)
+        async with serve_gateway(router) as address:
             yield router, address
 
 
@@ -147,7 +147,7 @@ async def _keep_files(name: str, arguments: dict[str, Any]) -> str:
 
 def scripted() -> ScriptedModel:
     """A model that knows the examples: what it selects hangs on the request's words."""
-    return playing(selection=_selection, review=lambda _: review(0.86), answer=_answer)
+    return script_model(selection=_selection, review=lambda _: write_review(0.86), answer=_answer)
 
 
 def _selection(request: ModelRequest) -> str:
@@ -160,14 +160,14 @@ def _selection(request: ModelRequest) -> str:
             "reasoning": "converts",
         }
         why = "The request asks for the present time in a city"
-        return select(
+        return write_selection(
             "time/get_current_time", {"time_zone": "Asia/Tokyo"}, alternatives=[other], reasoning=why
         )
     if "notes.md" in said:
-        return select("files/read_text_file", {"path": "notes.md"})
+        return write_selection("files/read_text_file", {"path": "notes.md"})
     if named := re.search(r"(?:Write the|Create a) file \\?\"(\w+\.txt)", said):
-        return select("files/write_file", {"path": named[1], "content": "Hello from Fingerpost"})
-    return select(None)
+        return write_selection("files/write_file", {"path": named[1], "content": "Hello from Fingerpost"})
+    return write_selection(None)
 
 
 def _answer(request: ModelRequest) -> str:
@@ -273,6 +273,6 @@ def _place(node: dict[str, Any]) -> str:
     return f"{node['target']} {node.get('failureSummary', '')}"
 
 
-def module_house(folder: Path, **more: Any) -> AbstractContextManager[House]:
+def run_module_server(folder: Path, **more: Any) -> AbstractContextManager[House]:
     """The house most tests share: with servers like the examples', and a model that knows them."""
-    return running(folder, model=scripted(), **more)
+    return run_server(folder, model=scripted(), **more)

@@ -21,7 +21,7 @@ from fingerpost.events import (
 from fingerpost.records import ExecutionStatus, Mode
 from fingerpost.router import Route
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
-from tests.kit.routers import house
+from tests.kit.routers import open_router
 
 READS: Mapping[str, Any] = {"annotations": {"readOnlyHint": True}}
 DESTROYS: Mapping[str, Any] = {"annotations": {"readOnlyHint": False, "destructiveHint": True}}
@@ -77,7 +77,7 @@ async def open_office(
 ) -> AsyncGenerator[tuple[Router, list[ToolServer]]]:
     servers = office()
     wishes = {"vectors": str(folder / "vectors"), **RICH["narrow"]}
-    async with house(folder, [one.spec() for one in servers], model, narrow=wishes, **more) as router:
+    async with open_router(folder, [one.spec() for one in servers], model, narrow=wishes, **more) as router:
         yield router, servers
 
 

@@ -145,7 +145,7 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(
+async def open_bench(
     *specs: ServerSpec, clock: Callable[[], float] | None = None, **settings: Any
 ) -> AsyncGenerator[Bench]:
     """A runner in front of these servers."""

@@ -15,7 +15,7 @@ from fingerpost.llm.content import as_mapping
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.call_recorder import DESTROYS, READS, tool
-from tests.kit.routers import house
+from tests.kit.routers import open_router
 
 REQUEST = "Search my notes for the budget"
 SEARCH = "notes__search_notes"
@@ -52,11 +52,11 @@ def notes() -> ToolServer:
 
 
 @asynccontextmanager
-async def opened(
+async def open_recorder(
     folder: Path, model: ScriptedModel | None, **more: Any
 ) -> AsyncGenerator[tuple[Router, ToolServer]]:
     server = notes()
-    async with house(folder, [server.spec()], model, **more) as router:
+    async with open_router(folder, [server.spec()], model, **more) as router:
         yield router, server
 
 

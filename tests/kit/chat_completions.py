@@ -30,7 +30,7 @@ MAP: dict[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServedCompletions:
     """A running /v1."""
 
     address: str
@@ -106,18 +106,20 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def house(folder: Path, model: ScriptedModel | None = None, **more: Any) -> AsyncGenerator[Place]:
+async def open_served_completions(
+    folder: Path, model: ScriptedModel | None = None, **more: Any
+) -> AsyncGenerator[ServedCompletions]:
     """A router with two servers, its /v1 served on a free port."""
     clock, notes = clock_server(), notes_server()
     servers = (clock.spec(), notes.spec())
     async with Router(servers, settings=settings(folder, **more), model=model) as router:
         await router.connect()
-        async with served(router) as (address, app):
-            yield Place(address, router, app, clock, notes)
+        async with serve_completions(router) as (address, app):
+            yield ServedCompletions(address, router, app, clock, notes)
 
 
 @asynccontextmanager
-async def served(router: Router) -> AsyncGenerator[tuple[str, OpenAIApp]]:
+async def serve_completions(router: Router) -> AsyncGenerator[tuple[str, OpenAIApp]]:
     """/v1 of this router at an address, behind the real gate."""
     listening = listen_at("127.0.0.1", 0)
     bound = get_address(listening)
@@ -150,7 +152,9 @@ def user(text: str) -> Any:
     return {"role": "user", "content": text}
 
 
-async def ask(place: Place, body: object, *, path: str = "/v1/chat/completions", **headers: str) -> Answer:
+async def ask(
+    place: ServedCompletions, body: object, *, path: str = "/v1/chat/completions", **headers: str
+) -> Answer:
     """One request without any client library: what came back."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     async with place.plain() as client:

@@ -186,7 +186,7 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(
+async def open_elicitation_gateway(
     folder: Path, *specs: ServerSpec, approval_seconds: float = 30.0, **more: Any
 ) -> AsyncGenerator[Gateway]:
     notes = tool_server("notes", [DELETE, READ])

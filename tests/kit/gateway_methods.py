@@ -93,7 +93,7 @@ class Crowd:
 
 
 @dataclass
-class House:
+class OpenMethods:
     """A running gateway without a wire."""
 
     router: Router
@@ -153,9 +153,9 @@ def request(
 
 
 @asynccontextmanager
-async def house(
+async def open_gateway_methods(
     folder: Path, *servers: ServerSpec, connect: bool = True, **settings: Any
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[OpenMethods]:
     """A gateway in front of these servers."""
     store = {"url": f"sqlite:///{folder / 'fingerpost.db'}"}
     events, crowd = MemorySink(), Crowd()
@@ -166,7 +166,7 @@ async def house(
     ):
         if connect:
             await router.connect()
-        yield House(router, methods, crowd, events)
+        yield OpenMethods(router, methods, crowd, events)
 
 
 async def until(holds: Callable[[], bool], *, seconds: float = 10) -> None:

@@ -30,23 +30,23 @@ def settings(folder: Path, **more: Any) -> Settings:
 
 
 @asynccontextmanager
-async def gateway(*servers: ServerSpec, folder: Path, **more: Any) -> AsyncGenerator[str]:
+async def open_gateway(*servers: ServerSpec, folder: Path, **more: Any) -> AsyncGenerator[str]:
     """The address of a gateway in front of these servers, once they are connected."""
     await anyio.Path(folder).mkdir(parents=True, exist_ok=True)
     async with Router(servers, settings=settings(folder, **more)) as router:
-        await connected(router)
-        async with serving(router) as address:
+        await wait_until_connected(router)
+        async with serve_gateway(router) as address:
             yield address
 
 
-async def connected(router: Router) -> None:
+async def wait_until_connected(router: Router) -> None:
     """Every server is up and knows that it may ask our callers, as with `fingerpost serve`."""
     router.servers.advertise_client_capabilities()
     await router.connect()
 
 
 @asynccontextmanager
-async def serving(router: Router) -> AsyncGenerator[str]:
+async def serve_gateway(router: Router) -> AsyncGenerator[str]:
     """The address of a gateway of this router."""
     ready = anyio.Event()
     addresses: list[str] = []

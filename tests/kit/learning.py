@@ -56,7 +56,7 @@ def settings(folder: Path, **sections: Any) -> Settings:
 
 
 @asynccontextmanager
-async def office(
+async def open_office_router(
     folder: Path, *, model: ScriptedModel | None = None, more: int = 0, **sections: Any
 ) -> AsyncGenerator[tuple[Router, MemorySink]]:
     """A router over three small servers, and everything that is told of."""
@@ -75,7 +75,7 @@ def _archive(number: int) -> ToolServer:
 
 
 @asynccontextmanager
-async def packages(folder: Path, vectors: Path, **flags: bool) -> AsyncGenerator[Router]:
+async def open_package_router(folder: Path, vectors: Path, **flags: bool) -> AsyncGenerator[Router]:
     """A router over the tools of real packages, which are compared by words and meaning."""
     found: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in PACKAGES.read_text(encoding="utf-8").splitlines():

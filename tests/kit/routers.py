@@ -17,7 +17,7 @@ from tests.kit import warm
 from tests.kit.programs import program
 
 
-def settings(folder: Path, **more: Any) -> Settings:
+def build_settings(folder: Path, **more: Any) -> Settings:
     """A store of its own; words alone, so that no vectors are made."""
     return Settings.model_validate(
         {
@@ -29,54 +29,54 @@ def settings(folder: Path, **more: Any) -> Settings:
     )
 
 
-def clock() -> ServerSpec:
+def create_clock_server() -> ServerSpec:
     return Server.stdio("time", [warm.server("mcp-server-time"), "--local-timezone", "Etc/UTC"])
 
 
-def desk(folder: Path) -> ServerSpec:
+def create_file_server(folder: Path) -> ServerSpec:
     """The real file-system server, on this folder."""
     return Server.stdio("files", [program("mcp-server-filesystem"), str(folder)])
 
 
 @asynccontextmanager
-async def house(
+async def open_router(
     folder: Path,
     servers: Iterable[ServerSpec],
     model: ScriptedModel | None = None,
     **more: Any,
 ) -> AsyncGenerator[Router]:
-    async with Router(servers, settings=settings(folder, **more), model=model) as router:
+    async with Router(servers, settings=build_settings(folder, **more), model=model) as router:
         await router.connect()
         yield router
 
 
-def select(tool: str | None, arguments: JsonObject | None = None, **more: Any) -> str:
+def write_selection(tool: str | None, arguments: JsonObject | None = None, **more: Any) -> str:
     """What a selecting model says."""
     fields: dict[str, Any] = {"reasoning": "it fits", "confidence": 0.9, "alternatives": [], "remaining": ""}
     return json.dumps({**fields, "tool": tool, "arguments": arguments or {}, **more})
 
 
-def review(confidence: float = 0.9, *, approved: bool = True) -> str:
+def write_review(confidence: float = 0.9, *, approved: bool = True) -> str:
     """What a reviewing model says."""
     said = {"approved": approved, "confidence": confidence, "reasoning": "looked at it"}
     return json.dumps(said)
 
 
-def purpose_of(request: ModelRequest) -> str:
+def get_purpose(request: ModelRequest) -> str:
     """What the request is for, by the shape it asks for."""
     if request.schema is None:
         return "answer"
     return request.schema.name
 
 
-def playing(**parts: Iterable[ScriptLine] | Callable[[ModelRequest], ScriptLine]) -> ScriptedModel:
+def script_model(**parts: Iterable[ScriptLine] | Callable[[ModelRequest], ScriptLine]) -> ScriptedModel:
     """A model with one script for each purpose: `selection`, `review`, `answer`, …"""
     scripts = {name: part if callable(part) else _in_order(name, part) for name, part in parts.items()}
 
     def play(request: ModelRequest) -> ScriptLine:
-        script = scripts.get(purpose_of(request))
+        script = scripts.get(get_purpose(request))
         if script is None:
-            message = f"nobody wrote what the model says for {purpose_of(request)!r}"
+            message = f"nobody wrote what the model says for {get_purpose(request)!r}"
             raise AssertionError(message)
         return script(request)
 

@@ -20,7 +20,7 @@ PATIENCE = 20.0  # for what takes milliseconds when the machine is idle
 
 
 @asynccontextmanager
-async def pool(
+async def open_pool(
     *specs: ServerSpec,
     sink: MemorySink | None = None,
     tokens: SignInStore | None = None,

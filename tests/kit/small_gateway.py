@@ -146,7 +146,7 @@ class Place(Address):
 
 
 @asynccontextmanager
-async def small_gateway(**settings: Any) -> AsyncGenerator[Place]:
+async def open_small_gateway(**settings: Any) -> AsyncGenerator[Place]:
     """The wire on a free port of this machine."""
     chosen = GatewaySettings(**settings)
     methods, audience, events = SmallMethods(), NotificationListeners(), MemorySink()

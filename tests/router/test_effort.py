@@ -9,7 +9,7 @@ import pytest
 from fingerpost.errors import ConfigError
 from fingerpost.records import Mode, Narrowing
 from fingerpost.testing import ScriptedModel, tool_server
-from tests.kit.routers import house
+from tests.kit.routers import open_router
 from tests.requirements import proves
 
 READS = {"annotations": {"readOnlyHint": True}}
@@ -29,7 +29,7 @@ def offered(narrowing: Narrowing) -> list[str]:
 async def test_a_quick_answer_leaves_slow_tools_out_and_a_thorough_one_prefers_and_offers_more(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, [tool_server("web", TOOLS).spec()]) as router:
+    async with open_router(tmp_path, [tool_server("web", TOOLS).spec()]) as router:
         usual = await router.narrow(ASK)
         quick = await router.narrow(ASK, effort="quick")
         thorough = await router.narrow(ASK, effort="thorough")
@@ -56,10 +56,10 @@ async def test_what_a_caller_prefers_is_kept_and_changes_the_mode_unless_the_req
 ) -> None:
     servers = [tool_server("web", TOOLS).spec()]
     profiles = {"archive": {"effort": "thorough"}}
-    async with house(tmp_path, servers) as router:
+    async with open_router(tmp_path, servers) as router:
         await router.prefer("dana", "quick")
     model = ScriptedModel(lambda _request: "Hello.")
-    async with house(tmp_path, servers, model, profiles=profiles, choose={"mode": "simple"}) as router:
+    async with open_router(tmp_path, servers, model, profiles=profiles, choose={"mode": "simple"}) as router:
         quick = await router.route("Hello!", caller="dana")
         other = await router.route("Hello!", caller="eli")
         under = await router.route("Hello!", caller="eli", profile="archive")

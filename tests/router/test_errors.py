@@ -19,7 +19,7 @@ from fingerpost.records import check_json
 from fingerpost.records.json import to_valid_json
 from fingerpost.router.router import check_json_object
 from fingerpost.testing import tool_server
-from tests.kit.learning import MAIL, office, settings
+from tests.kit.learning import MAIL, open_office_router, settings
 from tests.requirements import proves
 
 HALF = "\ud800"
@@ -31,7 +31,7 @@ TOOL = "mail/search_mail"
 async def test_a_call_with_half_a_character_is_on_record(
     tmp_path: Path, arguments: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with office(tmp_path) as (router, sink):
+    async with open_office_router(tmp_path) as (router, sink):
         outcome = await router.call(TOOL, arguments)
         await router.store.journal.flush()
         told = [event for event in sink.events if event.kind.startswith("call_")]
@@ -65,7 +65,7 @@ def _endless() -> dict[str, Any]:
     ids=lambda given: type(given).__name__,
 )
 async def test_arguments_that_are_no_json_object_are_refused(tmp_path: Path, arguments: object) -> None:
-    async with office(tmp_path) as (router, sink):
+    async with open_office_router(tmp_path) as (router, sink):
         with pytest.raises(CallError, match="the arguments") as refused:
             await router.call(TOOL, cast("dict[str, Any]", arguments))
         assert refused.value.hint

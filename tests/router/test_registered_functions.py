@@ -15,13 +15,13 @@ from fingerpost import Router
 from fingerpost.errors import ConfigError, UnknownTool
 from fingerpost.events import CallFinished, MemorySink
 from fingerpost.records import Effect, ErrorKind
-from tests.kit.routers import settings
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 
 @asynccontextmanager
 async def opened(folder: Path, **more: Any) -> AsyncGenerator[Router]:
-    async with Router(settings=settings(folder, **more)) as router:
+    async with Router(settings=build_settings(folder, **more)) as router:
         yield router
 
 
@@ -40,7 +40,7 @@ async def test_a_function_registered_at_run_time_is_listed_found_and_called_like
     tmp_path: Path,
 ) -> None:
     sink = MemorySink()
-    async with Router(settings=settings(tmp_path), sinks=[sink]) as router:
+    async with Router(settings=build_settings(tmp_path), sinks=[sink]) as router:
         card = await router.register(get_stock, effect="read")
         await router.register(read_label, effect="read")
         assert [one.key for one in router.tools.cards] == ["local/get_stock", "local/read_label"]

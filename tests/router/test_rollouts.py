@@ -7,7 +7,7 @@ from pathlib import Path
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.events import RouteBegan
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.kit.routers import house
+from tests.kit.routers import open_router
 from tests.requirements import proves
 
 
@@ -17,7 +17,7 @@ async def test_a_setting_is_rolled_out_to_a_share_of_conversations_with_both_arm
 ) -> None:
     rollout = {"name": "one tool", "setting": "narrow.max_tools", "value": 1, "share": 0.5}
     servers = [tool_server("notes", ["read_red_note", "read_blue_note", "read_green_note"]).spec()]
-    async with house(tmp_path, servers, rollout=[rollout]) as router:
+    async with open_router(tmp_path, servers, rollout=[rollout]) as router:
         offered = {
             name: {
                 len((await router.narrow("read my notes", conversation=name)).shortlist.offered)
@@ -62,7 +62,7 @@ async def test_how_often_an_exclusive_tool_is_taken_is_counted(tmp_path: Path) -
             else calls(("datagov_query", {"query": "cars"}))
         )
     )
-    async with house(tmp_path, [tool_server("gov", [query]).spec()], model) as router:
+    async with open_router(tmp_path, [tool_server("gov", [query]).spec()], model) as router:
         await router.narrow(ask)
         await router.route(ask, mode="simple", asked_for_tools=True)
         await router.store.journal.flush()

@@ -14,7 +14,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.router import ModelNames
 from fingerpost.testing import ScriptedModel, tool_server
-from tests.kit.routers import settings
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 
@@ -32,7 +32,7 @@ async def test_a_reader_who_leaves_ends_the_question_and_nobody_complains(
             gone.set()
         raise AssertionError
 
-    async with Router(settings=settings(tmp_path), model=ScriptedModel(slow)) as router:
+    async with Router(settings=build_settings(tmp_path), model=ScriptedModel(slow)) as router:
 
         async def read() -> None:
             async with aclosing(router.stream("Hello!", mode="simple")) as items:
@@ -50,16 +50,18 @@ async def test_a_reader_who_leaves_ends_the_question_and_nobody_complains(
 
 
 async def test_a_stream_that_cannot_begin_says_why_and_leaves_nothing_open(tmp_path: Path) -> None:
-    async with Router(settings=settings(tmp_path)) as router:
+    async with Router(settings=build_settings(tmp_path)) as router:
         with pytest.raises(ConfigError, match="needs a language model"):
             async for _ in router.stream("Hello!", mode="simple"):
                 pass
 
 
 def test_a_router_knows_who_answers(tmp_path: Path) -> None:
-    configured = settings(tmp_path, models={"prime": {"model": "big", "base_url": "http://127.0.0.1:9/v1"}})
+    configured = build_settings(
+        tmp_path, models={"prime": {"model": "big", "base_url": "http://127.0.0.1:9/v1"}}
+    )
     lite = ScriptedModel([], name="small")
-    assert Router(settings=settings(tmp_path)).models == ModelNames()
+    assert Router(settings=build_settings(tmp_path)).models == ModelNames()
     assert Router(settings=configured).models == ModelNames(lite="big", prime="big")
     assert Router(settings=configured, lite=lite).models == ModelNames(lite="small", prime="big")
 
@@ -67,7 +69,9 @@ def test_a_router_knows_who_answers(tmp_path: Path) -> None:
 async def test_the_first_request_waits_for_servers_that_somebody_else_is_connecting(tmp_path: Path) -> None:
     tools = [{"name": "search_notes", "description": "Search my notes.", "inputSchema": {"type": "object"}}]
     server = tool_server("notes", tools)
-    async with Router([server.spec()], settings=settings(tmp_path), model=ScriptedModel(["Hi."])) as router:
+    async with Router(
+        [server.spec()], settings=build_settings(tmp_path), model=ScriptedModel(["Hi."])
+    ) as router:
         router.servers.start("notes")  # as a surface does that has begun to serve
         route = await router.route("Search my notes for the budget", mode="simple")
     assert "notes/search_notes" in route.packet.context.available_tools

@@ -36,7 +36,7 @@ from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.server import PathRouter
 from fingerpost.surfaces.serve import SurfaceDeps, build_lazy_apps
 from fingerpost.testing import tool_server
-from tests.kit.api import local_gate, settings
+from tests.kit.api import build_local_authenticator, settings
 from tests.security import cases as programs
 from tests.security.cases import MODERN, OLD, TOOL, Cases, write
 
@@ -320,7 +320,7 @@ async def opened(folder: Path, figures: Figures, *servers: ServerSpec) -> AsyncG
         router = await stack.enter_async_context(Router(servers, settings=settings(folder, **SETTINGS)))
         await router.connect()
         audience = NotificationListeners()
-        gate = local_gate(router, HOST)
+        gate = build_local_authenticator(router, HOST)
         methods = await stack.enter_async_context(open_methods(router, audience=audience))
         gateway = await stack.enter_async_context(
             GatewayApp(methods, gate, router.settings.gateway, router.events, audience=audience)

@@ -13,7 +13,7 @@ from fingerpost.records import Scope
 from fingerpost.surfaces.http.authenticator import MAX_FAILURES
 from fingerpost.surfaces.http.credentials import KEY_FRESH_S
 from fingerpost.testing import tool_server
-from tests.kit.api import House, house, listening_to
+from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import DESTROYS, READS, tool
 from tests.requirements import proves
 
@@ -28,7 +28,7 @@ CALL = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
 @proves("I4")
 async def test_what_was_approved_for_one_caller_is_not_spent_by_another(tmp_path: Path) -> None:
     server = tool_server("files", TOOLS)
-    async with house(tmp_path, server.spec(), gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, server.spec(), gateway=KEYED) as opened:
         alice, bob = await opened.key("alice"), await opened.key("bob")
         anna = await opened.key("anna", "approve")
         waiting = (await opened.post("/api/call", CALL, headers=alice)).json()["pending_id"]
@@ -41,13 +41,13 @@ async def test_what_was_approved_for_one_caller_is_not_spent_by_another(tmp_path
 @proves("O7")
 @pytest.mark.parametrize("way", ["key", "session"])
 async def test_a_stream_ends_with_the_key_that_opened_it(tmp_path: Path, way: str) -> None:
-    async with house(tmp_path, gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, gateway=KEYED) as opened:
         headers = await opened.key("wendy", "watch")
         if way == "session":
             signed = await opened.post("/api/session", {"key": headers["x-api-key"]})
             headers = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
             opened.client.cookies.clear()
-        async with listening_to(opened, "/api/live", headers=headers) as listener:
+        async with open_stream(opened, "/api/live", headers=headers) as listener:
             await listener.next("lines")
             await opened.router.store.keys.revoke("wendy")
             with anyio.fail_after(15), pytest.raises(EOFError):
@@ -56,18 +56,18 @@ async def test_a_stream_ends_with_the_key_that_opened_it(tmp_path: Path, way: st
 
 
 async def test_one_caller_does_not_take_every_stream(tmp_path: Path) -> None:
-    async with house(tmp_path, gateway=KEYED, api={"streams": 2}) as opened:
+    async with open_served_api(tmp_path, gateway=KEYED, api={"streams": 2}) as opened:
         greedy, wendy = await opened.key("greedy", "watch"), await opened.key("wendy", "watch")
-        async with listening_to(opened, "/api/live", headers=greedy) as one:
+        async with open_stream(opened, "/api/live", headers=greedy) as one:
             await one.next("lines")
             assert (await opened.get("/api/live", headers=greedy)).status_code == 503
-            async with listening_to(opened, "/api/live", headers=wendy) as other:
+            async with open_stream(opened, "/api/live", headers=wendy) as other:
                 await other.next("lines")
 
 
 @pytest.mark.parametrize("last", [f"{'0' * 30}{'9' * 30}", "9" * 5000, "9223372036854775808"])
 async def test_a_number_no_event_can_have_is_refused(tmp_path: Path, last: str) -> None:
-    async with house(tmp_path) as opened:
+    async with open_served_api(tmp_path) as opened:
         got = await opened.get("/api/events", headers={"last-event-id": last})
         assert got.status_code == 400
 
@@ -75,10 +75,10 @@ async def test_a_number_no_event_can_have_is_refused(tmp_path: Path, last: str) 
 async def test_a_number_beyond_the_end_goes_on_from_now(tmp_path: Path) -> None:
     """It is of a store that was replaced: waiting for the new one to come so far would be for ever."""
     server = tool_server("files", TOOLS)
-    async with house(tmp_path, server.spec()) as opened:
+    async with open_served_api(tmp_path, server.spec()) as opened:
         beyond = {"last-event-id": str(2**63 - 1)}
         async with (
-            listening_to(opened, "/api/events", headers=beyond) as listener,
+            open_stream(opened, "/api/events", headers=beyond) as listener,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(_calling, opened)
@@ -86,7 +86,7 @@ async def test_a_number_beyond_the_end_goes_on_from_now(tmp_path: Path) -> None:
             tasks.cancel_scope.cancel()
 
 
-async def _calling(opened: House) -> None:
+async def _calling(opened: ServedApi) -> None:
     while True:
         await opened.post("/api/call", {"tool": "files/read_file", "arguments": {"path": "a"}})
         await anyio.sleep(0.05)
@@ -94,7 +94,7 @@ async def _calling(opened: House) -> None:
 
 @proves("O7")
 async def test_wrong_cookies_do_not_sign_anybody_else_out(tmp_path: Path) -> None:
-    async with house(tmp_path, gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, gateway=KEYED) as opened:
         key = await opened.key("wendy", "watch")
         signed = await opened.post("/api/session", {"key": key["x-api-key"]})
         good = {"cookie": signed.headers["set-cookie"].partition(";")[0]}
@@ -114,7 +114,7 @@ async def test_wrong_cookies_do_not_sign_anybody_else_out(tmp_path: Path) -> Non
 @proves("I4")
 async def test_wrong_keys_keep_nobody_out_who_has_a_good_one(tmp_path: Path) -> None:
     """Behind a proxy everybody comes from one address."""
-    async with house(tmp_path, gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, gateway=KEYED) as opened:
         good = await opened.key("alice")
         assert (await opened.get("/api/me", headers=good)).status_code == 200
         statuses: set[int] = set()
@@ -130,7 +130,7 @@ async def test_wrong_keys_keep_nobody_out_who_has_a_good_one(tmp_path: Path) -> 
 
 async def test_a_bounded_key_does_not_hear_which_servers_there_are(tmp_path: Path) -> None:
     files, mail = tool_server("files", TOOLS), tool_server("mail", TOOLS)
-    async with house(tmp_path, files.spec(), mail.spec(), gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, files.spec(), mail.spec(), gateway=KEYED) as opened:
         bounded = await opened.key("bounded", scope=Scope(servers=("files",)))
         answers: list[Any] = []
         for server in ("mail", "nothing"):
@@ -146,7 +146,7 @@ async def test_a_bounded_key_does_not_hear_which_servers_there_are(tmp_path: Pat
 
 @pytest.mark.parametrize("gap", [" ", "\t", "\u2003"], ids=["blank", "tab", "wide"])
 async def test_a_request_of_blanks_is_read_at_once(tmp_path: Path, gap: str) -> None:
-    async with house(tmp_path, tool_server("files", TOOLS).spec()) as opened:
+    async with open_served_api(tmp_path, tool_server("files", TOOLS).spec()) as opened:
         await opened.post("/api/route", {"request": "Read a text file"})
         began = time.process_time()
         got = await opened.post("/api/route", {"request": f"read{gap * 99_000}it"})

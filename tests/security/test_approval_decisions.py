@@ -23,7 +23,7 @@ from mcp_types import ElicitResult
 from fingerpost import Router, Settings
 from fingerpost.records import ErrorKind, ServerSpec
 from fingerpost.testing import tool_server
-from tests.kit.gateways import connected, serving
+from tests.kit.gateways import serve_gateway, wait_until_connected
 from tests.requirements import proves
 
 ROOT = Path(__file__).parents[2]
@@ -69,9 +69,9 @@ async def attacked(folder: Path, **more: Any) -> AsyncGenerator[Attacked]:
         {"store": {"url": f"sqlite:///{folder}/s.db"}, "policy": FETCH_ALLOWED, **more}
     )
     async with Router([spec], settings=settings) as router:
-        await connected(router)
+        await wait_until_connected(router)
         async with (
-            serving(router) as address,
+            serve_gateway(router) as address,
             httpx2.AsyncClient(base_url=address, timeout=20) as client,
         ):
             yield Attacked(router, address, client, count)
@@ -206,9 +206,9 @@ async def test_addresses_of_this_machine_are_refused_or_asked_about(tmp_path: Pa
     settings = {"store": {"url": f"sqlite:///{tmp_path}/s.db"}, "policy": rules}
     async with (
         Router([server.spec()], settings=Settings.model_validate(settings)) as router,
-        serving(router) as address,
+        serve_gateway(router) as address,
     ):
-        await connected(router)
+        await wait_until_connected(router)
         port = address.rpartition(":")[2]
         for form in OWN:
             url = form.format(port=port, name=socket.gethostname())

@@ -14,7 +14,17 @@ import pytest
 from fingerpost.records import Era, ServerSpec
 from fingerpost.servers import Server
 from fingerpost.testing import served, tool_server
-from tests.kit.attacks import MODERN, OLD, TOOL, Place, frame, gateway, hostile, result, streaming
+from tests.kit.attacks import (
+    MODERN,
+    OLD,
+    TOOL,
+    Place,
+    frame,
+    hostile,
+    open_attacked_gateway,
+    result,
+    streaming,
+)
 from tests.kit.plain_http import Asked
 from tests.requirements import proves
 
@@ -71,7 +81,9 @@ async def check_flooded(place: Place, limit: str, *, era: Era) -> None:
 async def test_a_flood_over_http_ends_its_own_call_alone(tmp_path: Path, kind: str, era: Era) -> None:
     async with served(hostile(streaming(frames_of(kind)), era=era)) as base:
         evil = Server.http("evil", base, era=era)
-        async with gateway(tmp_path, evil, tool_server("good", [TOOL]).spec(), limits=LIMITS) as place:
+        async with open_attacked_gateway(
+            tmp_path, evil, tool_server("good", [TOOL]).spec(), limits=LIMITS
+        ) as place:
             await check_flooded(place, FLOODS[kind][2], era=era)
 
 
@@ -118,7 +130,7 @@ def program(folder: Path, flood: Iterable[dict[str, Any]]) -> ServerSpec:
 @pytest.mark.parametrize("kind", ["forms", "progress"])
 async def test_a_flood_over_stdio_ends_its_own_call_alone(tmp_path: Path, kind: str, modern: bool) -> None:
     evil, good = program(tmp_path, flood_of(kind, 0)), tool_server("good", [TOOL]).spec()
-    async with gateway(tmp_path, evil, good, limits=LIMITS) as place:
+    async with open_attacked_gateway(tmp_path, evil, good, limits=LIMITS) as place:
         told = await (place.call_modern if modern else place.call_old)("evil__look")
         assert f"limits.{FLOODS[kind][2]}" in json.dumps(told), told
         assert place.questions <= 32
@@ -129,7 +141,7 @@ async def test_a_flood_over_stdio_ends_its_own_call_alone(tmp_path: Path, kind: 
 async def test_pings_beyond_number_do_not_pile_up(tmp_path: Path) -> None:
     """Over standard streams a ping belongs to no request: it is answered, or dropped where too many wait."""
     pings = ({"id": f"p{number}", "method": "ping"} for number in range(5000))
-    async with gateway(tmp_path, program(tmp_path, pings)) as place:
+    async with open_attacked_gateway(tmp_path, program(tmp_path, pings)) as place:
         for _ in range(3):
             told = await place.call_modern("evil__look")
             assert told["result"]["content"][0]["text"] == "done"
@@ -146,7 +158,10 @@ async def test_questions_asked_one_by_one_are_bounded_for_a_session(tmp_path: Pa
         await asked.write(frame(result(asked.message["id"])), more=False)
 
     server = hostile(act)
-    async with served(server) as base, gateway(tmp_path, Server.http("evil", base, era=OLD)) as place:
+    async with (
+        served(server) as base,
+        open_attacked_gateway(tmp_path, Server.http("evil", base, era=OLD)) as place,
+    ):
         told = await place.call_old("evil__look")
         assert "asked more than 32 questions in one call" in told["result"]["content"][0]["text"]
         assert place.questions == 32
@@ -161,6 +176,9 @@ async def test_an_error_whose_data_cannot_be_passed_on_is_told_without_it(tmp_pa
             f'{{"jsonrpc": "2.0", "id": {asked.message["id"]}, "error": {error}}}'.encode(), more=False
         )
 
-    async with served(hostile(act)) as base, gateway(tmp_path, Server.http("evil", base, era=OLD)) as place:
+    async with (
+        served(hostile(act)) as base,
+        open_attacked_gateway(tmp_path, Server.http("evil", base, era=OLD)) as place,
+    ):
         assert (await place.call_modern("evil__look"))["error"]["message"] == "no luck"
         assert (await place.call_api("evil/look"))["detail"] == "no luck"

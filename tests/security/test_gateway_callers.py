@@ -17,9 +17,9 @@ from tests.kit.gateway_methods import (
     LOCAL,
     Answering,
     Client,
-    House,
     Library,
-    house,
+    OpenMethods,
+    open_gateway_methods,
     profile,
     request,
     text_of,
@@ -46,7 +46,7 @@ async def test_a_handle_opens_a_result_for_its_own_caller_alone(tmp_path: Path, 
     secret = "\n".join(f"salary of employee {number}: {number * 1000}" for number in range(20_000))
     tools: dict[str, dict[str, Any]] = {name: {} for name in ("salaries", "read_result")[: 1 + taken]}
     files = Answering("files", tools, {"salaries": {"content": [{"type": "text", "text": secret}]}})
-    async with house(tmp_path, files.spec(prefix=not taken)) as it:
+    async with open_gateway_methods(tmp_path, files.spec(prefix=not taken)) as it:
         cut = await it.call("salaries" if taken else "files__salaries")
         handle = {"handle": cut["_meta"]["fingerpost/handle"]}
         assert "salary of employee" in text_of(await it.call("read_result", handle))
@@ -55,7 +55,7 @@ async def test_a_handle_opens_a_result_for_its_own_caller_alone(tmp_path: Path, 
         assert "salary" not in text_of(stolen)
 
 
-async def _asked(it: House, path: str, **more: Any) -> Any:
+async def _asked(it: OpenMethods, path: str, **more: Any) -> Any:
     """What a 2026-07-28 client with forms gets for this call."""
     params = {"name": "notes__delete", "arguments": {"path": path}, **more}
     asking = replace(request("tools/call", params, at=ALL, by=LOCAL, modern=True, session=None),
@@ -67,7 +67,7 @@ async def _asked(it: House, path: str, **more: Any) -> Any:
 async def test_one_client_without_a_session_cannot_approve_for_all_others(tmp_path: Path) -> None:
     """All such clients of one principal look alike: what one person allows must not reach the rest."""
     notes = tool_server("notes", [DELETE])
-    async with house(tmp_path, notes.spec()) as it:
+    async with open_gateway_methods(tmp_path, notes.spec()) as it:
         first = await _asked(it, "a")
         [question] = first["inputRequests"].values()
         assert "conversation" not in str(question)
@@ -83,7 +83,7 @@ async def test_a_near_name_is_one_that_can_be_called(tmp_path: Path) -> None:
     """And only of a tool this caller may see."""
     notes = tool_server("notes", [DELETE, {**DELETE, "name": "delete_all"}])
     rules = [{"verdict": "deny", "tool": "notes/delete_all"}]
-    async with house(tmp_path, notes.spec(), policy=rules) as it:
+    async with open_gateway_methods(tmp_path, notes.spec(), policy=rules) as it:
         with pytest.raises(JsonRpcError, match=r"'notes__delte'; near are notes__delete$"):
             await it.call("notes__delte")
 
@@ -109,7 +109,7 @@ async def test_a_server_whose_tools_are_all_denied_gives_nothing_else_away(
         ("tools/call", {"name": "secret/look_up"}),
         ("tools/call", {"name": "look_up_secret"}),
     ]
-    async with house(tmp_path, open_one.spec(), secret.spec(), profiles=rules) as it:
+    async with open_gateway_methods(tmp_path, open_one.spec(), secret.spec(), profiles=rules) as it:
         await until(lambda: all((it.router.servers.get_resources(name) or ServerResources(server="")).prompts
                                 for name in ("open", "secret")))  # fmt: skip
         desk = profile("desk")

@@ -15,7 +15,7 @@ from fingerpost.records import ServerResources
 from fingerpost.servers import RequestContext, Server
 from fingerpost.servers.requests import LOG_METHOD, InFlightRequest, RequestRegistry
 from fingerpost.testing import served
-from tests.kit.gateway_methods import Library, house, until
+from tests.kit.gateway_methods import Library, open_gateway_methods, until
 from tests.kit.plain_http import PlainHttp
 from tests.kit.server_callers import Person
 from tests.requirements import proves
@@ -61,7 +61,7 @@ async def test_a_careless_entry_does_not_cost_clients_the_whole_list(tmp_path: P
     good = Library("good", resources=["book://a"], templates=["book://{x}"], prompts=["quiz"])
     async with served(PlainHttp(CARELESS)) as base:
         careless = Server.http("careless", base, era="2025-11-25")
-        async with house(tmp_path, careless, good.spec()) as it:
+        async with open_gateway_methods(tmp_path, careless, good.spec()) as it:
             await until(
                 lambda: bool(
                     (it.router.servers.get_resources("careless") or ServerResources(server="")).prompts

@@ -18,7 +18,7 @@ from fingerpost.surfaces.gateway.sessions import (
 from fingerpost.surfaces.http.access import Endpoint
 from tests.kit.gateway_client import INITIALIZE, ask, line_to, modern, modern_headers, old, open_session
 from tests.kit.server_pools import all_blocked
-from tests.kit.small_gateway import small_gateway
+from tests.kit.small_gateway import open_small_gateway
 from tests.requirements import proves
 
 MCP = Endpoint(path="/mcp", mode="auto")
@@ -68,7 +68,7 @@ async def test_news_too_long_to_be_kept_for_everybody_are_not() -> None:
 
 @proves("G1")
 async def test_a_thousand_headers_are_refused() -> None:
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         many: dict[str, Any] = {f"x-{number}": "1" for number in range(1000)}
         got = await ask(place, modern("server/discover"), {**modern_headers("server/discover"), **many})
         assert got.status == 431
@@ -85,7 +85,7 @@ async def test_a_batch_is_taken_in_the_one_version_that_has_them() -> None:
         old("initialize", request_id="c"),
         old("ping", request_id="a"),
     ]
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         opened = await ask(
             place, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}}
         )
@@ -105,7 +105,7 @@ async def test_a_batch_is_taken_in_the_one_version_that_has_them() -> None:
 
 @proves("G1")
 async def test_a_batch_ends_with_its_client() -> None:
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         opened = await ask(
             place, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}}
         )
@@ -123,7 +123,7 @@ async def test_a_batch_ends_with_its_client() -> None:
 async def test_what_runs_in_a_session_at_the_end_is_given_its_time_and_told_the_truth(
     patience: float,
 ) -> None:
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         answer: Any = None
         session = await open_session(place)
         async with line_to(place) as line, anyio.create_task_group() as tasks:

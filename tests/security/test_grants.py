@@ -14,10 +14,10 @@ from fingerpost.records import Decision, Principal
 from fingerpost.surfaces.http.access import build_conversation_id
 from fingerpost.surfaces.http.tokens import build_principal
 from fingerpost.testing import ToolServer, tool_server
-from tests.kit.api import house as api_house
+from tests.kit.api import open_served_api as api_house
 from tests.kit.call_recorder import DESTROYS, tool
-from tests.kit.gateway_methods import house as gateway_house
-from tests.kit.routers import house as router_house
+from tests.kit.gateway_methods import open_gateway_methods as gateway_house
+from tests.kit.routers import open_router as router_house
 from tests.requirements import proves
 
 WRITE = tool("write_note", "Write a note.", "path", "text")

@@ -14,9 +14,9 @@ from fingerpost.redaction import MASK
 from fingerpost.surfaces.cli.approvals import format_pending
 from fingerpost.surfaces.gateway.elicitation.approvals import MAX_VALUE_LENGTH
 from fingerpost.testing import ToolServer, tool_server
-from tests.kit.api import House, house
+from tests.kit.api import ServedApi, open_served_api
 from tests.kit.call_recorder import DESTROYS, tool
-from tests.kit.elicitation import Person, accept, gateway, request, saying
+from tests.kit.elicitation import Person, accept, open_elicitation_gateway, request, saying
 from tests.requirements import proves
 
 RUN = tool("run", "Run a command.", "command", **DESTROYS)
@@ -37,7 +37,7 @@ def _runner() -> ToolServer:
     return tool_server("shell", [RUN, SEND])
 
 
-async def _asked(opened: House, command: str, **how: Any) -> str:
+async def _asked(opened: ServedApi, command: str, **how: Any) -> str:
     call = {"tool": "shell/run", "arguments": {"command": command}}
     return (await opened.post("/api/call", call, **how)).json()["pending_id"]
 
@@ -45,7 +45,7 @@ async def _asked(opened: House, command: str, **how: Any) -> str:
 @proves("X3")
 async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: Path) -> None:
     server = _runner()
-    async with house(tmp_path, server.spec(), gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, server.spec(), gateway=KEYED) as opened:
         agent, anna = await opened.key("agent"), await opened.key("anna", "approve")
         wendy = await opened.key("wendy", "watch")
         other = await opened.key("other", "approve", scope=Scope(servers=("files",)))
@@ -76,7 +76,7 @@ async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: 
 @proves("X3")
 async def test_an_edit_that_holds_a_mask_runs_nothing(tmp_path: Path) -> None:
     server = _runner()
-    async with house(tmp_path, server.spec(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), operator=True) as opened:
         waiting = await _asked(opened, PAYLOADS[0])
         path = f"/api/approvals/{waiting}/approve"
         for edited in (f"git status # {MASK}", MASK, f"{PAYLOADS[0]} {MASK}"):
@@ -97,7 +97,7 @@ async def test_the_form_of_a_client_says_exactly_what_runs(
     tmp_path: Path, modern: bool, payload: str
 ) -> None:
     person = saying(accept("reject")) if not modern else Person()
-    async with gateway(tmp_path) as opened:
+    async with open_elicitation_gateway(tmp_path) as opened:
         outcome = await opened.call(request(modern=modern, arguments={"path": payload}), person)
         if modern:
             assert outcome.result is not None
@@ -117,7 +117,7 @@ async def test_the_form_of_a_client_says_exactly_what_runs(
 async def test_what_a_form_cuts_it_says_where_to_read(tmp_path: Path) -> None:
     person = saying(accept("reject"))
     long = "a" * MAX_VALUE_LENGTH + EVIL
-    async with gateway(tmp_path) as opened:
+    async with open_elicitation_gateway(tmp_path) as opened:
         await opened.call(request(modern=False, arguments={"path": long}), person)
         [(_, params)] = person.questions
         pending_id = params["message"].rpartition(" ")[2].strip(".")

@@ -22,7 +22,7 @@ from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.surfaces.gateway.tool_results import render_result
 from fingerpost.testing import served
 from tests.kit.catalogs import card, tool
-from tests.kit.gateway_methods import house, reading, until
+from tests.kit.gateway_methods import open_gateway_methods, reading, until
 from tests.kit.plain_http import Asked, PlainHttp
 from tests.requirements import proves
 
@@ -173,7 +173,10 @@ REQUESTS: dict[str, JsonObject] = {
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("modern", [False, True])
 async def test_prompts_resources_and_errors_hide_nothing(tmp_path: Path, era: Era, modern: bool) -> None:
-    async with served(sly_server(era)) as base, house(tmp_path, Server.http("sly", base, era=era)) as it:
+    async with (
+        served(sly_server(era)) as base,
+        open_gateway_methods(tmp_path, Server.http("sly", base, era=era)) as it,
+    ):
         await until(
             lambda: bool((it.router.servers.get_resources("sly") or ServerResources(server="")).prompts)
         )

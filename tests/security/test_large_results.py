@@ -24,11 +24,11 @@ from fingerpost.surfaces.gateway.tool_results import escape_result_text
 from fingerpost.surfaces.http.interpreter import SWITCH_INTERVAL_S
 from fingerpost.tasks import run_in_thread
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.api import House, served, settings
+from tests.kit.api import ServedApi, serve_api, settings
 from tests.kit.gateway_methods import ALL, ROUTE, Crowd, request
 from tests.kit.gateway_methods import Client as Asker
 from tests.kit.raw_http import raw_server, with_length
-from tests.kit.server_pools import PATIENCE, pool
+from tests.kit.server_pools import PATIENCE, open_pool
 from tests.requirements import proves
 
 MIB = 1024 * 1024
@@ -132,7 +132,7 @@ async def large_server(way: str, folder: Path) -> AsyncGenerator[ServerSpec]:
 
 
 @asynccontextmanager
-async def house(way: str, folder: Path) -> AsyncGenerator[tuple[House, str]]:
+async def house(way: str, folder: Path) -> AsyncGenerator[tuple[ServedApi, str]]:
     script = iter([calls((f"big__{_tool(way)}", {})), "That was long."])
     model = ScriptedModel(lambda _: next(script, '{"approved": true, "confidence": 1}'))
     more: dict[str, Any] = {"policy": [{"verdict": "allow"}]}
@@ -141,7 +141,7 @@ async def house(way: str, folder: Path) -> AsyncGenerator[tuple[House, str]]:
         Router([spec], settings=settings(folder, **more), model=model) as router,
     ):
         await router.connect()
-        async with served(router) as opened:
+        async with serve_api(router) as opened:
             yield opened, _tool(way)
 
 
@@ -250,7 +250,7 @@ async def test_a_reply_too_large_costs_a_program_its_own_call_alone(tmp_path: Pa
     """Its id comes last, and another call of the same program is answered behind it."""
     async with (
         large_server("stdio", tmp_path) as spec,
-        pool(spec, response_bytes=MIB) as servers,
+        open_pool(spec, response_bytes=MIB) as servers,
         anyio.create_task_group() as tasks,
     ):
         before = servers.get_status("big").since

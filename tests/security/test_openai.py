@@ -18,7 +18,7 @@ from fingerpost.events import ApprovalRequested, Event
 from fingerpost.llm import ModelRequest
 from fingerpost.surfaces.http.approvals import CHECK_INTERVAL_S
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.chat_completions import MAP, Place, ask, house, user
+from tests.kit.chat_completions import MAP, ServedCompletions, ask, open_served_completions, user
 from tests.requirements import proves
 from tests.surfaces.openai.test_approvals import NOT_HELD, body, decide, writes
 
@@ -26,13 +26,13 @@ ASKED = {"model": "fingerpost", "messages": [user("Good morning")]}
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncGenerator[Place]:
-    async with house(tmp_path, ScriptedModel(lambda request: "Good morning.")) as opened:
+async def place(tmp_path: Path) -> AsyncGenerator[ServedCompletions]:
+    async with open_served_completions(tmp_path, ScriptedModel(lambda request: "Good morning.")) as opened:
         yield opened
 
 
 @proves("O6")
-async def test_a_path_of_many_slashes_holds_nobody_up(place: Place) -> None:
+async def test_a_path_of_many_slashes_holds_nobody_up(place: ServedCompletions) -> None:
     async with place.plain() as client:
         began = time.process_time()
         got = await client.get(f"/v1/{'/' * 50_000}x")
@@ -57,13 +57,17 @@ async def test_a_path_of_many_slashes_holds_nobody_up(place: Place) -> None:
     ],
     ids=["choice", "choice-of-responses", "model"],
 )
-async def test_odd_values_are_the_callers_fault(place: Place, path: str, body: Any, param: str) -> None:
+async def test_odd_values_are_the_callers_fault(
+    place: ServedCompletions, path: str, body: Any, param: str
+) -> None:
     got = await ask(place, body, path=path)
     assert (got.status, got.error["param"]) == (400, param)
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E+400", f"{'9' * 310}e10", "9" * 5000])
-async def test_numbers_that_cannot_be_written_again_are_refused(place: Place, number: str) -> None:
+async def test_numbers_that_cannot_be_written_again_are_refused(
+    place: ServedCompletions, number: str
+) -> None:
     body = f'{json.dumps(ASKED)[:-1]}, "temperature": {number}}}'
     async with place.plain() as client:
         got = await client.post(
@@ -82,7 +86,7 @@ async def test_what_a_caller_repeats_is_put_back_once(tmp_path: Path) -> None:
             return calls(("time__get_current_time", {"timezone": "Asia/Tokyo"}))
         return calls(("show_map", {"place": "Tokyo"})) if len(asked) == 2 else "There it is."
 
-    async with house(tmp_path, ScriptedModel(answer)) as opened:
+    async with open_served_completions(tmp_path, ScriptedModel(answer)) as opened:
         question = user("What time is it in Tokyo? Show it.")
         first = await ask(opened, {"model": "fingerpost", "messages": [question], "tools": [MAP]})
         handed = first.json["choices"][0]["message"]
@@ -101,7 +105,7 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
         await anyio.sleep_forever()
         return ""
 
-    async with house(tmp_path, ScriptedModel(wait)) as opened, opened.plain() as client:
+    async with open_served_completions(tmp_path, ScriptedModel(wait)) as opened, opened.plain() as client:
         async with anyio.create_task_group() as tasks:
 
             async def leave() -> None:
@@ -120,7 +124,7 @@ async def test_a_caller_who_left_leaves_no_request_that_seems_to_run(tmp_path: P
 async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp_path: Path) -> None:
     answers: list[Any] = []
     async with (
-        house(tmp_path, writes(), completions={"approval_seconds": 20}) as opened,
+        open_served_completions(tmp_path, writes(), completions={"approval_seconds": 20}) as opened,
         anyio.create_task_group() as tasks,
     ):
 
@@ -153,7 +157,7 @@ def _rename(folder: Path, old: str, new: str) -> None:
 
 
 async def test_what_is_gone_on_with_has_its_id_from_the_first_chunk(tmp_path: Path) -> None:
-    async with house(tmp_path, writes(), **NOT_HELD) as opened:
+    async with open_served_completions(tmp_path, writes(), **NOT_HELD) as opened:
         told = (await ask(opened, body())).json["fingerpost"]
         await decide(opened.router, told["pending_id"])
         async with opened.plain() as client:

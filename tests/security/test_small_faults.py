@@ -25,7 +25,7 @@ from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.serve import serve
 from tests.kit.api import PATIENCE_S, settings
 from tests.kit.raw_http import raw_server, with_length
-from tests.kit.server_pools import eventually, is_running, pool
+from tests.kit.server_pools import eventually, is_running, open_pool
 from tests.requirements import proves
 from tests.security.test_large_results import PROGRAM as SOUND_SERVER
 
@@ -159,7 +159,7 @@ async def test_a_secret_echoed_in_the_middle_of_a_call_reaches_nobody() -> None:
 
     async with raw_server(answer) as (_, url):
         spec = Server.http("raw", url, headers={"X-Api-Key": TOKEN}, era="2025-11-25")
-        async with pool(spec) as servers:
+        async with open_pool(spec) as servers:
             await servers.call("raw", "echo", {}, timeout=PATIENCE_S, on_progress=hear)
     assert heard == ["sent [redacted]"]
 
@@ -184,7 +184,7 @@ def test_a_server_at_a_metadata_address_is_refused_unless_it_is_wanted(tmp_path:
         assert all("link-local" in problem.message for problem in loaded.warnings)
 
     async def connect() -> None:
-        async with pool(Server.http("cloud", entry["url"], connect_timeout=1)) as servers:
+        async with open_pool(Server.http("cloud", entry["url"], connect_timeout=1)) as servers:
             with pytest.raises(ServerUnavailable, match="link-local"):
                 await servers.call("cloud", "look", {}, timeout=5)
 
@@ -229,7 +229,7 @@ async def test_a_daemon_that_a_server_left_behind_ends_with_us(tmp_path: Path, e
     program, note = tmp_path / "server.py", tmp_path / "pid"
     program.write_text(DAEMON + SOUND_SERVER)
     if ending == "closed":
-        async with pool(Server.stdio("daemon", [sys.executable, str(program), str(note)])):
+        async with open_pool(Server.stdio("daemon", [sys.executable, str(program), str(note)])):
             await eventually(lambda: note.exists() and note.read_text() != "")
             assert is_running(int(note.read_text()))
     else:

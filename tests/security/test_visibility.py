@@ -16,11 +16,11 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Principal, Scope
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.kit.api import House, house, listening_to
+from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import DESTROYS, READS, tool
-from tests.kit.chat_completions import served, settings, user
+from tests.kit.chat_completions import serve_completions, settings, user
 from tests.kit.gateway_methods import ROUTE
-from tests.kit.gateway_methods import house as gateway
+from tests.kit.gateway_methods import open_gateway_methods as gateway
 from tests.requirements import proves
 
 FILES = (
@@ -50,10 +50,10 @@ def _model(*names: str) -> ScriptedModel:
 
 
 @asynccontextmanager
-async def _house(folder: Path, model: ScriptedModel | None = None) -> AsyncGenerator[House]:
+async def _house(folder: Path, model: ScriptedModel | None = None) -> AsyncGenerator[ServedApi]:
     servers = (tool_server("files", FILES).spec(), tool_server("quokka", PAYROLL).spec())
     more: dict[str, Any] = {"gateway": {"require_key": True}, "policy": [RULE], "profiles": PROFILES}
-    async with house(folder, *servers, model=model, **more) as opened:
+    async with open_served_api(folder, *servers, model=model, **more) as opened:
         yield opened
 
 
@@ -90,7 +90,7 @@ async def test_a_caller_hears_of_no_tool_outside(tmp_path: Path, bound: dict[str
                 check(tried.text.replace(wanted, ""))
         asked = await opened.post("/api/ask", {"request": WISH, "mode": "simple"}, headers=who)
         check(asked.text)
-        async with listening_to(
+        async with open_stream(
             opened, "/api/ask", headers=who, body={"request": WISH, "mode": "keyless"}
         ) as stream:
             while (frame := await stream.next()).event != "route":
@@ -99,7 +99,7 @@ async def test_a_caller_hears_of_no_tool_outside(tmp_path: Path, bound: dict[str
         packet = asked.json()["packet_id"]
         check((await opened.get(f"/api/packets/{packet}", headers=who)).text)
         check((await opened.get("/api/packets", headers=who)).text)
-        async with listening_to(opened, f"/api/events?packet_id={packet}&after=0", headers=who) as stream:
+        async with open_stream(opened, f"/api/events?packet_id={packet}&after=0", headers=who) as stream:
             while (frame := await stream.next()).data["kind"] != "route_ended":
                 check(json.dumps(frame.data))
 
@@ -127,7 +127,7 @@ async def test_no_right_shows_a_bound_key_what_lies_outside(tmp_path: Path, boun
             )
         for line in theirs:
             assert (await opened.get(f"/api/packets/{line['packet_id']}", headers=who)).status_code == 404
-        async with listening_to(opened, "/api/live", headers=who) as stream:
+        async with open_stream(opened, "/api/live", headers=who) as stream:
             assert (await stream.next("lines")).data == []
         assert (await opened.get("/api/events", headers=who)).status_code == 403
         settings = await opened.get("/api/settings", headers=who)
@@ -170,7 +170,7 @@ async def test_the_endpoint_names_nothing_outside(tmp_path: Path) -> None:
         await router.connect()
         _, key = await router.store.keys.add("agent", profiles=("desk",))
         body = {"model": "fingerpost", "messages": [user("Read the text file a.txt")]}
-        async with served(router) as (address, _), httpx2.AsyncClient(base_url=address) as client:
+        async with serve_completions(router) as (address, _), httpx2.AsyncClient(base_url=address) as client:
             headers = {"authorization": f"Bearer {key}"}
             got = await client.post("/v1/chat/completions", json=body, headers=headers)
         assert got.status_code == 200, got.text

@@ -11,7 +11,7 @@ from fingerpost.events import MemorySink, ToolDropped
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.testing import http_fault, stdio_fault, tool_server
-from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, of_kind, pool
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, of_kind, open_pool
 from tests.requirements import proves
 
 
@@ -22,7 +22,7 @@ def _reasons(servers: Any, name: str) -> dict[str, str]:
 @proves("F19")
 async def test_an_invalid_schema_drops_its_tool_and_no_other():
     sink = MemorySink()
-    async with pool(stdio_fault("bad_schema"), sink=sink) as servers:
+    async with open_pool(stdio_fault("bad_schema"), sink=sink) as servers:
         assert names(servers, "bad_schema") == ["echo", "also_good"]
         reasons = _reasons(servers, "bad_schema")
         assert reasons["text_schema"] == "inputSchema is text, not a schema"
@@ -39,7 +39,7 @@ async def test_an_invalid_schema_drops_its_tool_and_no_other():
 
 @proves("F19")
 async def test_half_a_character_costs_one_tool():
-    async with pool(stdio_fault("half_character")) as servers:
+    async with open_pool(stdio_fault("half_character")) as servers:
         assert names(servers, "half_character") == ["echo"]
         assert _reasons(servers, "half_character") == {
             "half": "the definition holds text that is not valid Unicode"
@@ -48,7 +48,7 @@ async def test_half_a_character_costs_one_tool():
 
 @proves("F17")
 async def test_an_absurdly_deep_schema_flags_its_server_and_spares_the_others():
-    async with pool(stdio_fault("deep_schema"), tool_server("good").spec()) as servers:
+    async with open_pool(stdio_fault("deep_schema"), tool_server("good").spec()) as servers:
         status = servers.get_status("deep_schema")
         assert status.state is ServerState.DEGRADED
         assert "nested too deep" in (status.reason or "")
@@ -60,14 +60,14 @@ async def test_an_absurdly_deep_schema_flags_its_server_and_spares_the_others():
 @proves("F17")
 @pytest.mark.parametrize("depth", ["80", "300"])
 async def test_a_schema_deeper_than_allowed_costs_one_tool(depth: str):
-    async with pool(stdio_fault("deep_schema", depth)) as servers:
+    async with open_pool(stdio_fault("deep_schema", depth)) as servers:
         assert names(servers, "deep_schema") == ["echo"]
         assert "more than 64 levels deep" in _reasons(servers, "deep_schema")["deep"]
 
 
 @proves("F16")
 async def test_a_schema_that_refers_to_itself_is_listed_as_it_is():
-    async with pool(stdio_fault("ref_loop")) as servers:
+    async with open_pool(stdio_fault("ref_loop")) as servers:
         assert servers.get_status("ref_loop").state is ServerState.READY
         listing = servers.get_listing("ref_loop")
         assert listing is not None
@@ -82,7 +82,7 @@ async def test_a_network_reference_is_never_fetched():
         trap.listen()
         trap.setblocking(False)
         url = f"http://127.0.0.1:{trap.getsockname()[1]}/schema.json"
-        async with pool(stdio_fault("network_ref", url)) as servers:
+        async with open_pool(stdio_fault("network_ref", url)) as servers:
             assert names(servers, "network_ref") == ["echo", "remote"]
             await servers.call("network_ref", "remote", {"a": 1}, timeout=PATIENCE)
         with pytest.raises(BlockingIOError):
@@ -91,7 +91,7 @@ async def test_a_network_reference_is_never_fetched():
 
 @proves("F20")
 async def test_of_two_tools_with_one_name_the_first_stays():
-    async with pool(stdio_fault("duplicate_names")) as servers:
+    async with open_pool(stdio_fault("duplicate_names")) as servers:
         assert names(servers, "duplicate_names") == ["echo", "twin"]
         listing = servers.get_listing("duplicate_names")
         assert listing is not None
@@ -101,7 +101,7 @@ async def test_of_two_tools_with_one_name_the_first_stays():
 
 @proves("F22")
 async def test_impossible_names_are_dropped_and_odd_ones_kept():
-    async with pool(stdio_fault("odd_names")) as servers:
+    async with open_pool(stdio_fault("odd_names")) as servers:
         kept = names(servers, "odd_names")
         assert kept == ["echo", "ec\u200bho", "\u0435cho", "\u202eohce", "a tool / with spaces", "כלי"]
         listing = servers.get_listing("odd_names")
@@ -117,7 +117,7 @@ async def test_impossible_names_are_dropped_and_odd_ones_kept():
 
 @proves("F21")
 async def test_ten_thousand_tools_are_all_listed_and_callable():
-    async with pool(stdio_fault("huge_list", connect_timeout=60)) as servers:
+    async with open_pool(stdio_fault("huge_list", connect_timeout=60)) as servers:
         listed = names(servers, "huge_list")
         assert len(listed) == 10_000
         assert servers.get_status("huge_list").state is ServerState.READY
@@ -125,14 +125,14 @@ async def test_ten_thousand_tools_are_all_listed_and_callable():
 
 
 async def test_more_tools_than_allowed_are_left_out_and_said_so():
-    async with pool(stdio_fault("huge_list", "1200"), tools_per_server=700) as servers:
+    async with open_pool(stdio_fault("huge_list", "1200"), tools_per_server=700) as servers:
         assert len(names(servers, "huge_list")) == 700
         assert "more than 700 tools" in (servers.get_status("huge_list").reason or "")
 
 
 @proves("F25")
 async def test_endless_pages_stop_at_the_page_limit():
-    async with pool(stdio_fault("endless_pages"), list_pages=7) as servers:
+    async with open_pool(stdio_fault("endless_pages"), list_pages=7) as servers:
         assert len(names(servers, "endless_pages")) == 7
         status = servers.get_status("endless_pages")
         assert status.state is ServerState.DEGRADED
@@ -141,26 +141,26 @@ async def test_endless_pages_stop_at_the_page_limit():
 
 @proves("F25")
 async def test_a_repeated_cursor_stops_the_reading():
-    async with pool(stdio_fault("same_cursor")) as servers:
+    async with open_pool(stdio_fault("same_cursor")) as servers:
         assert names(servers, "same_cursor") == ["echo"]
         assert "same page cursor twice" in (servers.get_status("same_cursor").reason or "")
 
 
 async def test_a_list_that_is_no_list_leaves_the_server_degraded():
-    async with pool(stdio_fault("no_list")) as servers:
+    async with open_pool(stdio_fault("no_list")) as servers:
         assert servers.get_status("no_list").state is ServerState.DEGRADED
         assert "without a list of tools" in (servers.get_status("no_list").reason or "")
 
 
 async def test_a_list_that_fails_leaves_the_server_degraded_with_its_words():
-    async with http_fault("list_fails") as server, pool(Server.http("bad", server.url)) as servers:
+    async with http_fault("list_fails") as server, open_pool(Server.http("bad", server.url)) as servers:
         assert servers.get_status("bad").state is ServerState.DEGRADED
         assert "the index is being rebuilt" in (servers.get_status("bad").reason or "")
 
 
 async def test_pages_of_a_sound_server_are_joined_in_order():
     tools = [f"t{number}" for number in range(25)]
-    async with pool(tool_server("paged", tools, page_size=10).spec()) as servers:
+    async with open_pool(tool_server("paged", tools, page_size=10).spec()) as servers:
         assert names(servers, "paged") == tools
 
 
@@ -169,7 +169,7 @@ async def test_definitions_are_kept_as_they_were_sent():
         "name": "odd",
         "inputSchema": {"type": "object", "x-future": [1, 2], "properties": {"a": True}},
     }
-    async with pool(stdio_fault("none"), tool_server("odd", [odd]).spec()) as servers:
+    async with open_pool(stdio_fault("none"), tool_server("odd", [odd]).spec()) as servers:
         listing = servers.get_listing("odd")
         assert listing is not None
         assert listing.definitions[0]["inputSchema"] == odd["inputSchema"]
@@ -177,7 +177,7 @@ async def test_definitions_are_kept_as_they_were_sent():
 
 @proves("F23", "H10")
 async def test_a_changed_list_is_seen_over_a_pipe():
-    async with pool(stdio_fault("changing_list")) as servers:
+    async with open_pool(stdio_fault("changing_list")) as servers:
         assert names(servers, "changing_list") == ["echo"]
         await servers.call("changing_list", "echo", {}, timeout=PATIENCE)
         await eventually(lambda: names(servers, "changing_list") == ["echo", "tool_1"])
@@ -187,7 +187,7 @@ async def test_a_changed_list_is_seen_over_a_pipe():
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_a_changed_list_is_seen_in_both_eras(era: Any):
     changing = tool_server("changing", ["one"])
-    async with pool(changing.spec(era=era)) as servers:
+    async with open_pool(changing.spec(era=era)) as servers:
         changed: list[str] = []
         servers.subscribe_to_changes(changed.append)
         await changing.replace([{"name": "one"}, {"name": "two"}])
@@ -200,7 +200,7 @@ async def test_a_changed_list_is_seen_in_both_eras(era: Any):
 
 @proves("F24")
 async def test_a_changed_definition_reaches_the_listing():
-    async with pool(stdio_fault("changed_definition")) as servers:
+    async with open_pool(stdio_fault("changed_definition")) as servers:
         await servers.call("changed_definition", "echo", {}, timeout=PATIENCE)
         await eventually(
             lambda: (

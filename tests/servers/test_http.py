@@ -19,7 +19,7 @@ from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.servers.http_client import HttpClients
 from fingerpost.testing import http_fault, served, tool_server
-from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, pool, text_of
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, open_pool, text_of
 from tests.requirements import proves
 
 MEGABYTE = 1024 * 1024
@@ -33,7 +33,7 @@ async def test_both_eras_connect_over_http(era: Any, json_response: bool):
     remote = tool_server("remote", ["echo", "other"])
     async with (
         served(remote.server.streamable_http_app(json_response=json_response)) as base,
-        pool(Server.http("remote", f"{base}/mcp", era=era)) as servers,
+        open_pool(Server.http("remote", f"{base}/mcp", era=era)) as servers,
     ):
         assert servers.get_status("remote").protocol == era
         assert names(servers, "remote") == ["echo", "other"]
@@ -47,7 +47,7 @@ async def test_a_changed_list_is_seen_over_http(era: Any):
     remote = tool_server("remote", ["one"])
     async with (
         served(remote.server.streamable_http_app()) as base,
-        pool(Server.http("remote", f"{base}/mcp", era=era)) as servers,
+        open_pool(Server.http("remote", f"{base}/mcp", era=era)) as servers,
     ):
         await anyio.sleep(0.3)  # the stream for notifications is opened after the handshake
         await remote.replace([{"name": "one"}, {"name": "two"}])
@@ -63,7 +63,7 @@ async def test_arguments_are_repeated_as_headers_and_a_changed_schema_is_learned
     remote = tool_server("remote", [_mirrored("Region")])
     async with (
         served(remote.server.streamable_http_app()) as base,
-        pool(Server.http("remote", f"{base}/mcp", era="2026-07-28")) as servers,
+        open_pool(Server.http("remote", f"{base}/mcp", era="2026-07-28")) as servers,
     ):
         result = await servers.call("remote", "echo", {"region": "north"}, timeout=PATIENCE)
         assert arguments_of(result) == {"region": "north"}
@@ -89,7 +89,7 @@ async def test_calls_over_one_http_server_run_at_once():
     remote = tool_server("remote", call=call)
     async with (
         served(remote.server.streamable_http_app()) as base,
-        pool(Server.http("remote", f"{base}/mcp")) as servers,
+        open_pool(Server.http("remote", f"{base}/mcp")) as servers,
     ):
         answers: dict[int, str] = {}
 
@@ -119,7 +119,7 @@ async def test_one_servers_headers_never_reach_another():
 
     async with served(app) as base:
         first = Server.http("a", f"{base}/a", headers={"X-Key": "for a only"})
-        async with pool(first, Server.http("b", f"{base}/b")):
+        async with open_pool(first, Server.http("b", f"{base}/b")):
             pass
     assert seen == {"/a": {"for a only"}, "/b": {None}}
 
@@ -145,7 +145,7 @@ async def test_all_clients_share_one_connection_pool_and_closing_one_closes_noth
 async def _failure(fault: str, *, timeout: float = FAR, **limits: Any) -> FingerpostError:
     async with (
         http_fault(fault) as server,
-        pool(Server.http("bad", server.url), tool_server("good").spec(), **limits) as servers,
+        open_pool(Server.http("bad", server.url), tool_server("good").spec(), **limits) as servers,
     ):
         with anyio.fail_after(PATIENCE), pytest.raises(FingerpostError) as caught:
             await servers.call("bad", "echo", {}, timeout=timeout)
@@ -187,7 +187,7 @@ async def test_a_reply_larger_than_allowed_is_cut_off_while_reading(fault: str):
 async def test_a_large_reply_within_the_limit_arrives_whole(fault: str):
     async with (
         http_fault(fault) as server,
-        pool(Server.http("big", server.url), response_bytes=64 * MEGABYTE) as servers,
+        open_pool(Server.http("big", server.url), response_bytes=64 * MEGABYTE) as servers,
     ):
         result = await servers.call("big", "echo", {}, timeout=PATIENCE)
         assert len(str(result["a"])) == 50 * MEGABYTE
@@ -218,14 +218,14 @@ async def test_a_reply_that_is_not_the_protocol_is_an_error_at_once(fault: str, 
 
 
 async def test_an_id_that_comes_back_as_text_is_understood():
-    async with http_fault("text_id") as server, pool(Server.http("sloppy", server.url)) as servers:
+    async with http_fault("text_id") as server, open_pool(Server.http("sloppy", server.url)) as servers:
         assert arguments_of(await servers.call("sloppy", "echo", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
 
 
 @proves("F15")
 @pytest.mark.parametrize("fault", ["html_login", "unauthorized", "forbidden"])
 async def test_a_login_page_is_a_reason_that_names_signing_in(fault: str):
-    async with http_fault(fault) as server, pool(Server.http("locked", server.url)) as servers:
+    async with http_fault(fault) as server, open_pool(Server.http("locked", server.url)) as servers:
         status = servers.get_status("locked")
         assert status.state is ServerState.DOWN
         assert "needs signing in" in (status.reason or "")
@@ -235,7 +235,7 @@ async def test_a_login_page_is_a_reason_that_names_signing_in(fault: str):
 @proves("F12")
 @pytest.mark.parametrize("fault", ["lost_session", "sloppy_session"])
 async def test_a_lost_session_costs_one_call_and_one_new_handshake(fault: str):
-    async with http_fault(fault) as server, pool(Server.http("forgetful", server.url)) as servers:
+    async with http_fault(fault) as server, open_pool(Server.http("forgetful", server.url)) as servers:
         with pytest.raises(ServerUnavailable, match="no longer knows our session"):
             await servers.call("forgetful", "echo", {}, timeout=PATIENCE)
         result = await servers.call("forgetful", "echo", {"again": True}, timeout=PATIENCE)
@@ -245,13 +245,13 @@ async def test_a_lost_session_costs_one_call_and_one_new_handshake(fault: str):
 
 
 async def test_a_redirect_to_another_address_is_not_followed():
-    async with http_fault("redirect") as server, pool(Server.http("moved", server.url)) as servers:
+    async with http_fault("redirect") as server, open_pool(Server.http("moved", server.url)) as servers:
         reason = servers.get_status("moved").reason or ""
         assert "redirects to http://127.0.0.1:9/elsewhere" in reason
 
 
 async def test_a_server_that_takes_no_notifications_does_not_hold_up_other_calls():
-    async with http_fault("deaf_to_notices") as server, pool(Server.http("deaf", server.url)) as servers:
+    async with http_fault("deaf_to_notices") as server, open_pool(Server.http("deaf", server.url)) as servers:
         with pytest.raises(ToolTimeout):
             await servers.call("deaf", "echo", {"slow": True}, timeout=0.2)
         result = await servers.call("deaf", "echo", {"quick": True}, timeout=PATIENCE)
@@ -259,7 +259,7 @@ async def test_a_server_that_takes_no_notifications_does_not_hold_up_other_calls
 
 
 async def test_an_address_that_is_none_is_explained():
-    async with pool(Server.http("odd", "nonsense://x"), Server.http("empty", "")) as servers:
+    async with open_pool(Server.http("odd", "nonsense://x"), Server.http("empty", "")) as servers:
         assert "not usable" in (servers.get_status("odd").reason or "")
         assert "no address" in (servers.get_status("empty").reason or "")
 
@@ -267,7 +267,7 @@ async def test_an_address_that_is_none_is_explained():
 async def test_a_pinned_era_the_server_does_not_speak_is_explained():
     async with (
         http_fault("none") as server,
-        pool(Server.http("old", server.url, era="2026-07-28")) as servers,
+        open_pool(Server.http("old", server.url, era="2026-07-28")) as servers,
     ):
         assert "speaks 2025-11-25, and 2026-07-28 was asked for" in (servers.get_status("old").reason or "")
 

@@ -16,7 +16,7 @@ from fingerpost.errors import FingerpostError, LimitReached, ServerUnavailable
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.servers.http_client import KEEP_ALIVE_SECONDS, is_same_server, resolve_redirect, strip_secrets
 from tests.kit.raw_http import CLOSE, RawServer, raw_server, with_length
-from tests.kit.server_pools import PATIENCE, pool, text_of
+from tests.kit.server_pools import PATIENCE, open_pool, text_of
 
 KIND = b"Content-Type: application/json\r\n"
 OK = b"HTTP/1.1 200 OK\r\n" + KIND
@@ -26,7 +26,7 @@ OK = b"HTTP/1.1 200 OK\r\n" + KIND
 async def calling(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tuple[RawServer, ServerPool]]:
     async with (
         raw_server(answer) as (server, url),
-        pool(Server.http("raw", url, era="2025-11-25"), response_bytes=100_000) as servers,
+        open_pool(Server.http("raw", url, era="2025-11-25"), response_bytes=100_000) as servers,
     ):
         yield server, servers
 

@@ -15,7 +15,7 @@ from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.servers.per_caller import FREQUENT_CALLS, LegacySessions, ServerRequestUnsupported
 from fingerpost.testing import served
 from tests.kit.server_callers import Person
-from tests.kit.server_pools import PATIENCE, eventually, pool, text_of
+from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
 from tests.kit.talkative_server import SCHEMA, Recorder, Talkative, at_address
 from tests.requirements import proves
 
@@ -46,7 +46,7 @@ async def settle(servers: ServerPool, record: Recorder, caller: Person) -> None:
 @proves("G8")
 async def test_who_calls_often_is_asked_in_their_own_era_with_what_they_can_do() -> None:
     caller = Person(capabilities={"elicitation": {"form": {}}, "roots": {"listChanged": True}, "odd": 7})
-    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
         await settle(servers, record, caller)
         assert not [headers for headers, _ in record.of("tools/call") if SESSION in headers]
         answer = json.loads(await call(servers, "ask", caller))
@@ -65,7 +65,7 @@ async def test_who_calls_often_is_asked_in_their_own_era_with_what_they_can_do()
 async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int, enough: int) -> None:
     """It may list them all for each call of the newer era."""
     caller, server = Person(), Talkative(further_tools=further)
-    async with at_address(server) as (url, record), pool(Server.http("talk", url)) as servers:
+    async with at_address(server) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for calls in range(1, enough + 1):
             assert len(sessions(servers)) == 0, calls
             await call(servers, "meta", caller)
@@ -76,7 +76,7 @@ async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int
 
 async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
     one, two = Person(key="one"), Person(key="two")
-    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for caller in (one, two):
             await settle(servers, record, caller)
         for caller in (one, two, one, two):
@@ -88,7 +88,7 @@ async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
 
 async def test_who_never_said_which_logs_they_want_has_a_session_of_their_own_as_well() -> None:
     caller, usual = Person(), {"log_level": "info", "usual_level": True}
-    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for _ in range(FREQUENT_CALLS):
             sent = json.loads(await call(servers, "meta", caller, **usual))
             assert sent["io.modelcontextprotocol/logLevel"] == "info"
@@ -109,7 +109,7 @@ class Interrupting(Talkative):
 async def test_that_a_server_can_ask_outweighs_what_it_lacks_for_those_who_call_often() -> None:
     talkative, caller = Interrupting(), Person()
     talkative.server.extensions["com.example/panels"] = {}  # named in the newer era alone
-    async with at_address(talkative) as (url, record), pool(Server.http("talk", url)) as servers:
+    async with at_address(talkative) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         await eventually(lambda: bool(record.of("initialize")) and len(sessions(servers)) == 0)
@@ -131,7 +131,7 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
         return types.EmptyResult()
 
     talkative.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
-    async with at_address(talkative) as (url, _), pool(Server.http("talk", url)) as servers:
+    async with at_address(talkative) as (url, _), open_pool(Server.http("talk", url)) as servers:
         with pytest.raises(ServerRequestUnsupported):
             await call(servers, "ask", caller, log_level="debug")
         for level in ("debug", "debug", "error"):
@@ -148,7 +148,7 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
     ],
 )
 async def test_others_share_the_connection(caller: Person, more: dict[str, Any]) -> None:
-    async with at_address(Talkative()) as (url, record), pool(Server.http("talk", url)) as servers:
+    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for _ in range(2 * FREQUENT_CALLS):
             await call(servers, "meta", caller, **more)
         assert len(sessions(servers)) == 0
@@ -170,7 +170,7 @@ async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None
         await send({"type": "http.response.body", "body": b""})
 
     caller = Person()
-    async with served(app) as base, pool(Server.http("talk", f"{base}/mcp")) as servers:
+    async with served(app) as base, open_pool(Server.http("talk", f"{base}/mcp")) as servers:
         for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         await eventually(lambda: bool(refused) and len(sessions(servers)) == 0)
@@ -240,7 +240,7 @@ async def test_who_would_get_less_in_their_own_era_goes_on_in_the_newer(older: C
     async with (
         poorer.router.lifespan_context(poorer),
         served(record) as base,
-        pool(Server.http("talk", f"{base}/mcp")) as servers,
+        open_pool(Server.http("talk", f"{base}/mcp")) as servers,
     ):
         for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
@@ -258,7 +258,7 @@ async def test_who_can_be_asked_nothing_needs_no_streams() -> None:
     caller = Person(capabilities={})
     async with (
         at_address(Talkative(), json_response=True) as (url, record),
-        pool(Server.http("talk", url)) as servers,
+        open_pool(Server.http("talk", url)) as servers,
     ):
         await settle(servers, record, caller)
         await call(servers, "meta", caller)
@@ -282,7 +282,7 @@ class Forgetful(Recorder):
 async def test_a_forgotten_session_is_replaced_and_the_shared_connection_serves_meanwhile() -> None:
     record = Forgetful(Talkative().server.streamable_http_app())
     caller = Person()
-    async with served(record) as base, pool(Server.http("talk", f"{base}/mcp")) as servers:
+    async with served(record) as base, open_pool(Server.http("talk", f"{base}/mcp")) as servers:
         await settle(servers, record, caller)
         record.forgets = True
         with pytest.raises(ServerUnavailable):

@@ -19,7 +19,7 @@ from fingerpost.testing import served
 from tests.kit.call_runner import Bench, a_call
 from tests.kit.plain_http import Asked, PlainHttp
 from tests.kit.server_callers import Person
-from tests.kit.server_pools import PATIENCE, eventually, pool
+from tests.kit.server_pools import PATIENCE, eventually, open_pool
 from tests.requirements import proves
 
 READ: JsonObject = {"uri": "a://1"}
@@ -86,7 +86,7 @@ async def forgetful() -> AsyncGenerator[tuple[Forgetful, ServerPool]]:
     server = Forgetful()
     async with (
         served(server) as base,
-        pool(Server.http("lost", base, era="2025-11-25"), reconnect_max=60) as servers,
+        open_pool(Server.http("lost", base, era="2025-11-25"), reconnect_max=60) as servers,
     ):
         yield server, servers
 

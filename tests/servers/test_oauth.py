@@ -24,7 +24,7 @@ from fingerpost.redaction import scrub
 from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
 from tests.kit.oauth_authority import Authority
-from tests.kit.server_pools import PATIENCE, arguments_of, eventually, pool
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
 from tests.requirements import proves
 
 
@@ -65,7 +65,7 @@ async def test_without_a_sign_in_a_protected_server_is_down_and_no_browser_opens
     authority = Authority()
     async with (
         protected(authority) as url,
-        pool(Server.http("locked", url), tokens=MemoryTokens()) as servers,
+        open_pool(Server.http("locked", url), tokens=MemoryTokens()) as servers,
     ):
         status = servers.get_status("locked")
         assert status.state is ServerState.DOWN
@@ -81,7 +81,7 @@ async def test_after_signing_in_the_server_works_and_the_sign_in_outlives_the_po
         spec = Server.http("locked", url)
         assert await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         for number in range(2):
-            async with pool(spec, tokens=tokens) as servers:
+            async with open_pool(spec, tokens=tokens) as servers:
                 result = await servers.call("locked", "echo", {"n": number}, timeout=PATIENCE)
                 assert arguments_of(result) == {"n": number}
         assert authority.refreshed == 0
@@ -96,7 +96,7 @@ async def test_an_expired_token_is_renewed_before_it_is_used():
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         before = tokens.entries["locked"]
         authority.lifetime = 3600
-        async with pool(spec, tokens=tokens) as servers:
+        async with open_pool(spec, tokens=tokens) as servers:
             await servers.call("locked", "echo", {}, timeout=PATIENCE)
         assert authority.refreshed == 1
         assert tokens.entries["locked"] != before
@@ -108,7 +108,7 @@ async def test_a_token_refused_in_the_middle_is_renewed_once_for_all_calls():
     async with protected(authority) as url:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
-        async with pool(spec, tokens=tokens) as servers:
+        async with open_pool(spec, tokens=tokens) as servers:
             authority.access.clear()
             answers: list[Any] = []
 
@@ -132,7 +132,7 @@ async def test_when_the_sign_in_is_taken_back_the_reason_asks_for_a_new_one():
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         authority.access.clear()
         authority.refresh.clear()
-        async with pool(spec, tokens=tokens) as servers:
+        async with open_pool(spec, tokens=tokens) as servers:
             await eventually(lambda: servers.get_status("locked").state is ServerState.DOWN)
             assert "needs signing in" in (servers.get_status("locked").reason or "")
 
@@ -152,7 +152,7 @@ async def test_a_token_is_never_sent_to_another_address():
         await send({"type": "http.response.start", "status": 401, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    async with served(thief) as base, pool(Server.http("locked", f"{base}/mcp"), tokens=tokens):
+    async with served(thief) as base, open_pool(Server.http("locked", f"{base}/mcp"), tokens=tokens):
         pass
     assert seen
     assert not any("authorization" in headers for headers in seen)
@@ -216,7 +216,7 @@ async def test_only_servers_at_an_address_are_signed_in_to():
 async def test_a_damaged_sign_in_counts_as_none():
     tokens = MemoryTokens()
     await tokens.put("locked", json.dumps({"odd": 1}).encode())
-    async with protected(Authority()) as url, pool(Server.http("locked", url), tokens=tokens) as servers:
+    async with protected(Authority()) as url, open_pool(Server.http("locked", url), tokens=tokens) as servers:
         assert "needs signing in" in (servers.get_status("locked").reason or "")
 
 

@@ -22,7 +22,7 @@ from fingerpost.records import OAuthSpec
 from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served
 from tests.kit.oauth_authority import Authority
-from tests.kit.server_pools import PATIENCE, pool
+from tests.kit.server_pools import PATIENCE, open_pool
 from tests.requirements import proves
 from tests.servers.test_oauth import person, protected
 
@@ -200,7 +200,7 @@ async def test_no_token_is_renewed_where_clouds_keep_credentials(
         kept = json.loads(tokens.entries["locked"])
         kept["authority"]["token_endpoint"] = address
         await tokens.put("locked", json.dumps(kept).encode())
-        async with pool(spec, tokens=tokens) as servers:
+        async with open_pool(spec, tokens=tokens) as servers:
             assert "needs signing in (HTTP 401)" in (servers.get_status("locked").reason or "")
     assert set(connected_to) <= {"127.0.0.1"}
 
@@ -251,6 +251,6 @@ async def test_a_kept_sign_in_is_not_renewed_where_none_would_lead_today() -> No
         # Not loopback by its name, so not to be followed; yet whoever does comes out at the thief's.
         kept["authority"]["token_endpoint"] = f"{thief.base.replace('127.0.0.1', '0.0.0.0')}/token"
         await tokens.put("locked", json.dumps(kept).encode())
-        async with pool(spec, tokens=tokens) as servers:
+        async with open_pool(spec, tokens=tokens) as servers:
             assert "needs signing in (HTTP 401)" in (servers.get_status("locked").reason or "")
         assert thief.asked == []

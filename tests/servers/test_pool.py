@@ -19,7 +19,7 @@ from tests.kit.server_pools import (
     arguments_of,
     eventually,
     names,
-    pool,
+    open_pool,
     states,
     text_of,
 )
@@ -30,7 +30,7 @@ from tests.requirements import proves
 async def test_entering_the_pool_connects_nothing():
     echo = tool_server("echo")
     sink = MemorySink()
-    async with pool(echo.spec(), sink=sink, start=False) as servers:
+    async with open_pool(echo.spec(), sink=sink, start=False) as servers:
         await anyio.sleep(0.05)
         assert servers.get_status("echo").state is ServerState.IDLE
         assert servers.get_listing("echo") is None
@@ -43,7 +43,7 @@ async def test_dead_and_hanging_servers_delay_nobody():
     dead = [stdio_fault("silent", name=f"hanging-{number}", connect_timeout=600) for number in range(3)]
     dead += [Server.stdio("absent", ["/no/such/program"]), Server.http("closed", "http://127.0.0.1:9/mcp")]
     mixed = [spec for pair in zip(good[:5], dead, strict=True) for spec in pair] + good[5:]
-    async with pool(*mixed, start=False) as servers:
+    async with open_pool(*mixed, start=False) as servers:
         servers.start()
         await eventually(
             lambda: all(servers.get_status(spec.name).state is ServerState.READY for spec in good)
@@ -55,7 +55,7 @@ async def test_dead_and_hanging_servers_delay_nobody():
 
 @proves("F42")
 async def test_with_all_servers_down_the_pool_starts_and_says_why():
-    async with pool(
+    async with open_pool(
         Server.stdio("absent", ["/no/such/program"]),
         Server.http("closed", "http://127.0.0.1:9/mcp"),
         stdio_fault("crash_loop", "/dev/null", name="crashing"),
@@ -70,7 +70,7 @@ async def test_with_all_servers_down_the_pool_starts_and_says_why():
 
 async def test_statuses_come_in_configured_order_and_name_the_product():
     specs = [tool_server(name).spec() for name in ("zebra", "ant", "mole")]
-    async with pool(*specs) as servers:
+    async with open_pool(*specs) as servers:
         assert [status.name for status in servers.statuses] == ["zebra", "ant", "mole"]
         status = servers.get_status("ant")
         assert status.product == "ant 1.0"
@@ -80,7 +80,7 @@ async def test_statuses_come_in_configured_order_and_name_the_product():
 
 
 async def test_an_unknown_server_is_answered_with_near_names():
-    async with pool(tool_server("github").spec(), tool_server("files").spec(), start=False) as servers:
+    async with open_pool(tool_server("github").spec(), tool_server("files").spec(), start=False) as servers:
         with pytest.raises(UnknownServer, match="gihtub") as caught:
             servers.get_status("gihtub")
         assert caught.value.hint == "did you mean github?"
@@ -97,7 +97,7 @@ async def test_two_servers_of_one_name_are_refused():
 
 async def test_a_disabled_server_is_never_started():
     spec = ServerSpec(name="off", transport="stdio", command="/no/such/program", enabled=False)
-    async with pool(spec) as servers:
+    async with open_pool(spec) as servers:
         assert servers.get_status("off").state is ServerState.DISABLED
         with pytest.raises(ServerUnavailable, match="off is disabled"):
             await servers.ensure("off", timeout=PATIENCE)
@@ -105,7 +105,7 @@ async def test_a_disabled_server_is_never_started():
 
 @proves("H8")
 async def test_a_call_connects_only_the_server_it_needs():
-    async with pool(tool_server("one").spec(), tool_server("two").spec(), start=False) as servers:
+    async with open_pool(tool_server("one").spec(), tool_server("two").spec(), start=False) as servers:
         assert arguments_of(await servers.call("one", "echo", {"x": "y"}, timeout=PATIENCE)) == {"x": "y"}
         assert servers.get_status("one").state is ServerState.READY
         assert servers.get_status("two").state is ServerState.IDLE
@@ -124,7 +124,7 @@ async def test_a_hundred_calls_share_one_connection_and_none_gets_anothers_resul
         await everybody.wait()
         return str(arguments["number"])
 
-    async with pool(tool_server("busy", call=call).spec(era=era)) as servers:
+    async with open_pool(tool_server("busy", call=call).spec(era=era)) as servers:
         answers: dict[int, str] = {}
 
         async def ask(number: int) -> None:
@@ -140,7 +140,7 @@ async def test_a_hundred_calls_share_one_connection_and_none_gets_anothers_resul
 
 @proves("H12")
 async def test_a_hundred_calls_run_at_once_over_one_pipe():
-    async with pool(stdio_fault("none", name="pipe")) as servers:
+    async with open_pool(stdio_fault("none", name="pipe")) as servers:
         answers: dict[int, Any] = {}
 
         async def ask(number: int) -> None:
@@ -167,7 +167,7 @@ async def test_a_hanging_call_ends_at_its_deadline_and_the_server_is_told(era: A
             raise
         return ""
 
-    async with pool(tool_server("slow", call=call).spec(era=era)) as servers:
+    async with open_pool(tool_server("slow", call=call).spec(era=era)) as servers:
         with pytest.raises(ToolTimeout, match=r"did not answer within 0\.2 s"):
             await servers.call("slow", "echo", {}, timeout=0.2)
         with anyio.fail_after(PATIENCE):
@@ -185,7 +185,7 @@ async def test_a_cancelled_caller_cancels_upstream():
             told.set()
         return ""
 
-    async with pool(tool_server("slow", call=call).spec()) as servers:
+    async with open_pool(tool_server("slow", call=call).spec()) as servers:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: servers.call("slow", "echo", {}, timeout=600))
             await began.wait()
@@ -199,7 +199,7 @@ async def test_a_failing_tool_keeps_the_servers_code():
         message = "the disk is on fire"
         raise RuntimeError(message)
 
-    async with pool(tool_server("bad", call=call).spec(era="2025-11-25")) as servers:
+    async with open_pool(tool_server("bad", call=call).spec(era="2025-11-25")) as servers:
         with pytest.raises(ToolFailed) as caught:
             await servers.call("bad", "echo", {}, timeout=PATIENCE)
         assert isinstance(caught.value.code, int)
@@ -208,7 +208,7 @@ async def test_a_failing_tool_keeps_the_servers_code():
 
 async def test_servers_come_and_go_at_run_time():
     sink = MemorySink()
-    async with pool(tool_server("first").spec(), sink=sink) as servers:
+    async with open_pool(tool_server("first").spec(), sink=sink) as servers:
         changes: list[str] = []
         stop = servers.subscribe_to_changes(changes.append)
         await servers.add(tool_server("second").spec())
@@ -232,14 +232,14 @@ async def test_a_failing_watcher_harms_nobody():
         message = "a bug in the watcher"
         raise RuntimeError(message)
 
-    async with pool(tool_server("a").spec(), start=False) as servers:
+    async with open_pool(tool_server("a").spec(), start=False) as servers:
         servers.subscribe_to_changes(watcher)
         await servers.ensure("a", timeout=PATIENCE)
 
 
 async def test_state_changes_are_events_in_order():
     sink = MemorySink()
-    async with pool(tool_server("a").spec(), sink=sink):
+    async with open_pool(tool_server("a").spec(), sink=sink):
         assert states(sink, "a") == [ServerState.CONNECTING, ServerState.READY]
         first = next(event for event in sink.events if isinstance(event, ServerStateChanged))
         assert first.previous is ServerState.IDLE
@@ -247,7 +247,7 @@ async def test_state_changes_are_events_in_order():
 
 async def test_refresh_lists_again():
     growing = tool_server("growing")
-    async with pool(growing.spec()) as servers:
+    async with open_pool(growing.spec()) as servers:
         assert names(servers, "growing") == ["echo"]
         growing.change_silently([{"name": "echo"}, {"name": "more"}])
         await servers.refresh("growing")
@@ -255,7 +255,7 @@ async def test_refresh_lists_again():
 
 
 async def test_a_server_removed_before_its_task_began_stays_away():
-    async with pool(start=False) as servers:
+    async with open_pool(start=False) as servers:
         await servers.add(stdio_fault("none", name="brief"))
         servers.start("brief")
         await servers.remove("brief")
@@ -269,7 +269,7 @@ async def test_progress_reaches_the_caller():
         heard.append((progress, total))
 
     everything = Server.stdio("everything", [program("mcp-server-everything")])
-    async with pool(everything) as servers:
+    async with open_pool(everything) as servers:
         await servers.call(
             "everything",
             "trigger-long-running-operation",

@@ -18,7 +18,7 @@ from fingerpost.servers import Server
 from fingerpost.servers.process import WatchdogClient
 from fingerpost.servers.watchdog import MARK, read_reports
 from fingerpost.testing import stdio_fault
-from tests.kit.server_pools import PATIENCE, eventually, is_running, pool
+from tests.kit.server_pools import PATIENCE, eventually, is_running, open_pool
 from tests.requirements import proves
 
 _PARENT = """
@@ -49,7 +49,7 @@ async def test_a_child_that_ignores_sigterm_is_gone_with_its_children_when_the_p
     tmp_path: Path, fault: str
 ):
     note = tmp_path / "pids"
-    async with pool(stdio_fault(fault, str(note))):
+    async with open_pool(stdio_fault(fault, str(note))):
         child, grandchild = _pids(note)
         assert is_running(child)
         assert is_running(grandchild)
@@ -60,7 +60,7 @@ async def test_a_child_that_ignores_sigterm_is_gone_with_its_children_when_the_p
 async def test_a_cancelled_pool_leaves_no_child_behind(tmp_path: Path):
     note = tmp_path / "pids"
     with anyio.CancelScope() as scope:
-        async with pool(stdio_fault("ignores_sigterm", str(note))):
+        async with open_pool(stdio_fault("ignores_sigterm", str(note))):
             scope.cancel()
             await anyio.sleep(1)
     await eventually(lambda: not any(is_running(process) for process in _pids(note)))
@@ -94,7 +94,7 @@ def test_killing_fingerpost_itself_leaves_no_orphan(tmp_path: Path):
 @proves("F28")
 async def test_a_removed_server_takes_its_process_with_it(tmp_path: Path):
     note = tmp_path / "pids"
-    async with pool(stdio_fault("ignores_sigterm", str(note))) as servers:
+    async with open_pool(stdio_fault("ignores_sigterm", str(note))) as servers:
         await servers.remove("ignores_sigterm")
         assert not any(is_running(process) for process in _pids(note))
 
@@ -103,7 +103,7 @@ async def test_a_child_sees_only_harmless_variables_and_its_own(monkeypatch: pyt
     monkeypatch.setenv("SOMEBODY_ELSES_SECRET", "hunter2")
     program = "import os, sys; sys.stderr.write(repr(sorted(os.environ))); sys.exit(1)"
     spec = Server.stdio("nosy", [sys.executable, "-c", program], env={"MINE": "yes"})
-    async with pool(spec) as servers:
+    async with open_pool(spec) as servers:
         await eventually(lambda: "MINE" in servers.get_status("nosy").stderr_tail)
         tail = servers.get_status("nosy").stderr_tail
         assert "SOMEBODY_ELSES_SECRET" not in tail
@@ -113,13 +113,13 @@ async def test_a_child_sees_only_harmless_variables_and_its_own(monkeypatch: pyt
 async def test_a_command_that_may_not_be_run_is_explained(tmp_path: Path):
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
-    async with pool(Server.stdio("locked", [str(program)])) as servers:
+    async with open_pool(Server.stdio("locked", [str(program)])) as servers:
         assert servers.get_status("locked").state is ServerState.DOWN
         assert "no permission to run" in (servers.get_status("locked").reason or "")
 
 
 async def test_a_missing_working_directory_is_explained(tmp_path: Path):
-    async with pool(Server.stdio("lost", [sys.executable], cwd=tmp_path / "nowhere")) as servers:
+    async with open_pool(Server.stdio("lost", [sys.executable], cwd=tmp_path / "nowhere")) as servers:
         assert "nowhere was not found" in (servers.get_status("lost").reason or "")
 
 
@@ -201,7 +201,7 @@ async def test_a_missing_program_is_named_whatever_the_event_loop_says():
     """uvloop does not say which file it did not find."""
 
     async def reason(spec: ServerSpec) -> str | None:
-        async with pool(spec) as servers:
+        async with open_pool(spec) as servers:
             return servers.get_status(spec.name).reason
 
     def on_uvloop(spec: ServerSpec) -> str | None:

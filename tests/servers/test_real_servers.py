@@ -16,14 +16,14 @@ from anyio.abc import Process
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from tests.kit.programs import program
-from tests.kit.server_pools import PATIENCE, eventually, names, pool, text_of
+from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
 
 
 @proves("H11")
 async def test_servers_from_pypi_connect_and_work_over_stdio(tmp_path: Path):
     await anyio.run_process(["git", "init", "-q", str(tmp_path / "repo")])
-    async with pool(
+    async with open_pool(
         Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "UTC"]),
         Server.stdio("git", [program("mcp-server-git"), "--repository", str(tmp_path / "repo")]),
         Server.stdio("fetch", [program("mcp-server-fetch")]),
@@ -47,7 +47,7 @@ async def test_servers_from_pypi_connect_and_work_over_stdio(tmp_path: Path):
 @proves("H11")
 async def test_servers_from_npm_connect_and_work_over_stdio(tmp_path: Path):
     (tmp_path / "note.txt").write_text("found me")
-    async with pool(
+    async with open_pool(
         Server.stdio("everything", [program("mcp-server-everything")]),
         Server.stdio("files", [program("mcp-server-filesystem"), str(tmp_path)]),
         Server.stdio(
@@ -72,7 +72,7 @@ async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
     port = _free_port()
     spec = Server.http("everything", f"http://127.0.0.1:{port}/mcp")
     async with anyio.create_task_group() as tasks:
-        async with _everything("streamableHttp", port) as first, pool(spec) as servers:
+        async with _everything("streamableHttp", port) as first, open_pool(spec) as servers:
             result = await servers.call("everything", "echo", {"message": "hello"}, timeout=PATIENCE)
             assert text_of(result) == "Echo: hello"
             first.kill()
@@ -88,7 +88,7 @@ async def test_a_real_http_server_connects_and_is_found_again_after_kill_9():
 async def test_a_real_server_of_the_old_sse_transport_connects_and_is_missed_when_gone():
     port = _free_port()
     spec = Server.sse("everything", f"http://127.0.0.1:{port}/sse")
-    async with _everything("sse", port) as process, pool(spec) as servers:
+    async with _everything("sse", port) as process, open_pool(spec) as servers:
         assert servers.get_status("everything").state is ServerState.READY, servers.get_status(
             "everything"
         ).reason

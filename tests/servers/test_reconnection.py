@@ -21,7 +21,7 @@ from tests.kit.server_pools import (
     children_of,
     eventually,
     names,
-    pool,
+    open_pool,
     states,
 )
 from tests.requirements import proves
@@ -30,7 +30,7 @@ from tests.requirements import proves
 @proves("F26", "H9")
 async def test_a_killed_program_is_started_again():
     sink = MemorySink()
-    async with pool(stdio_fault("none", "healed-by-the-pool", name="victim"), sink=sink) as servers:
+    async with open_pool(stdio_fault("none", "healed-by-the-pool", name="victim"), sink=sink) as servers:
         (process,) = children_of(OWN, "healed-by-the-pool")
         os.kill(process.pid, signal.SIGKILL)
         await eventually(lambda: states(sink, "victim").count(ServerState.READY) == 2)
@@ -57,7 +57,7 @@ async def test_a_restarted_http_server_is_found_again():
         tasks.start_soon(first_life)
         await up.wait()
         spec = Server.http("remote", f"http://127.0.0.1:{port}/mcp", era="2025-11-25")
-        async with pool(spec, sink=sink) as servers:
+        async with open_pool(spec, sink=sink) as servers:
             stop_first.set()
             await eventually(lambda: servers.get_status("remote").state is not ServerState.READY)
             second = tool_server("remote", ["echo", "new"])
@@ -71,7 +71,7 @@ async def test_a_restarted_http_server_is_found_again():
 @proves("F29", "H9")
 async def test_a_crash_loop_is_backed_off(tmp_path: Path):
     starts = tmp_path / "starts"
-    async with pool(stdio_fault("crash_loop", str(starts)), reconnect_max=60) as servers:
+    async with open_pool(stdio_fault("crash_loop", str(starts)), reconnect_max=60) as servers:
         status = servers.get_status("crash_loop")
         assert "exited with status 1" in (status.reason or "")
         assert "fatal: no licence found" in (status.reason or "")
@@ -85,7 +85,7 @@ async def test_a_crash_loop_is_backed_off(tmp_path: Path):
 
 @proves("H9")
 async def test_the_reason_tells_when_the_next_attempt_comes(tmp_path: Path):
-    async with pool(Server.stdio("absent", ["/no/such/program"]), reconnect_max=60) as servers:
+    async with open_pool(Server.stdio("absent", ["/no/such/program"]), reconnect_max=60) as servers:
         status = servers.get_status("absent")
         assert status.attempts == 1
         assert status.retry_in is not None
@@ -93,7 +93,7 @@ async def test_the_reason_tells_when_the_next_attempt_comes(tmp_path: Path):
 
 
 async def test_the_last_listing_is_kept_while_a_server_is_down():
-    async with pool(stdio_fault("crash"), reconnect_max=60) as servers:
+    async with open_pool(stdio_fault("crash"), reconnect_max=60) as servers:
         with pytest.raises(ServerUnavailable):
             await servers.call("crash", "echo", {}, timeout=PATIENCE)
         assert names(servers, "crash") == ["echo"]

@@ -21,7 +21,7 @@ from fingerpost.servers.requests import (
 )
 from tests.kit.call_runner import HandClock
 from tests.kit.server_callers import Person
-from tests.kit.server_pools import PATIENCE, eventually, pool, text_of
+from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
 from tests.kit.talkative_server import Talkative, at_address
 from tests.requirements import proves
 
@@ -138,7 +138,7 @@ async def test_what_is_remembered_of_callers_is_bounded() -> None:
 async def a_server(talkative: Talkative) -> AsyncGenerator[ServerPool]:
     async with (
         at_address(talkative) as (url, _),
-        pool(Server.http("talk", url, era=OLD)) as servers,
+        open_pool(Server.http("talk", url, era=OLD)) as servers,
     ):
         await anyio.sleep(0.3)  # the stream for what names no request is opened after the handshake
         yield servers

@@ -22,7 +22,7 @@ from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.settings import LimitSettings
 from fingerpost.testing import MemoryTokens, served, tool_server
 from tests.kit.server_callers import Person
-from tests.kit.server_pools import PATIENCE, eventually, pool, text_of
+from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
 from tests.kit.talkative_server import STATE, Talkative, at_address
 from tests.requirements import proves
 
@@ -39,12 +39,12 @@ TRACE: JsonObject = {
 async def reached(way: str, era: Any, talkative: Talkative) -> AsyncGenerator[ServerPool]:
     """The same server over each way that leads to it."""
     if way == "memory":
-        async with pool(Server.in_process("talk", talkative.server, era=era)) as servers:
+        async with open_pool(Server.in_process("talk", talkative.server, era=era)) as servers:
             yield servers
     else:
         async with at_address(talkative, json_response=way == "json") as (url, _):
             book = await signed_in(url) if way == "signed in" else None
-            async with pool(Server.http("talk", url, era=era), tokens=book) as servers:
+            async with open_pool(Server.http("talk", url, era=era), tokens=book) as servers:
                 yield servers
 
 
@@ -68,7 +68,7 @@ async def test_trace_context_arrives_and_the_callers_token_does_not(era: Any):
     caller = Person(authorization="Bearer of-the-caller")
     async with (
         at_address(Talkative()) as (url, record),
-        pool(Server.http("talk", url, era=era, headers={"X-Own": "1"})) as servers,
+        open_pool(Server.http("talk", url, era=era, headers={"X-Own": "1"})) as servers,
     ):
         result = await call(servers, "meta", RequestContext(caller=caller, meta=TRACE))
         ((headers, body),) = record.of("tools/call")
@@ -85,7 +85,7 @@ async def test_trace_context_arrives_and_the_callers_token_does_not(era: Any):
 async def test_a_server_that_is_to_get_the_callers_token_gets_it_with_that_one_request():
     async with at_address(Talkative()) as (url, record):
         spec = replace(Server.http("talk", url), forward_authorization=True)
-        async with pool(spec) as servers:
+        async with open_pool(spec) as servers:
             await call(servers, "meta", RequestContext(caller=Person(authorization="Bearer mine")))
             await call(servers, "meta", RequestContext(caller=Person(authorization="Bearer yours")))
             await call(servers, "meta")
@@ -161,7 +161,7 @@ async def test_a_handshake_server_asks_the_caller_of_its_own_request(way: str):
 async def test_over_standard_streams_the_only_request_is_the_one_that_asks():
     caller = Person()
     spec = Server.stdio("talk", [sys.executable, "-m", "tests.kit.talkative_server"], era=OLD)
-    async with pool(spec) as servers:
+    async with open_pool(spec) as servers:
         answer = json.loads(text_of(await call(servers, "ask", RequestContext(caller=caller))))
         await call(servers, "report", RequestContext(caller=caller))
     assert answer == caller.answer
@@ -292,7 +292,7 @@ async def test_a_caller_who_leaves_cancels_upstream_and_leaves_nothing_behind(wa
 async def test_every_request_has_an_id_of_its_own():
     async with (
         at_address(Talkative()) as (url, record),
-        pool(Server.http("talk", url)) as servers,
+        open_pool(Server.http("talk", url)) as servers,
     ):
         for _ in range(5):
             await call(servers, "meta")
@@ -312,7 +312,7 @@ async def test_one_call_after_the_other_shares_a_connection(era: Any):
             ports.append(scope["client"][1])
         await inner(scope, receive, send)
 
-    async with served(app) as base, pool(Server.http("talk", f"{base}/mcp", era=era)) as servers:
+    async with served(app) as base, open_pool(Server.http("talk", f"{base}/mcp", era=era)) as servers:
         await anyio.sleep(0.2)  # whatever belongs to connecting is over
         ports.clear()
         for _ in range(10):
@@ -328,7 +328,7 @@ async def test_an_isolating_server_gets_a_connection_for_each_caller(era: Any):
     one, two = Person(key="one"), Person(key="two")
     async with at_address(talkative) as (url, record):
         spec = replace(Server.http("talk", url, era=era), isolate=True)
-        async with pool(spec) as servers:
+        async with open_pool(spec) as servers:
             for caller in (one, two, one, two):
                 await call(servers, "meta", RequestContext(caller=caller))
             await call(servers, "meta")

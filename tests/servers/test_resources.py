@@ -13,7 +13,7 @@ from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.testing import served
 from tests.kit.plain_http import PlainHttp
 from tests.kit.server_callers import Person
-from tests.kit.server_pools import PATIENCE, eventually, pool
+from tests.kit.server_pools import PATIENCE, eventually, open_pool
 from tests.kit.talkative_server import NOTES, Talkative, at_address
 from tests.requirements import proves
 
@@ -46,7 +46,7 @@ def _names(servers: ServerPool, field: str = "prompts", key: str = "name") -> li
 async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(era: Any):
     async with (
         at_address(Talkative()) as (url, _),
-        pool(Server.http("talk", url, era=era)) as servers,
+        open_pool(Server.http("talk", url, era=era)) as servers,
     ):
         assert servers.get_status("talk").state is ServerState.READY
         await eventually(lambda: _names(servers) == ["greet"])
@@ -69,7 +69,7 @@ async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
             if remote
             else Server.in_process("talk", talkative.server, era=era)
         )
-        async with pool(spec) as servers:
+        async with open_pool(spec) as servers:
             ears = Ears(servers)
             await eventually(lambda: _names(servers) == ["greet"])
             await anyio.sleep(
@@ -93,7 +93,7 @@ async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: 
 
     async with (
         at_address(talkative) as (url, _),
-        pool(Server.http("talk", url, era=era)) as servers,
+        open_pool(Server.http("talk", url, era=era)) as servers,
     ):
         ears = Ears(servers)
         await anyio.sleep(0.3)  # see above
@@ -142,7 +142,7 @@ async def test_one_bad_entry_drops_itself_and_what_a_server_does_not_have_is_not
             "resources/list": {"resources": LISTED},
         }
     )
-    async with served(plain) as base, pool(Server.http("talk", base, era="2025-11-25")) as servers:
+    async with served(plain) as base, open_pool(Server.http("talk", base, era="2025-11-25")) as servers:
         await eventually(lambda: len(_names(servers, "resources", "uri")) == 2)
         materials = servers.get_resources("talk")
         assert materials is not None
@@ -157,7 +157,7 @@ async def test_a_failing_hearer_harms_nobody():
         message = "a bug in the hearer"
         raise RuntimeError(message)
 
-    async with pool(Server.in_process("talk", Talkative().server), start=False) as servers:
+    async with open_pool(Server.in_process("talk", Talkative().server), start=False) as servers:
         servers.subscribe_to_notifications(hearer)
         await servers.ensure("talk", timeout=PATIENCE)
         await eventually(lambda: _names(servers) == ["greet"])

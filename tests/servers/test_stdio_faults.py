@@ -21,7 +21,7 @@ from fingerpost.errors import (
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.testing import stdio_fault, tool_server
-from tests.kit.server_pools import PATIENCE, arguments_of, eventually, pool
+from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
 from tests.requirements import proves
 
 MEGABYTE = 1024 * 1024
@@ -30,7 +30,7 @@ FAR = 600.0  # a deadline no test waits for: whatever fails before it, failed at
 
 async def _failure(fault: str, *arguments: str, timeout: float = FAR, **limits: Any) -> FingerpostError:
     """The error of one call to a server with this fault; its neighbour must not notice."""
-    async with pool(
+    async with open_pool(
         stdio_fault(fault, *arguments, name="bad"), tool_server("good").spec(), **limits
     ) as servers:
         with anyio.fail_after(PATIENCE), pytest.raises(FingerpostError) as caught:
@@ -58,7 +58,7 @@ async def test_a_dead_server_whose_child_keeps_the_pipes_open_is_noticed():
 @proves("F2")
 async def test_a_hanging_server_is_told_that_the_caller_gave_up(tmp_path: Path):
     note = tmp_path / "told"
-    async with pool(stdio_fault("hang", str(note))) as servers:
+    async with open_pool(stdio_fault("hang", str(note))) as servers:
         with pytest.raises(ToolTimeout):
             await servers.call("hang", "echo", {}, timeout=0.2)
         await eventually(lambda: note.exists() and note.read_text() == "true")
@@ -89,7 +89,7 @@ async def test_an_endless_reply_ends_at_the_byte_limit():
 
 
 async def test_a_large_result_within_the_limit_arrives_whole():
-    async with pool(stdio_fault("huge"), response_bytes=64 * MEGABYTE) as servers:
+    async with open_pool(stdio_fault("huge"), response_bytes=64 * MEGABYTE) as servers:
         result = await servers.call("huge", "echo", {}, timeout=PATIENCE)
     assert len(json.dumps(result)) > 50 * MEGABYTE
 
@@ -124,7 +124,7 @@ async def test_a_result_deeper_than_we_carry_is_refused():
 @proves("F10")
 @pytest.mark.parametrize("fault", ["wrong_id", "stale_id"])
 async def test_wrong_ids_never_deliver_another_callers_result(fault: str):
-    async with pool(stdio_fault(fault)) as servers:
+    async with open_pool(stdio_fault(fault)) as servers:
         outcomes: dict[int, object] = {}
 
         async def ask(number: int) -> None:
@@ -146,7 +146,7 @@ async def test_wrong_ids_never_deliver_another_callers_result(fault: str):
 
 @proves("F10")
 async def test_a_second_answer_to_the_same_request_is_ignored():
-    async with pool(stdio_fault("duplicate_id")) as servers:
+    async with open_pool(stdio_fault("duplicate_id")) as servers:
         for number in range(3):
             result = await servers.call("duplicate_id", "echo", {"n": number}, timeout=PATIENCE)
             assert arguments_of(result) == {"n": number}
@@ -155,13 +155,13 @@ async def test_a_second_answer_to_the_same_request_is_ignored():
 @proves("F10")
 @pytest.mark.parametrize("fault", ["text_id", "float_id"])
 async def test_ids_that_come_back_written_otherwise_are_understood(fault: str):
-    async with pool(stdio_fault(fault)) as servers:
+    async with open_pool(stdio_fault(fault)) as servers:
         assert arguments_of(await servers.call(fault, "echo", {"n": 1}, timeout=PATIENCE)) == {"n": 1}
 
 
 @proves("F10")
 async def test_a_reply_whose_id_is_no_id_costs_that_reply_and_not_the_connection():
-    async with pool(stdio_fault("odd_id")) as servers:
+    async with open_pool(stdio_fault("odd_id")) as servers:
         before = servers.get_status("odd_id")
         ids: list[Any] = [True, 5.5, {}, []]
         for odd in ids:
@@ -183,7 +183,7 @@ async def test_a_servers_own_error_keeps_its_code_and_words():
     [("while :; do echo Welcome!; sleep 0.1; done", "no answer within 2 s"), ("echo Welcome!", "status 0")],
 )
 async def test_a_server_that_prints_to_its_standard_output_is_told_so(program: str, words: str):
-    async with pool(Server.stdio("chatty", ["sh", "-c", program], connect_timeout=2)) as servers:
+    async with open_pool(Server.stdio("chatty", ["sh", "-c", program], connect_timeout=2)) as servers:
         servers.start()
         await servers.wait_until_settled(timeout=PATIENCE)
         status = servers.get_status("chatty")
@@ -195,7 +195,7 @@ async def test_a_server_that_prints_to_its_standard_output_is_told_so(program: s
 @proves("F27")
 @pytest.mark.parametrize("fault", ["junk", "stderr_flood"])
 async def test_noise_on_its_streams_does_not_stop_a_server(fault: str):
-    async with pool(stdio_fault(fault, connect_timeout=60), start=False) as servers:
+    async with open_pool(stdio_fault(fault, connect_timeout=60), start=False) as servers:
         for number in range(3):
             result = await servers.call(fault, "echo", {"n": number}, timeout=PATIENCE)
             assert arguments_of(result) == {"n": number}
@@ -203,7 +203,7 @@ async def test_noise_on_its_streams_does_not_stop_a_server(fault: str):
 
 @proves("H14")
 async def test_the_newest_part_of_stderr_is_kept_and_no_more():
-    async with pool(stdio_fault("stderr_flood", connect_timeout=60), stderr_bytes=1500) as servers:
+    async with open_pool(stdio_fault("stderr_flood", connect_timeout=60), stderr_bytes=1500) as servers:
         tail = servers.get_status("stderr_flood").stderr_tail
         assert tail.endswith("!\n")
         assert 0 < len(tail.encode()) <= 1500
@@ -212,7 +212,7 @@ async def test_the_newest_part_of_stderr_is_kept_and_no_more():
 @proves("H14", "F49")
 async def test_a_secret_on_stderr_is_masked():
     program = "import sys; sys.stderr.write('using ghp_abcdefghijklmnopqrstuvwxyz0123\\n'); sys.exit(1)"
-    async with pool(Server.stdio("leaky", [sys.executable, "-c", program])) as servers:
+    async with open_pool(Server.stdio("leaky", [sys.executable, "-c", program])) as servers:
         await eventually(lambda: "using" in servers.get_status("leaky").stderr_tail)
         status = servers.get_status("leaky")
         assert "ghp_" not in status.stderr_tail
@@ -220,17 +220,17 @@ async def test_a_secret_on_stderr_is_masked():
 
 
 async def test_a_server_that_leaves_unknown_requests_unanswered_still_connects():
-    async with pool(stdio_fault("ignores_unknown", connect_timeout=3)) as servers:
+    async with open_pool(stdio_fault("ignores_unknown", connect_timeout=3)) as servers:
         assert servers.get_status("ignores_unknown").state is ServerState.READY
         assert servers.get_status("ignores_unknown").protocol == "2025-11-25"
 
 
 async def test_a_slow_start_is_waited_for():
-    async with pool(stdio_fault("slow_start", "0.7")) as servers:
+    async with open_pool(stdio_fault("slow_start", "0.7")) as servers:
         assert servers.get_status("slow_start").state is ServerState.READY
 
 
 async def test_a_server_that_never_speaks_is_down_with_the_reason():
-    async with pool(stdio_fault("silent", connect_timeout=0.5)) as servers:
+    async with open_pool(stdio_fault("silent", connect_timeout=0.5)) as servers:
         await eventually(lambda: servers.get_status("silent").state is ServerState.DOWN)
         assert "no answer within 0.5 s" in (servers.get_status("silent").reason or "")

@@ -18,7 +18,7 @@ from fingerpost.servers.streamable_http import MAX_EMPTY_RESPONSES
 from fingerpost.testing import served
 from tests.kit.plain_http import Act, Asked, PlainHttp
 from tests.kit.server_callers import Person
-from tests.kit.server_pools import PATIENCE, eventually, names, pool, text_of
+from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
 
 OLD: Mapping[str, Any] = {
@@ -38,7 +38,7 @@ async def plain(acts: Mapping[str, Act], **spec: Any) -> AsyncGenerator[tuple[Pl
     server = PlainHttp(OLD, acts)
     async with (
         served(server) as base,
-        pool(Server.http("plain", f"{base}/mcp", era="2025-11-25", **spec)) as servers,
+        open_pool(Server.http("plain", f"{base}/mcp", era="2025-11-25", **spec)) as servers,
     ):
         yield server, servers
 
@@ -308,7 +308,9 @@ async def test_a_cookie_of_the_handshake_comes_back_to_its_server_and_to_no_othe
     async with (
         served(app("one")) as one,
         served(app("two")) as two,
-        pool(Server.http("one", one, era="2025-11-25"), Server.http("two", two, era="2025-11-25")) as servers,
+        open_pool(
+            Server.http("one", one, era="2025-11-25"), Server.http("two", two, era="2025-11-25")
+        ) as servers,
     ):
         for name in ("one", "two", "one"):
             await servers.call(name, "echo", {}, timeout=PATIENCE)

@@ -16,9 +16,9 @@ from fingerpost.errors import ToolTimeout
 from fingerpost.records import JsonObject
 from fingerpost.servers.requests import MAX_EXTENSIONS, PROGRESS_METHOD, InFlightRequest, RequestClock
 from tests.kit.call_runner import Bench, a_call, a_context
-from tests.kit.gateway_methods import house, text_of
+from tests.kit.gateway_methods import open_gateway_methods, text_of
 from tests.kit.programs import program
-from tests.kit.server_pools import PATIENCE, pool
+from tests.kit.server_pools import PATIENCE, open_pool
 from tests.requirements import proves
 
 TOOL = "everything/trigger-long-running-operation"
@@ -45,7 +45,7 @@ async def test_a_call_that_gets_on_may_take_longer_than_its_time_out(tmp_path: P
 @proves("F2")
 @pytest.mark.parametrize("modern", [False, True])
 async def test_the_same_for_whoever_calls_through_the_gateway(tmp_path: Path, modern: bool) -> None:
-    async with house(tmp_path, everything(), **QUICK) as it:
+    async with open_gateway_methods(tmp_path, everything(), **QUICK) as it:
         result = await it.call("everything__trigger-long-running-operation", STEADY, modern=modern)
     assert "completed" in text_of(result)
 
@@ -93,7 +93,7 @@ async def test_progress_that_is_no_number_is_passed_over(odd: Any, caplog: pytes
 async def test_a_server_that_stops_getting_on_is_given_up_and_the_error_says_so() -> None:
     rarely = {"duration": 60, "steps": 6}
 
-    async with pool(everything()) as servers:
+    async with open_pool(everything()) as servers:
         servers.start("everything")
         await servers.ensure("everything", timeout=PATIENCE)
         with pytest.raises(ToolTimeout, match=r"did not answer within 0\.3 s"):

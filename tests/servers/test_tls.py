@@ -15,7 +15,7 @@ from fingerpost.records import ServerState, ServerStatus
 from fingerpost.servers import Server, ServerPool
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.raw_http import CLOSE, raw_server, with_length
-from tests.kit.server_pools import PATIENCE, pool, text_of
+from tests.kit.server_pools import PATIENCE, open_pool, text_of
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 
@@ -42,7 +42,7 @@ async def call(servers: ServerPool) -> str:
 @asynccontextmanager
 async def down(url: str) -> AsyncGenerator[ServerStatus]:
     """What is said of a server that cannot be connected to."""
-    async with pool(Server.http("raw", url, era="2025-11-25")) as servers:
+    async with open_pool(Server.http("raw", url, era="2025-11-25")) as servers:
         status = servers.get_status("raw")
         assert status.state is ServerState.DOWN
         assert "unknown" not in (status.hint or "")  # no call was made that could have taken effect
@@ -78,7 +78,7 @@ async def test_an_answer_that_cannot_be_read_over_tls_is_told_without_the_addres
     answers = iter([answer, plainly])
     async with (
         raw_server(lambda body: next(answers)(body), tls=trusted.context()) as (_, url),
-        pool(Server.http("raw", f"{url}?key=hidden", era="2025-11-25")) as servers,
+        open_pool(Server.http("raw", f"{url}?key=hidden", era="2025-11-25")) as servers,
     ):
         with pytest.raises(ServerUnavailable, match=words) as caught:
             await call(servers)
@@ -93,7 +93,7 @@ async def test_an_answer_that_cannot_be_read_over_tls_is_told_without_the_addres
 async def test_a_certificate_of_ones_own_authority_is_accepted(trusted: CertificateAuthority):
     async with (
         raw_server(plainly, tls=trusted.context()) as (_, url),
-        pool(Server.http("raw", url, era="2025-11-25")) as servers,
+        open_pool(Server.http("raw", url, era="2025-11-25")) as servers,
     ):
         assert await call(servers) == "done"
 
@@ -142,7 +142,7 @@ async def test_a_file_of_authorities_that_cannot_be_read_is_named_and_concerns_t
     async with (
         raw_server(plainly, tls=authority.context()) as (_, safe),
         raw_server(plainly) as (_, open_to_all),
-        pool(
+        open_pool(
             Server.http("safe", safe, era="2025-11-25"), Server.http("raw", open_to_all, era="2025-11-25")
         ) as servers,
     ):

@@ -21,7 +21,7 @@ from fingerpost.surfaces.operations import open_operations_app
 from fingerpost.telemetry.metrics import PrometheusMetrics
 from fingerpost.testing import tool_server
 from tests.kit.gateway_client import ask
-from tests.kit.routers import settings
+from tests.kit.routers import build_settings
 from tests.kit.small_gateway import Address
 from tests.kit.store_samples import eventually
 from tests.requirements import proves
@@ -36,7 +36,7 @@ async def operations(
     counted = PrometheusMetrics()
     up = anyio.Event()
     server = tool_server("time", [{"name": "now", "annotations": {"readOnlyHint": True}}])
-    chosen = settings(folder, gateway=gateway)
+    chosen = build_settings(folder, gateway=gateway)
     listening = listen_at("127.0.0.1", 0)
     bound = get_address(listening)
     with listening:

@@ -45,7 +45,7 @@ from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.call_recorder import DESTROYS, READS, tool
 from tests.kit.gateway_client import ask, called
 from tests.kit.journal_events import NOON, call, request
-from tests.kit.routers import playing, review, select, settings
+from tests.kit.routers import build_settings, script_model, write_review, write_selection
 from tests.kit.small_gateway import Address, OpenGate
 from tests.requirements import proves
 
@@ -102,9 +102,9 @@ def files() -> ToolServer:
 
 
 def chooser() -> ScriptedModel:
-    return playing(
-        selection=lambda request: select("files__delete_file", {"path": "plans-for-monday.txt"}),
-        review=lambda request: review(),
+    return script_model(
+        selection=lambda request: write_selection("files__delete_file", {"path": "plans-for-monday.txt"}),
+        review=lambda request: write_review(),
         answer=lambda request: "It is deleted, says files/delete_file.",
     )
 
@@ -112,7 +112,7 @@ def chooser() -> ScriptedModel:
 @asynccontextmanager
 async def opened(folder: Path, traces: Traces, model: ScriptedModel | None = None) -> AsyncGenerator[Router]:
     async with Router(
-        [files().spec()], settings=settings(folder), model=model, sinks=[traces.spans]
+        [files().spec()], settings=build_settings(folder), model=model, sinks=[traces.spans]
     ) as router:
         await router.connect()
         yield router

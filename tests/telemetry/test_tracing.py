@@ -19,7 +19,7 @@ from fingerpost.settings import Settings
 from fingerpost.telemetry.tracing import build_traces_url, open_spans
 from fingerpost.testing import tool_server
 from tests.kit.journal_events import call
-from tests.kit.routers import settings
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ async def test_spans_arrive_at_a_collector(
     if by_environment:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
     endpoint = {} if by_environment else {"otlp_endpoint": collector.address}
-    chosen = settings(tmp_path, telemetry={"service_name": "front desk", **endpoint})
+    chosen = build_settings(tmp_path, telemetry={"service_name": "front desk", **endpoint})
     with collector.running():
         async with (
             Router([server.spec()], settings=chosen) as router,
@@ -91,7 +91,7 @@ async def test_spans_arrive_at_a_collector(
 
 
 async def test_a_collector_that_is_not_there_disturbs_nobody(tmp_path: Path) -> None:
-    chosen = settings(tmp_path, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})
+    chosen = build_settings(tmp_path, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})
     events = Fanout()
     async with open_spans(chosen, events, environment={}):
         for event in call("cal_1"):

@@ -11,7 +11,7 @@ from fingerpost import testing
 from fingerpost.servers import Server
 from fingerpost.testing import http_fault, served, tool_server
 from fingerpost.testing.faults import http, stdio
-from tests.kit.server_pools import PATIENCE, arguments_of, names, pool, text_of
+from tests.kit.server_pools import PATIENCE, arguments_of, names, open_pool, text_of
 
 
 async def test_a_tool_server_offers_its_records_and_remembers_its_calls():
@@ -20,7 +20,7 @@ async def test_a_tool_server_offers_its_records_and_remembers_its_calls():
 
     record = {"name": "say", "description": "Says a word.", "inputSchema": {"type": "object"}}
     server = tool_server("speaker", [record, "plain"], call=call, instructions="Speak up.")
-    async with pool(server.spec()) as servers:
+    async with open_pool(server.spec()) as servers:
         assert names(servers, "speaker") == ["say", "plain"]
         listing = servers.get_listing("speaker")
         assert listing is not None
@@ -32,14 +32,14 @@ async def test_a_tool_server_offers_its_records_and_remembers_its_calls():
 
 
 async def test_a_tool_server_answers_an_unknown_tool_with_an_error_result():
-    async with pool(tool_server("one").spec()) as servers:
+    async with open_pool(tool_server("one").spec()) as servers:
         result = await servers.call("one", "two", {}, timeout=PATIENCE)
         assert result["isError"] is True
 
 
 async def test_ten_thousand_records_make_a_server():
     many = tool_server("many", [f"t{number}" for number in range(10_000)], page_size=1000)
-    async with pool(many.spec(connect_timeout=60)) as servers:
+    async with open_pool(many.spec(connect_timeout=60)) as servers:
         assert len(names(servers, "many")) == 10_000
 
 
@@ -53,7 +53,7 @@ async def test_two_addresses_serve_at_once():
 
 
 async def test_a_faulty_http_server_without_a_fault_is_sound():
-    async with http_fault("none") as server, pool(Server.http("sound", server.url)) as servers:
+    async with http_fault("none") as server, open_pool(Server.http("sound", server.url)) as servers:
         result = await servers.call("sound", "echo", {"a": 1}, timeout=PATIENCE)
         assert arguments_of(result) == {"a": 1}
 

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from fingerpost.builtin import BuiltinHost, make_server
 from fingerpost.records import Right
 from fingerpost.settings import Settings
-from tests.kit.api_resources import opened
+from tests.kit.api_resources import open_api_of
 from tests.kit.assets import TOOL, handle_of, maker, ordered
 from tests.kit.command_line import Person
 from tests.requirements import proves
@@ -25,7 +25,7 @@ CHART = {"kind": "chart", "title": "Fruit", "data": {"apples": 3, "pears": 5}}
 
 @proves("B3", "U13")
 async def test_over_http_it_is_a_file_for_its_owner_and_those_who_watch(settings: Settings):
-    async with maker(settings) as router, opened(router) as house:
+    async with maker(settings) as router, open_api_of(router) as house:
         handle = handle_of(await ordered(router, **CHART))
         dana, other = await house.key("dana", Right.USE), await house.key("eve", Right.USE)
         watcher = await house.key("joe", Right.WATCH)
@@ -55,7 +55,7 @@ async def test_what_a_server_calls_a_page_is_given_as_bytes(settings: Settings):
         "mimeType": "text/html",
         "blob": base64.b64encode(b"<script>").decode(),
     }
-    async with maker(settings) as router, opened(router) as house:
+    async with maker(settings) as router, open_api_of(router) as house:
         kept = await router.calls.results.keep("c", {"content": [{"type": "resource", "resource": resource}]})
         answer = await house.get(f"/api/assets/{kept}")
     assert answer.headers["content-type"] == "application/octet-stream"
@@ -67,7 +67,7 @@ async def test_what_a_server_calls_a_page_is_given_as_bytes(settings: Settings):
 async def test_an_mcp_client_reads_it_by_its_link(settings: Settings, mode: str):
     async with (
         maker(settings) as router,
-        opened(router) as house,
+        open_api_of(router) as house,
         Client(f"{house.address}/mcp/all", mode=mode) as client,
     ):
         result = await client.call_tool("specialists__use_asset_service", dict(CHART))

@@ -22,7 +22,7 @@ from fingerpost.store import MemoryOwner
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from fingerpost.testing.models import ScriptLine
 from tests.kit.call_recorder import READS, as_remembered, tool
-from tests.kit.routers import playing, review, select, settings
+from tests.kit.routers import build_settings, script_model, write_review, write_selection
 from tests.requirements import proves
 
 TOOL = "collaboration__user_collaboration"
@@ -40,7 +40,7 @@ def question(text: str = "Which one?", *options: str, operation: str = "ask") ->
 async def house(
     folder: Path, model: ScriptedModel | None, *servers: ToolServer, **more: Any
 ) -> AsyncGenerator[Router]:
-    given = settings(folder, **{"builtin": {"enabled": ["collaboration"]}, **more})
+    given = build_settings(folder, **{"builtin": {"enabled": ["collaboration"]}, **more})
     specs = [server.spec() for server in servers]
     async with open_router(specs, settings=given, folder=folder, model=model) as router:
         await router.connect()
@@ -69,8 +69,8 @@ def model_for(mode: Mode, arguments: JsonObject) -> ScriptedModel:
         return "So Rome it is." if knows(request) else calls((TOOL, arguments))
 
     if mode is Mode.STAGED:
-        return playing(
-            selection=lambda request: select(TOOL, arguments), review=lambda request: review(),
+        return script_model(
+            selection=lambda request: write_selection(TOOL, arguments), review=lambda request: write_review(),
             answer=lambda request: "So Rome it is." if knows(request) else "I do not know.",
         )  # fmt: skip
     return ScriptedModel(agent)
@@ -121,7 +121,7 @@ async def test_what_was_found_before_the_question_is_still_known_after_it(tmp_pa
 @proves("U10")
 async def test_words_that_answer_nothing_are_asked_about_again_and_no_yes_is_guessed(tmp_path: Path) -> None:
     """A tool that must have a yes or a no."""
-    premises = BuiltinHost(settings=settings(tmp_path))
+    premises = BuiltinHost(settings=build_settings(tmp_path))
     ran: list[JsonObject] = []
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply | ToolQuestion:

@@ -24,7 +24,7 @@ from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from fingerpost.testing.models import ScriptLine
 from tests.kit.call_recorder import DESTROYS, READS, tool
-from tests.kit.routers import settings
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 SUB = "specialists__run_subagent"
@@ -68,7 +68,7 @@ def begin(task: str, number: int = 1, **more: Any) -> Any:
 async def house(
     folder: Path, model: ScriptedModel | None, *servers: ToolServer, **more: Any
 ) -> AsyncGenerator[Router]:
-    given = settings(folder, **more)
+    given = build_settings(folder, **more)
     premises = BuiltinHost(settings=given, folder=folder)
     own = BuiltinServer(
         "specialists", build_subagent_tools(premises), instructions="Subagents.", rules=SUBAGENT_RULES,

@@ -13,7 +13,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from fingerpost.records import ErrorKind, Outcome
 from tests.kit import api
 from tests.kit.command_line import Person
-from tests.kit.gateways import serving
+from tests.kit.gateways import serve_gateway
 from tests.kit.workspace import House, names_in
 from tests.requirements import proves
 from tests.surfaces.cli.conftest import person
@@ -54,11 +54,11 @@ async def test_a_missing_file_and_a_needed_approval_are_named_in_the_metadata_of
         assert (missing.error, missing.content_type) == (ErrorKind.EXECUTION_FAILED, "text")
         assert "notes/missing.md" in missing.content
         assert has(missing.metadata, NOT_FOUND) and has(waits.metadata, WAITS)
-        async with api.served(hands.router) as served:
+        async with api.serve_api(hands.router) as served:
             for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
                 answer = (await served.post("/api/call", {"tool": FILES, "arguments": arguments})).json()
                 assert not answer["success"] and has(answer["metadata"], wanted), answer
-        async with serving(hands.router) as address, Client(f"{address}/mcp/all") as client:
+        async with serve_gateway(hands.router) as address, Client(f"{address}/mcp/all") as client:
             for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
                 told: Any = await client.call_tool("workspace__file_operations", arguments)
                 assert told.is_error and has(told.meta, wanted), told
@@ -103,7 +103,7 @@ async def test_a_waiting_call_is_approved_through_user_collaboration_by_the_pers
         return ElicitResult(action="accept", content={"decision": "approve"})
 
     opened = house(beside=("collaboration",), confirms=True)
-    async with opened as hands, serving(hands.router) as address:
+    async with opened as hands, serve_gateway(hands.router) as address:
         url = f"{address}/mcp/all"
         async with Client(url, mode=mode) as client:  # nobody behind it can be asked
             waits: Any = await client.call_tool("workspace__file_operations", DELETE)

@@ -11,7 +11,7 @@ from fingerpost.call.execution import BackgroundCalls, BackgroundState, CallPlan
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.records import Call, Effect, Execution
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import Bench, HandClock, a_call, a_context, bench, lasting, leave
+from tests.kit.call_runner import Bench, HandClock, a_call, a_context, lasting, leave, open_bench
 from tests.requirements import proves
 
 
@@ -37,7 +37,7 @@ async def test_independent_reads_run_side_by_side_and_come_back_in_order():
 
     servers = [tool_server(name, ["read"], call=meet) for name in ("a", "b")]
     calls = [a_call(f"{name}/read", {"n": number}) for number, name in enumerate("abab")]
-    async with bench(*(server.spec() for server in servers)) as b:
+    async with open_bench(*(server.spec() for server in servers)) as b:
         with anyio.fail_after(10):
             done = await b.runner.run_many([plan_for(call) for call in calls])
     assert [execution.call for execution in done] == calls
@@ -56,7 +56,7 @@ async def test_writes_to_one_server_keep_their_order_and_never_overlap():
 
     notes = tool_server("notes", ["append"], call=act)
     calls = [a_call("notes/append", {"n": number}, effect=Effect.WRITE) for number in range(3)]
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         await b.runner.run_many([plan_for(call) for call in calls])
     assert log == [f"{word} {number}" for number in range(3) for word in ("begin", "end")]
 
@@ -66,7 +66,7 @@ async def test_one_wrong_permit_among_many_and_none_is_run():
     good = plan_for(a_call("notes/read"))
     other = a_call("notes/read", {"q": "y"})
     bad = CallPlan(call=other, permit=good.permit, context=a_context(), latency=lasting(5))
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         with pytest.raises(RuntimeError, match="not for this call"):
             await b.runner.run_many([good, bad])
     assert notes.calls == []
@@ -92,7 +92,7 @@ async def test_a_call_in_the_background_is_polled_and_its_result_fetched_more_th
         return "done"
 
     async with (
-        bench(tool_server("notes", ["read"], call=act).spec()) as b,
+        open_bench(tool_server("notes", ["read"], call=act).spec()) as b,
         BackgroundCalls[Execution]() as background,
     ):
         handle = await in_background(background, b, a_call("notes/read"))
@@ -138,7 +138,7 @@ async def test_a_background_call_that_is_called_off_ends_at_the_server_too():
         return ""
 
     async with (
-        bench(tool_server("notes", ["read"], call=act).spec()) as b,
+        open_bench(tool_server("notes", ["read"], call=act).spec()) as b,
         BackgroundCalls[Execution]() as background,
     ):
         handle = await in_background(background, b, a_call("notes/read"))

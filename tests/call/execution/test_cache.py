@@ -11,7 +11,7 @@ from fingerpost.call.execution.results import ResultCache
 from fingerpost.events import AttemptFinished, AttemptStarted
 from fingerpost.records import CallContext, Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import HandClock, a_call, a_context, bench
+from tests.kit.call_runner import HandClock, a_call, a_context, open_bench
 from tests.requirements import proves
 
 READ = a_call("notes/read", cache_seconds=30)
@@ -32,7 +32,7 @@ def text_of(execution: Execution) -> str:
 async def test_a_read_is_answered_from_memory_until_its_time_is_over():
     clock = HandClock()
     notes = tool_server("notes", ["read"])
-    async with bench(notes.spec(), clock=clock) as b:
+    async with open_bench(notes.spec(), clock=clock) as b:
         first = await b.run(READ)
         clock.turn(7)
         again = await b.run(READ)
@@ -57,7 +57,7 @@ async def test_one_callers_answers_are_not_shown_to_another():
         {"conversation": "talk"},
         {"conversation": "other"},
     ]
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         for context in contexts:
             await b.run(READ, context=a_context(**context))
         assert len(notes.calls) == 5
@@ -84,7 +84,7 @@ async def test_a_write_makes_what_was_read_there_stale_also_what_is_still_on_its
 
     notes = tool_server("notes", ["read", "append"], call=act)
     slow = a_call("notes/read", {"slow": True}, cache_seconds=30)
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         assert text_of(await b.run(READ)) == "version 1"
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
@@ -103,7 +103,7 @@ async def test_writes_errors_and_empty_results_are_not_kept():
         return next(answers) if tool == "read" else "done"
 
     notes = tool_server("notes", ["read"], call=act)
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         assert text_of(await b.run(READ)) == ""
         assert text_of(await b.run(READ)) == "found"
         missing = a_call("notes/missing", cache_seconds=30)
@@ -115,7 +115,7 @@ async def test_writes_errors_and_empty_results_are_not_kept():
 @pytest.mark.parametrize("off", [{"flags": {"result_cache": False}}, {"cache_entries": 0}])
 async def test_the_cache_can_be_switched_off(off: dict[str, Any]):
     notes = tool_server("notes", ["read"])
-    async with bench(notes.spec(), **off) as b:
+    async with open_bench(notes.spec(), **off) as b:
         await b.run(READ)
         await b.run(READ)
     assert len(notes.calls) == 2
@@ -145,7 +145,7 @@ def test_the_cache_is_bounded_in_number_and_bytes_and_the_least_used_goes_first(
 
 async def test_a_write_made_again_after_it_ended_is_a_new_write():
     notes = tool_server("notes", ["append"])
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         for _ in range(3):
             done = await b.run(WRITE, context=a_context(**TALK))
             assert (done.error, len(done.attempts)) == (None, 1)
@@ -161,7 +161,7 @@ async def test_a_write_sent_again_while_it_runs_is_refused_and_gets_nobody_elses
 
     notes = tool_server("notes", ["append"], call=act)
     done: list[Execution] = []
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
 
         async def ask(**context: Any) -> None:
             done.append(await b.run(WRITE, context=a_context(**context)))
@@ -191,7 +191,7 @@ async def test_two_approvals_are_two_calls_also_at_the_same_time():
         return "appended"
 
     notes = tool_server("notes", ["append"], call=act)
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
                 for grant in ("grant gnt_1 by dana", "grant gnt_2 by dana"):
@@ -211,7 +211,7 @@ async def test_who_repeats_an_interrupted_write_hears_once_that_it_may_have_take
         return "appended"
 
     notes = tool_server("notes", ["append"], call=act)
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         with anyio.fail_after(10):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lambda: b.run(WRITE, context=a_context(**TALK)))

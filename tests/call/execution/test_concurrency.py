@@ -14,8 +14,8 @@ from fingerpost.records import Effect, ErrorKind, Execution, JsonObject
 from fingerpost.servers import Server
 from fingerpost.servers.requests import RequestContext
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import PATIENCE, Bench, a_call, a_context, bench
-from tests.kit.server_pools import all_blocked, eventually, pool
+from tests.kit.call_runner import PATIENCE, Bench, a_call, a_context, open_bench
+from tests.kit.server_pools import all_blocked, eventually, open_pool
 from tests.kit.talkative_server import Talkative, at_address
 from tests.requirements import proves
 
@@ -57,7 +57,7 @@ class Narrow:
     @asynccontextmanager
     async def held(self) -> AsyncGenerator[Bench]:
         async with (
-            bench(self.notes.spec(), concurrency=1, breaker_failures=1) as b,
+            open_bench(self.notes.spec(), concurrency=1, breaker_failures=1) as b,
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(b.run, a_call("notes/hold"))
@@ -97,7 +97,7 @@ async def test_patience_that_was_spent_in_the_queue_is_no_fault_of_the_server():
 
 async def test_who_has_no_time_left_takes_no_slot_and_nothing_is_sent():
     notes = tool_server("notes", ["append"])
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         execution = await b.run(WRITE, context=a_context(seconds=0))
     assert execution.error is ErrorKind.TIMEOUT
     assert "was not called" in execution.detail
@@ -158,7 +158,7 @@ async def talking(way: str, *, concurrency: int) -> AsyncGenerator[Bench]:
             if way == "http"
             else Server.in_process("talk", talkative.server, era="2025-11-25")
         )
-        async with pool(spec) as servers:
+        async with open_pool(spec) as servers:
             yield Bench(servers, concurrency=concurrency)
 
 

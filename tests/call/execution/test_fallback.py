@@ -17,7 +17,7 @@ from fingerpost.events import AttemptStarted, FallbackTaken
 from fingerpost.records import Call, Effect, ErrorKind, JsonObject, Permit
 from fingerpost.servers import Server
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import a_call, a_context, all_lasting, allow, bench, lasting, leave
+from tests.kit.call_runner import a_call, a_context, all_lasting, allow, lasting, leave, open_bench
 from tests.requirements import proves
 
 FIRST = a_call("first/find")
@@ -52,7 +52,7 @@ async def test_a_tool_that_is_down_hangs_fails_or_finds_nothing_is_stood_in_for(
         else tool_server("first", ["find"], call=acts[fault]).spec()
     )
     second = tool_server("second", ["search"])
-    async with bench(first, second.spec(), retries=0) as b:
+    async with open_bench(first, second.spec(), retries=0) as b:
         execution = await b.run(FIRST, seconds=0.2, alternatives=[SECOND], latency_of=all_lasting(10))
     assert execution.error is None
     assert execution.call == SECOND
@@ -67,7 +67,7 @@ async def test_a_tool_that_is_down_hangs_fails_or_finds_nothing_is_stood_in_for(
 async def test_an_open_breaker_sends_the_call_to_the_next_tool_at_once():
     first = tool_server("first", ["find"], call=hang)
     second = tool_server("second", ["search"])
-    async with bench(first.spec(), second.spec(), breaker_failures=1) as b:
+    async with open_bench(first.spec(), second.spec(), breaker_failures=1) as b:
         await b.run(FIRST, seconds=0.25)
         execution = await b.run(FIRST, alternatives=[SECOND])
     assert execution.call == SECOND
@@ -79,7 +79,7 @@ async def test_an_open_breaker_sends_the_call_to_the_next_tool_at_once():
 @proves("D5", "F40")
 async def test_a_circular_hierarchy_ends_with_each_tool_tried_once():
     servers = [tool_server(name, [tool], call=fail) for name, tool in _TOOLS]
-    async with bench(*(server.spec() for server in servers)) as b:
+    async with open_bench(*(server.spec() for server in servers)) as b:
         with anyio.fail_after(10):
             execution = await b.run(FIRST, alternatives=cycle([SECOND, FIRST, THIRD]))
     assert [len(server.calls) for server in servers] == [1, 1, 1]
@@ -101,7 +101,7 @@ async def test_a_fallback_without_leave_is_skipped_and_noted():
     async def only_third(call: Call) -> Permit | None:
         return leave(call) if call == THIRD else None
 
-    async with bench(first.spec(), second.spec(), third.spec()) as b:
+    async with open_bench(first.spec(), second.spec(), third.spec()) as b:
         execution = await b.run(FIRST, alternatives=[SECOND, THIRD], permitting=only_third)
     assert execution.call == THIRD
     assert second.calls == []
@@ -119,7 +119,7 @@ async def test_a_permit_for_another_call_is_no_leave_for_a_fallback():
     async def broken(_: Call) -> Permit | None:
         raise ZeroDivisionError
 
-    async with bench(tool_server("first", ["find"], call=fail).spec(), second.spec()) as b:
+    async with open_bench(tool_server("first", ["find"], call=fail).spec(), second.spec()) as b:
         for permitting in (mistaken, broken):
             execution = await b.run(FIRST, alternatives=[SECOND], permitting=permitting)
             assert execution.error is ErrorKind.EXECUTION_FAILED
@@ -129,7 +129,7 @@ async def test_a_permit_for_another_call_is_no_leave_for_a_fallback():
 async def test_a_read_never_becomes_a_write_whatever_the_policy_allows():
     second = tool_server("second", ["search"])
     strong = a_call("second/search", effect=Effect.WRITE)
-    async with bench(tool_server("first", ["find"], call=fail).spec(), second.spec()) as b:
+    async with open_bench(tool_server("first", ["find"], call=fail).spec(), second.spec()) as b:
         execution = await b.run(FIRST, alternatives=[strong])
     assert execution.error is ErrorKind.EXECUTION_FAILED
     assert second.calls == []
@@ -142,7 +142,7 @@ async def test_nothing_follows_a_write_that_may_have_taken_effect(act: Any):
     second = tool_server("second", ["search"])
     write = a_call("first/find", effect=Effect.WRITE)
     other = a_call("second/search", effect=Effect.WRITE)
-    async with bench(tool_server("first", ["find"], call=act).spec(), second.spec()) as b:
+    async with open_bench(tool_server("first", ["find"], call=act).spec(), second.spec()) as b:
         execution = await b.run(write, seconds=0.25, alternatives=[other])
     assert execution.error in (ErrorKind.UNKNOWN, ErrorKind.EXECUTION_FAILED)
     assert second.calls == []
@@ -152,7 +152,7 @@ async def test_a_write_that_was_never_sent_may_go_elsewhere():
     second = tool_server("second", ["search"])
     write = a_call("first/find", effect=Effect.WRITE)
     other = a_call("second/search", effect=Effect.WRITE)
-    async with bench(Server.stdio("first", ["/no/such/program"]), second.spec(), retries=0) as b:
+    async with open_bench(Server.stdio("first", ["/no/such/program"]), second.spec(), retries=0) as b:
         execution = await b.run(write, alternatives=[other])
     assert execution.error is None
     assert execution.call == other
@@ -166,7 +166,7 @@ async def test_when_the_stand_in_of_a_write_ends_unknown_that_is_what_is_reporte
         a_call(tool, effect=Effect.WRITE) for tool in ("first/find", "second/search", "third/look")
     )
     down = Server.stdio("first", ["/no/such/program"])
-    async with bench(down, second.spec(), third.spec(), retries=0) as b:
+    async with open_bench(down, second.spec(), third.spec(), retries=0) as b:
         execution = await b.run(write, alternatives=[other, last], latency_of=all_lasting(0.25))
     assert execution.error is ErrorKind.UNKNOWN
     assert execution.call == other
@@ -175,7 +175,7 @@ async def test_when_the_stand_in_of_a_write_ends_unknown_that_is_what_is_reporte
 
 async def test_wrong_parameters_are_the_callers_to_mend():
     second = tool_server("second", ["search"])
-    async with bench(tool_server("first", ["find"], call=ill_formed).spec(), second.spec()) as b:
+    async with open_bench(tool_server("first", ["find"], call=ill_formed).spec(), second.spec()) as b:
         execution = await b.run(FIRST, alternatives=[SECOND])
     assert execution.error is ErrorKind.INVALID_PARAMETERS
     assert second.calls == []
@@ -183,11 +183,11 @@ async def test_wrong_parameters_are_the_callers_to_mend():
 
 @proves("D5")
 async def test_a_tool_without_alternatives_fails_at_once_and_an_empty_result_stands():
-    async with bench(tool_server("first", ["find"], call=find_nothing).spec()) as b:
+    async with open_bench(tool_server("first", ["find"], call=find_nothing).spec()) as b:
         execution = await b.run(FIRST)
     assert execution.error is None
     assert execution.result is not None
-    async with bench(
+    async with open_bench(
         tool_server("first", ["find"], call=find_nothing).spec(),
         tool_server("second", ["search"], call=fail).spec(),
     ) as b:
@@ -199,7 +199,7 @@ async def test_a_tool_without_alternatives_fails_at_once_and_an_empty_result_sta
 async def test_without_the_flag_no_other_tool_is_tried():
     second = tool_server("second", ["search"])
     first = tool_server("first", ["find"], call=fail)
-    async with bench(first.spec(), second.spec(), flags={"fallback": False}) as b:
+    async with open_bench(first.spec(), second.spec(), flags={"fallback": False}) as b:
         execution = await b.run(FIRST, alternatives=[SECOND])
     assert execution.error is ErrorKind.EXECUTION_FAILED
     assert second.calls == []
@@ -210,7 +210,7 @@ async def test_a_hierarchy_that_breaks_does_not_hide_why_the_call_failed():
         yield SECOND
         raise ZeroDivisionError
 
-    async with bench(
+    async with open_bench(
         tool_server("first", ["find"], call=fail).spec(), tool_server("second", ["search"], call=fail).spec()
     ) as b:
         execution = await b.runner.run(

@@ -10,7 +10,7 @@ from fingerpost.call.execution.concurrency import NoSlotAvailable, SlotPool
 from fingerpost.events import AttemptFinished, BreakerMoved
 from fingerpost.records import Effect, ErrorKind, Execution
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import HandClock, a_call, a_context, bench
+from tests.kit.call_runner import HandClock, a_call, a_context, open_bench
 from tests.kit.server_pools import all_blocked
 from tests.requirements import proves
 
@@ -39,7 +39,7 @@ async def test_a_server_gets_no_more_calls_at_once_than_set_and_waiting_is_told(
         return "done"
 
     notes = tool_server("notes", ["read"], call=count)
-    async with bench(notes.spec(), concurrency=2) as b, anyio.create_task_group() as tasks:
+    async with open_bench(notes.spec(), concurrency=2) as b, anyio.create_task_group() as tasks:
         for number in range(8):
             tasks.start_soon(b.run, a_call("notes/read", {"n": number}))
     assert most == 2
@@ -51,7 +51,7 @@ async def test_a_server_gets_no_more_calls_at_once_than_set_and_waiting_is_told(
 async def test_who_finds_no_free_slot_in_time_was_surely_not_sent():
     notes = tool_server("notes", ["append", "read"], call=hang)
     done: list[Execution] = []
-    async with bench(notes.spec(), concurrency=1) as b, anyio.create_task_group() as tasks:
+    async with open_bench(notes.spec(), concurrency=1) as b, anyio.create_task_group() as tasks:
         tasks.start_soon(b.run, READ)
         with anyio.fail_after(5):
             while not notes.calls:  # noqa: ASYNC110 - the server sets no event
@@ -99,7 +99,7 @@ async def test_the_queue_for_a_slot_is_served_in_order_and_is_bounded():
 @proves("D9")
 async def test_a_failing_server_is_left_alone_and_its_breaker_says_so():
     notes = tool_server("notes", ["read", "good"], call=hang)
-    async with bench(notes.spec(), breaker_failures=2, flags={"loop_guard": False}) as b:
+    async with open_bench(notes.spec(), breaker_failures=2, flags={"loop_guard": False}) as b:
         done = [await b.run(a_call("notes/read", {"n": number}), seconds=0.25) for number in range(4)]
         timed_out, left_alone = ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE
         assert [execution.error for execution in done] == [timed_out, timed_out, left_alone, left_alone]
@@ -123,7 +123,7 @@ async def test_a_server_that_came_back_by_itself_need_not_wait_for_its_breaker()
             await anyio.sleep_forever()
         return "well again"
 
-    async with bench(tool_server("notes", ["read"], call=recover).spec(), breaker_failures=1) as b:
+    async with open_bench(tool_server("notes", ["read"], call=recover).spec(), breaker_failures=1) as b:
         await b.run(READ, seconds=0.25)
         ill = False
         assert (await b.run(READ)).error is ErrorKind.UNAVAILABLE
@@ -147,7 +147,7 @@ async def test_of_a_hundred_callers_of_a_recovering_server_two_are_let_through()
 
     notes = tool_server("notes", ["read"], call=recover)
     kinds: list[ErrorKind | None] = []
-    async with bench(notes.spec(), clock=clock, breaker_failures=1, concurrency=50) as b:
+    async with open_bench(notes.spec(), clock=clock, breaker_failures=1, concurrency=50) as b:
         await b.run(READ, seconds=0.25)
         assert b.runner.breakers["notes"].state == "open"
         clock.turn(31)
@@ -175,7 +175,7 @@ async def test_of_a_hundred_callers_of_a_recovering_server_two_are_let_through()
 @proves("D9", "F47")
 async def test_a_conversation_that_repeats_itself_is_stopped_and_told_what_to_do():
     notes = tool_server("notes", ["append"])
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         for number in range(3):
             done = await b.run(WRITE, context=a_context(conversation="talk"), given_by=f"grant {number}")
             assert done.error is None
@@ -197,7 +197,7 @@ async def test_polling_is_no_loop_while_the_answer_changes():
         percent += 1
         return f"{percent} %"
 
-    async with bench(tool_server("jobs", ["status"], call=progress).spec()) as b:
+    async with open_bench(tool_server("jobs", ["status"], call=progress).spec()) as b:
         for _ in range(40):
             done = await b.run(a_call("jobs/status"), context=a_context(conversation="talk"))
             assert done.error is None
@@ -206,7 +206,7 @@ async def test_polling_is_no_loop_while_the_answer_changes():
 
 @proves("D9")
 async def test_the_same_read_many_times_at_once_is_no_loop():
-    async with bench(tool_server("notes", ["read"]).spec()) as b:
+    async with open_bench(tool_server("notes", ["read"]).spec()) as b:
 
         async def read() -> None:
             done.append(await b.run(READ, context=a_context(conversation="talk")))
@@ -220,7 +220,7 @@ async def test_the_same_read_many_times_at_once_is_no_loop():
 
 
 async def test_without_the_flag_nobody_watches_for_loops():
-    async with bench(tool_server("notes", ["append"]).spec(), flags={"loop_guard": False}) as b:
+    async with open_bench(tool_server("notes", ["append"]).spec(), flags={"loop_guard": False}) as b:
         for number in range(6):
             done = await b.run(WRITE, context=a_context(conversation="talk"), given_by=f"grant {number}")
             assert done.error is None

@@ -10,7 +10,7 @@ import pytest
 from fingerpost.call.execution.failure import MAX_RETRY_AFTER_SECONDS, Failure, compute_retry_wait, may_retry
 from fingerpost.records import Effect, ErrorKind, RetryRule
 from fingerpost.servers import Server
-from tests.kit.call_runner import a_call, bench
+from tests.kit.call_runner import a_call, open_bench
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.raw_http import CLOSE, raw_server, with_length
 
@@ -29,7 +29,7 @@ async def test_a_write_for_which_no_connection_could_be_made_did_not_run(
     tls = authority.context() if safe else None
     async with (
         raw_server(lambda body: [with_length(body), CLOSE], tls=tls) as (server, url),
-        bench(Server.http("raw", url, era="2025-11-25"), retries=0) as running,
+        open_bench(Server.http("raw", url, era="2025-11-25"), retries=0) as running,
     ):
         await server.stop()
         execution = await running.run(a_call("raw/echo", effect=Effect.WRITE))
@@ -50,7 +50,7 @@ async def test_a_write_whose_connection_broke_may_have_run(
     tls = authority.context() if safe else None
     async with (
         raw_server(lambda _: [CLOSE], tls=tls) as (server, url),
-        bench(Server.http("raw", url, era="2025-11-25")) as running,
+        open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo", effect=Effect.WRITE))
     assert execution.error is ErrorKind.UNKNOWN
@@ -62,7 +62,7 @@ async def test_a_write_whose_connection_broke_may_have_run(
 async def test_a_server_that_is_asked_too_often_did_not_run_it_and_is_left_alone(effect: Effect, later: str):
     async with (
         raw_server(lambda _: [refusing("429 Too Many Requests", later)]) as (server, url),
-        bench(Server.http("raw", url, era="2025-11-25")) as running,
+        open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo", effect=effect))
     assert execution.error is ErrorKind.UNAVAILABLE
@@ -82,7 +82,7 @@ async def test_a_read_is_repeated_when_the_pause_is_over_that_the_server_asked_f
 
     async with (
         raw_server(answer) as (server, url),
-        bench(Server.http("raw", url, era="2025-11-25")) as running,
+        open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo"))
     assert execution.error is None
@@ -93,7 +93,7 @@ async def test_a_read_is_repeated_when_the_pause_is_over_that_the_server_asked_f
 async def test_a_read_without_the_time_for_that_pause_is_not_repeated():
     async with (
         raw_server(lambda _: [refusing("503 Service Unavailable", "9")]) as (server, url),
-        bench(Server.http("raw", url, era="2025-11-25")) as running,
+        open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo"), seconds=5)
     assert execution.error is ErrorKind.UNAVAILABLE
@@ -104,7 +104,7 @@ async def test_a_write_that_a_busy_server_refuses_may_have_run():
     """Whoever says 503 may stand in front of the one who was at work."""
     async with (
         raw_server(lambda _: [refusing("503 Service Unavailable", "1")]) as (server, url),
-        bench(Server.http("raw", url, era="2025-11-25")) as running,
+        open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo", effect=Effect.WRITE))
     assert execution.error is ErrorKind.UNKNOWN

@@ -18,7 +18,7 @@ from fingerpost.servers import Server
 from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.store import Store
 from fingerpost.testing import stdio_fault, tool_server
-from tests.kit.call_runner import Bench, a_call, a_context, bench, lasting, leave
+from tests.kit.call_runner import Bench, a_call, a_context, lasting, leave, open_bench
 from tests.requirements import proves
 
 WRITE = a_call("notes/append", effect=Effect.WRITE)
@@ -32,7 +32,7 @@ async def hang(_: str, __: dict[str, Any]) -> str:
 
 async def test_a_good_call_gives_the_raw_result_and_one_attempt():
     notes = tool_server("notes", ["read"])
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         execution = await b.run(READ)
     assert execution.error is None
     assert execution.result is not None
@@ -45,7 +45,7 @@ async def test_a_good_call_gives_the_raw_result_and_one_attempt():
 
 async def test_a_permit_for_another_call_is_refused_and_nothing_is_sent():
     notes = tool_server("notes", ["append"])
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         other = Permit(call_fingerprint=READ.fingerprint, given_by="grant gnt_1 by dana")
         with pytest.raises(RuntimeError, match="not for this call"):
             await b.runner.run(WRITE, other, a_context(), latency=lasting(5))
@@ -60,7 +60,7 @@ async def test_a_permit_for_another_call_is_refused_and_nothing_is_sent():
 @proves("D8", "F2")
 async def test_a_hanging_tool_ends_at_its_own_time_out_and_is_told(tmp_path: Path):
     note = tmp_path / "told"
-    async with bench(stdio_fault("hang", str(note), name="notes")) as b:
+    async with open_bench(stdio_fault("hang", str(note), name="notes")) as b:
         execution = await b.run(a_call("notes/echo"), seconds=0.2)
         assert execution.error is ErrorKind.TIMEOUT
         assert "0.2 s" in execution.detail or "within 0.1" in execution.detail
@@ -78,7 +78,7 @@ async def test_without_a_time_out_of_its_own_a_tool_has_the_configured_one():
         timeout=Known(60_000, Source.DEFAULT),
         feedback_delay=Known(1000, Source.DEFAULT),
     )
-    async with bench(tool_server("notes", ["read"], call=hang).spec(), timeout=0.1) as b:
+    async with open_bench(tool_server("notes", ["read"], call=hang).spec(), timeout=0.1) as b:
         with anyio.fail_after(10):
             execution = await b.runner.run(READ, leave(READ), a_context(), latency=default)
     assert execution.error is ErrorKind.TIMEOUT
@@ -87,7 +87,7 @@ async def test_without_a_time_out_of_its_own_a_tool_has_the_configured_one():
 @proves("D8")
 async def test_the_callers_patience_covers_retries_and_fallbacks_and_is_no_fault_of_the_server():
     notes = tool_server("notes", ["read", "find"], call=hang)
-    async with bench(notes.spec(), breaker_failures=1) as b:
+    async with open_bench(notes.spec(), breaker_failures=1) as b:
         with anyio.fail_after(10):
             execution = await b.run(
                 READ, context=a_context(seconds=0.25), alternatives=[a_call("notes/find")], seconds=60
@@ -101,7 +101,7 @@ async def test_the_callers_patience_covers_retries_and_fallbacks_and_is_no_fault
 async def test_a_write_that_timed_out_may_have_taken_effect_and_is_not_repeated():
     notes = tool_server("notes", ["append", "add"], call=hang)
     add = a_call("notes/add", effect=Effect.WRITE)
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         execution = await b.run(WRITE, seconds=0.25, alternatives=[add])
     assert execution.error is ErrorKind.UNKNOWN
     assert "did not answer" in execution.detail
@@ -114,7 +114,7 @@ async def test_a_write_that_timed_out_may_have_taken_effect_and_is_not_repeated(
 
 @proves("F1")
 async def test_a_server_that_dies_in_a_write_leaves_the_outcome_unknown_and_is_asked_once():
-    async with bench(stdio_fault("crash", name="notes")) as b:
+    async with open_bench(stdio_fault("crash", name="notes")) as b:
         execution = await b.run(a_call("notes/echo", effect=Effect.WRITE))
     assert execution.error is ErrorKind.UNKNOWN
     assert "may have taken effect" in execution.hint
@@ -123,7 +123,7 @@ async def test_a_server_that_dies_in_a_write_leaves_the_outcome_unknown_and_is_a
 
 @proves("F1")
 async def test_a_server_that_dies_in_a_read_is_asked_again_as_often_as_set_and_then_unavailable():
-    async with bench(stdio_fault("crash", name="notes"), retries=1) as b:
+    async with open_bench(stdio_fault("crash", name="notes"), retries=1) as b:
         execution = await b.run(a_call("notes/echo"))
     assert execution.error is ErrorKind.UNAVAILABLE
     assert "effect" not in execution.hint
@@ -132,7 +132,7 @@ async def test_a_server_that_dies_in_a_read_is_asked_again_as_often_as_set_and_t
 
 
 async def test_a_server_that_is_down_was_surely_not_asked_whatever_the_call():
-    async with bench(Server.stdio("notes", ["/no/such/program"]), retries=0) as b:
+    async with open_bench(Server.stdio("notes", ["/no/such/program"]), retries=0) as b:
         execution = await b.run(WRITE)
     assert execution.error is ErrorKind.UNAVAILABLE
     assert "/no/such/program" in execution.detail
@@ -145,7 +145,7 @@ async def test_a_server_that_is_down_was_surely_not_asked_whatever_the_call():
 async def test_an_answer_that_cannot_be_read_is_a_failed_read_and_an_unknown_write(
     effect: Effect, kind: ErrorKind
 ):
-    async with bench(stdio_fault("bad_json", name="notes"), retries=3) as b:
+    async with open_bench(stdio_fault("bad_json", name="notes"), retries=3) as b:
         execution = await b.run(a_call("notes/echo", effect=effect))
     assert execution.error is kind
     assert len(execution.attempts) == 1
@@ -164,7 +164,7 @@ async def test_an_error_the_server_answers_with_is_told_by_its_code(code: int, k
         raise MCPError(code, "no such thing, token=abcdef123456")
 
     notes = tool_server("notes", ["read"], call=refuse)
-    async with bench(notes.spec(), retries=3, breaker_failures=1) as b:
+    async with open_bench(notes.spec(), retries=3, breaker_failures=1) as b:
         execution = await b.run(READ)
         assert b.runner.breakers["notes"].state == "closed"  # it answered: the server is well
     assert execution.error is kind
@@ -175,7 +175,7 @@ async def test_an_error_the_server_answers_with_is_told_by_its_code(code: int, k
 
 async def test_an_error_in_the_result_is_a_failed_execution_with_the_tools_words():
     notes = tool_server("notes", ["read"])
-    async with bench(notes.spec(), breaker_failures=1) as b:
+    async with open_bench(notes.spec(), breaker_failures=1) as b:
         execution = await b.run(a_call("notes/missing"))
         assert b.runner.breakers["notes"].state == "closed"
     assert execution.error is ErrorKind.EXECUTION_FAILED
@@ -185,7 +185,7 @@ async def test_an_error_in_the_result_is_a_failed_execution_with_the_tools_words
 
 
 async def test_a_server_that_is_gone_from_the_configuration_is_unavailable():
-    async with bench(tool_server("other").spec()) as b:
+    async with open_bench(tool_server("other").spec()) as b:
         execution = await b.run(READ)
     assert execution.error is ErrorKind.UNAVAILABLE
     assert "notes" in execution.detail
@@ -282,7 +282,7 @@ async def test_a_write_is_on_disk_before_it_is_sent_and_its_end_is_told(tmp_path
             return "done"
 
         notes = tool_server("notes", ["append"], call=look)
-        async with bench(notes.spec(), journal=store.journal.append) as b:
+        async with open_bench(notes.spec(), journal=store.journal.append) as b:
             execution = await b.run(WRITE, given_by="grant gnt_1 by dana")
     assert execution.error is None
     assert on_disk == ["attempt_started"]
@@ -298,7 +298,7 @@ async def test_a_dangerous_call_that_cannot_be_written_down_is_not_made(effect: 
         raise StoreUnavailable("the store cannot be written: the disk is full", hint="Free some space.")
 
     notes = tool_server("notes", ["append", "read"])
-    async with bench(notes.spec(), journal=full, breaker_failures=1) as b:
+    async with open_bench(notes.spec(), journal=full, breaker_failures=1) as b:
         execution = await b.run(a_call("notes/append", effect=effect))
         assert execution.error is ErrorKind.UNAVAILABLE
         assert "disk is full" in execution.detail
@@ -313,7 +313,7 @@ async def test_a_store_that_never_answers_stops_a_write_in_time():
         await anyio.sleep_forever()
 
     notes = tool_server("notes", ["append"])
-    async with bench(notes.spec(), journal=stuck) as b:
+    async with open_bench(notes.spec(), journal=stuck) as b:
         with anyio.fail_after(10):
             execution = await b.run(WRITE, seconds=0.25)
     assert execution.error is ErrorKind.UNAVAILABLE
@@ -337,7 +337,7 @@ async def test_a_caller_who_goes_away_cancels_the_tool_and_the_end_is_told(effec
         return ""
 
     notes = tool_server("notes", ["read"], call=work)
-    async with bench(notes.spec()) as b:
+    async with open_bench(notes.spec()) as b:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(b.run, a_call("notes/read", effect=effect))
             with anyio.fail_after(5):

@@ -14,7 +14,7 @@ from fingerpost.servers import Server
 from tests.choose.keyless.corpus import cases, definitions, filled, judged
 from tests.kit.catalogs import card, tool
 from tests.kit.programs import program
-from tests.kit.server_pools import pool
+from tests.kit.server_pools import open_pool
 
 
 def takes(properties: dict[str, Any], *, required: list[str] | None = None, name: str = "look_at") -> Any:
@@ -43,7 +43,7 @@ def test_the_corpus_is_large_bilingual_and_knows_requests_that_give_nothing():
 
 
 async def test_the_definitions_of_the_corpus_are_those_real_servers_send(tmp_path: Path):
-    async with pool(
+    async with open_pool(
         Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "Etc/UTC"]),
         Server.stdio("files", [program("mcp-server-filesystem"), str(tmp_path)]),
         Server.stdio("git", [program("mcp-server-git")]),

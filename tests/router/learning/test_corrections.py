@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.learning import corrected, first, office, order, packages, why
+from tests.kit.learning import corrected, first, open_office_router, open_package_router, order, why
 from tests.requirements import proves
 
 # Requests that the tools of real packages mislead, each with the tool that is right and other
@@ -40,13 +40,13 @@ ELSEWHERE = [
 
 @proves("L2", "E11")
 async def test_a_mistake_corrected_three_times_stays_corrected(tmp_path: Path, vectors: Path) -> None:
-    async with packages(tmp_path, vectors) as plain:
+    async with open_package_router(tmp_path, vectors) as plain:
         before = {text: order(await plain.narrow(text)) for text in ELSEWHERE}
         for request, right, _ in MISTAKES:
             await corrected(plain, request, right, times=3)
             assert first(await plain.narrow(request)) != right, "the flag is off"
     # After a restart, and with the flag: for the very words, and for others that mean the same.
-    async with packages(tmp_path, vectors, learn_from_feedback=True) as taught:
+    async with open_package_router(tmp_path, vectors, learn_from_feedback=True) as taught:
         for request, right, paraphrases in MISTAKES:
             for text in (request, *paraphrases):
                 found = await taught.narrow(text)
@@ -58,14 +58,14 @@ async def test_a_mistake_corrected_three_times_stays_corrected(tmp_path: Path, v
 
 @proves("L2", "L7")
 async def test_an_explanation_names_what_was_learned(tmp_path: Path) -> None:
-    async with office(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
+    async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         request = "which events did Dana mention in her notes?"
         await corrected(router, request, "calendar/list_events")
         once = why(await router.narrow(request), "calendar/list_events")
         assert once["corrected"][0] > 0
         assert once["corrected"][1] == "corrected once by dana"
         await router.learning.forget("corrections", by="dana")
-    async with office(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
+    async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         wrong = first(await router.narrow(request))
         await corrected(router, request, "calendar/list_events", times=3)
         found = await router.narrow(request)
@@ -87,7 +87,7 @@ async def test_an_explanation_names_what_was_learned(tmp_path: Path) -> None:
     ],
 )
 async def test_what_wants_something_else_is_not_moved(tmp_path: Path, taught: str, asked: str) -> None:
-    async with office(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
+    async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         before = await router.narrow(asked)
         last = order(await router.narrow(taught))[-1]
         await corrected(router, taught, last, times=3)
@@ -101,7 +101,7 @@ async def test_what_wants_something_else_is_not_moved(tmp_path: Path, taught: st
 @proves("L2")
 async def test_people_who_change_their_mind_are_followed(tmp_path: Path) -> None:
     request = "what did Dana say about the budget?"
-    async with office(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
+    async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         await corrected(router, request, "notes/find_notes", times=3)
         assert first(await router.narrow(request)) == "notes/find_notes"
         await corrected(router, request, "calendar/list_events", times=6)
@@ -112,7 +112,7 @@ async def test_people_who_change_their_mind_are_followed(tmp_path: Path) -> None
 async def test_a_tool_the_request_names_or_that_is_hidden_is_not_overruled(tmp_path: Path) -> None:
     rules = [{"verdict": "deny", "tool": "notes/find_notes", "caller": "kim"}]
     request = "what did Dana say about the budget?"
-    async with office(tmp_path, flags={"learn_from_feedback": True}, policy=rules) as (router, _):
+    async with open_office_router(tmp_path, flags={"learn_from_feedback": True}, policy=rules) as (router, _):
         await corrected(router, request, "notes/find_notes", times=3)
         named = await router.narrow("what did Dana say about the budget? use search_mail")
         hidden = await router.narrow(request, caller="kim")

@@ -13,7 +13,7 @@ from fingerpost.events import SmartRoutingEnd
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Choice, utc_now
 from fingerpost.testing import ScriptedModel
-from tests.kit.learning import office
+from tests.kit.learning import open_office_router
 from tests.requirements import proves
 
 REQUEST = "search my mailbox for messages by Kim about the budget"
@@ -56,7 +56,7 @@ async def test_a_request_that_was_right_before_needs_no_question_for_its_servers
 ) -> None:
     clerk = Clerk()
     model = ScriptedModel(clerk)
-    async with office(tmp_path, model=model, more=4, **remembering(on=on)) as (router, sink):
+    async with open_office_router(tmp_path, model=model, more=4, **remembering(on=on)) as (router, sink):
         await used(router, "mail/search_mail")
         same = [await router.narrow(text) for text in (REQUEST, AGAIN)]
         asked_for_the_same = clerk.asked_for_servers
@@ -79,7 +79,10 @@ async def test_a_request_that_was_right_before_needs_no_question_for_its_servers
 @pytest.mark.parametrize("case", ["once", "failed", "old", "opposite", "forgotten", "blamed"])
 async def test_what_is_doubtful_is_asked_about(tmp_path: Path, case: str) -> None:
     clerk = Clerk()
-    async with office(tmp_path, model=ScriptedModel(clerk), more=4, **remembering()) as (router, _):
+    async with open_office_router(tmp_path, model=ScriptedModel(clerk), more=4, **remembering()) as (
+        router,
+        _,
+    ):
         await used(
             router, "mail/search_mail", times=1 if case == "once" else 2, days=8 if case == "old" else 0
         )
@@ -102,7 +105,7 @@ async def test_one_word_of_a_person_is_enough_and_hidden_servers_are_not_remembe
     clerk = Clerk("calendar")
     rules = [{"verdict": "deny", "server": "mail", "caller": "kim"}]
     settings = {**remembering(), "policy": rules}
-    async with office(tmp_path, model=ScriptedModel(clerk), more=4, **settings) as (router, _):
+    async with open_office_router(tmp_path, model=ScriptedModel(clerk), more=4, **settings) as (router, _):
         found = await router.narrow(REQUEST)
         assert found.packet_id is not None
         await router.feedback(found.packet_id, "bad", by="dana", should_have="mail/search_mail")

@@ -10,9 +10,9 @@ from fingerpost.errors import CallError, ConfigError, UnknownTool
 from fingerpost.events import FeedbackGiven, LearningForgotten
 from fingerpost.records import FeedbackVerdict, Scope
 from fingerpost.testing import ScriptedModel, tool_server
-from tests.kit.api import house
+from tests.kit.api import open_served_api
 from tests.kit.command_line import Person
-from tests.kit.learning import CALENDAR, MAIL, office, order
+from tests.kit.learning import CALENDAR, MAIL, open_office_router, order
 from tests.requirements import proves
 
 POEM = "write me a poem about the sea"
@@ -21,7 +21,7 @@ ASKED = "find the mail of Kim about the budget"
 
 @proves("L1", "A17")
 async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: Path) -> None:
-    async with office(tmp_path) as (router, sink):
+    async with open_office_router(tmp_path) as (router, sink):
         route = await router.route(ASKED, caller="dana")
         await router.feedback(route.packet_id, "bad", by="dana", should_have="list_events", comment="no")
         await router.feedback(route.packet_id, "good", by="dana", comment="on second thoughts")
@@ -46,7 +46,7 @@ async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: 
 @proves("L1")
 async def test_secrets_are_masked_and_texts_bounded(tmp_path: Path) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
-    async with office(tmp_path) as (router, sink):
+    async with open_office_router(tmp_path) as (router, sink):
         route = await router.route(f"find the mail with {secret} " + "and more " * 500)
         said = await router.feedback(route.packet_id, "good", by="dana", comment=f"{secret} " + "x" * 5000)
         kept = (await router.store.feedback.list_recent())[0]
@@ -62,7 +62,7 @@ async def test_secrets_are_masked_and_texts_bounded(tmp_path: Path) -> None:
 async def test_of_an_answer_without_a_tool_no_tool_is_judged(tmp_path: Path, mode: str, asked: str) -> None:
     spoken = "The sea, the sea."
     model = ScriptedModel(lambda request: spoken)
-    async with office(tmp_path, model=model, flags={"learn_from_feedback": True}) as (router, _):
+    async with open_office_router(tmp_path, model=model, flags={"learn_from_feedback": True}) as (router, _):
         before = order(await router.narrow(asked))
         for verdict in ("good", "bad"):
             route = await router.route(asked, mode=mode)
@@ -89,7 +89,7 @@ def test_what_is_kept_of_an_answer_without_a_tool_is_told(tmp_path: Path) -> Non
 @proves("L1")
 async def test_what_cannot_be_said_is_refused_with_what_to_do(tmp_path: Path) -> None:
     rules = [{"verdict": "deny", "tool": "notes/*"}]
-    async with office(tmp_path, policy=rules) as (router, _):
+    async with open_office_router(tmp_path, policy=rules) as (router, _):
         route = await router.route(ASKED)
         with pytest.raises(CallError, match="no request is recorded"):
             await router.feedback("pkt_nothing", "good", by="dana")
@@ -114,7 +114,7 @@ async def test_what_cannot_be_said_is_refused_with_what_to_do(tmp_path: Path) ->
 @proves("L1")
 async def test_over_http_one_speaks_of_ones_own_requests(tmp_path: Path) -> None:
     specs = (tool_server("mail", MAIL).spec(), tool_server("calendar", CALENDAR).spec())
-    async with house(tmp_path, *specs) as house_:
+    async with open_served_api(tmp_path, *specs) as house_:
         dana, kim = await house_.key("dana", "use"), await house_.key("kim", "use")
         boss = await house_.key("boss", "use", "watch", "manage")
         bound = await house_.key("bound", "use", scope=Scope(servers=("mail",)))
@@ -179,7 +179,7 @@ def test_at_the_command(tmp_path: Path) -> None:
 
 @proves("L1", "L7")
 async def test_forgetting_is_told_and_counts_at_once(tmp_path: Path) -> None:
-    async with office(tmp_path, flags={"learn_from_feedback": True}) as (router, sink):
+    async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, sink):
         route = await router.route(ASKED)
         await router.feedback(route.packet_id, "bad", by="dana", should_have="list_events")
         assert "corrected" in repr(await router.narrow(ASKED))

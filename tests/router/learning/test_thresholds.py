@@ -14,7 +14,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import ConfidenceSample, RouteOutcome, utc_now
 from fingerpost.router import Router
 from fingerpost.testing import ScriptedModel
-from tests.kit.learning import office
+from tests.kit.learning import open_office_router
 from tests.requirements import proves
 
 BOUNDS = ThresholdBounds(base=0.7, max_move=0.1, min_samples=50, target_accuracy=0.9)
@@ -78,7 +78,10 @@ FLAGS = {"adaptive_thresholds": True, "calibration": False, "widen": False}
 @pytest.mark.parametrize("on", [True, False])
 async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_path: Path, on: bool) -> None:
     flags = {**FLAGS, "adaptive_thresholds": on}
-    async with office(tmp_path, model=reviewed("mail/search_mail"), flags=flags) as (router, sink):
+    async with open_office_router(tmp_path, model=reviewed("mail/search_mail"), flags=flags) as (
+        router,
+        sink,
+    ):
         before = await router.route("search the mailbox for messages by Kim")
         assert before.outcome is RouteOutcome.WAITING
         await measured(router)
@@ -101,7 +104,10 @@ async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_pat
 @pytest.mark.parametrize("tool", ["mail/send_mail", "notes/delete_note"])
 async def test_what_changes_something_keeps_its_threshold(tmp_path: Path, tool: str) -> None:
     rules = [{"verdict": "allow", "tool": "*"}]  # so that only the confidence stands in its way
-    async with office(tmp_path, model=reviewed(tool), flags=FLAGS, policy=rules) as (router, sink):
+    async with open_office_router(tmp_path, model=reviewed(tool), flags=FLAGS, policy=rules) as (
+        router,
+        sink,
+    ):
         await measured(router)
         route = await router.route("send a mail to Kim and delete the note")
         judged = [event.confidence.verdict for event in sink.events if isinstance(event, ConfidenceJudged)]
@@ -113,12 +119,15 @@ async def test_what_changes_something_keeps_its_threshold(tmp_path: Path, tool: 
 async def test_a_move_is_told_once_and_forgotten_when_asked(tmp_path: Path) -> None:
     request = "search the mailbox for messages by Kim"
     for expected in (1, 0):  # the second process finds it moved already
-        async with office(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (router, sink):
+        async with open_office_router(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (
+            router,
+            sink,
+        ):
             if expected:
                 await measured(router)
             assert (await router.route(request)).outcome is RouteOutcome.ANSWERED
             assert sum(isinstance(event, ThresholdMoved) for event in sink.events) == expected
-    async with office(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (router, _):
+    async with open_office_router(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (router, _):
         assert await router.learning.forget("thresholds", by="dana") == 1
         assert (await router.route(request)).outcome is RouteOutcome.WAITING
         assert (await router.learning.build_overview()).thresholds == ()

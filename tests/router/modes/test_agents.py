@@ -13,7 +13,14 @@ from fingerpost.events import SyntaxStopped, ThoughtNoted, ToolSelected
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.kit.routers import clock, desk, house, playing, review, select
+from tests.kit.routers import (
+    create_clock_server,
+    create_file_server,
+    open_router,
+    script_model,
+    write_review,
+    write_selection,
+)
 from tests.requirements import proves
 
 INVENTED = "<tool_call>make_coffee</tool_call>"
@@ -29,7 +36,7 @@ async def test_one_decision_calls_two_tools_side_by_side_and_the_next_turn_answe
             "Tokyo is ahead of Lisbon, says time/get_current_time.",
         ]
     )
-    async with house(tmp_path, [clock()], model) as router:
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route("What time is it in Tokyo and in Lisbon right now?", mode="single")
     assert route.outcome is RouteOutcome.ANSWERED
     assert route.answer == "Tokyo is ahead of Lisbon, says time/get_current_time."
@@ -45,7 +52,7 @@ async def test_one_decision_calls_two_tools_side_by_side_and_the_next_turn_answe
 
 @proves("B4", "B6")
 async def test_without_tool_calls_the_text_is_the_answer(tmp_path: Path) -> None:
-    async with house(tmp_path, [clock()], ScriptedModel(["You said seven."])) as router:
+    async with open_router(tmp_path, [create_clock_server()], ScriptedModel(["You said seven."])) as router:
         history = (
             Message(role="user", text="My lucky number is seven."),
             Message(role="assistant", text="Noted."),
@@ -64,7 +71,7 @@ async def test_arguments_that_cannot_be_read_are_shown_to_the_model_which_puts_t
         text="", model="scripted", tool_calls=({"id": "call_1", "type": "function", "function": function},)
     )
     model = ScriptedModel([broken, calls(("time__get_current_time", TOKYO)), "Noon, by the time server."])
-    async with house(tmp_path, [clock()], model) as router:
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route("What time is it in Tokyo right now?", mode="simple")
     assert route.outcome is RouteOutcome.ANSWERED
     assert "could not be read" in model.asked[1].messages[-1].text
@@ -87,7 +94,7 @@ async def test_an_agent_searches_then_reads_what_it_found(tmp_path: Path) -> Non
         assert "4,200" in results[1]
         return "It is 4,200, as files/read_text_file shows."
 
-    async with house(tmp_path, [desk(folder)], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [create_file_server(folder)], ScriptedModel(play)) as router:
         route = await router.route(
             f"Search the files in {folder} for the budget and read the text file you find", mode="simple"
         )
@@ -103,18 +110,18 @@ async def test_the_staged_way_follows_its_plan_from_one_tool_to_the_next(tmp_pat
     folder = tmp_path / "desk"
     folder.mkdir()
     (folder / "budget.md").write_text("The budget is 4,200.\n", encoding="utf-8")
-    found = select(
+    found = write_selection(
         "files__search_files",
         {"path": str(folder), "pattern": "*budget*"},
         remaining="read the text file that was found",
     )
-    read = select("files__read_text_file", {"path": str(folder / "budget.md")})
-    model = playing(
+    read = write_selection("files__read_text_file", {"path": str(folder / "budget.md")})
+    model = script_model(
         selection=[found, read],
-        review=[review(), review()],
+        review=[write_review(), write_review()],
         answer=["The file tool read_text_file says 4,200."],
     )
-    async with house(tmp_path, [desk(folder)], model) as router:
+    async with open_router(tmp_path, [create_file_server(folder)], model) as router:
         route = await router.route(f"Search the files in {folder} for the budget and tell me what it is")
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
     assert route.sources == ("files/search_files", "files/read_text_file")
@@ -137,7 +144,7 @@ async def test_react_thinks_acts_looks_and_answers_and_its_thoughts_are_told(tmp
         ]
     )
     pieces: list[str] = []
-    async with house(tmp_path, [clock()], model) as router:
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route("What time is it in Tokyo right now?", mode="react", on_text=pieces.append)
     assert route.outcome is RouteOutcome.ANSWERED
     assert "".join(pieces) == route.answer == "It is noon, says the tool get_current_time."
@@ -154,13 +161,13 @@ async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_nobody_se
         'Let me look.\n<tool_call>\n{"name": "time__get_current_time", '
         '"arguments": {"timezone": "Asia/Tokyo"}}\n</tool_call>'
     )
-    model = playing(
-        selection=[select(None)],
-        review=[review()],
+    model = script_model(
+        selection=[write_selection(None)],
+        review=[write_review()],
         answer=[written, "It is noon there, by time/get_current_time."],
     )
     pieces: list[str] = []
-    async with house(tmp_path, [clock()], model) as router:
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route("What time is it in Tokyo right now?", on_text=pieces.append)
     assert "".join(pieces) == route.answer == "Let me look.\n\nIt is noon there, by time/get_current_time."
     assert route.sources == ("time/get_current_time",)
@@ -173,7 +180,9 @@ async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_nobody_se
 @proves("A15")
 async def test_invented_syntax_alone_is_asked_again_for_plain_words(tmp_path: Path) -> None:
     invented = "<|Start of Memory Helper Tool Call|>recall(lucky number)<|End of Memory Helper Tool Call|>"
-    async with house(tmp_path, [clock()], playing(answer=[invented, "Hello to you."])) as router:
+    async with open_router(
+        tmp_path, [create_clock_server()], script_model(answer=[invented, "Hello to you."])
+    ) as router:
         route = await router.route("Hello there!")
     assert route.answer == "Hello to you."
 
@@ -185,8 +194,11 @@ async def test_a_tool_that_was_not_offered_is_not_called_whatever_the_model_writ
         [{"name": "open_vault", "description": "Opens it.", "inputSchema": {"type": "object"}}],
     )
     model = ScriptedModel([calls(("vault__open_vault", {})), "I cannot do that."])
-    async with house(
-        tmp_path, [clock(), hidden.spec()], model, policy=[{"verdict": "deny", "tool": "vault/*"}]
+    async with open_router(
+        tmp_path,
+        [create_clock_server(), hidden.spec()],
+        model,
+        policy=[{"verdict": "deny", "tool": "vault/*"}],
     ) as router:
         route = await router.route("What time is it in Tokyo right now?", mode="single")
     assert hidden.calls == []
@@ -195,8 +207,8 @@ async def test_a_tool_that_was_not_offered_is_not_called_whatever_the_model_writ
 
 @proves("W3")
 async def test_tokens_run_out_with_guidance(tmp_path: Path) -> None:
-    model = playing(selection=[select("time__get_current_time", TOKYO)])
-    async with house(tmp_path, [clock()], model, choose={"max_tokens": 100}) as router:
+    model = script_model(selection=[write_selection("time__get_current_time", TOKYO)])
+    async with open_router(tmp_path, [create_clock_server()], model, choose={"max_tokens": 100}) as router:
         route = await router.route("What time is it in Tokyo right now?")
     assert route.outcome is RouteOutcome.LIMITED
     assert "choose.max_tokens" in route.answer
@@ -228,7 +240,7 @@ async def test_after_a_result_that_gives_orders_what_changes_something_asks_even
     )
     model = ScriptedModel([calls(("web__open_page", {})), calls(("web__change_notes", {}))])
     rules = [{"verdict": "allow", "tool": "web/*"}]
-    async with house(tmp_path, [server.spec()], model, policy=rules) as router:
+    async with open_router(tmp_path, [server.spec()], model, policy=rules) as router:
         route = await router.route("Open the web page of the notes and change the notes", mode="simple")
     assert route.outcome is RouteOutcome.WAITING
     assert route.pending is not None
@@ -248,9 +260,13 @@ ACTING = react("Hm.", "time__get_current_time", timezone="Asia/Tokyo")
     [
         (
             "staged",
-            {"selection": [select(None)], "review": [review()], "answer": ["Done." + WRITTEN, "Noon."]},
+            {
+                "selection": [write_selection(None)],
+                "review": [write_review()],
+                "answer": ["Done." + WRITTEN, "Noon."],
+            },
         ),
-        ("staged", {"selection": [select(None)], "answer": ["Wait.<tool_call>a_b</tool_call>"]}),
+        ("staged", {"selection": [write_selection(None)], "answer": ["Wait.<tool_call>a_b</tool_call>"]}),
         ("single", [LOOKING, "Noon."]),
         ("simple", [LOOKING, "Noon."]),
         ("simple", ["I look. " + WRITTEN, "Noon."]),
@@ -262,9 +278,9 @@ ACTING = react("Hm.", "time__get_current_time", timezone="Asia/Tokyo")
     ],
 )
 async def test_what_was_streamed_is_the_answer(tmp_path: Path, mode: Any, script: Any) -> None:
-    model = playing(**script) if mode == "staged" else ScriptedModel(script)
+    model = script_model(**script) if mode == "staged" else ScriptedModel(script)
     pieces: list[str] = []
-    async with house(tmp_path, [clock()], model) as router:
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route(
             "What time is it in Tokyo right now?", mode=mode, max_turns=2, on_text=pieces.append
         )
@@ -287,13 +303,13 @@ async def test_an_announcement_of_a_call_that_is_not_allowed_any_more_is_not_the
     answers: list[str] = []
     limit = {"tool_routing": {"max_reinjections": 1}}
     for number, last in enumerate(script):
-        chosen = {"selection": [select("time__get_current_time", TOKYO)], "review": [review()]}
-        staged = playing(**chosen, answer=last)
+        chosen = {"selection": [write_selection("time__get_current_time", TOKYO)], "review": [write_review()]}
+        staged = script_model(**chosen, answer=last)
         model = (
             staged if mode == "staged" else ScriptedModel([calls(("time__get_current_time", TOKYO)), *last])
         )
         pieces: list[str] = []
-        async with house(tmp_path / str(number), [clock()], model, **limit) as router:
+        async with open_router(tmp_path / str(number), [create_clock_server()], model, **limit) as router:
             route = await router.route(
                 "What time is it in Tokyo right now?",
                 mode=mode,

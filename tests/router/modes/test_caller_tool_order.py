@@ -14,8 +14,8 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.testing import ScriptedModel
 from tests.kit.caller_tools import OWN, REQUEST, SEARCH, call, calling, disorder, notes
-from tests.kit.routers import purpose_of, review, select
-from tests.kit.routers import settings as house_settings
+from tests.kit.routers import build_settings as house_settings
+from tests.kit.routers import get_purpose, write_review, write_selection
 from tests.requirements import proves
 
 IDS = ("call_1", "call_2", "")
@@ -39,12 +39,14 @@ class Caller:
 
     def __call__(self, request: ModelRequest) -> ModelReply | str:
         self._made += 1
-        purpose = purpose_of(request)
+        purpose = get_purpose(request)
         if purpose == "selection":
             ours = bool(self.rounds) and not all(callers for callers, _ in self.rounds[0])
-            return select(SEARCH if ours else None, {"query": f"words {self._made}"} if ours else None)
+            return write_selection(
+                SEARCH if ours else None, {"query": f"words {self._made}"} if ours else None
+            )
         if purpose == "review":
-            return review()
+            return write_review()
         self.asked.append(request)
         if not self.rounds:
             return "That is all, says notes/search_notes."

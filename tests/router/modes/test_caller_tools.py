@@ -22,10 +22,10 @@ from tests.kit.caller_tools import (
     definition,
     disorder,
     names_in,
-    opened,
+    open_recorder,
     words_of,
 )
-from tests.kit.routers import playing, review, select
+from tests.kit.routers import script_model, write_review, write_selection
 from tests.requirements import proves
 
 QUERY = {"query": "budget"}
@@ -38,7 +38,7 @@ async def test_they_stand_first_and_unchanged_and_calls_of_them_come_back_as_wri
 ) -> None:
     painting = call("paint_wall", "call_a", what="red")
     model = ScriptedModel([calling(painting, call("open_door", "call_b"), text="I paint.")])
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode=mode, caller_tools=OWN)
         assert await as_remembered(router, route)
     assert route.outcome is RouteOutcome.HANDED_BACK
@@ -61,7 +61,7 @@ async def test_they_stand_first_and_unchanged_and_calls_of_them_come_back_as_wri
 async def test_of_both_kinds_in_one_reply_ours_run_first_and_go_along_unseen(tmp_path: Path) -> None:
     both = calling(call("paint_wall", "call_a"), call(SEARCH, "call_b", **QUERY), text="One moment.")
     model = ScriptedModel([both, "The wall is red and the budget 4,200, says notes/search_notes."])
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN)
         assert route.outcome is RouteOutcome.HANDED_BACK, route.trace
         assert [name for name, _ in server.calls] == ["search_notes"]
@@ -82,7 +82,7 @@ async def test_a_routed_tool_gives_way_to_a_name_of_the_callers(tmp_path: Path) 
     twin = definition(SEARCH, "The caller's own search.")
     renamed = f"{SEARCH}_routed"
     model = ScriptedModel([calling(call(renamed, "1", **QUERY)), calling(call(SEARCH, "2", what="x"))])
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="simple", caller_tools=(twin,))
     assert model.asked[0].tools[0] == twin
     assert names_in(model.asked[0]).count(SEARCH) == 1
@@ -96,7 +96,7 @@ async def test_a_routed_tool_gives_way_to_a_name_of_the_callers(tmp_path: Path) 
 async def test_what_waits_for_a_person_comes_before_what_the_caller_does(tmp_path: Path) -> None:
     deleting = calling(call(DELETE, "1", name="old"), call("paint_wall", "2"))
     model = ScriptedModel([deleting, calling(call("paint_wall", "3"))])
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route("Delete the note old for good", mode="simple", caller_tools=OWN)
         assert route.outcome is RouteOutcome.WAITING, route.trace
         assert route.tool_calls == ()
@@ -113,7 +113,7 @@ async def test_what_waits_for_a_person_comes_before_what_the_caller_does(tmp_pat
 async def test_none_means_words_and_a_name_means_that_tool(tmp_path: Path, mode: str) -> None:
     named = {"type": "function", "function": {"name": "open_door"}}
     model = ScriptedModel(["In words.", calling(call("open_door"))])
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         text = await router.route(REQUEST, mode=mode, caller_tools=OWN, tool_choice="none")
         door = await router.route(REQUEST, mode=mode, caller_tools=OWN, tool_choice=named)
     assert (text.outcome, text.answer) == (RouteOutcome.ANSWERED, "In words.")
@@ -126,7 +126,7 @@ async def test_none_means_words_and_a_name_means_that_tool(tmp_path: Path, mode:
 
 async def test_what_is_required_has_happened_once_a_routed_tool_was_called(tmp_path: Path) -> None:
     model = ScriptedModel([calling(call(SEARCH, **QUERY)), "4,200, by notes/search_notes."])
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN, tool_choice="required")
     assert route.outcome is RouteOutcome.ANSWERED
     assert [request.tool_choice for request in model.asked] == ["required", "auto"]
@@ -134,12 +134,12 @@ async def test_what_is_required_has_happened_once_a_routed_tool_was_called(tmp_p
 
 @proves("O2", "O3")
 async def test_staged_selects_beside_them_answers_with_them_and_goes_on_behind_them(tmp_path: Path) -> None:
-    model = playing(
-        selection=[select(SEARCH, QUERY), select(None)],
-        review=[review()],
+    model = script_model(
+        selection=[write_selection(SEARCH, QUERY), write_selection(None)],
+        review=[write_review()],
         answer=[calling(call("paint_wall", "call_a"), text="Found it."), "Red, by notes/search_notes."],
     )
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="staged", caller_tools=OWN)
         assert route.outcome is RouteOutcome.HANDED_BACK, route.trace
         since = route.answered_with({"call_a": "It is red now."})
@@ -163,7 +163,7 @@ async def test_a_model_that_takes_no_tools_is_told_of_them_and_its_calls_are_giv
     done = '{"calls": [], "answer": "Red now."}'
     model = ScriptedModel([NO_TOOLS, handed, done])
     pieces: list[str] = []
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="simple", caller_tools=OWN)
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN)
         (made,) = route.tool_calls
@@ -187,7 +187,7 @@ async def test_words_are_streamed_as_they_come_and_nothing_of_calls_is_among_the
         ]
     )
     pieces: list[str] = []
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN, on_text=pieces.append)
     assert "".join(pieces) == route.answer == "I look first.\n\nNow I paint."
     assert len(pieces) > 2
@@ -196,7 +196,7 @@ async def test_words_are_streamed_as_they_come_and_nothing_of_calls_is_among_the
 async def test_a_request_that_needs_no_tool_streams_from_the_first_question_on(tmp_path: Path) -> None:
     model = ScriptedModel(["Hello to you, and a good day."])
     pieces: list[str] = []
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route("Hello!", mode="simple", on_text=pieces.append)
     assert "".join(pieces) == route.answer
     assert len(pieces) > 1
@@ -204,7 +204,7 @@ async def test_a_request_that_needs_no_tool_streams_from_the_first_question_on(t
 
 
 async def test_without_a_model_they_change_nothing(tmp_path: Path) -> None:
-    async with opened(tmp_path, None) as (router, _):
+    async with open_recorder(tmp_path, None) as (router, _):
         plain = await router.route(REQUEST, mode="keyless")
         brought = await router.route(REQUEST, mode="keyless", caller_tools=OWN, tool_choice="required")
     assert (brought.outcome, brought.answer) == (plain.outcome, plain.answer)
@@ -212,7 +212,7 @@ async def test_without_a_model_they_change_nothing(tmp_path: Path) -> None:
 
 async def test_an_agent_goes_on_with_what_came_of_the_callers_tools(tmp_path: Path) -> None:
     model = ScriptedModel([calling(call("paint_wall", "call_a")), "The wall is red.", "You are welcome."])
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         agent = Agent(router)
         assert (await agent.ask("Paint it red", caller_tools=OWN)).outcome is RouteOutcome.HANDED_BACK
         assert agent.history == ()
@@ -230,7 +230,7 @@ async def test_an_agent_goes_on_with_what_came_of_the_callers_tools(tmp_path: Pa
 @proves("O8")
 async def test_the_journal_knows_what_all_tools_would_have_cost(tmp_path: Path) -> None:
     model = ScriptedModel(["Nothing.", "Hello to you."])
-    async with opened(tmp_path, model, narrow={"max_tools": 1}) as (router, _):
+    async with open_recorder(tmp_path, model, narrow={"max_tools": 1}) as (router, _):
         search = await router.route(REQUEST, mode="simple")
         hello = await router.route("Hello!", mode="simple")
     (narrowed,) = (event for event in search.events if isinstance(event, RequestNarrowed))

@@ -14,8 +14,8 @@ from fingerpost.records import JsonObject, Message, RouteOutcome
 from fingerpost.records.codec import to_plain
 from fingerpost.testing import ScriptedModel
 from tests.kit.call_recorder import remembered
-from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, opened, words_of
-from tests.kit.routers import playing, purpose_of, review, select
+from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, open_recorder, words_of
+from tests.kit.routers import get_purpose, script_model, write_review, write_selection
 from tests.requirements import proves
 
 PICTURE: JsonObject = {"type": "image_url", "image_url": {"url": "data:image/png;base64,QUJDREVG"}}
@@ -24,9 +24,9 @@ QUERY = {"query": "budget"}
 
 
 def chooser(answer: str = "4,200, by notes/search_notes.") -> ScriptedModel:
-    return playing(
-        selection=lambda request: select(SEARCH, QUERY),
-        review=lambda request: review(),
+    return script_model(
+        selection=lambda request: write_selection(SEARCH, QUERY),
+        review=lambda request: write_review(),
         answer=lambda request: answer,
     )
 
@@ -35,9 +35,9 @@ def chooser(answer: str = "4,200, by notes/search_notes.") -> ScriptedModel:
 async def test_options_reach_the_model_that_answers_and_no_other(tmp_path: Path) -> None:
     model = chooser()
     options: JsonObject = {"temperature": 1.3, "seed": 7, "stop": ["."], "something_new": {"a": 1}}
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="staged", options=options, model="bigger")
-    told = {purpose_of(request): (request.options, request.model) for request in model.asked}
+    told = {get_purpose(request): (request.options, request.model) for request in model.asked}
     assert told == {"selection": ({}, None), "review": ({}, None), "answer": (options, "bigger")}
 
 
@@ -48,13 +48,13 @@ async def test_an_answer_in_the_callers_shape_is_passed_on_as_it_was_written(
 ) -> None:
     said = json.dumps({"name": "search_notes", "arguments": {"query": "x"}})  # reads like a call, and is none
     scripts: dict[str, Any] = {
-        "staged": [select(SEARCH, QUERY), review(), said],
+        "staged": [write_selection(SEARCH, QUERY), write_review(), said],
         "simple": [calling(call(SEARCH, **QUERY)), said],
         "react": [calling(call(SEARCH, **QUERY)), said],
     }
     model = ScriptedModel(scripts[mode])
     pieces: list[str] = []
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(
             REQUEST, mode=mode, options={"response_format": SHAPE}, on_text=pieces.append
         )
@@ -67,7 +67,7 @@ async def test_an_answer_in_the_callers_shape_is_passed_on_as_it_was_written(
 async def test_a_model_without_tools_decides_in_our_shape_and_answers_in_the_callers(tmp_path: Path) -> None:
     turn = '{"calls": [], "answer": "It is 4,200."}'
     model = ScriptedModel([NO_TOOLS, turn, '{"sum": 4200}'])
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="simple")
         route = await router.route(REQUEST, mode="simple", options={"response_format": SHAPE})
     assert route.answer == '{"sum": 4200}'
@@ -78,7 +78,7 @@ async def test_a_model_without_tools_decides_in_our_shape_and_answers_in_the_cal
 async def test_a_model_that_is_not_to_be_had_is_an_error_and_nobody_stands_in(tmp_path: Path) -> None:
     gone = ModelRefused("gpt-9 refused the request (status 404): no such model", model="gpt-9")
     model = ScriptedModel([gone])
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="simple", model="gpt-9")
     assert route.outcome is RouteOutcome.FAILED
     assert route.failure is gone
@@ -90,7 +90,7 @@ async def test_a_model_that_is_not_to_be_had_is_an_error_and_nobody_stands_in(tm
 @pytest.mark.parametrize(("finish", "told"), [("length", "length"), ("tool_calls", "stop"), (None, "stop")])
 async def test_why_the_model_ended_is_told(tmp_path: Path, finish: str | None, told: str) -> None:
     model = ScriptedModel([ModelReply(text="Half of it", model="m", finish=finish)])
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route("Hello!", mode="simple")
     assert (route.answer, route.finish) == ("Half of it", told)
 
@@ -102,11 +102,11 @@ async def test_pictures_reach_the_model_that_answers_and_neither_others_nor_the_
     model = chooser()
     earlier = Message(role="user", text="", parts=(PICTURE,))
     history = (earlier, Message(role="assistant", text="A nice picture."))
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route(REQUEST, mode="staged", parts=(PICTURE,), history=history)
         kept = json.dumps([to_plain(event) for event in await remembered(router, route)])
     assert "QUJDREVG" not in kept
-    by = {purpose_of(request): request for request in model.asked}
+    by = {get_purpose(request): request for request in model.asked}
     for purpose in ("selection", "review"):
         assert not any(message.parts for message in by[purpose].messages)
         assert "[image]" in words_of([by[purpose]])
@@ -123,7 +123,7 @@ async def test_a_callers_system_message_is_the_persona_and_outlives_the_history(
     talk = [Message(role=role, text="word " * 400) for _ in range(40) for role in ("user", "assistant")]
     history = (rule, *talk[:2], later, *talk[2:])
     model = ScriptedModel(lambda request: "Arr." if request.messages[-1].text == "Hello!" else "A summary.")
-    async with opened(tmp_path, model, choose={"persona": "You are a butler."}) as (router, _):
+    async with open_recorder(tmp_path, model, choose={"persona": "You are a butler."}) as (router, _):
         short = await router.route("Hello!", mode="simple", history=(rule,))
         plain = await router.route("Hello!", mode="simple")
         long = await router.route("Hello!", mode="simple", history=history)
@@ -140,7 +140,7 @@ async def test_a_callers_system_message_is_the_persona_and_outlives_the_history(
 async def test_with_tools_in_use_the_callers_system_message_follows_ours_in_one(tmp_path: Path) -> None:
     rule = Message(role="system", text="You are a pirate.")
     model = ScriptedModel(["Arr."])
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route(REQUEST, mode="simple", history=(rule,), caller_tools=OWN)
     assert route.answer == "Arr."
     (asked,) = model.asked

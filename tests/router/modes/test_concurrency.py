@@ -29,7 +29,7 @@ from fingerpost.records import RouteOutcome
 from fingerpost.router import AnswerPiece, Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.kit.call_recorder import READS, as_remembered, remembered, tool
-from tests.kit.routers import house, playing, review, select
+from tests.kit.routers import open_router, script_model, write_review, write_selection
 from tests.requirements import proves
 
 WISH = "Read the text file {}.txt"
@@ -53,9 +53,9 @@ def library(*, slow: float | None = None) -> ToolServer:
 
 def reader() -> ScriptedModel:
     """Reads the file the request names, and says which it was."""
-    return playing(
-        selection=lambda request: select("files__read_file", {"path": f"{number_in(request)}.txt"}),
-        review=lambda request: review(),
+    return script_model(
+        selection=lambda request: write_selection("files__read_file", {"path": f"{number_in(request)}.txt"}),
+        review=lambda request: write_review(),
         answer=lambda request: f"This is {number_in(request)}, by files/read_file.",
     )
 
@@ -75,7 +75,7 @@ async def test_thirty_requests_at_once_keep_everything_apart(tmp_path: Path) -> 
 
     server = library()
     routes: dict[int, Route] = {}
-    async with house(tmp_path, [server.spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [server.spec()], ScriptedModel(play)) as router:
 
         async def one(number: int) -> None:
             routes[number] = await router.route(WISH.format(number))
@@ -106,7 +106,7 @@ async def test_a_request_given_up_while_a_model_thinks_leaves_a_usable_house(tmp
 
     server = library()
     seen: list[Event] = []
-    async with house(tmp_path, [server.spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [server.spec()], ScriptedModel(play)) as router:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: router.route(WISH.format(1)))
             await until(thinking)
@@ -131,7 +131,7 @@ async def test_a_request_given_up_during_a_call_is_told_and_blames_no_server(tmp
         return "read"
 
     server = tool_server("files", [tool("read_file", "Read a text file.", "path", **READS)], call=read)
-    async with house(tmp_path, [server.spec()], reader()) as router:
+    async with open_router(tmp_path, [server.spec()], reader()) as router:
         for _ in range(6):  # more than a breaker would take
             calling = anyio.Event()
             async with anyio.create_task_group() as tasks:
@@ -162,7 +162,7 @@ async def test_a_reader_who_stops_early_ends_the_work(tmp_path: Path) -> None:
         return "never"
 
     server = tool_server("files", [tool("read_file", "Read a text file.", "path", **READS)], call=read)
-    async with house(tmp_path, [server.spec()], reader()) as router:
+    async with open_router(tmp_path, [server.spec()], reader()) as router:
         async with aclosing(router.stream(WISH.format(1))) as items:
             async for item in items:
                 if isinstance(item, AttemptStarted):
@@ -185,7 +185,7 @@ async def test_a_reader_who_just_goes_away_ends_the_work_too(tmp_path: Path) -> 
             ended.set()
         return "never"
 
-    async with house(tmp_path, [library().spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [library().spec()], ScriptedModel(play)) as router:
         items = router.stream(WISH.format(1))
         async for _ in items:
             break
@@ -196,7 +196,7 @@ async def test_a_reader_who_just_goes_away_ends_the_work_too(tmp_path: Path) -> 
 
 
 async def test_a_stream_ends_with_the_route_and_its_pieces_are_the_answer(tmp_path: Path) -> None:
-    async with house(tmp_path, [library().spec()], reader()) as router:
+    async with open_router(tmp_path, [library().spec()], reader()) as router:
         items = [item async for item in router.stream(WISH.format(4))]
         route = items[-1]
         assert isinstance(route, Route)
@@ -209,7 +209,7 @@ async def test_a_stream_ends_with_the_route_and_its_pieces_are_the_answer(tmp_pa
 @proves("W3")
 @pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
 async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_path: Path, mode: str) -> None:
-    async with house(tmp_path, [library().spec()], ScriptedModel(lambda request: HANG)) as router:
+    async with open_router(tmp_path, [library().spec()], ScriptedModel(lambda request: HANG)) as router:
         with anyio.fail_after(5):
             route = await router.route(WISH.format(1), mode=mode, seconds=0.4)
         assert route.outcome is RouteOutcome.LIMITED
@@ -221,7 +221,7 @@ async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_p
 @pytest.mark.parametrize("seconds", [0.0, -1.0])
 async def test_no_time_at_all_is_said_at_once(tmp_path: Path, seconds: float) -> None:
     server = library()
-    async with house(tmp_path, [server.spec()], reader()) as router:
+    async with open_router(tmp_path, [server.spec()], reader()) as router:
         route = await router.route(WISH.format(1), seconds=seconds)
         assert route.outcome is RouteOutcome.LIMITED
     assert server.calls == []
@@ -230,7 +230,7 @@ async def test_no_time_at_all_is_said_at_once(tmp_path: Path, seconds: float) ->
 @proves("W3", "D8")
 async def test_a_deadline_during_a_call_ends_the_request_with_what_there_is(tmp_path: Path) -> None:
     server = library(slow=30.0)
-    async with house(tmp_path, [server.spec()], reader()) as router:
+    async with open_router(tmp_path, [server.spec()], reader()) as router:
         with anyio.fail_after(10):
             route = await router.route(WISH.format(1), seconds=1.0)
         assert route.outcome is RouteOutcome.LIMITED, route.trace
@@ -249,7 +249,7 @@ async def test_without_a_model_the_second_call_has_no_more_time_than_the_request
 
     clock = tool("get_current_time", "Get the current time in a time zone.", "timezone", **READS)
     servers = [library(slow=30.0), tool_server("time", [clock], call=slowly)]
-    async with house(tmp_path, [server.spec() for server in servers]) as router:
+    async with open_router(tmp_path, [server.spec() for server in servers]) as router:
         with anyio.fail_after(10):
             route = await router.route(
                 'Read the text file "1.txt" and tell me what time it is in Tokyo', seconds=1.0
@@ -269,7 +269,7 @@ async def test_a_listener_that_fails_costs_nobody_the_answer(
         message = "the terminal is gone"
         raise OSError(message)
 
-    async with house(tmp_path, [library().spec()], reader()) as router:
+    async with open_router(tmp_path, [library().spec()], reader()) as router:
         with caplog.at_level(logging.ERROR, logger="fingerpost.router"):
             route = await router.route(WISH.format(7), on_text=listen)
         assert route.outcome is RouteOutcome.ANSWERED
@@ -293,7 +293,7 @@ async def test_a_mistake_of_our_own_is_raised_where_it_was_asked_and_nowhere_els
 
     good: list[Route] = []
     bad: list[str] = []
-    async with house(tmp_path, [library().spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [library().spec()], ScriptedModel(play)) as router:
 
         async def ask(work: Awaitable[Route]) -> None:
             try:
@@ -325,7 +325,7 @@ async def test_an_interrupted_journey_can_be_rebuilt_as_far_as_it_came(tmp_path:
         thinking.set()
         return HANG
 
-    async with house(tmp_path, [library().spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [library().spec()], ScriptedModel(play)) as router:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(lambda: router.route(WISH.format(1), mode="simple"))
             await until(thinking)

@@ -22,7 +22,14 @@ from fingerpost.store.journal import JournalEntry
 from fingerpost.surfaces.cli.explanation import describe_events
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from tests.kit.call_recorder import READS, as_remembered, remembered, tool
-from tests.kit.routers import house, playing, purpose_of, review, select, settings
+from tests.kit.routers import (
+    build_settings,
+    get_purpose,
+    open_router,
+    script_model,
+    write_review,
+    write_selection,
+)
 from tests.requirements import proves
 
 NOTES = tool("read_note", "Read a note of mine.", "title", **READS)
@@ -33,7 +40,7 @@ def notes() -> ToolServer:
 
 
 WISH = "Read my note about milk"
-READ = select("notes__read_note", {"title": "milk"})
+READ = write_selection("notes__read_note", {"title": "milk"})
 
 
 def said(*texts: str) -> tuple[Message, ...]:
@@ -64,8 +71,8 @@ async def test_what_the_conversation_holds_is_answered_from_it_without_a_call(tm
         return "You said: two litres."
 
     history = said("Remember: buy two litres of milk.", "I will remember the two litres of milk.")
-    model = playing(selection=lambda request: select(None), answer=answer)
-    async with house(tmp_path, [server.spec()], model) as router:
+    model = script_model(selection=lambda request: write_selection(None), answer=answer)
+    async with open_router(tmp_path, [server.spec()], model) as router:
         route = await router.route("How much milk did I say?", history=history, conversation="ses_milk")
         assert route.outcome is RouteOutcome.ANSWERED
         assert await as_remembered(router, route)
@@ -88,7 +95,7 @@ async def test_a_long_conversation_is_summarised_once_and_its_summary_stays(tmp_
 
     models = {"prime": {"model": "small", "context": 2048}}
     history = said(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
-    async with house(tmp_path, [notes().spec()], playing(answer=answer), models=models) as router:
+    async with open_router(tmp_path, [notes().spec()], script_model(answer=answer), models=models) as router:
         for turn in range(3):
             route = await router.route("Hello again!", history=history, conversation="ses_long")
             assert route.outcome is RouteOutcome.ANSWERED
@@ -103,9 +110,11 @@ async def test_a_long_conversation_is_summarised_once_and_its_summary_stays(tmp_
 @proves("B12")
 async def test_without_the_flag_a_long_conversation_is_cut_and_no_model_is_asked(tmp_path: Path) -> None:
     models = {"prime": {"model": "small", "context": 2048}}
-    model = playing(answer=["Milk, then."])
+    model = script_model(answer=["Milk, then."])
     history = said(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
-    async with house(tmp_path, [notes().spec()], model, models=models, flags={"summarise": False}) as router:
+    async with open_router(
+        tmp_path, [notes().spec()], model, models=models, flags={"summarise": False}
+    ) as router:
         route = await router.route("Hello again!", history=history)
     (told,) = (event for event in route.events if isinstance(event, HistorySummarised))
     assert told.by == "cut"
@@ -135,11 +144,11 @@ async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_request
     def play(request: ModelRequest) -> str:
         name = "answer" if request.schema is None else request.schema.name
         if name == "selection":
-            return select(_tools_in(request)[0], {"title": "milk"})
-        return {"review": review(), "answer": "It was found."}.get(name) or choose(request)
+            return write_selection(_tools_in(request)[0], {"title": "milk"})
+        return {"review": write_review(), "answer": "It was found."}.get(name) or choose(request)
 
     specs = [server.spec() for server in servers]
-    async with house(tmp_path, specs, ScriptedModel(play)) as router:
+    async with open_router(tmp_path, specs, ScriptedModel(play)) as router:
         for wish in ("Find the mail about milk", "Find the notes number 3", "Find the mail number 5"):
             route = await router.route(wish, conversation="ses_one")
             offered = {key.split("/")[0] for key in route.packet.context.available_tools}
@@ -199,7 +208,7 @@ async def test_a_conversation_that_changes_its_subject_finds_the_right_server_ea
 
     model = ScriptedModel(choose) if by == "model" else None
     specs = [server.spec() for server in subjects()]
-    async with house(tmp_path, specs, model, smart_routing={"mode": "on"}) as router:
+    async with open_router(tmp_path, specs, model, smart_routing={"mode": "on"}) as router:
         found: dict[str, str] = {}
         for server, (_, _, request) in SUBJECTS.items():
             narrowing = await router.narrow(request, conversation="ses_six", asked_for_tools=True)
@@ -237,12 +246,14 @@ async def test_a_model_that_takes_none_of_the_offered_tools_is_shown_those_of_ot
         if name == "selection":
             offers.append(_tools_in(request))
             found = "sqlite__list_tables" in offers[-1]
-            return select("sqlite__list_tables", {"subject": "all"}) if found else select(None)
-        return review() if name == "review" else "There is one table."
+            return (
+                write_selection("sqlite__list_tables", {"subject": "all"}) if found else write_selection(None)
+            )
+        return write_review() if name == "review" else "There is one table."
 
     servers = subjects()
     specs = [server.spec() for server in servers]
-    async with house(tmp_path, specs, ScriptedModel(play), smart_routing={"mode": "on"}) as router:
+    async with open_router(tmp_path, specs, ScriptedModel(play), smart_routing={"mode": "on"}) as router:
         route = await router.route("Which tables does the database have?", conversation="ses_none")
     assert [any(tool.startswith("sqlite__") for tool in offer) for offer in offers] == [False, True]
     assert route.sources == ("sqlite/list_tables",), route.trace
@@ -258,7 +269,7 @@ async def test_a_model_that_asks_for_other_tools_sees_those_of_other_servers_in_
     wish = {"request": asks} if asks else {}
 
     def play(request: ModelRequest) -> str | ModelReply:
-        if purpose_of(request) == "relevant_servers":
+        if get_purpose(request) == "relevant_servers":
             return json.dumps({"relevant_servers": ["clock"], "reasoning": "a guess"})
         offers.append(_callable_in(request))
         name, arguments = ("find_tools", wish)
@@ -274,7 +285,7 @@ async def test_a_model_that_asks_for_other_tools_sees_those_of_other_servers_in_
         return calls((name, arguments)) if name else "One table."
 
     specs = [server.spec() for server in subjects()]
-    async with house(tmp_path, specs, ScriptedModel(play), smart_routing={"mode": "on"}) as router:
+    async with open_router(tmp_path, specs, ScriptedModel(play), smart_routing={"mode": "on"}) as router:
         route = await router.route("Which tables does the database have?", mode=mode, conversation="ses_none")
     assert "find_tools" in offers[0]
     assert not any(tool.startswith("sqlite__") for tool in offers[0])
@@ -309,16 +320,16 @@ def asked_by_a_model(asked: list[ModelRequest]) -> ScriptedModel:
 
     def play(request: ModelRequest) -> str | ModelReply:
         asked.append(request)
-        purpose = "decision" if request.schema is None and request.tools else purpose_of(request)
+        purpose = "decision" if request.schema is None and request.tools else get_purpose(request)
         used = "Result of" in request.messages[-1].text or request.messages[-1].role == "tool"
         if purpose == "selection":
-            return select(_tools_in(request)[0], {"subject": "it"})
+            return write_selection(_tools_in(request)[0], {"subject": "it"})
         if purpose == "decision" and not used and request.tool_choice != "none":
             function: Any = request.tools[0]["function"]
             return calls((str(function["name"]), {"subject": "it"}))
         if purpose == "step":
             return json.dumps({"thought": "known", "action": None, "answer": "That is all."})
-        return review() if purpose == "review" else "That is all."
+        return write_review() if purpose == "review" else "That is all."
 
     return ScriptedModel(play)
 
@@ -343,12 +354,12 @@ async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(
 ) -> None:
     asked: list[ModelRequest] = []
     specs = [server.spec() for server in subjects()]
-    async with house(tmp_path, specs, asked_by_a_model(asked)) as router:
+    async with open_router(tmp_path, specs, asked_by_a_model(asked)) as router:
         firsts: dict[str, list[tuple[str, ModelRequest]]] = {}
         for wish in TURNS:
             asked.clear()
             await router.route(wish, mode=mode, conversation="ses_prompts")
-            purposes = {purpose_of(request): request for request in reversed(asked)}
+            purposes = {get_purpose(request): request for request in reversed(asked)}
             for purpose, request in purposes.items():
                 firsts.setdefault(purpose, []).append((wish, request))
     for purpose, prompts in firsts.items():
@@ -361,7 +372,7 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
     asked: list[ModelRequest] = []
     specs = [server.spec() for server in subjects()]
     offers: list[tuple[str, ...]] = []
-    async with house(tmp_path, specs, asked_by_a_model(asked)) as router:
+    async with open_router(tmp_path, specs, asked_by_a_model(asked)) as router:
         for wish in TURNS:
             route = await router.route(wish, mode="single", conversation="ses_kept")
             shortlist = () if route.narrowing is None else route.narrowing.shortlist.offered
@@ -396,7 +407,7 @@ def down(name: str) -> ScriptedModel:
 def up(name: str) -> ScriptedModel:
     def play(request: ModelRequest) -> ModelReply:
         purpose = "answer" if request.schema is None else request.schema.name
-        text = {"selection": READ, "review": review(), "answer": "Milk, says notes/read_note."}[purpose]
+        text = {"selection": READ, "review": write_review(), "answer": "Milk, says notes/read_note."}[purpose]
         return ModelReply(text=text, model=name, usage=ModelUsage(prompt_tokens=1000, completion_tokens=100))
 
     return ScriptedModel(play, name=name)
@@ -416,7 +427,7 @@ async def test_a_model_that_is_down_is_stood_in_for_and_that_is_told(
     tmp_path: Path, lite: ScriptedModel, prime: ScriptedModel, expected: list[tuple[str, bool]]
 ) -> None:
     server = notes()
-    async with Router([server.spec()], settings=settings(tmp_path), lite=lite, prime=prime) as router:
+    async with Router([server.spec()], settings=build_settings(tmp_path), lite=lite, prime=prime) as router:
         route = await router.route(WISH)
         assert route.outcome is RouteOutcome.ANSWERED, route.trace
         assert [(model, stood) for _, model, stood in models_of(route)] == expected
@@ -432,9 +443,9 @@ async def test_when_both_are_down_in_the_middle_the_tools_words_are_the_answer(t
     def play(request: ModelRequest) -> str | Exception:
         purpose = "answer" if request.schema is None else request.schema.name
         gone = ModelRefused("the key has expired", model="small", hint="Renew it.")
-        return {"selection": READ, "review": review(), "answer": gone}[purpose]
+        return {"selection": READ, "review": write_review(), "answer": gone}[purpose]
 
-    async with house(tmp_path, [notes().spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [notes().spec()], ScriptedModel(play)) as router:
         route = await router.route(WISH)
         assert route.outcome is RouteOutcome.ANSWERED
         assert (route.answered_by, route.sources) == ("no model", ("notes/read_note",))
@@ -458,13 +469,15 @@ async def test_a_secret_in_what_is_said_is_in_no_event_and_in_no_file(tmp_path: 
 
     def play(request: ModelRequest) -> str:
         purpose = "answer" if request.schema is None else request.schema.name
-        choice = select("notes__read_note", {"title": f"api_key={SECRET}"}, reasoning=f"it holds {SECRET}")
+        choice = write_selection(
+            "notes__read_note", {"title": f"api_key={SECRET}"}, reasoning=f"it holds {SECRET}"
+        )
         react = json.dumps({"thought": f"I see {SECRET}", "action": None, "answer": f"Keep {SECRET} safe."})
-        said = {"selection": choice, "review": review(), "answer": f"Keep {SECRET} safe."}
+        said = {"selection": choice, "review": write_review(), "answer": f"Keep {SECRET} safe."}
         return said.get(purpose, react)
 
     heard: list[str] = []
-    async with house(tmp_path, [server.spec()], ScriptedModel(play)) as router:
+    async with open_router(tmp_path, [server.spec()], ScriptedModel(play)) as router:
         route = await router.route(
             f"Read my note about the api_key={SECRET}",
             mode=mode,
@@ -489,7 +502,7 @@ PRICES: Mapping[str, Any] = {
 
 @proves("W3")
 async def test_what_a_request_costs_is_counted_by_each_models_prices(tmp_path: Path) -> None:
-    priced = settings(tmp_path, models=PRICES)
+    priced = build_settings(tmp_path, models=PRICES)
     async with Router([notes().spec()], settings=priced, lite=up("small"), prime=up("large")) as router:
         route = await router.route(WISH)
     assert route.outcome is RouteOutcome.ANSWERED
@@ -500,7 +513,7 @@ async def test_what_a_request_costs_is_counted_by_each_models_prices(tmp_path: P
 @proves("W3")
 async def test_money_runs_out_with_guidance_before_anything_is_called(tmp_path: Path) -> None:
     server = notes()
-    limited = settings(tmp_path, models=PRICES, choose={"max_cost": 0.001})
+    limited = build_settings(tmp_path, models=PRICES, choose={"max_cost": 0.001})
     async with Router([server.spec()], settings=limited, lite=up("small"), prime=up("large")) as router:
         route = await router.route(WISH)
         assert route.outcome is RouteOutcome.LIMITED
@@ -514,10 +527,10 @@ async def test_money_runs_out_with_guidance_before_anything_is_called(tmp_path: 
 async def test_a_server_that_does_not_count_tokens_is_estimated_so_that_limits_hold(tmp_path: Path) -> None:
     def play(request: ModelRequest) -> ModelReply:
         purpose = "answer" if request.schema is None else request.schema.name
-        text = {"selection": READ, "review": review(), "answer": "Milk, says notes/read_note."}[purpose]
+        text = {"selection": READ, "review": write_review(), "answer": "Milk, says notes/read_note."}[purpose]
         return ModelReply(text=text, model="silent")
 
-    priced = settings(tmp_path, models=PRICES, choose={"max_cost": 0.0001})
+    priced = build_settings(tmp_path, models=PRICES, choose={"max_cost": 0.0001})
     async with Router([notes().spec()], settings=priced, model=ScriptedModel(play)) as router:
         route = await router.route(WISH)
     assert route.outcome is RouteOutcome.LIMITED, route.cost

@@ -9,13 +9,13 @@ import pytest
 from fingerpost.errors import ConfigError, ModelUnavailable
 from fingerpost.records import Mode, RouteOutcome
 from fingerpost.testing import ScriptedModel
-from tests.kit.routers import clock, desk, house
+from tests.kit.routers import create_clock_server, create_file_server, open_router
 from tests.requirements import proves
 
 
 @proves("W4", "B6")
 async def test_a_greeting_gets_a_greeting(tmp_path: Path) -> None:
-    async with house(tmp_path, [clock()]) as router:
+    async with open_router(tmp_path, [create_clock_server()]) as router:
         route = await router.route("Hello!")
     assert (route.outcome, route.mode, route.answered_by) == (RouteOutcome.ANSWERED, Mode.KEYLESS, "no model")
     assert route.answer.startswith("Hello!")
@@ -23,7 +23,7 @@ async def test_a_greeting_gets_a_greeting(tmp_path: Path) -> None:
 
 @proves("W4")
 async def test_a_question_about_the_time_in_a_city_is_answered_by_the_tool_itself(tmp_path: Path) -> None:
-    async with house(tmp_path, [clock(), desk(tmp_path)]) as router:
+    async with open_router(tmp_path, [create_clock_server(), create_file_server(tmp_path)]) as router:
         route = await router.route("What time is it in Tokyo right now?")
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
     assert route.sources == ("time/get_current_time",)
@@ -36,7 +36,7 @@ async def test_a_question_about_a_file_shows_what_is_in_it(tmp_path: Path) -> No
     folder = tmp_path / "desk"
     folder.mkdir()
     (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
-    async with house(tmp_path, [clock(), desk(folder)]) as router:
+    async with open_router(tmp_path, [create_clock_server(), create_file_server(folder)]) as router:
         route = await router.route(f"Read the file {folder}/note.md")
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
     assert "Buy milk." in route.answer
@@ -44,7 +44,7 @@ async def test_a_question_about_a_file_shows_what_is_in_it(tmp_path: Path) -> No
 
 @proves("W4")
 async def test_what_is_missing_is_asked_and_the_answer_completes_the_call(tmp_path: Path) -> None:
-    async with house(tmp_path, [clock()]) as router:
+    async with open_router(tmp_path, [create_clock_server()]) as router:
         asked = await router.route("Use time/get_current_time")
         assert asked.outcome is RouteOutcome.ASKED
         assert asked.question is not None
@@ -59,7 +59,7 @@ async def test_what_is_missing_is_asked_and_the_answer_completes_the_call(tmp_pa
 async def test_a_write_still_asks_a_person(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()
-    async with house(tmp_path, [desk(folder)]) as router:
+    async with open_router(tmp_path, [create_file_server(folder)]) as router:
         route = await router.route(f'Use files/create_directory to create the directory "{folder}/new"')
         assert route.outcome is RouteOutcome.WAITING, route.trace
         assert not (folder / "new").exists()
@@ -72,7 +72,7 @@ async def test_a_write_still_asks_a_person(tmp_path: Path) -> None:
 @proves("W6")
 async def test_when_no_model_answers_the_way_without_one_is_taken_and_the_reason_kept(tmp_path: Path) -> None:
     gone = ModelUnavailable("the model cannot be reached", model="scripted")
-    async with house(tmp_path, [clock()], ScriptedModel(lambda request: gone)) as router:
+    async with open_router(tmp_path, [create_clock_server()], ScriptedModel(lambda request: gone)) as router:
         route = await router.route("What time is it in Tokyo right now?")
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
     assert route.sources == ("time/get_current_time",)
@@ -81,7 +81,7 @@ async def test_when_no_model_answers_the_way_without_one_is_taken_and_the_reason
 
 
 async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
-    async with house(tmp_path, [clock()]) as router:
+    async with open_router(tmp_path, [create_clock_server()]) as router:
         with pytest.raises(ConfigError, match="needs a language model"):
             await router.route("hello", mode="react")
         with pytest.raises(ConfigError, match="no mode 'magic'"):
@@ -106,7 +106,7 @@ async def test_what_was_read_is_shown_where_it_cannot_go_on(
     (folder / "note.md").write_text("Buy milk.\n", encoding="utf-8")
     (folder / "old.md").write_text("Old.\n", encoding="utf-8")
     pieces: list[str] = []
-    async with house(tmp_path, [clock(), desk(folder)]) as router:
+    async with open_router(tmp_path, [create_clock_server(), create_file_server(folder)]) as router:
         route = await router.route(
             f"Read the file {folder}/note.md and then {then.format(folder=folder)}", on_text=pieces.append
         )

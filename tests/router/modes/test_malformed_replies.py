@@ -28,7 +28,7 @@ from fingerpost.router.store_sync import StoredCapabilities
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import ScriptedModel
 from tests.kit.call_recorder import ENOUGH, REQUEST, called, open_office, unjust, unreadable
-from tests.kit.routers import playing, review, select
+from tests.kit.routers import script_model, write_review, write_selection
 from tests.kit.selection_samples import samples
 from tests.requirements import proves
 
@@ -40,7 +40,7 @@ _CASE = re.compile(r"This is case (\d+)\.")
 
 
 def _delete(request: ModelRequest) -> str:
-    return select("files__delete_file", {"path": "a.txt"})
+    return write_selection("files__delete_file", {"path": "a.txt"})
 
 
 def _done(request: ModelRequest) -> str:
@@ -73,13 +73,13 @@ JUNK: tuple[tuple[str, ModelReply], ...] = (
     ("very many angle brackets", _reply("<" * LONG)),
     ("very many opening marks", _reply("<tool_call>" * 19_200)),
     ("very many fences", _reply("```json\n" * 27_000)),
-    ("very many arguments", _reply(select("web__search", {"query": "x" * LONG}))),
+    ("very many arguments", _reply(write_selection("web__search", {"query": "x" * LONG}))),
     ("very many spaces", _reply(" " * LONG)),
     ("ten thousand lists in each other", _reply("[" * 10_000 + "]" * 10_000)),
     ("ten thousand deep arguments", _reply('{"tool": "web__search", "arguments": ' + '{"a":' * 9_999 + "1")),
     ("NUL", _reply("\0\0\0")),
     ("half a character", _reply("It is \ud800 there")),
-    ("half a character in a selection", _reply(select("web__search", {"query": "\ud800"}))),
+    ("half a character in a selection", _reply(write_selection("web__search", {"query": "\ud800"}))),
     ("half a character, written out", _reply('{"tool": "web__search", "arguments": {"query": "\ud800"}}')),
     ("right to left", _reply("\u202e{\u202d}\u2066")),
     ("NaN", _reply('{"tool": "git__log", "arguments": {}, "confidence": NaN}')),
@@ -136,7 +136,7 @@ def _case(request: ModelRequest) -> int:
 def _careful(request: ModelRequest) -> str:
     """A reviewer that never lets anything be deleted."""
     about = request.messages[-1].text.split("The call that is proposed:")[1].split("Other tools")[0]
-    return review(0.1, approved=False) if "files__delete_file" in about else review(0.95)
+    return write_review(0.1, approved=False) if "files__delete_file" in about else write_review(0.95)
 
 
 async def _all(router: Router, cases: Sequence[object], **asking: Unpack[RouteOptions]) -> list[Route]:
@@ -160,7 +160,7 @@ async def test_no_reply_to_the_selection_question_runs_what_was_not_offered_and_
 ) -> None:
     cases = _odd(*SELECTIONS)
     assert len(cases) >= 200
-    model = playing(selection=lambda request: cases[_case(request)][1], review=_careful, answer=_done)
+    model = script_model(selection=lambda request: cases[_case(request)][1], review=_careful, answer=_done)
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
         assert not _all_faults(cases, routes)
@@ -173,7 +173,7 @@ async def test_only_a_review_that_can_be_read_and_says_yes_lets_the_destructive_
     tmp_path: Path,
 ) -> None:
     cases = samples("reviews")
-    model = playing(selection=_delete, review=lambda request: cases[_case(request)].reply, answer=_done)
+    model = script_model(selection=_delete, review=lambda request: cases[_case(request)].reply, answer=_done)
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
         for sample, route in zip(cases, routes, strict=True):
@@ -187,7 +187,7 @@ async def test_only_a_review_that_can_be_read_and_says_yes_lets_the_destructive_
 @proves("A4", "A5")
 async def test_no_odd_reply_counts_as_an_approval(tmp_path: Path) -> None:
     cases = [case for case in _odd("arguments", "broken", "shapes") if case[0] != "broken: a review instead"]
-    model = playing(selection=_delete, review=lambda request: cases[_case(request)][1], answer=_done)
+    model = script_model(selection=_delete, review=lambda request: cases[_case(request)][1], answer=_done)
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
         assert not _all_faults(cases, routes)
@@ -209,9 +209,9 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
     cases = cases[int(streamed) :: 2]  # the guard reads them alike, whole or in pieces
     if streamed:  # piece by piece such lengths take their time
         cases = [(name, reply) for name, reply in cases if len(reply.text) < SHORT]
-    model = playing(
-        selection=lambda request: select(None),
-        review=lambda request: review(0.1, approved=False),
+    model = script_model(
+        selection=lambda request: write_selection(None),
+        review=lambda request: write_review(0.1, approved=False),
         answer=lambda request: cases[_case(request)][1],
     )
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):

@@ -11,7 +11,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import RouteOutcome
 from fingerpost.router.options import RouteOptions
 from fingerpost.testing import ScriptedModel
-from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, names_in, opened
+from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, names_in, open_recorder
 from tests.requirements import proves
 
 PAINT = json.dumps({"calls": [{"tool": "paint_wall", "arguments": {"what": "red"}}], "answer": None})
@@ -28,7 +28,7 @@ async def test_a_callers_required_call_that_does_not_come_takes_no_tools_from_ot
         usual["model"] = name
     required = usual.copy()
     required["tool_choice"] = "required"
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         for _ in range(5):
             await router.route(REQUEST, **required)
         route = await router.route(REQUEST, **usual)
@@ -52,7 +52,7 @@ async def test_without_tools_a_caller_who_wants_text_gets_text(
 
     model = ScriptedModel(told)
     pieces: list[str] = []
-    async with opened(tmp_path, model) as (router, _):
+    async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="simple", caller_tools=OWN)
         more: RouteOptions = {"mode": mode, "caller_tools": OWN, "tool_choice": "none"}
         if streamed:
@@ -67,7 +67,7 @@ async def test_the_last_turn_of_a_model_without_tools_is_never_streamed_in_json(
     search = json.dumps({"calls": [{"tool": SEARCH, "arguments": {"query": "budget"}}], "answer": None})
     model = ScriptedModel([NO_TOOLS, search, '{"calls": [], "answer": "4,200, by notes/search_notes."}'])
     pieces: list[str] = []
-    async with opened(tmp_path, model) as (router, server):
+    async with open_recorder(tmp_path, model) as (router, server):
         await router.route(REQUEST, mode="simple")
         route = await router.route(REQUEST, mode="simple", max_turns=1, on_text=pieces.append)
     assert server.calls[-1] == ("search_notes", {"query": "budget"})

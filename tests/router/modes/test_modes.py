@@ -17,7 +17,7 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message, Packet, RouteOutcome, ServerSpec
 from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.kit.routers import house, playing, review, select
+from tests.kit.routers import open_router, script_model, write_review, write_selection
 from tests.requirements import proves
 
 MODES = ("staged", "single", "simple", "react")
@@ -45,13 +45,13 @@ def wants(*wanted: tuple[str, dict[str, Any]], answer: str = "") -> ScriptedMode
     def play(request: ModelRequest) -> str | ModelReply:
         form = "" if request.schema is None else request.schema.name
         if form == "review":
-            return review()
+            return write_review()
         if answer and not can_call(request):
             said = {"thought": "enough", "action": None, "answer": answer}
             return json.dumps(said) if form == "step" else answer
         tool, arguments = wanted[next(turns) % len(wanted)]
         if form == "selection":
-            return select(tool, arguments, remaining="look at it once more")
+            return write_selection(tool, arguments, remaining="look at it once more")
         if form == "step":
             action = {"tool": tool, "arguments": arguments}
             return json.dumps({"thought": "once more", "action": action, "answer": None})
@@ -72,7 +72,7 @@ def can_call(request: ModelRequest) -> bool:
 async def test_with_tool_routing_off_a_model_is_sent_no_tools_and_answers(tmp_path: Path, mode: str) -> None:
     clock = tool_server("time", [CLOCK])
     model = ScriptedModel(["I cannot look that up."])
-    async with house(tmp_path, [clock.spec()], model, tool_routing={"enabled": False}) as router:
+    async with open_router(tmp_path, [clock.spec()], model, tool_routing={"enabled": False}) as router:
         route = await router.route(TIME, mode=mode)
     assert (route.outcome, route.answer) == (RouteOutcome.ANSWERED, "I cannot look that up.")
     (asked,) = model.asked
@@ -90,7 +90,7 @@ async def test_with_tool_routing_off_no_answer_speaks_of_rounds_or_of_a_missing_
 ) -> None:
     clock = tool_server("time", [CLOCK])
     model = wants(("time__get_current_time", TOKYO))
-    async with house(tmp_path, [clock.spec()], model, tool_routing={"enabled": False}) as router:
+    async with open_router(tmp_path, [clock.spec()], model, tool_routing={"enabled": False}) as router:
         route = await router.route(TIME, mode=mode)
         greeting = await router.route("Hello!", mode="keyless")
     assert clock.calls == []
@@ -131,7 +131,7 @@ def researcher(*summaries: str) -> ScriptedModel:
 async def test_the_result_of_a_tool_that_needs_a_summary_is_summarised_by_a_model(tmp_path: Path) -> None:
     model = researcher("150 owls were seen near the lake.")
     server = tool_server("perplexity", [RESEARCH], call=reports)
-    async with house(tmp_path, [server.spec()], model) as router:
+    async with open_router(tmp_path, [server.spec()], model) as router:
         route = await router.route("Research owls near the lake in depth", mode="simple")
         told = model.asked[-1].messages[-1].text
         assert "150 owls were seen near the lake." in told
@@ -149,7 +149,7 @@ async def test_without_a_model_a_result_that_needs_a_summary_is_cut_to_the_size_
     tmp_path: Path,
 ) -> None:
     server = tool_server("perplexity", [RESEARCH], call=reports)
-    async with house(tmp_path, [server.spec()]) as router:
+    async with open_router(tmp_path, [server.spec()]) as router:
         outcome = await router.call("perplexity_research", {"query": "owls"})
         assert outcome.digest is not None
         assert outcome.digest.tokens <= router.settings.digest.summary_tokens < outcome.digest.original_tokens
@@ -161,7 +161,7 @@ async def test_without_a_model_a_result_that_needs_a_summary_is_cut_to_the_size_
 async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_path: Path, mode: str) -> None:
     model = ScriptedModel(lambda _request: "Nothing.")
     server = tool_server("perplexity", [RESEARCH, CLOCK])
-    async with house(tmp_path, [server.spec()], model) as router:
+    async with open_router(tmp_path, [server.spec()], model) as router:
         await router.route("Research owls near the lake in depth, and what time is it in Tokyo?", mode=mode)
     asked = model.asked[0]
     told = "\n".join([*(message.text for message in asked.messages), *map(str, asked.tools)])
@@ -174,7 +174,7 @@ async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_p
 async def test_a_loop_ends_the_run_with_an_answer_that_says_so(tmp_path: Path, mode: str) -> None:
     clock = tool_server("time", [CLOCK])
     model = wants(("time__get_current_time", TOKYO), answer="It is noon.")
-    async with house(tmp_path, [clock.spec()], model, call={"repeat_limit": 2}) as router:
+    async with open_router(tmp_path, [clock.spec()], model, call={"repeat_limit": 2}) as router:
         route = await router.route(TIME, mode=mode, max_turns=30)
     steps = route.packet.tool_routing.steps
     assert [step.error for step in steps].count("loop") == 1
@@ -192,7 +192,7 @@ async def test_a_loop_ends_the_run_with_an_answer_that_says_so(tmp_path: Path, m
 async def test_a_model_that_goes_on_in_a_loop_gets_no_more_questions(tmp_path: Path, mode: str) -> None:
     clock = tool_server("time", [CLOCK])
     model = wants(("time__get_current_time", TOKYO))
-    async with house(tmp_path, [clock.spec()], model, call={"repeat_limit": 2}) as router:
+    async with open_router(tmp_path, [clock.spec()], model, call={"repeat_limit": 2}) as router:
         route = await router.route(TIME, mode=mode, max_turns=30)
     assert len(model.asked) <= len(route.packet.tool_routing.steps) + 2
     assert route.outcome is RouteOutcome.ANSWERED
@@ -205,7 +205,7 @@ async def test_a_model_that_goes_on_in_a_loop_gets_no_more_questions(tmp_path: P
 async def test_the_same_invalid_call_again_and_again_is_a_loop_too(tmp_path: Path, mode: str) -> None:
     clock = tool_server("time", [CLOCK])
     model = wants(("time__get_current_time", {}), answer="I could not find out.")
-    async with house(tmp_path, [clock.spec()], model) as router:
+    async with open_router(tmp_path, [clock.spec()], model) as router:
         route = await router.route(TIME, mode=mode, max_turns=30)
     assert clock.calls == []
     assert len(model.asked) == 4  # three tries, then the answer
@@ -218,7 +218,7 @@ async def test_at_the_cap_a_simple_agent_answers_without_tools_after_three_round
     clock = tool_server("time", [CLOCK])
     zones = [("time__get_current_time", {"timezone": zone}) for zone in ("Asia/Tokyo", "Asia/Seoul", "UTC")]
     model = wants(*zones, answer="Noon, roughly.")
-    async with house(tmp_path, [clock.spec()], model) as router:
+    async with open_router(tmp_path, [clock.spec()], model) as router:
         route = await router.route(TIME, mode="simple")
         more = await router.route(TIME, mode="simple", max_turns=5)
     assert (route.outcome, route.answer.splitlines()[0]) == (RouteOutcome.ANSWERED, "Noon, roughly.")
@@ -233,7 +233,7 @@ async def test_at_the_cap_a_model_without_words_is_answered_for_with_what_was_fo
 ) -> None:
     clock = tool_server("time", [CLOCK])
     zones = [("time__get_current_time", {"timezone": zone}) for zone in ("Asia/Tokyo", "Asia/Seoul", "UTC")]
-    async with house(tmp_path, [clock.spec()], wants(*zones)) as router:
+    async with open_router(tmp_path, [clock.spec()], wants(*zones)) as router:
         route = await router.route(TIME, mode=mode, max_turns=2)
     assert route.outcome is RouteOutcome.ANSWERED
     assert (route.answered_by, route.sources) == ("no model", ("time/get_current_time",))
@@ -260,7 +260,7 @@ async def test_the_packet_holds_each_result_with_its_tool_parameters_type_and_so
     clock = tool_server("time", [CLOCK])
     secret = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
     zones = [("time__get_current_time", {"timezone": zone}) for zone in ("Asia/Tokyo", secret)]
-    async with house(tmp_path, [clock.spec()], wants(*zones, answer="Noon.")) as router:
+    async with open_router(tmp_path, [clock.spec()], wants(*zones, answer="Noon.")) as router:
         route = await router.route(TIME, mode=mode)
         packet = from_plain(Packet, to_plain(route.packet))
     results = [field for field in packet.content.data_fields if field.key == "tool_result"]
@@ -280,7 +280,7 @@ async def test_research_action_refine_and_stream_are_scheduled_where_they_happen
     server = tool_server("time", [CLOCK, NOTE])
     read, write = ("time__get_current_time", TOKYO), ("time__write_note", {"text": "noon"})
     model = ScriptedModel([calls(("time__get_current_time", {})), calls(read), calls(write), "Noted: noon."])
-    async with house(tmp_path, [server.spec()], model, policy=ALLOW) as router:
+    async with open_router(tmp_path, [server.spec()], model, policy=ALLOW) as router:
         route = await router.route(BOTH, mode="simple", on_text=lambda _: None)
     tasks = [event.next_task for event in route.events if isinstance(event, TaskScheduled)]
     assert [task.value for task in tasks if task is not None] == [
@@ -295,8 +295,8 @@ async def test_research_action_refine_and_stream_are_scheduled_where_they_happen
 async def test_the_selecting_model_is_shown_examples_and_which_tools_need_approval(tmp_path: Path) -> None:
     server = tool_server("time", [CLOCK, NOTE])
     unsure = json.dumps({"tool": "time__get_current_time", "arguments": TOKYO, "reasoning": "it tells it"})
-    model = playing(selection=[unsure], review=[review()], answer=["Noon, says get_current_time."])
-    async with house(tmp_path, [server.spec()], model) as router:
+    model = script_model(selection=[unsure], review=[write_review()], answer=["Noon, says get_current_time."])
+    async with open_router(tmp_path, [server.spec()], model) as router:
         route = await router.route(BOTH)
     selection, reviewing, _ = model.asked
     lines = {
@@ -314,10 +314,12 @@ async def test_the_selecting_model_is_shown_examples_and_which_tools_need_approv
 @proves("A19")
 async def test_the_plan_says_whether_it_is_read_only(tmp_path: Path) -> None:
     server = tool_server("time", [CLOCK, NOTE])
-    first = select("time__get_current_time", TOKYO, remaining="write it down")
-    second = select("time__write_note", {"text": "noon"})
-    model = playing(selection=[first, second], review=[review()] * 2, answer=["Done with write_note."])
-    async with house(tmp_path, [server.spec()], model, policy=ALLOW) as router:
+    first = write_selection("time__get_current_time", TOKYO, remaining="write it down")
+    second = write_selection("time__write_note", {"text": "noon"})
+    model = script_model(
+        selection=[first, second], review=[write_review()] * 2, answer=["Done with write_note."]
+    )
+    async with open_router(tmp_path, [server.spec()], model, policy=ALLOW) as router:
         route = await router.route(BOTH)
     plans = [event for event in route.events if isinstance(event, PlanNoted)]
     assert [(plan.remaining, plan.read_only) for plan in plans] == [("write it down", True), ("", False)]
@@ -327,7 +329,7 @@ async def test_the_plan_says_whether_it_is_read_only(tmp_path: Path) -> None:
 async def test_how_many_invented_calls_were_taken_out_is_a_figure(tmp_path: Path) -> None:
     invented = "<|Start of Memory Helper Tool Call|>recall(lucky number)<|End of Memory Helper Tool Call|>"
     model = ScriptedModel([invented, "Hi."])
-    async with house(tmp_path, [tool_server("time", [CLOCK]).spec()], model) as router:
+    async with open_router(tmp_path, [tool_server("time", [CLOCK]).spec()], model) as router:
         agent = Agent(router)
         await agent.ask("Hello there!")
         await router.store.journal.flush()
@@ -362,9 +364,9 @@ def reader(pages: int) -> ScriptedModel:
             told.count("line 1 of the log\nline 2 of the log\n"),
         )
         if form == "review":
-            return review()
+            return write_review()
         if form == "selection":
-            return select("logs__read_log", {"service": "mail"})
+            return write_selection("logs__read_log", {"service": "mail"})
         wanted = ("logs__read_log", {"service": "mail"})
         if handles:
             wanted = ("read_result", {"handle": handles[0]})
@@ -389,7 +391,7 @@ async def test_a_model_can_read_on_in_a_result_that_was_cut_and_it_costs_no_roun
 ) -> None:
     model = reader(pages=2)
     logs = tool_server("logs", [LOG], call=tell_log)
-    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+    async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
         route = await router.route(ASK_LOG, mode=mode)
     routing = route.packet.tool_routing
     assert [step.tool for step in routing.steps] == ["logs/read_log", "read_result", "read_result"]
@@ -408,7 +410,7 @@ async def test_a_model_can_read_on_in_a_result_that_was_cut_and_it_costs_no_roun
 async def test_a_model_cannot_read_pages_for_ever(tmp_path: Path, mode: str) -> None:
     model = reader(pages=1000)
     logs = tool_server("logs", [LOG], call=tell_log)
-    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+    async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
         route = await router.route(ASK_LOG, mode=mode)
     assert [step.tool for step in route.packet.tool_routing.steps] == ["logs/read_log", *["read_result"] * 8]
     assert route.outcome is RouteOutcome.ANSWERED
@@ -441,12 +443,12 @@ async def test_where_no_tool_seems_needed_but_one_may_know_it_the_model_decides(
     tmp_path: Path, mode: str, text: str, tool: str
 ) -> None:
     model = wants((f"office__{tool}", {"query": "x"}), answer="It says so.")
-    async with house(tmp_path, [looking(tool)], model) as router:
+    async with open_router(tmp_path, [looking(tool)], model) as router:
         route = await router.route(text, mode=mode)
     assert [step.tool for step in route.packet.tool_routing.worked][:1] == [f"office/{tool}"]
     assert all(request.tool_choice in ("auto", None, "none") for request in model.asked)
     direct = ScriptedModel(lambda request: declined(request))
-    async with house(tmp_path / "direct", [looking(tool)], direct) as router:
+    async with open_router(tmp_path / "direct", [looking(tool)], direct) as router:
         route = await router.route(text, mode=mode)
     assert (route.answer, route.packet.tool_routing.steps) == ("I do not know.", ())
 
@@ -455,7 +457,7 @@ def declined(request: ModelRequest) -> str:
     """A model that uses no tool, in the form the question is in."""
     form = "" if request.schema is None else request.schema.name
     if form == "selection":
-        return select(None)
+        return write_selection(None)
     if form == "step":
         return json.dumps({"thought": "none is needed", "action": None, "answer": "I do not know."})
     return "I do not know."
@@ -466,7 +468,7 @@ def declined(request: ModelRequest) -> str:
 async def test_where_certainly_no_tool_is_needed_a_model_is_sent_none(tmp_path: Path, mode: str) -> None:
     for number, text in enumerate(("Good morning!", "What is 12 * 7?", "Thanks, that was quick")):
         model = ScriptedModel(lambda request: declined(request))
-        async with house(tmp_path / str(number), [looking("search_notes")], model) as router:
+        async with open_router(tmp_path / str(number), [looking("search_notes")], model) as router:
             await router.route(text, mode=mode)
         assert "search_notes" not in str([(asked.tools, asked.messages) for asked in model.asked])
 
@@ -483,12 +485,12 @@ async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_h
     tmp_path: Path, mode: str
 ) -> None:
     logs = tool_server("logs", [LOG], call=tell_log)
-    async with house(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
+    async with open_router(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
         first = await router.route(ASK_LOG, mode=mode, caller="dana")
         handle = first.packet.tool_routing.steps[0].handle
     said = answered_with(handle)
     model = reader(pages=0)
-    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+    async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
         later = await router.route("Thank you! And the rest?", mode=mode, caller="dana", history=said)
         other = await router.route("Thank you! And the rest?", mode=mode, caller="eli", history=said)
     assert [step.tool for step in later.packet.tool_routing.steps] == ["read_result"]
@@ -496,7 +498,7 @@ async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_h
     assert (later.outcome, later.packet.tool_routing.reinjection_count) == (RouteOutcome.ANSWERED, 0)
     assert not other.packet.tool_routing.steps  # it is not theirs, so it is not offered
     assert not offers_read_result(model.asked[-1])
-    async with house(
+    async with open_router(
         tmp_path, [logs.spec()], model, digest={"max_tokens": 300}, tool_routing={"enabled": False}
     ) as router:
         await router.route("And the rest?", mode=mode, caller="dana", history=said)
@@ -506,12 +508,12 @@ async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_h
 @proves("D6")
 async def test_reading_on_is_not_the_one_decision_of_a_single_decision(tmp_path: Path) -> None:
     logs = tool_server("logs", [LOG], call=tell_log)
-    async with house(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
+    async with open_router(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
         first = await router.route(ASK_LOG, mode="single", caller="dana")
         handle = first.packet.tool_routing.steps[0].handle
         said = answered_with(handle)
     wanted = (("read_result", {"handle": handle}), ("logs__read_log", {"service": "web"}))
     model = ScriptedModel([calls(wanted[0]), calls(wanted[1]), "Read."])
-    async with house(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
+    async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
         route = await router.route(ASK_LOG, mode="single", caller="dana", history=said)
     assert [step.tool for step in route.packet.tool_routing.steps] == ["read_result", "logs/read_log"]

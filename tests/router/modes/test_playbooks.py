@@ -7,7 +7,14 @@ from textwrap import dedent
 
 from fingerpost.records import ExecutionStatus, PacketState, RouteOutcome
 from fingerpost.testing import playbook
-from tests.kit.routers import clock, desk, house, playing, review, select
+from tests.kit.routers import (
+    create_clock_server,
+    create_file_server,
+    open_router,
+    script_model,
+    write_review,
+    write_selection,
+)
 from tests.requirements import proves
 
 QUIET = ("request_narrowed", "smart_routing_start", "smart_routing_end")
@@ -19,8 +26,8 @@ def script(text: str) -> str:
 
 @proves("A2", "B6", "W1")
 async def test_a_greeting_is_answered_directly(tmp_path: Path) -> None:
-    model = playing(answer=["Hello! How can I help?"])
-    async with house(tmp_path, [clock()], model) as router:
+    model = script_model(answer=["Hello! How can I help?"])
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route("Hello there!")
     assert route.outcome is RouteOutcome.ANSWERED
     assert route.answer == "Hello! How can I help?"
@@ -48,12 +55,12 @@ async def test_a_question_is_answered_from_a_tool_and_names_it(tmp_path: Path) -
         seen.append(str(request))
         return "It is just after nine in the morning in Tokyo."
 
-    model = playing(
-        selection=[select("time__get_current_time", {"timezone": "Asia/Tokyo"})],
-        review=[review(0.92)],
+    model = script_model(
+        selection=[write_selection("time__get_current_time", {"timezone": "Asia/Tokyo"})],
+        review=[write_review(0.92)],
         answer=answer,
     )
-    async with house(tmp_path, [clock()], model) as router:
+    async with open_router(tmp_path, [create_clock_server()], model) as router:
         route = await router.route("What time is it in Tokyo right now?")
     assert route.outcome is RouteOutcome.ANSWERED
     assert route.answer.endswith("\n\nSource: time/get_current_time")
@@ -109,9 +116,9 @@ async def test_a_question_is_answered_from_a_tool_and_names_it(tmp_path: Path) -
 async def test_when_nobody_is_sure_more_tools_are_looked_at_once_and_then_the_person_is_asked(
     tmp_path: Path,
 ) -> None:
-    choice = select("time__get_current_time", {"timezone": "Asia/Tokyo"}, confidence=0.6)
-    model = playing(selection=[choice, choice], review=[review(0.55), review(0.55)])
-    async with house(tmp_path, [clock(), desk(tmp_path)], model) as router:
+    choice = write_selection("time__get_current_time", {"timezone": "Asia/Tokyo"}, confidence=0.6)
+    model = script_model(selection=[choice, choice], review=[write_review(0.55), write_review(0.55)])
+    async with open_router(tmp_path, [create_clock_server(), create_file_server(tmp_path)], model) as router:
         route = await router.route("What time is it in Tokyo right now?")
         assert route.outcome is RouteOutcome.WAITING
         assert route.pending is not None
@@ -154,15 +161,15 @@ async def test_a_write_waits_for_a_person_and_goes_on_after_a_restart(tmp_path: 
     folder = tmp_path / "desk"
     folder.mkdir()
     target = folder / "list.md"
-    choice = select("files__write_file", {"path": str(target), "content": "milk\n"})
-    before = playing(selection=[choice], review=[review()])
-    async with house(tmp_path, [desk(folder)], before) as router:
+    choice = write_selection("files__write_file", {"path": str(target), "content": "milk\n"})
+    before = script_model(selection=[choice], review=[write_review()])
+    async with open_router(tmp_path, [create_file_server(folder)], before) as router:
         asked = await router.route(f"Write the word milk into {target}", caller="dana")
         assert asked.outcome is RouteOutcome.WAITING
         assert not target.exists()
     # Another process, another model: only the journal connects the two.
-    after = playing(answer=["Done: files/write_file wrote milk into list.md."])
-    async with house(tmp_path, [desk(folder)], after) as router:
+    after = script_model(answer=["Done: files/write_file wrote milk into list.md."])
+    async with open_router(tmp_path, [create_file_server(folder)], after) as router:
         assert asked.pending is not None
         route = await router.resume(asked.pending.pending_id, asked.pending.approve(by="dana"))
         assert route.outcome is RouteOutcome.ANSWERED, route.detail
@@ -203,10 +210,12 @@ async def test_a_write_waits_for_a_person_and_goes_on_after_a_restart(tmp_path: 
 async def test_when_everything_failed_the_person_gets_guidance_and_no_raw_error(tmp_path: Path) -> None:
     missing = str(tmp_path / "desk" / "gone.md")
     (tmp_path / "desk").mkdir()
-    choice = select("files__read_text_file", {"path": missing})
-    other = select("files__read_file", {"path": missing})
-    model = playing(selection=[choice, other, select(None)], review=[review(), review()])
-    async with house(tmp_path, [desk(tmp_path / "desk")], model) as router:
+    choice = write_selection("files__read_text_file", {"path": missing})
+    other = write_selection("files__read_file", {"path": missing})
+    model = script_model(
+        selection=[choice, other, write_selection(None)], review=[write_review(), write_review()]
+    )
+    async with open_router(tmp_path, [create_file_server(tmp_path / "desk")], model) as router:
         route = await router.route(f"Read the file {missing} and tell me what it says")
     assert route.outcome is RouteOutcome.FAILED
     assert "ENOENT" not in route.answer

@@ -19,11 +19,11 @@ from fingerpost.records import ExecutionStatus, Pending, RouteOutcome, Scope
 from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.kit.call_recorder import DESTROYS, READS, as_remembered, tool
-from tests.kit.routers import playing, review, select, settings
+from tests.kit.routers import build_settings, script_model, write_review, write_selection
 from tests.requirements import proves
 
 WISH = "Delete the file a.txt for good"
-DELETE = select("files__delete_file", {"path": "a.txt"})
+DELETE = write_selection("files__delete_file", {"path": "a.txt"})
 TOOLS = (
     tool("delete_file", "Delete a file for good.", "path", **DESTROYS),
     tool("read_file", "Read a text file.", "path", **READS),
@@ -40,15 +40,15 @@ async def opened(
 ) -> AsyncGenerator[Router]:
     """The house on this store; opening it again is a restart."""
     specs = [] if server is None else [server.spec()]
-    async with Router(specs, settings=settings(folder, **more), model=model) as router:
+    async with Router(specs, settings=build_settings(folder, **more), model=model) as router:
         await router.connect()
         yield router
 
 
 def chooser() -> ScriptedModel:
-    return playing(
+    return script_model(
         selection=lambda request: DELETE,
-        review=lambda request: review(),
+        review=lambda request: write_review(),
         answer=lambda request: "It is deleted, says files/delete_file.",
     )
 
@@ -148,9 +148,9 @@ async def test_nobody_said_no_to_what_expired_and_it_does_not_run(tmp_path: Path
 async def test_a_yes_for_the_conversation_is_not_asked_for_again_there_but_elsewhere(tmp_path: Path) -> None:
     server = files()
     paths = iter(["a.txt", "a.txt", "a.txt"])
-    model = playing(
-        selection=lambda request: select("files__delete_file", {"path": next(paths)}),
-        review=lambda request: review(),
+    model = script_model(
+        selection=lambda request: write_selection("files__delete_file", {"path": next(paths)}),
+        review=lambda request: write_review(),
         answer=lambda request: "It is deleted, says files/delete_file.",
     )
     async with opened(tmp_path, server, model) as router:
@@ -192,7 +192,7 @@ async def test_a_tool_that_changed_after_the_yes_is_not_run(tmp_path: Path) -> N
     changed = tool("delete_file", "Delete a file for good, and all its copies.", "path", **DESTROYS)
     other = files(changed, TOOLS[1])
     async with opened(
-        tmp_path, other, playing(selection=[select(None)], answer=["It has changed."])
+        tmp_path, other, script_model(selection=[write_selection(None)], answer=["It has changed."])
     ) as router:
         done = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
         assert done.outcome in (RouteOutcome.ANSWERED, RouteOutcome.FAILED)
@@ -239,7 +239,7 @@ async def test_a_yes_to_the_old_definition_is_no_yes_to_the_accepted_new_one(tmp
 async def test_when_the_server_is_gone_the_person_is_told_what_to_do(tmp_path: Path) -> None:
     async with opened(tmp_path, files(), chooser()) as router:
         asked = await router.route(WISH)
-    async with opened(tmp_path, None, playing(answer=["It is gone."])) as router:
+    async with opened(tmp_path, None, script_model(answer=["It is gone."])) as router:
         done = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
         assert done.outcome is RouteOutcome.FAILED
         assert "delete file (files)" in done.answer
@@ -367,8 +367,8 @@ async def test_interrupted_after_the_call_it_goes_on_to_the_answer_without_calli
     tmp_path: Path,
 ) -> None:
     server = files()
-    hanging = playing(
-        selection=lambda request: DELETE, review=lambda request: review(), answer=lambda request: HANG
+    hanging = script_model(
+        selection=lambda request: DELETE, review=lambda request: write_review(), answer=lambda request: HANG
     )
     async with opened(tmp_path, server, hanging) as router:
         asked = await router.route(WISH)
@@ -487,9 +487,11 @@ async def test_two_requests_that_wait_for_one_call_both_hear_the_rejection(tmp_p
 
 @proves("I3")
 async def test_who_goes_on_stays_within_the_bounds_of_who_asked(tmp_path: Path) -> None:
-    plan = select("files__delete_file", {"path": "a.txt"}, remaining="read the text file b.txt")
-    model = playing(
-        selection=[plan, select(None)], review=[review()], answer=["Deleted, by files/delete_file."]
+    plan = write_selection("files__delete_file", {"path": "a.txt"}, remaining="read the text file b.txt")
+    model = script_model(
+        selection=[plan, write_selection(None)],
+        review=[write_review()],
+        answer=["Deleted, by files/delete_file."],
     )
     only = (Scope(tools=("files/delete_file",)),)
     async with opened(tmp_path, files(), model) as router:
@@ -518,7 +520,7 @@ def stubborn(*, retries: tuple[tuple[str, dict[str, Any]], ...] = ()) -> Scripte
         if shape == "selection":
             return DELETE
         if shape == "review":
-            return review()
+            return write_review()
         if heard and (not left or not (request.tools or shape)):
             answer = "I left a.txt alone, because it is the only copy."
             return json.dumps({"thought": "", "action": None, "answer": answer}) if shape else answer

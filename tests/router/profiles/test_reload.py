@@ -18,8 +18,8 @@ from fingerpost.records import CallContext, ErrorKind, Principal, ToolCall
 from fingerpost.settings import Loaded, load
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
-from tests.kit.gateway_methods import ALL, Client, Crowd, House, profile, request
-from tests.kit.gateways import serving
+from tests.kit.gateway_methods import ALL, Client, Crowd, OpenMethods, profile, request
+from tests.kit.gateways import serve_gateway
 from tests.kit.profiles import servers, settings, until, write
 from tests.requirements import proves
 
@@ -33,7 +33,7 @@ class Running:
 
     folder: Path
     router: Router
-    house: House
+    house: OpenMethods
     events: MemorySink
 
     @property
@@ -71,7 +71,7 @@ async def running(tmp_path: Path, loaded: Loaded) -> AsyncGenerator[Running]:
     ):
         router.follow_profiles(loaded.profile_files, every=0.02)
         await router.connect()
-        yield Running(tmp_path, router, House(router, methods, crowd, events), events)
+        yield Running(tmp_path, router, OpenMethods(router, methods, crowd, events), events)
 
 
 async def names(running: Running, at: str) -> list[str]:
@@ -160,7 +160,7 @@ async def test_a_new_profile_for_somebody_is_theirs_at_once(running: Running):
 async def test_a_running_gateway_has_an_address_for_a_new_profile_and_none_for_one_that_is_gone(
     running: Running,
 ):
-    async with serving(running.router) as address, httpx2.AsyncClient(base_url=address) as plain:
+    async with serve_gateway(running.router) as address, httpx2.AsyncClient(base_url=address) as plain:
         assert (await plain.post("/mcp/p/new", json={})).status_code == 404
         await running.write("new", 'servers = ["weather"]\ninstructions = "Speak of the weather."\n')
         async with McpClient(f"{address}/mcp/p/new") as client:

@@ -15,8 +15,8 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import Scope
 from fingerpost.testing import ScriptedModel, calls
 from fingerpost.testing.models import ScriptLine
-from tests.kit.api import served as api_served
-from tests.kit.chat_completions import served as v1_served
+from tests.kit.api import serve_api as api_served
+from tests.kit.chat_completions import serve_completions as v1_served
 from tests.kit.profiles import own, sees, servers_seen, small, until
 from tests.requirements import proves
 

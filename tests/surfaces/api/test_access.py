@@ -12,7 +12,7 @@ import pytest
 from fingerpost.records import Scope
 from fingerpost.surfaces.api.sessions import SESSION_FRESH_S, ConsoleSessions
 from fingerpost.testing import tool_server
-from tests.kit.api import House, house, listening_to
+from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import DESTROYS, READS, tool
 from tests.requirements import proves
 
@@ -24,16 +24,18 @@ COOKIE = "fingerpost_session"
 
 
 @pytest.fixture
-async def keyed(tmp_path: Path) -> AsyncGenerator[House]:
+async def keyed(tmp_path: Path) -> AsyncGenerator[ServedApi]:
     """A house where everybody needs a key."""
     server = tool_server("files", TOOLS)
     profiles = {"desk": {"tools": ["files/read_file"]}, "other": {}}
-    async with house(tmp_path, server.spec(), gateway={"require_key": True}, profiles=profiles) as opened:
+    async with open_served_api(
+        tmp_path, server.spec(), gateway={"require_key": True}, profiles=profiles
+    ) as opened:
         yield opened
 
 
 @proves("I3")
-async def test_a_key_without_the_right_gets_403(keyed: House) -> None:
+async def test_a_key_without_the_right_gets_403(keyed: ServedApi) -> None:
     assert (await keyed.get("/api/me")).status_code == 401
     agent, watcher = await keyed.key("agent"), await keyed.key("watcher", "watch")
     pending = await _waiting(keyed, agent)
@@ -51,7 +53,7 @@ async def test_a_key_without_the_right_gets_403(keyed: House) -> None:
     assert (await keyed.get("/api/me", headers={"x-api-key": "fp_wrong"})).status_code == 401
 
 
-async def _waiting(keyed: House, who: dict[str, str], **more: Any) -> str:
+async def _waiting(keyed: ServedApi, who: dict[str, str], **more: Any) -> str:
     """A call of theirs that waits."""
     call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}, **more}
     answer = await keyed.post("/api/call", call, headers=who)
@@ -60,7 +62,7 @@ async def _waiting(keyed: House, who: dict[str, str], **more: Any) -> str:
 
 
 @proves("I3")
-async def test_without_the_right_to_watch_one_sees_ones_own_alone(keyed: House) -> None:
+async def test_without_the_right_to_watch_one_sees_ones_own_alone(keyed: ServedApi) -> None:
     agent, other = await keyed.key("agent"), await keyed.key("other")
     watcher, approver = await keyed.key("watcher", "watch"), await keyed.key("approver", "approve")
     theirs = await _waiting(keyed, agent)
@@ -83,12 +85,12 @@ async def test_without_the_right_to_watch_one_sees_ones_own_alone(keyed: House) 
     assert [(one["pending_id"], one["may_decide"]) for one in seen] == [(theirs, True)]
     mine = (await keyed.get(f"/api/approvals/{theirs}", headers=agent)).json()
     assert (mine["may_decide"], "approve" in mine["why_not"]) == (False, True)
-    async with listening_to(keyed, "/api/live", headers=other) as stream:
+    async with open_stream(keyed, "/api/live", headers=other) as stream:
         assert (await stream.next("lines")).data == []
         assert (await stream.next("approvals")).data == {"waiting": 0}
 
 
-async def test_scopes_and_profiles_of_a_key_hold_here_too(keyed: House) -> None:
+async def test_scopes_and_profiles_of_a_key_hold_here_too(keyed: ServedApi) -> None:
     reader = await keyed.key("reader", scope=Scope(tools=("files/read_file",)))
     call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
     assert (await keyed.post("/api/call", call, headers=reader)).status_code == 404
@@ -114,15 +116,17 @@ RIGHTS = ("watch", "approve", "manage")
 
 
 @asynccontextmanager
-async def _two_servers(folder: Path, **profiles: Any) -> AsyncGenerator[House]:
+async def _two_servers(folder: Path, **profiles: Any) -> AsyncGenerator[ServedApi]:
     files = tool_server("files", TOOLS)
     weather = tool_server("weather", (tool("forecast", "Tell the weather.", "place", **READS),))
     keyed = {"require_key": True}
-    async with house(folder, files.spec(), weather.spec(), gateway=keyed, profiles=profiles) as opened:
+    async with open_served_api(
+        folder, files.spec(), weather.spec(), gateway=keyed, profiles=profiles
+    ) as opened:
         yield opened
 
 
-async def _keys_of(opened: House, path: str, who: dict[str, str]) -> list[str]:
+async def _keys_of(opened: ServedApi, path: str, who: dict[str, str]) -> list[str]:
     items = (await opened.get(path, headers=who)).json()["items"]
     return sorted(one.get("key") or one.get("pending_id") or one["name"] for one in items)
 
@@ -181,7 +185,7 @@ async def test_a_key_for_a_profile_that_is_gone_reaches_nothing(tmp_path: Path) 
             assert (await opened.post(path, body, headers=bound)).status_code == 404, path
 
 
-async def test_a_conversation_is_its_callers(keyed: House) -> None:
+async def test_a_conversation_is_its_callers(keyed: ServedApi) -> None:
     agent, other = await keyed.key("agent"), await keyed.key("other")
     approver = await keyed.key("approver", "approve")
     first = await _waiting(keyed, agent, conversation="c1")
@@ -196,7 +200,7 @@ async def test_a_conversation_is_its_callers(keyed: House) -> None:
 
 
 @proves("I5")
-async def test_a_session_of_the_console(keyed: House) -> None:
+async def test_a_session_of_the_console(keyed: ServedApi) -> None:
     key = await keyed.key("anna", "use", "watch", "approve")
     wrong = await keyed.post("/api/session", {"key": "fp_nonsense"})
     assert wrong.status_code == 401
@@ -225,7 +229,7 @@ async def test_a_session_of_the_console(keyed: House) -> None:
 
 
 @proves("I5")
-async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: House) -> None:
+async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: ServedApi) -> None:
     now = 0.0
     store = keyed.router.store
     sessions = ConsoleSessions(store, hours=1, clock=lambda: now)
@@ -240,7 +244,7 @@ async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: House) -> N
     assert await sessions.find_session("x" * 43) is None
 
 
-async def test_guessing_keys_has_a_bound(keyed: House) -> None:
+async def test_guessing_keys_has_a_bound(keyed: ServedApi) -> None:
     answers = [await keyed.post("/api/session", {"key": f"fp_{number}"}) for number in range(22)]
     assert [answer.status_code for answer in answers[-2:]] == [429, 429]
     assert "retry-after" in answers[-1].headers
@@ -250,7 +254,7 @@ async def test_guessing_keys_has_a_bound(keyed: House) -> None:
 async def test_where_nobody_needs_a_key_foreign_pages_get_nothing(tmp_path: Path) -> None:
     server = tool_server("files", TOOLS)
     friend = "https://friend.example"
-    async with house(tmp_path, server.spec(), gateway={"allowed_origins": [friend]}) as opened:
+    async with open_served_api(tmp_path, server.spec(), gateway={"allowed_origins": [friend]}) as opened:
         unasked = "/api/session"  # DELETE takes no JSON, which a page would have to ask about first
         for origin in ("https://evil.example", "null", "http://127.0.0.1:1"):
             answer = await opened.get("/api/packets", headers={"origin": origin})

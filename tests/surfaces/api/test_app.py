@@ -20,18 +20,18 @@ from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiReque
 from fingerpost.surfaces.api.sessions import ConsoleSessions
 from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.http.access import RateLimiter
-from tests.kit.api import House, house, listening_to, local_gate, settings
+from tests.kit.api import ServedApi, build_local_authenticator, open_served_api, open_stream, settings
 from tests.requirements import proves
 
 
 @pytest.fixture
-async def open_house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with house(tmp_path, gateway={"body_bytes": 2048}) as opened:
+async def open_house(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+    async with open_served_api(tmp_path, gateway={"body_bytes": 2048}) as opened:
         yield opened
 
 
 @proves("I1")
-async def test_who_asks_is_told_what_they_may_do(open_house: House) -> None:
+async def test_who_asks_is_told_what_they_may_do(open_house: ServedApi) -> None:
     me = (await open_house.get("/api/me")).json()
     assert (me["name"], me["kind"], me["signed_in"], me["csrf"]) == ("local", "local", False, None)
     assert me["rights"] == ["use", "watch"]
@@ -71,7 +71,7 @@ _WRONG: list[tuple[int, str, str, str, dict[str, Any]]] = [
 
 
 @proves("I1")
-async def test_what_is_wrong_with_a_request_is_said(open_house: House) -> None:
+async def test_what_is_wrong_with_a_request_is_said(open_house: ServedApi) -> None:
     for status, said, method, path, more in _WRONG:
         answer = await open_house.client.request(method, path, **more)
         assert answer.status_code == status, (path, answer.text)
@@ -82,7 +82,7 @@ async def test_what_is_wrong_with_a_request_is_said(open_house: House) -> None:
             assert said.lower() in answer.text.lower(), answer.text
 
 
-async def test_methods_that_ask_about_a_path(open_house: House) -> None:
+async def test_methods_that_ask_about_a_path(open_house: ServedApi) -> None:
     head = await open_house.client.head("/api/me")
     assert (head.status_code, head.content) == (200, b"")
     assert int(head.headers["content-length"]) > 0
@@ -123,7 +123,9 @@ async def test_what_went_wrong_inside_is_told_without_its_innards(
         answer=_failing, returns=str,
     )  # fmt: skip
     async with Router(settings=settings(tmp_path)) as router:
-        doors = ApiAuth(local_gate(router), ConsoleSessions(router.store, hours=1), router.events)
+        doors = ApiAuth(
+            build_local_authenticator(router), ConsoleSessions(router.store, hours=1), router.events
+        )
         app = ApiApp(
             [operation],
             auth=doors,
@@ -166,7 +168,7 @@ async def _answer(app: ApiApp, how: str) -> Any:
 
 @proves("I6")
 async def test_whoever_asks_too_often_waits_and_others_do_not(tmp_path: Path) -> None:
-    async with house(tmp_path, api={"per_minute": 3}) as opened:
+    async with open_served_api(tmp_path, api={"per_minute": 3}) as opened:
         anna, bert = await opened.key("anna"), await opened.key("bert")
         answers = [await opened.get("/api/me", headers=anna) for _ in range(4)]
         assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
@@ -175,8 +177,8 @@ async def test_whoever_asks_too_often_waits_and_others_do_not(tmp_path: Path) ->
 
 
 async def test_streams_have_a_bound_and_end_in_good_order(tmp_path: Path) -> None:
-    async with house(tmp_path, api={"streams": 1}) as opened:
-        async with listening_to(opened, "/api/live") as stream:
+    async with open_served_api(tmp_path, api={"streams": 1}) as opened:
+        async with open_stream(opened, "/api/live") as stream:
             await stream.next("lines")
             second = await opened.get("/api/live")
             assert second.status_code == 503

@@ -11,9 +11,9 @@ import pytest
 from fingerpost import Router
 from fingerpost.records import Effect, Scope
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
-from tests.kit.api import House, house
+from tests.kit.api import ServedApi, open_served_api
 from tests.kit.call_recorder import DESTROYS, READS, tool
-from tests.kit.routers import desk, playing, review, select
+from tests.kit.routers import create_file_server, script_model, write_review, write_selection
 from tests.requirements import proves
 
 WISH = "Delete the file a.txt for good"
@@ -31,9 +31,9 @@ def _files() -> ToolServer:
 
 
 def _chooser() -> ScriptedModel:
-    return playing(
-        selection=lambda request: select("files__delete_file", {"path": "a.txt"}),
-        review=lambda request: review(),
+    return script_model(
+        selection=lambda request: write_selection("files__delete_file", {"path": "a.txt"}),
+        review=lambda request: write_review(),
         answer=lambda request: (
             "It stays, as you wish."
             if 'Their reason: "not this one"' in request.messages[-1].text
@@ -42,7 +42,7 @@ def _chooser() -> ScriptedModel:
     )
 
 
-async def _ended(opened: House, packet_id: str, **more: Any) -> dict[str, Any]:
+async def _ended(opened: ServedApi, packet_id: str, **more: Any) -> dict[str, Any]:
     """The request, once it has come to its end."""
     with anyio.fail_after(10):
         while True:
@@ -55,10 +55,10 @@ async def _ended(opened: House, packet_id: str, **more: Any) -> dict[str, Any]:
 @proves("I4", "O7")
 async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         asked = (await opened.post("/api/ask", {"request": WISH})).json()
         assert asked["outcome"] == "waiting"
-    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         page = (await opened.get("/api/approvals")).json()
         (view,) = page["items"]
         assert view["packet"] == {"packet_id": asked["packet_id"], "prompt": WISH}
@@ -87,7 +87,7 @@ async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) 
 @proves("I4", "C6", "C8")
 async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         asked = (await opened.post("/api/ask", {"request": WISH})).json()
         path = f"/api/approvals/{asked['pending']['pending_id']}/reject"
         decided = (await opened.post(path, {"reason": "not this one"})).json()
@@ -107,7 +107,7 @@ async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
 async def test_two_requests_that_wait_for_one_call_both_come_to_their_end(tmp_path: Path, word: str) -> None:
     server = _files()
     seconds = {"call": {"pending_seconds": 2}} if word == "expire" else {}
-    async with house(tmp_path, server.spec(), model=_chooser(), **seconds, operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), model=_chooser(), **seconds, operator=True) as opened:
         ask = {"request": WISH, "conversation": "one"}
         asked = [(await opened.post("/api/ask", ask)).json() for _ in range(2)]
         (pending_id,) = {one["pending"]["pending_id"] for one in asked}
@@ -123,7 +123,7 @@ async def test_two_requests_that_wait_for_one_call_both_come_to_their_end(tmp_pa
 @proves("I4", "F32")
 async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, server.spec(), gateway=KEYED) as opened:
         agent, anna = await opened.key("agent"), await opened.key("anna", "approve")
         bert = await opened.key("bert", "approve")
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
@@ -147,15 +147,17 @@ async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
 @proves("I4", "F32")
 async def test_of_two_words_of_one_name_at_two_gateways_one_stands(tmp_path: Path) -> None:
     async with (
-        house(tmp_path, _files().spec(), operator=True) as here,
-        house(tmp_path, _files().spec(), operator=True) as there,
+        open_served_api(tmp_path, _files().spec(), operator=True) as here,
+        open_served_api(tmp_path, _files().spec(), operator=True) as there,
     ):
         for number in range(10):
             call = {"tool": "files/delete_file", "arguments": {"path": f"{number}.txt"}}
             waiting = (await here.post("/api/call", call)).json()["pending_id"]
             heard: dict[str, dict[str, Any]] = {}
 
-            async def edit(opened: House, path: str, waiting: str, heard: dict[str, dict[str, Any]]) -> None:
+            async def edit(
+                opened: ServedApi, path: str, waiting: str, heard: dict[str, dict[str, Any]]
+            ) -> None:
                 wanted = {"arguments": {"path": path}}
                 heard[path] = (await opened.post(f"/api/approvals/{waiting}/approve", wanted)).json()
 
@@ -179,7 +181,9 @@ async def test_an_edit_stays_within_the_bounds_of_who_approves(tmp_path: Path) -
     server = tool_server("files", [{"name": "manage", "description": "Files.", "inputSchema": schema}])
     written = {"match": "files/manage", "effect": "read", "operations": {"delete_file": "destroy"}}
     rules = [{"tool": "files/manage", "verdict": "ask"}]
-    async with house(tmp_path, server.spec(), gateway=KEYED, policy=rules, tools=[written]) as opened:
+    async with open_served_api(
+        tmp_path, server.spec(), gateway=KEYED, policy=rules, tools=[written]
+    ) as opened:
         agent = await opened.key("agent")
         reads = await opened.key("reads", "approve", scope=Scope(effects=(Effect.READ,)))
         call = {"tool": "files/manage", "arguments": {"operation": "list_files", "path": "a"}}
@@ -195,7 +199,7 @@ async def test_an_edit_stays_within_the_bounds_of_who_approves(tmp_path: Path) -
 
 @proves("I4")
 async def test_nobody_approves_what_they_asked_for_themselves(tmp_path: Path) -> None:
-    async with house(tmp_path, _files().spec(), gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, _files().spec(), gateway=KEYED) as opened:
         both = await opened.key("both", "use", "approve", "watch")
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         waiting = (await opened.post("/api/call", call, headers=both)).json()["pending_id"]
@@ -212,7 +216,7 @@ async def test_nobody_approves_what_they_asked_for_themselves(tmp_path: Path) ->
 @proves("I4")
 async def test_an_edited_call_runs_as_edited_and_its_secret_stays(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), operator=True) as opened:
         call = {"tool": "files/send", "arguments": {"text": "hi", "api_key": SECRET}, "conversation": "c"}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         view = (await opened.get(f"/api/approvals/{waiting}")).json()
@@ -237,7 +241,7 @@ async def test_an_edited_call_runs_as_edited_and_its_secret_stays(tmp_path: Path
 
 
 async def test_only_a_conversation_can_be_widened_to(tmp_path: Path) -> None:
-    async with house(tmp_path, _files().spec(), operator=True) as opened:
+    async with open_served_api(tmp_path, _files().spec(), operator=True) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         path = f"/api/approvals/{waiting}/approve"
@@ -247,7 +251,7 @@ async def test_only_a_conversation_can_be_widened_to(tmp_path: Path) -> None:
 
 async def test_a_definition_that_changed_is_shown_beside_the_call(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), operator=True) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]
         await server.replace([{**TOOLS[0], "description": "Delete everything."}, *TOOLS[1:]])
@@ -260,7 +264,7 @@ async def test_a_definition_that_changed_is_shown_beside_the_call(tmp_path: Path
 
 @proves("I3")
 async def test_a_resumed_request_stays_within_its_callers_bounds(tmp_path: Path) -> None:
-    async with house(tmp_path, _files().spec(), model=_chooser(), gateway=KEYED) as opened:
+    async with open_served_api(tmp_path, _files().spec(), model=_chooser(), gateway=KEYED) as opened:
         only = Scope(tools=("files/delete_file",))
         agent, anna = await opened.key("agent", scope=only), await opened.key("anna", "approve", "watch")
         asked = (await opened.post("/api/ask", {"request": WISH}, headers=agent)).json()
@@ -277,7 +281,7 @@ async def test_a_resumed_request_stays_within_its_callers_bounds(tmp_path: Path)
 async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
     """A program that holds the request goes on by itself while the console does, too."""
     server = _files()
-    async with house(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), model=_chooser(), operator=True) as opened:
         router: Router = opened.router
         asked = await router.route(WISH, caller="local")
         assert asked.pending is not None
@@ -292,7 +296,7 @@ async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
 async def test_with_the_real_file_server(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()
-    async with house(tmp_path, desk(folder), operator=True) as opened:
+    async with open_served_api(tmp_path, create_file_server(folder), operator=True) as opened:
         target = folder / "a.txt"
         call = {"tool": "files/write_file", "arguments": {"path": str(target), "content": "hello"}}
         waiting = (await opened.post("/api/call", call)).json()["pending_id"]

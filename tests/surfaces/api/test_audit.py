@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from fingerpost.events import PinAccepted, ToolQuarantined
 from fingerpost.surfaces.api.audit import escape_formula
-from tests.kit.api_resources import Both, both
+from tests.kit.api_resources import Both, open_api_and_router
 from tests.requirements import proves
 
 HOSTILE = '=HYPERLINK("http://eve.example")'
@@ -34,7 +34,7 @@ async def tell(house: Both, count: int, **more: Any) -> None:
 
 @proves("I11")
 async def test_the_trail_is_filtered_and_read_page_by_page(tmp_path: Path):
-    async with both(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as house:
         await tell(house, 3)
         await tell(house, 2, packet_id="pkt_1")
         await house.router.store.journal.append(ToolQuarantined(tool="files/100%", pinned="a", seen="b"))
@@ -62,7 +62,7 @@ async def test_the_trail_is_filtered_and_read_page_by_page(tmp_path: Path):
 
 @proves("I11")
 async def test_the_trail_is_taken_away_as_lines_of_json_and_as_a_table_without_formulas(tmp_path: Path):
-    async with both(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as house:
         await tell(house, 3)
         await house.router.store.journal.append(PinAccepted(tool=HOSTILE, fingerprint="f", accepted_by="eve"))
         answer = await house.get("/api/audit/export?format=ndjson")
@@ -86,7 +86,7 @@ async def test_the_trail_is_taken_away_as_lines_of_json_and_as_a_table_without_f
 
 
 async def test_a_long_trail_comes_in_pieces_as_it_was_when_it_was_asked_for(tmp_path: Path):
-    async with both(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as house:
         await tell(house, 25)
         sizes: list[int] = []
         async for chunk in house.router.store.audit.iterate_chunks(size=10):
@@ -97,7 +97,7 @@ async def test_a_long_trail_comes_in_pieces_as_it_was_when_it_was_asked_for(tmp_
 
 @proves("I11")
 async def test_of_many_exports_at_once_some_are_refused_and_who_leaves_makes_room(tmp_path: Path):
-    async with both(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as house:
         long = "x" * 100_000  # more than the lines between us hold
         await house.router.store.journal.append(
             *(PinAccepted(tool=f"t{n}", fingerprint=long, accepted_by="ada") for n in range(200))
@@ -127,7 +127,7 @@ def test_no_cell_is_a_formula_and_none_is_changed_otherwise(cell: str):
 
 @proves("I11")
 async def test_the_chain_is_verified_one_at_a_time_and_tampering_is_shown(tmp_path: Path):
-    async with both(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as house:
         await tell(house, 3)
         report = await house.ok("/api/audit/verify", post=True)
         assert (report["intact"], report["rows"], report["first_bad"]) == (True, 3, None)

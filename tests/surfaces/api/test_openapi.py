@@ -22,7 +22,7 @@ from schemathesis.specs.openapi import checks
 from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.testing import tool_server
-from tests.kit.api import house
+from tests.kit.api import open_served_api
 from tests.kit.call_recorder import DESTROYS, READS, tool
 from tests.requirements import proves
 
@@ -53,7 +53,9 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Generator[Described]:
         ),
     )
     with anyio.from_thread.start_blocking_portal() as portal:
-        opened = house(folder, server.spec(), api={"per_minute": 1_000_000}, gateway={"require_key": True})
+        opened = open_served_api(
+            folder, server.spec(), api={"per_minute": 1_000_000}, gateway={"require_key": True}
+        )
         with portal.wrap_async_context_manager(opened) as made:
             key = portal.call(made.key, "tester", *Right)
             yield Described(made.address, {"X-API-Key": key["x-api-key"]})

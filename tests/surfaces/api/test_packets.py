@@ -12,7 +12,7 @@ import anyio
 import pytest
 
 from fingerpost.testing import tool_server
-from tests.kit.api import House, house, listening_to
+from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import READS, tool
 from tests.requirements import proves
 
@@ -24,20 +24,20 @@ async def _answer(name: str, arguments: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncGenerator[House]:
+async def opened(tmp_path: Path) -> AsyncGenerator[ServedApi]:
     tools = (tool("read_file", f"Read a text file. {HOSTILE}", "path", **READS),)
-    async with house(tmp_path, tool_server("files", tools, call=_answer).spec()) as made:
+    async with open_served_api(tmp_path, tool_server("files", tools, call=_answer).spec()) as made:
         yield made
 
 
-async def _call(opened: House, path: str) -> str:
+async def _call(opened: ServedApi, path: str) -> str:
     answer = await opened.post("/api/call", {"tool": "files/read_file", "arguments": {"path": path}})
     assert answer.json()["success"] is True, answer.text
     return answer.json()["call_id"]
 
 
 @proves("I2")
-async def test_requests_are_listed_filtered_and_read(opened: House) -> None:
+async def test_requests_are_listed_filtered_and_read(opened: ServedApi) -> None:
     calls = [await _call(opened, f"{number}.txt") for number in range(3)]
     asked = (await opened.post("/api/ask", {"request": "Hello there, how are you?"})).json()
     every = (await opened.get("/api/packets")).json()
@@ -63,7 +63,7 @@ async def test_requests_are_listed_filtered_and_read(opened: House) -> None:
     assert (bare["line"]["kind"], bare["packet"]) == ("call", None)
 
 
-async def test_hostile_text_is_text(opened: House) -> None:
+async def test_hostile_text_is_text(opened: ServedApi) -> None:
     call = await _call(opened, HOSTILE)
     answer = await opened.get(f"/api/packets/{call}")
     assert answer.headers["content-type"] == "application/json"
@@ -75,21 +75,21 @@ async def test_hostile_text_is_text(opened: House) -> None:
 
 
 @proves("I2")
-async def test_events_go_on_after_a_break_without_loss_or_doubles(opened: House) -> None:
+async def test_events_go_on_after_a_break_without_loss_or_doubles(opened: ServedApi) -> None:
     first = await _call(opened, "a.txt")
-    async with listening_to(opened, f"/api/events?packet_id={first}") as stream:
+    async with open_stream(opened, f"/api/events?packet_id={first}") as stream:
         heard = [await stream.next() for _ in range(2)]
     last = heard[-1].id
     assert last is not None
     await _call(opened, "b.txt")
     whole = (await opened.get(f"/api/packets/{first}")).json()["events"]
     after = {"last-event-id": last}
-    async with listening_to(opened, f"/api/events?packet_id={first}&after=0", headers=after) as stream:
+    async with open_stream(opened, f"/api/events?packet_id={first}&after=0", headers=after) as stream:
         heard += [await stream.next() for _ in range(len(whole) - 2)]
     assert [frame.data for frame in heard] == whole
     assert [int(frame.id or 0) for frame in heard] == [event["seq"] for event in whole]
     # All of them, and only of some kinds, those of now included.
-    async with listening_to(opened, "/api/events?after=0&kinds=call_received&kinds=call_finished") as stream:
+    async with open_stream(opened, "/api/events?after=0&kinds=call_received&kinds=call_finished") as stream:
         kinds = [(await stream.next()).data["kind"] for _ in range(4)]
         third = await _call(opened, "c.txt")
         assert kinds == ["call_received", "call_finished"] * 2
@@ -101,10 +101,10 @@ async def test_events_go_on_after_a_break_without_loss_or_doubles(opened: House)
 @proves("I2")
 async def test_the_live_stream_tells_of_lines_and_of_what_waits(tmp_path: Path) -> None:
     server = tool_server("files", (tool("delete_file", "Delete a file.", "path"),))
-    async with house(tmp_path, server.spec(), operator=True) as opened:
+    async with open_served_api(tmp_path, server.spec(), operator=True) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         old = (await opened.post("/api/call", call)).json()
-        async with listening_to(opened, "/api/live") as stream:
+        async with open_stream(opened, "/api/live") as stream:
             lines = (await stream.next("lines")).data
             assert [line["packet_id"] for line in lines] == [old["call_id"]]
             assert (await stream.next("approvals")).data == {"waiting": 1}
@@ -138,13 +138,13 @@ async def test_the_live_stream_goes_on_when_the_store_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = tool_server("files", (tool("delete_file", "Delete a file.", "path"),))
-    async with house(tmp_path, server.spec()) as opened:
+    async with open_served_api(tmp_path, server.spec()) as opened:
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
         await opened.post("/api/call", call)
-        async with listening_to(opened, "/api/live") as stream:
+        async with open_stream(opened, "/api/live") as stream:
             assert (await stream.next("approvals")).data == {"waiting": 1}
             with _without_tables(tmp_path, "journal", "approvals"):
-                async with listening_to(opened, "/api/live") as opened_meanwhile:
+                async with open_stream(opened, "/api/live") as opened_meanwhile:
                     assert await opened_meanwhile.next("lines")
                     caplog.clear()
                     with anyio.fail_after(20):

@@ -11,7 +11,7 @@ from mcp import Client
 from fingerpost import Server
 from fingerpost.surfaces.api.tools import diff_definitions, text_difference
 from fingerpost.testing import served, tool_server
-from tests.kit.api_resources import both, by_key, reading, until
+from tests.kit.api_resources import by_key, open_api_and_router, reading, until
 from tests.kit.plain_http import PlainHttp
 from tests.requirements import proves
 
@@ -20,7 +20,7 @@ from tests.requirements import proves
 async def test_a_changed_definition_is_accepted_as_it_was_shown_and_not_as_it_is_since(tmp_path: Path):
     server = tool_server("files", [reading("a"), reading("z")])
     accept = "/api/pins/files/z/accept"
-    async with both(tmp_path, server.spec()) as house:
+    async with open_api_and_router(tmp_path, server.spec()) as house:
         catalog = house.router.catalog
         await until(lambda: not house.router.catalog.quarantined)
         await server.replace([reading("a"), reading("z", "Another text")])
@@ -60,7 +60,10 @@ async def test_changed_instructions_reach_clients_once_they_are_accepted_as_show
     }
     shop = PlainHttp({"initialize": about, "tools/list": {"tools": [reading("price")]}})
     accept = "/api/servers/shop/instructions/accept"
-    async with served(shop) as base, both(tmp_path, Server.http("shop", base, era="2025-11-25")) as house:
+    async with (
+        served(shop) as base,
+        open_api_and_router(tmp_path, Server.http("shop", base, era="2025-11-25")) as house,
+    ):
 
         async def restart(instructions: str) -> Any:
             about["instructions"] = instructions
@@ -94,7 +97,10 @@ async def test_changed_instructions_reach_clients_once_they_are_accepted_as_show
         assert [(one["data"]["tool"], one["data"]["accepted_by"]) for one in audit["items"]] == [
             ("shop/", "local")
         ]
-    async with served(shop) as base, both(tmp_path, Server.http("shop", base, era="2025-11-25")) as house:
+    async with (
+        served(shop) as base,
+        open_api_and_router(tmp_path, Server.http("shop", base, era="2025-11-25")) as house,
+    ):
         assert house.router.catalog.get_instructions("shop") == "Prices are in euros."  # kept in the store
 
 

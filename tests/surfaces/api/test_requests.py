@@ -12,12 +12,12 @@ import pytest
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Scope
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
-from tests.kit.api import House, house, listening_to
+from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import READS, tool
-from tests.kit.routers import playing, review, select
+from tests.kit.routers import script_model, write_review, write_selection
 from tests.requirements import proves
 
-READ = select("files__read_file", {"path": "a.txt"})
+READ = write_selection("files__read_file", {"path": "a.txt"})
 WISH = "What stands in the file a.txt?"
 
 
@@ -34,20 +34,20 @@ def _files() -> ToolServer:
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncGenerator[House]:
-    model = playing(
+async def opened(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+    model = script_model(
         selection=lambda request: READ,
-        review=lambda request: review(),
+        review=lambda request: write_review(),
         answer=lambda request: "It says forty-two, says files/read_file.",
     )
-    async with house(tmp_path, _files().spec(), model=model, operator=True) as made:
+    async with open_served_api(tmp_path, _files().spec(), model=model, operator=True) as made:
         yield made
 
 
 @proves("I2")
 async def test_a_route_explains_and_calls_nothing(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec()) as opened:
+    async with open_served_api(tmp_path, server.spec()) as opened:
         body = {"request": "read the file a.txt", "about": "files/list_files", "max_tools": 1}
         routed = (await opened.post("/api/route", body)).json()
         assert routed["cards"]["files/read_file"] == {
@@ -60,7 +60,7 @@ async def test_a_route_explains_and_calls_nothing(tmp_path: Path) -> None:
     assert server.calls == []
 
 
-async def test_a_request_is_answered(opened: House) -> None:
+async def test_a_request_is_answered(opened: ServedApi) -> None:
     answer = (await opened.post("/api/ask", {"request": WISH, "conversation": "c1"})).json()
     assert (answer["outcome"], answer["answer"]) == ("answered", "It says forty-two, says files/read_file.")
     assert answer["sources"] == ["files/read_file"]
@@ -77,7 +77,7 @@ async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: P
         told.append(" | ".join(message.text for message in request.messages[1:]))
         return f"Answer {len(told)}."
 
-    async with house(tmp_path, _files().spec(), model=playing(answer=answer)) as opened:
+    async with open_served_api(tmp_path, _files().spec(), model=script_model(answer=answer)) as opened:
         dana, ruth = await opened.key("dana"), await opened.key("ruth")
         afresh: dict[str, Any] = {"request": "Good night!", "history": []}
         for said, headers in (
@@ -105,7 +105,7 @@ async def test_whoever_needs_no_key_goes_on_with_a_conversation_of_the_command_l
         told.append(" | ".join(message.text for message in request.messages[1:]))
         return f"Answer {len(told)}."
 
-    async with house(tmp_path, _files().spec(), model=playing(answer=answer)) as opened:
+    async with open_served_api(tmp_path, _files().spec(), model=script_model(answer=answer)) as opened:
         await opened.router.route("Good morning!", conversation="c1")
         await opened.router.route("Good evening!", conversation="c1", caller="dana")
         body = {"request": "Thank you!", "conversation": "c1"}
@@ -117,8 +117,8 @@ async def test_whoever_needs_no_key_goes_on_with_a_conversation_of_the_command_l
     ]
 
 
-async def test_a_request_is_answered_as_a_stream(opened: House) -> None:
-    async with listening_to(opened, "/api/ask", body={"request": WISH}) as stream:
+async def test_a_request_is_answered_as_a_stream(opened: ServedApi) -> None:
+    async with open_stream(opened, "/api/ask", body={"request": WISH}) as stream:
         kinds: list[str] = []
         text = ""
         while (frame := await stream.next()).event != "route":
@@ -132,7 +132,7 @@ async def test_a_request_is_answered_as_a_stream(opened: House) -> None:
     assert "call_finished" in kinds
     assert text == frame.data["answer"]
     # What goes wrong once a stream has begun is told in it.
-    async with listening_to(opened, "/api/ask", body={"request": WISH, "mode": "keyless"}) as stream:
+    async with open_stream(opened, "/api/ask", body={"request": WISH, "mode": "keyless"}) as stream:
         while (frame := await stream.next()).event not in ("route", "problem"):
             pass
         assert frame.data["mode"] == "keyless"
@@ -140,14 +140,14 @@ async def test_a_request_is_answered_as_a_stream(opened: House) -> None:
 
 async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
     body = {"request": WISH, "mode": "staged"}  # needs a model, and there is none
-    async with house(tmp_path) as opened, listening_to(opened, "/api/ask", body=body) as stream:
+    async with open_served_api(tmp_path) as opened, open_stream(opened, "/api/ask", body=body) as stream:
         problem = (await stream.next("problem")).data
         assert (problem["status"], "model" in problem["detail"]) == (422, True)
 
 
 async def test_a_question_is_answered_once_by_whoever_was_asked(tmp_path: Path) -> None:
     server = _files()
-    async with house(tmp_path, server.spec()) as opened:
+    async with open_served_api(tmp_path, server.spec()) as opened:
         asked = (await opened.post("/api/ask", {"request": "read the file please"})).json()
         assert asked["outcome"] == "asked", asked
         reply = {"request": "a.txt", "answers": asked["packet_id"]}
@@ -159,15 +159,15 @@ async def test_a_question_is_answered_once_by_whoever_was_asked(tmp_path: Path) 
         assert (await opened.post("/api/ask", reply)).status_code == 404
         again = (await opened.post("/api/ask", {"request": "read the file please"})).json()
         reply = {"request": "b.txt", "answers": again["packet_id"]}
-        async with listening_to(opened, "/api/ask", body=reply) as stream:
+        async with open_stream(opened, "/api/ask", body=reply) as stream:
             assert (await stream.next("route")).data["outcome"] == "answered"
     assert [arguments["path"] for _, arguments in server.calls] == ["a.txt", "b.txt"]
 
 
 async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
-    model = playing(selection=lambda request: HANG)
-    async with house(tmp_path, _files().spec(), model=model) as opened:
-        async with listening_to(opened, "/api/events?kinds=route_began&kinds=model_asked") as began:
+    model = script_model(selection=lambda request: HANG)
+    async with open_served_api(tmp_path, _files().spec(), model=model) as opened:
+        async with open_stream(opened, "/api/events?kinds=route_began&kinds=model_asked") as began:
             with anyio.move_on_after(0.5) as scope:
                 async with anyio.create_task_group() as tasks:
 
@@ -182,7 +182,7 @@ async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
 
 
 @proves("C3")
-async def test_a_tool_that_is_away_says_why_to_whoever_could_use_it(opened: House) -> None:
+async def test_a_tool_that_is_away_says_why_to_whoever_could_use_it(opened: ServedApi) -> None:
     off = {"on": False, "reason": "maintenance"}
     assert (await opened.post("/api/tools/files/list_files/switch", off)).status_code == 200
     call = {"tool": "files/list_files", "arguments": {"path": "."}}
@@ -195,7 +195,7 @@ async def test_a_tool_that_is_away_says_why_to_whoever_could_use_it(opened: Hous
     assert (hidden.status_code, "switched" in hidden.text) == (404, False)
 
 
-async def test_a_tool_is_called_within_bounds(opened: House) -> None:
+async def test_a_tool_is_called_within_bounds(opened: ServedApi) -> None:
     call = {"tool": "files/read_file", "arguments": {"path": "a.txt"}}
     done = (await opened.post("/api/call", call)).json()
     assert (done["success"], "a.txt: forty-two" in done["content"]) == (True, True)
@@ -249,7 +249,7 @@ def _turns(*turns: ModelReply) -> ScriptedModel:
 async def test_a_write_that_a_model_repeats_is_made_again_each_time(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     model = _turns(*(calls(APPEND, first=number) for number in range(1, 4)))
-    async with house(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+    async with open_served_api(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
         body = {"request": "Append the line 'one line' to log.txt three times", "mode": "simple"}
         answer = (await opened.post("/api/ask", body)).json()
     assert answer["outcome"] == "answered", answer
@@ -259,7 +259,7 @@ async def test_a_write_that_a_model_repeats_is_made_again_each_time(tmp_path: Pa
 async def test_what_was_created_and_deleted_is_created_again(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     model = _turns(calls(CREATE), calls(DELETE, first=2), calls(CREATE, first=3))
-    async with house(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+    async with open_served_api(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
         body = {"request": "Create new.txt, delete the file, create it again", "mode": "simple"}
         answer = (await opened.post("/api/ask", body)).json()
     assert answer["outcome"] == "answered", answer
@@ -269,7 +269,7 @@ async def test_what_was_created_and_deleted_is_created_again(tmp_path: Path) -> 
 async def test_the_same_write_twice_in_one_turn_is_made_once_and_the_model_hears_that(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     model = _turns(calls(APPEND, APPEND), calls(APPEND, first=3))
-    async with house(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+    async with open_served_api(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
         body = {"request": "Append the line 'one line' to log.txt", "mode": "simple"}
         assert (await opened.post("/api/ask", body)).json()["outcome"] == "answered"
     told = [message.text for message in model.asked[1].messages if message.role == "tool"]
@@ -283,7 +283,7 @@ async def test_the_same_write_twice_in_one_turn_is_made_once_and_the_model_hears
 async def test_a_program_that_repeats_a_write_gets_as_many_as_it_asked_for(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     call = {"tool": "desk/append_file", "arguments": APPEND[1]}
-    async with house(tmp_path, _desk(files).spec(), policy=ALLOWED) as opened:
+    async with open_served_api(tmp_path, _desk(files).spec(), policy=ALLOWED) as opened:
         for _ in range(3):
             assert (await opened.post("/api/call", call)).json()["success"]
     assert files["log.txt"] == "one line " * 3
@@ -291,7 +291,9 @@ async def test_a_program_that_repeats_a_write_gets_as_many_as_it_asked_for(tmp_p
 
 @proves("B13")
 async def test_a_caller_keeps_a_preference_for_quick_or_thorough_answers_of_their_own(tmp_path: Path) -> None:
-    async with house(tmp_path, _files().spec(), model=ScriptedModel(lambda _request: "Hello.")) as opened:
+    async with open_served_api(
+        tmp_path, _files().spec(), model=ScriptedModel(lambda _request: "Hello.")
+    ) as opened:
         dana, eli = await opened.key("dana"), await opened.key("eli")
         watcher = await opened.key("vera", "watch")
         path = "/api/me/preference"

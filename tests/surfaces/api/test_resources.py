@@ -12,13 +12,15 @@ import anyio.to_thread
 from fingerpost.records import Right
 from fingerpost.settings import load
 from fingerpost.testing import tool_server
-from tests.kit.api_resources import both, reading
+from tests.kit.api_resources import open_api_and_router, reading
 from tests.requirements import proves
 
 
 @proves("I8")
 async def test_figures_come_from_what_happened(tmp_path: Path):
-    async with both(tmp_path, tool_server("files", [reading("look"), reading("idle")]).spec()) as house:
+    async with open_api_and_router(
+        tmp_path, tool_server("files", [reading("look"), reading("idle")]).spec()
+    ) as house:
         assert (await house.ok("/api/usage"))["items"] == []
         await house.router.call("files/look", {})
         await house.router.store.journal.flush()
@@ -32,7 +34,7 @@ async def test_figures_come_from_what_happened(tmp_path: Path):
 
 
 async def test_kept_evals_are_listed_newest_first_and_none_comes_with_a_hint(tmp_path: Path):
-    async with both(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as house:
         empty = await house.ok("/api/evals")
         assert empty["items"] == [] and "fingerpost eval" in empty["hint"]
         for name in ("monday", "tuesday"):
@@ -52,7 +54,7 @@ async def test_settings_tell_where_they_come_from_and_keep_secrets(tmp_path: Pat
         '[models.prime]\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "correct-horse-battery"\n'
     )
     loaded = await anyio.to_thread.run_sync(partial(load, config=file, environ={}, cwd=tmp_path))
-    async with both(tmp_path, loaded=loaded) as house:
+    async with open_api_and_router(tmp_path, loaded=loaded) as house:
         shown = await house.ok("/api/settings?changed=true")
         lines = {line["path"]: line for line in shown["settings"]}
         routing = lines["smart_routing.max_tools"]
@@ -67,7 +69,7 @@ async def test_settings_tell_where_they_come_from_and_keep_secrets(tmp_path: Pat
 
 
 async def test_settings_a_program_gave_are_told_from_defaults(tmp_path: Path):
-    async with both(tmp_path, smart_routing={"max_tools": 12}) as house:
+    async with open_api_and_router(tmp_path, smart_routing={"max_tools": 12}) as house:
         lines = {line["path"]: line for line in (await house.ok("/api/settings"))["settings"]}
         assert lines["smart_routing.max_tools"]["kind"] == "argument"
         assert lines["smart_routing.max_servers"]["kind"] == "default"
@@ -98,7 +100,7 @@ CHANGING: dict[str, Any] = {
 
 @proves("I3")
 async def test_reading_needs_watch_and_changing_needs_manage(tmp_path: Path):
-    async with both(tmp_path, tool_server("files", [reading("look")]).spec()) as house:
+    async with open_api_and_router(tmp_path, tool_server("files", [reading("look")]).spec()) as house:
         user = await house.key("user", Right.USE)
         watcher = await house.key("watcher", Right.WATCH)
         manager = await house.key("manager", Right.USE, Right.MANAGE)

@@ -13,7 +13,7 @@ from fingerpost import Router
 from fingerpost.records import ErrorKind, ServerState
 from fingerpost.testing import tool_server
 from tests.kit.api import settings
-from tests.kit.api_resources import both, by_key, opened, reading, until
+from tests.kit.api_resources import by_key, open_api_and_router, open_api_of, reading, until
 from tests.kit.gateway_methods import Library
 from tests.requirements import proves
 
@@ -21,7 +21,7 @@ from tests.requirements import proves
 @proves("I7")
 async def test_servers_are_listed_with_state_version_and_latency(tmp_path: Path):
     off = replace(tool_server("spare", [reading("x")]).spec(), enabled=False)
-    async with both(tmp_path, tool_server("files", [reading("look")]).spec(), off) as house:
+    async with open_api_and_router(tmp_path, tool_server("files", [reading("look")]).spec(), off) as house:
         listed = by_key(await house.ok("/api/servers"))
         assert list(listed) == ["files", "spare"]
         files = listed["files"]
@@ -43,7 +43,7 @@ async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it
     library = Library("books", resources=["book://one"], prompts=["greet"])
     other = tool_server("files", [reading("look_at")])
     switch = "/api/servers/books/switch"
-    async with both(tmp_path, library.spec(), other.spec()) as house:
+    async with open_api_and_router(tmp_path, library.spec(), other.spec()) as house:
         router = house.router
         await router.servers.wait_until_resources_read(timeout=10)
         assert await _seen(house.address) == (["books__look_up", "files__look_at"], 1, 1)
@@ -70,7 +70,7 @@ async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it
     async with Router([library.spec(), other.spec()], settings=settings(tmp_path)) as router:
         await router.connect()
         assert router.servers.get_status("books").state is ServerState.DISABLED
-        async with opened(router) as house:
+        async with open_api_of(router) as house:
             line = await house.ok(switch, {"on": True})
             assert line["on"] and line["switched_off"] is None
             await until(lambda: router.servers.get_status("books").state is ServerState.READY)
@@ -103,7 +103,7 @@ async def test_a_server_connects_anew_and_is_asked_again_by_hand(tmp_path: Path)
         return "well again"
 
     server = tool_server("files", [reading("look")], call=call)
-    async with both(
+    async with open_api_and_router(
         tmp_path,
         server.spec(),
         call={"breaker_failures": 1, "retries": 0},

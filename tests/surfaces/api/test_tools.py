@@ -14,7 +14,7 @@ from fingerpost import Router
 from fingerpost.records import ErrorKind, Right, Scope, UsageSample
 from fingerpost.testing import ToolServer, tool_server
 from tests.kit.api import settings
-from tests.kit.api_resources import both, by_key, opened, reading, until
+from tests.kit.api_resources import by_key, open_api_and_router, open_api_of, reading, until
 from tests.requirements import proves
 
 FILES = (
@@ -34,7 +34,7 @@ def weather() -> ToolServer:
 
 @proves("I7")
 async def test_tools_are_found_by_words_and_filters_page_by_page(tmp_path: Path):
-    async with both(tmp_path, files().spec(), weather().spec()) as house:
+    async with open_api_and_router(tmp_path, files().spec(), weather().spec()) as house:
         every = await house.ok("/api/tools")
         assert list(by_key(every)) == [
             "files/delete_file",
@@ -65,7 +65,7 @@ async def hang(*_: Any) -> Any:
 @proves("I7")
 async def test_every_tool_that_is_not_offered_says_why(tmp_path: Path):
     server, away = files(), tool_server("away", [reading("look")], call=hang)
-    async with both(
+    async with open_api_and_router(
         tmp_path,
         server.spec(),
         weather().spec(),
@@ -100,7 +100,9 @@ async def test_every_tool_that_is_not_offered_says_why(tmp_path: Path):
 @proves("I7")
 async def test_a_tool_is_explained_with_the_source_of_every_value(tmp_path: Path):
     server = files()
-    async with both(tmp_path, server.spec(), tools=[{"match": "files/*", "priority": 7}]) as house:
+    async with open_api_and_router(
+        tmp_path, server.spec(), tools=[{"match": "files/*", "priority": 7}]
+    ) as house:
         usage = house.router.store.usage
         for milliseconds in (100, 110, 120):
             await usage.record(
@@ -143,7 +145,7 @@ async def test_a_tool_that_is_off_is_reached_by_nobody_not_after_a_restart_eithe
     server = files()
     switch = "/api/tools/files/read_file/switch"
     wish = "read the file notes.txt"
-    async with both(tmp_path, server.spec()) as house:
+    async with open_api_and_router(tmp_path, server.spec()) as house:
         assert "files__read_file" in await house.listed()
         line = await house.ok(switch, {"on": False, "reason": "under repair"})
         assert (line["state"], line["reason"]) == ("off", "switched off by local: under repair")
@@ -168,7 +170,7 @@ async def test_a_tool_that_is_off_is_reached_by_nobody_not_after_a_restart_eithe
     async with Router([server.spec()], settings=settings(tmp_path)) as router:
         await router.connect()
         assert router.tools.get("files/read_file") is None
-        async with opened(router) as house:
+        async with open_api_of(router) as house:
             assert by_key(await house.ok("/api/tools?state=off")).keys() == {"files/read_file"}
             assert (await house.ok(switch, {"on": True}))["state"] == "offered"
             assert "files__read_file" in await house.listed()
@@ -203,7 +205,7 @@ async def test_what_one_process_switches_holds_in_another_on_the_same_store(tmp_
 
 @proves("I3")
 async def test_a_bounded_key_sees_and_manages_what_lies_within_its_bounds(tmp_path: Path):
-    async with both(tmp_path, files().spec(), weather().spec()) as house:
+    async with open_api_and_router(tmp_path, files().spec(), weather().spec()) as house:
         mine = await house.key("meteo", Right.WATCH, Right.MANAGE, scope=Scope(servers=("weather",)))
         seen = by_key(await house.ok("/api/tools", headers=mine))
         assert seen.keys() == {"weather/forecast"}

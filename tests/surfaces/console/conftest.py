@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.kit.browser import House, chromium, module_house
+from tests.kit.browser import House, chromium, run_module_server
 
 
 @pytest.fixture(scope="package")
@@ -24,7 +24,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with module_house(tmp_path_factory.mktemp("house")) as opened:
+    with run_module_server(tmp_path_factory.mktemp("house")) as opened:
         yield opened
 
 

@@ -13,7 +13,7 @@ from tests.kit.browser import (
     both_schemes,
     check_access,
     example_servers,
-    running,
+    run_server,
     scripted,
     shoot,
     visit,
@@ -37,7 +37,7 @@ def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """Something of everything: requests, one in Hebrew that waits, a server that is down."""
     folder = tmp_path_factory.mktemp("lived-in")
     servers = [*example_servers(), Server.stdio("broken", ["no-such-program-anywhere"])]
-    with running(folder, servers=servers, model=scripted()) as house:
+    with run_server(folder, servers=servers, model=scripted()) as house:
         house.ask("What time is it in Tokyo right now?")
         house.do(house.router.call, "strange/stir", {"pot": "soup"})
         assert house.ask('Write the file "hello.txt" with the content "שלום"').outcome == "waiting"

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 
 from fingerpost.surfaces.console.app import STATIC_FOLDER
-from tests.kit.api import House, house
+from tests.kit.api import ServedApi, open_served_api
 from tests.requirements import proves
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncGenerator[House]:
-    async with house(tmp_path) as made:
+async def opened(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+    async with open_served_api(tmp_path) as made:
         yield made
 
 
 @proves("V8")
-async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(opened: House) -> None:
+async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(opened: ServedApi) -> None:
     page = await opened.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     policy = page.headers["content-security-policy"]
@@ -35,7 +35,7 @@ async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(opened: 
         assert answer.headers["content-type"].startswith(kind)
 
 
-async def test_what_a_browser_has_is_not_sent_again(opened: House) -> None:
+async def test_what_a_browser_has_is_not_sent_again(opened: ServedApi) -> None:
     first = await opened.get("/")
     again = await opened.get("/", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
@@ -44,7 +44,7 @@ async def test_what_a_browser_has_is_not_sent_again(opened: House) -> None:
 
 
 @proves("V8")
-async def test_other_names_and_other_paths_get_nothing(opened: House) -> None:
+async def test_other_names_and_other_paths_get_nothing(opened: ServedApi) -> None:
     assert (await opened.get("/", headers={"host": "evil.example"})).status_code == 403
     assert (await opened.client.post("/")).status_code == 405
     for path in ("/console/nothing.js", "/console/../app.py", "/console/%2e%2e/files.py", "/console/vendor"):

@@ -16,12 +16,12 @@ from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.browser import (
     HOSTILE,
     House,
-    running,
+    run_server,
     shoot,
     tool,
     visit,
 )
-from tests.kit.routers import playing, review, select
+from tests.kit.routers import script_model, write_review, write_selection
 from tests.requirements import proves
 
 WRITE = tool("write_file", "Create or write a file", "write", path="Path", content="What to write")
@@ -65,7 +65,7 @@ class Desk:
 @pytest.fixture(scope="module")
 def running_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     files = tool_server("files", [WRITE], call=_wrote)
-    with running(tmp_path_factory.mktemp("desk"), servers=[files.spec()], model=_model()) as house:
+    with run_server(tmp_path_factory.mktemp("desk"), servers=[files.spec()], model=_model()) as house:
         yield Desk(house, files)
 
 
@@ -81,9 +81,11 @@ async def _wrote(name: str, arguments: dict[str, Any]) -> str:
 
 def _model() -> ScriptedModel:
     def selection(request: ModelRequest) -> str:
-        return select("files/write_file", {"path": "hello.txt", "content": f"Hello {HOSTILE}"})
+        return write_selection("files/write_file", {"path": "hello.txt", "content": f"Hello {HOSTILE}"})
 
-    return playing(selection=selection, review=lambda _: review(0.9), answer=lambda _: "It is written.")
+    return script_model(
+        selection=selection, review=lambda _: write_review(0.9), answer=lambda _: "It is written."
+    )
 
 
 def opened(page: Page) -> Locator:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.kit.browser import House, both_schemes, check_access, running, shoot, visit
+from tests.kit.browser import House, both_schemes, check_access, run_server, shoot, visit
 from tests.requirements import proves
 
 
@@ -68,7 +68,7 @@ def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, house: Hou
 
 @pytest.fixture(scope="module")
 def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with running(tmp_path_factory.mktemp("keyless")) as house:
+    with run_server(tmp_path_factory.mktemp("keyless")) as house:
         yield house
 
 

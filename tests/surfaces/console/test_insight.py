@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.kit.browser import House, module_house, running, shoot, visit
+from tests.kit.browser import House, run_module_server, run_server, shoot, visit
 from tests.requirements import proves
 
 TOKYO = "What time is it in Tokyo right now?"
@@ -21,7 +21,7 @@ WRITE = 'Write the file "hello.txt" with the content "Hello from Fingerpost"'
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A house in which something happened: three requests that call, one that waits, a call that fails."""
-    with module_house(tmp_path_factory.mktemp("busy")) as house:
+    with run_module_server(tmp_path_factory.mktemp("busy")) as house:
         for _ in range(3):
             assert house.ask(TOKYO, caller="ada").outcome == "answered"
         assert house.ask(WRITE, caller="ben").outcome == "waiting"
@@ -74,7 +74,7 @@ def test_a_chart_is_walked_with_keys_and_read_as_a_table(browser: Browser, busy:
 @proves("V5")
 def test_where_nothing_happened_a_first_request_is_one_click_away(browser: Browser, tmp_path: Path):
     with (
-        running(tmp_path, servers=[]) as house,
+        run_server(tmp_path, servers=[]) as house,
         visit(browser, house, "#/insight") as page,
     ):
         expect(page.get_by_role("heading", name="Nothing happened in this time")).to_be_visible()
@@ -123,7 +123,7 @@ def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: House
 @proves("V6", "I11")
 def test_the_chain_is_verified_and_a_changed_row_is_named(browser: Browser, tmp_path: Path):
     with (
-        module_house(tmp_path) as house,
+        run_module_server(tmp_path) as house,
         visit(browser, house, "#/audit") as page,
     ):
         house.ask(TOKYO)

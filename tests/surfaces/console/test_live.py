@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.events import RouteEnded
 from fingerpost.records import RouteOutcome
-from tests.kit.browser import HOSTILE, House, both_schemes, check_access, module_house, shoot, visit
+from tests.kit.browser import HOSTILE, House, both_schemes, check_access, run_module_server, shoot, visit
 from tests.requirements import proves
 
 TOKYO = "What time is it in Tokyo right now?"
@@ -22,7 +22,7 @@ STIR = f"Please stir the pot {HOSTILE}"
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     """A house in which a few things have happened."""
-    with module_house(tmp_path_factory.mktemp("lived")) as house:
+    with run_module_server(tmp_path_factory.mktemp("lived")) as house:
         for text in (TOKYO, 'Read the file "notes.md"', "hello", HEBREW, STIR, WRITE):
             house.ask(text, caller="dana")
         house.do(house.router.call, "time/get_current_time", {"timezone": "Nowhere"})

@@ -14,7 +14,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.settings import Settings
 from fingerpost.testing import ScriptedModel, calls
 from fingerpost.testing.models import ScriptLine
-from tests.kit.browser import House, check_access, running, visit
+from tests.kit.browser import House, check_access, run_server, visit
 from tests.requirements import proves
 
 NEST = "Use a subagent to find out which files mention the budget"
@@ -44,7 +44,7 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     premises = BuiltinHost(settings=Settings(), folder=folder)
     own = [make_server(name, premises) for name in ("specialists", "collaboration")]
     overrides = [override.model_dump() for server in own for override in server.build_overrides()]
-    with running(
+    with run_server(
         folder,
         servers=[server.build_spec() for server in own],
         model=ScriptedModel(say),

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.records import Right
 from fingerpost.surfaces.http.local_callers import build_sign_in_url, create_ticket
-from tests.kit.browser import House, module_house, visit
+from tests.kit.browser import House, run_module_server, visit
 from tests.requirements import proves
 
 ARGUMENTS = {"path": "hello.txt", "content": "Hello"}
@@ -22,7 +22,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, di
     """A house with a lock, a key that watches and one of an agent that also approves; its call waits."""
     folder: Path = tmp_path_factory.mktemp("locked")
     rights = {"guard": (Right.WATCH,), "agent": (Right.USE, Right.APPROVE)}
-    with module_house(folder, gateway={"require_key": True}) as house:
+    with run_module_server(folder, gateway={"require_key": True}) as house:
         keys = {
             name: house.do(house.router.store.keys.add, name, rights=may)[1] for name, may in rights.items()
         }

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, expect
 
 from fingerpost.builtin import BuiltinHost, make_server
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.browser import check_access, running, visit
+from tests.kit.browser import check_access, run_server, visit
 from tests.requirements import proves
 
 MOVE = {"target": "lamp-1", "position": {"x": 1, "y": 1.5, "z": -2}}
@@ -19,7 +19,7 @@ def test_a_profile_is_chosen_and_its_directives_are_shown(browser: Browser, tmp_
     model = ScriptedModel([calls(("directives__move_object", MOVE)), "The lamp moves."])
     profiles = {"plain": {"default": True, "effects": ["read"]}, "scene": {"servers": ["directives"]}}
     with (
-        running(
+        run_server(
             tmp_path,
             servers=[make_server("directives", BuiltinHost()).build_spec()],
             model=model,

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fingerpost.records import Right
-from tests.kit.browser import House, check_access, module_house, shoot, visit
+from tests.kit.browser import House, check_access, run_module_server, shoot, visit
 
 PAGES = {
     "Ask": "k",
@@ -76,7 +76,7 @@ def test_a_break_is_told_and_mended(browser: Browser, house: House):
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, dict[str, str]]]:
     """A house with a lock, and its keys by name."""
     folder = tmp_path_factory.mktemp("locked")
-    with module_house(folder, gateway={"require_key": True}) as house:
+    with run_module_server(folder, gateway={"require_key": True}) as house:
         rights = {"guard": tuple(Right), "guest": (Right.USE,)}
         keys = {
             name: house.do(house.router.store.keys.add, name, rights=may)[1] for name, may in rights.items()

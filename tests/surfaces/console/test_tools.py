@@ -18,7 +18,7 @@ from fingerpost.testing import ToolServer, served, tool_server
 from tests.kit.browser import (
     HOSTILE,
     House,
-    running,
+    run_server,
     shoot,
     tool,
     visit,
@@ -50,7 +50,7 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
     quickly = {"match": "slow/*", "timeout_ms": 50}
     calling = {"breaker_failures": 1, "retries": 0}
     folder = tmp_path_factory.mktemp("town")
-    with running(folder, servers=specs, tools=[quickly], call=calling) as house:
+    with run_server(folder, servers=specs, tools=[quickly], call=calling) as house:
         yield Town(house, weather)
 
 
@@ -173,7 +173,7 @@ def test_changed_instructions_of_a_server_are_read_and_accepted(browser: Browser
     with (
         start_blocking_portal("asyncio") as portal,
         portal.wrap_async_context_manager(served(shop)) as base,
-        running(tmp_path, servers=[Server.http("shop", base, era="2025-11-25")]) as house,
+        run_server(tmp_path, servers=[Server.http("shop", base, era="2025-11-25")]) as house,
     ):
         catalog = house.router.catalog
         assert catalog.get_instructions("shop") == "Ask for prices."

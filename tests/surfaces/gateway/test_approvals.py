@@ -13,14 +13,14 @@ from fingerpost.records import CallContext, Decision, Principal
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import tool_server
 from tests.kit.elicitation import DELETE, NOTE, READ
-from tests.kit.gateway_methods import House, house, profile, text_of
+from tests.kit.gateway_methods import OpenMethods, open_gateway_methods, profile, text_of
 from tests.requirements import proves
 
 TOOL = "notes__delete_note"
 DANA = Principal(name="dana", kind="key")
 
 
-async def waiting(it: House, result: Any) -> str:
+async def waiting(it: OpenMethods, result: Any) -> str:
     """The id under which this one waits, the only one that does."""
     [pending] = await it.router.calls.approvals.list_waiting()
     assert result["isError"]
@@ -31,7 +31,7 @@ async def waiting(it: House, result: Any) -> str:
 @proves("G6")
 async def test_the_same_call_from_another_session_finds_what_waits_and_hears_a_no(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])
-    async with house(tmp_path, notes.spec()) as it:
+    async with open_gateway_methods(tmp_path, notes.spec()) as it:
         call = partial(it.call, TOOL, NOTE)
         first = await waiting(it, await call(session="one"))
         assert await waiting(it, await call(session="two")) == first
@@ -44,12 +44,15 @@ async def test_the_same_call_from_another_session_finds_what_waits_and_hears_a_n
 @proves("G6", "F33")
 async def test_two_gateways_run_what_was_approved_once_whatever_the_session(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])
-    async with house(tmp_path, notes.spec()) as one, house(tmp_path, notes.spec()) as other:
+    async with (
+        open_gateway_methods(tmp_path, notes.spec()) as one,
+        open_gateway_methods(tmp_path, notes.spec()) as other,
+    ):
         pending_id = await waiting(one, await one.call(TOOL, NOTE, session="asked"))
         await other.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         failed: list[bool] = []
 
-        async def call(it: House, session: str) -> None:
+        async def call(it: OpenMethods, session: str) -> None:
             failed.append((await it.call(TOOL, NOTE, session=session)).get("isError", False))
 
         async with anyio.create_task_group() as tasks:
@@ -63,7 +66,7 @@ async def test_two_gateways_run_what_was_approved_once_whatever_the_session(tmp_
 async def test_nobody_else_uses_an_approval_and_no_bound_is_crossed_with_it(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE, READ])
     profiles = {"look": {"servers": ["notes"], "effects": ["read"]}}
-    async with house(tmp_path, notes.spec(), profiles=profiles) as it:
+    async with open_gateway_methods(tmp_path, notes.spec(), profiles=profiles) as it:
         pending_id = await waiting(it, await it.call(TOOL, NOTE, by=DANA, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         for other in (Principal(name="eve", kind="key"), Principal(name="dana", kind="token")):
@@ -78,7 +81,7 @@ async def test_nobody_else_uses_an_approval_and_no_bound_is_crossed_with_it(tmp_
 @proves("G6")
 async def test_a_program_may_go_on_with_what_a_client_asked_for(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])
-    async with house(tmp_path, notes.spec()) as it:
+    async with open_gateway_methods(tmp_path, notes.spec()) as it:
         pending_id = await waiting(it, await it.call(TOOL, NOTE, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         assert (await it.router.calls.resume(pending_id, CallContext(call_id="cal_1"))).success
@@ -88,7 +91,7 @@ async def test_a_program_may_go_on_with_what_a_client_asked_for(tmp_path: Path) 
 @proves("G6")
 async def test_an_approval_for_the_conversation_is_for_its_session(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])
-    async with house(tmp_path, notes.spec()) as it:
+    async with open_gateway_methods(tmp_path, notes.spec()) as it:
         pending_id = await waiting(it, await it.call(TOOL, NOTE, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim", for_conversation=True)
         # What the person was asked about they said yes to, and its client may have a session for each call.

@@ -10,7 +10,7 @@ from mcp import Client
 
 from fingerpost.testing import tool_server
 from tests.kit.gateway_client import Got, ask, modern, modern_headers
-from tests.kit.gateways import gateway
+from tests.kit.gateways import open_gateway
 from tests.kit.small_gateway import Address
 from tests.requirements import proves
 
@@ -54,7 +54,7 @@ async def call(
 @proves("G1")
 async def test_headers_are_compared_by_whatever_name_a_tool_is_called(tmp_path: Path) -> None:
     atlas = tool_server("atlas", [ROUTED])
-    async with gateway(atlas.spec(), folder=tmp_path) as address:
+    async with open_gateway(atlas.spec(), folder=tmp_path) as address:
         for name in NAMES:
             for said in ({"region": "us"}, {}):
                 got = await call(address, name, {"region": "eu"}, **said)
@@ -84,7 +84,7 @@ async def test_no_repair_changes_an_argument_behind_its_header(
     tmp_path: Path, tool: str, arguments: dict[str, Any], said: dict[str, str]
 ) -> None:
     atlas = tool_server("atlas", [ROUTED, DEEP])
-    async with gateway(atlas.spec(), folder=tmp_path) as address:
+    async with open_gateway(atlas.spec(), folder=tmp_path) as address:
         got = await call(address, f"atlas__{tool}", arguments, **said)
         assert (got.status, got.code) == (400, MISMATCH)
         assert atlas.calls == []
@@ -93,7 +93,7 @@ async def test_no_repair_changes_an_argument_behind_its_header(
 @proves("G1", "D7")
 async def test_what_no_header_repeats_is_repaired_as_ever(tmp_path: Path) -> None:
     atlas = tool_server("atlas", [ROUTED, DEEP])
-    async with gateway(atlas.spec(), folder=tmp_path) as address:
+    async with open_gateway(atlas.spec(), folder=tmp_path) as address:
         repaired = await call(address, "atlas__routed", {"region": "eu", "Most": "3"}, region="eu")
         assert repaired.status == 200
         # The zone's default is the schema's own word: nobody could have sent it.
@@ -110,7 +110,7 @@ async def test_what_no_header_repeats_is_repaired_as_ever(tmp_path: Path) -> Non
 @proves("G1", "G3")
 async def test_calls_that_have_no_such_headers_need_none(tmp_path: Path) -> None:
     atlas = tool_server("atlas", [ROUTED])
-    async with gateway(atlas.spec(), folder=tmp_path) as address:
+    async with open_gateway(atlas.spec(), folder=tmp_path) as address:
         inner = {"name": "atlas/routed", "arguments": {"Region": "eu"}}
         found = await call(address, "call_tool", inner, path="/mcp/route")
         assert not found.json["result"].get("isError")

@@ -18,7 +18,7 @@ from fingerpost.testing import ScriptedModel, calls, served
 from tests.conformance.fixture_server import application
 from tests.kit import api
 from tests.kit import chat_completions as chat
-from tests.kit.gateways import PATIENCE_S, connected, serving, settings
+from tests.kit.gateways import PATIENCE_S, serve_gateway, settings, wait_until_connected
 from tests.kit.probe import Probe
 from tests.requirements import proves
 
@@ -116,8 +116,8 @@ async def callers(
         # Busy callers here have but one thing to ask.
         house = settings(folder, flags={"loop_guard": False})
         async with Router([server], settings=house) as router:
-            await connected(router)
-            async with serving(router) as address, aiohttp.ClientSession() as http:
+            await wait_until_connected(router)
+            async with serve_gateway(router) as address, aiohttp.ClientSession() as http:
                 made: list[Caller] = []
                 for name in names:
                     _, key = await router.store.keys.add(name)
@@ -203,9 +203,9 @@ async def test_a_key_of_ours_never_goes_along(tmp_path: Path) -> None:
             name="probed", transport="http", url=f"{upstream}/mcp", prefix=False, forward_authorization=True
         )
         async with Router([server], settings=settings(tmp_path)) as router:
-            await connected(router)
+            await wait_until_connected(router)
             _, key = await router.store.keys.add("ann")
-            async with serving(router) as address, aiohttp.ClientSession() as http:
+            async with serve_gateway(router) as address, aiohttp.ClientSession() as http:
                 ann = Caller(http, f"{address}/mcp", MODERN, {"Authorization": f"Bearer {key}"})
                 await ann.ask(*REQUESTS[0], 1)
     assert probe.asked("tools/call")
@@ -233,10 +233,10 @@ async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_
             forward_authorization=forward,
         )
         async with Router([server], settings=settings(tmp_path), model=model) as router:
-            await connected(router)
+            await wait_until_connected(router)
             _, key = await router.store.keys.add("ann")
             own = {"X-API-Key": key, "Authorization": CALLERS_OWN["Authorization"]}
-            async with api.served(router) as console, chat.served(router) as (address, _):
+            async with api.serve_api(router) as console, chat.serve_completions(router) as (address, _):
                 call: Object = {"tool": "probed/test_simple_text", "arguments": {}}
                 for headers in (own, {"X-API-Key": key, "Authorization": f"Bearer {key}"}):
                     reply = await console.post("/api/call", call, headers=headers)

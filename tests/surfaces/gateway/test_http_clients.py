@@ -21,7 +21,7 @@ from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.surfaces.serve import serve
 from tests.kit.gateway_client import ask, called, line_to, modern, modern_headers, open_session
-from tests.kit.small_gateway import Address, OpenGate, Place, SmallMethods, small_gateway
+from tests.kit.small_gateway import Address, OpenGate, Place, SmallMethods, open_small_gateway
 from tests.requirements import proves
 
 
@@ -33,7 +33,7 @@ async def test_the_sdk_client_in_both_eras(mode: str, version: str):
     async def log(params: Any) -> None:
         said.append(params.data)
 
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         async with Client(place.url, mode=mode, logging_callback=log) as client:
             assert client.protocol_version == version
             tools = await client.list_tools()
@@ -51,7 +51,7 @@ async def test_the_sdk_client_is_asked():
         return ElicitResult(action="accept", content={"said": params.message})
 
     async with (
-        small_gateway() as place,
+        open_small_gateway() as place,
         Client(place.url, mode="legacy", elicitation_callback=answer) as client,
     ):
         wanted: dict[str, Any] = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -109,7 +109,7 @@ async def test_ports_are_written_as_in_addresses():
 
 
 async def test_a_session_costs_little():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         await open_session(place)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fingerpost.surfaces.gateway.protocol import InvalidJsonBody, decode_json
 from tests.kit.gateway_client import MODERN, ask, called, line_to, modern_headers, old, open_session
-from tests.kit.small_gateway import small_gateway
+from tests.kit.small_gateway import open_small_gateway
 from tests.requirements import proves
 
 
@@ -29,7 +29,7 @@ from tests.requirements import proves
     ids=["silent", "headers", "body"],
 )
 async def test_a_slow_client_is_cut_off_and_others_are_served(beginning: bytes):
-    async with small_gateway(request_seconds=0.3) as place, line_to(place) as slow:
+    async with open_small_gateway(request_seconds=0.3) as place, line_to(place) as slow:
         began = time.monotonic()
         if beginning:
             await slow.stream.send(beginning)
@@ -43,7 +43,7 @@ async def test_a_slow_client_is_cut_off_and_others_are_served(beginning: bytes):
 
 @proves("F5")
 async def test_a_slow_second_request_on_a_connection_is_cut_off_too():
-    async with small_gateway(request_seconds=0.3) as place, line_to(place) as line:
+    async with open_small_gateway(request_seconds=0.3) as place, line_to(place) as line:
         body, headers = called("echo")
         assert (await line.ask(body, headers)).status == 200
         await line.stream.send(b"POST /mcp HT")
@@ -52,14 +52,14 @@ async def test_a_slow_second_request_on_a_connection_is_cut_off_too():
 
 
 async def test_endless_headers_are_cut_off():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         await line.stream.send(b"POST /mcp HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 200_000)
         with anyio.fail_after(5):
             assert (await line.head())[0] == 431
 
 
 async def test_a_body_that_is_too_large_is_refused_while_it_arrives():
-    async with small_gateway(body_bytes=2048) as place:
+    async with open_small_gateway(body_bytes=2048) as place:
         got = await ask(place, b"x" * 3000)
         assert got.status == 413
         async with line_to(place) as line:
@@ -72,7 +72,7 @@ async def test_a_body_that_is_too_large_is_refused_while_it_arrives():
 
 @proves("G11")
 async def test_whom_the_gate_refuses_gets_its_words():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called("echo")
         got = await ask(place, body, {**headers, "host": "evil.example"})
         assert (got.status, got.headers["x-why"]) == (403, "host")
@@ -81,7 +81,7 @@ async def test_whom_the_gate_refuses_gets_its_words():
 
 
 async def test_health_documents_and_nothing_else():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         assert (await ask(place, None, method="GET", path="/healthz")).json == {"status": "ok"}
         document = await ask(place, None, method="GET", path="/.well-known/oauth-protected-resource")
         assert document.json == {"resource": "here"}
@@ -92,7 +92,7 @@ async def test_health_documents_and_nothing_else():
 
 
 async def test_pages_that_may_call_are_told_so():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         good = {"origin": "https://good.example", "access-control-request-headers": "mcp-param-text"}
         asked = await ask(place, None, good, method="OPTIONS")
         assert asked.status == 204
@@ -130,7 +130,7 @@ async def test_pages_that_may_call_are_told_so():
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=25)
 def test_any_bytes_get_an_answer(body: bytes, version: str | None):
     async def try_it() -> None:
-        async with small_gateway() as place:
+        async with open_small_gateway() as place:
             headers = (
                 {} if version is None else {**modern_headers("tools/call"), "mcp-protocol-version": version}
             )
@@ -184,7 +184,7 @@ def test_what_is_not_too_deep_is_taken_as_it_is(body: bytes):
 
 
 async def test_deep_arguments_are_refused_in_a_session():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         deep = orjson.dumps(old("tools/call")).replace(
             b'"params":{}', b'"params":{"a":' + b"[" * 200 + b"]" * 200 + b"}"

@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.events import ClientConnected, ClientLeft
 from tests.kit.gateway_client import INITIALIZE, ask, eventually, line_to, old, open_session
-from tests.kit.small_gateway import small_gateway
+from tests.kit.small_gateway import open_small_gateway
 from tests.requirements import proves
 
 
@@ -30,7 +30,7 @@ def call(name: str, request_id: str | int = 1, **arguments: Any) -> dict[str, An
     ],
 )
 async def test_the_version_is_agreed_on(asked: str, spoken: str):
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": asked}})
         assert got.json["result"]["protocolVersion"] == spoken
         assert got.json["result"]["serverInfo"]["name"] == "small"
@@ -39,7 +39,7 @@ async def test_the_version_is_agreed_on(asked: str, spoken: str):
 
 @proves("G1")
 async def test_a_session_from_hello_to_goodbye():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         got = await ask(place, call("echo", text="hi"), session)
         assert (got.status, got.headers["content-type"]) == (200, "application/json")
@@ -54,7 +54,7 @@ async def test_a_session_from_hello_to_goodbye():
 
 @proves("G1")
 async def test_a_session_is_its_owners_alone():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place, {"x-who": "ana"})
         assert (await ask(place, old("ping"), session)).status == 200
         assert (await ask(place, old("ping"), {**session, "x-who": "bob"})).status == 404
@@ -65,7 +65,7 @@ async def test_a_session_is_its_owners_alone():
 
 
 async def test_a_version_nobody_knows_is_named():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         got = await ask(place, old("tools/list"), {**session, "mcp-protocol-version": "2099-01-01"})
         assert (got.status, got.code) == (400, -32022)
@@ -80,14 +80,14 @@ async def test_a_version_nobody_knows_is_named():
 
 @pytest.mark.parametrize("head", [b'"id":null,', b""], ids=["the id null", "no id"])
 async def test_an_error_that_belongs_to_no_request_is_taken(head: bytes):
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         error = b'{"jsonrpc":"2.0",' + head + b'"error":{"code":-32700,"message":"what?"}}'
         assert (await ask(place, error, session)).status == 202
 
 
 async def test_errors_are_answers_in_this_era():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         got = await ask(place, old("no/such"), session)
         assert (got.status, got.code) == (200, -32601)
@@ -101,7 +101,7 @@ async def test_errors_are_answers_in_this_era():
 
 @proves("G8")
 async def test_a_client_is_asked_while_its_request_runs():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("ask", message="sure?"), session)
@@ -117,7 +117,7 @@ async def test_a_client_is_asked_while_its_request_runs():
 
 
 async def test_the_clients_own_error_comes_back():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("ask"), session)
@@ -129,14 +129,14 @@ async def test_the_clients_own_error_comes_back():
 
 
 async def test_a_client_without_streams_cannot_be_asked():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = {**await open_session(place), "accept": "application/json"}
         assert (await ask(place, call("ask"), session)).code == -32601
 
 
 @proves("G8")
 async def test_a_request_is_cancelled():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("wait", "a"), session)
@@ -154,7 +154,7 @@ async def test_a_request_is_cancelled():
 
 @proves("F30")
 async def test_a_client_that_leaves_ends_its_request():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("wait"), session)
@@ -164,7 +164,7 @@ async def test_a_client_that_leaves_ends_its_request():
 
 
 async def test_requests_of_one_session_run_side_by_side():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("wait", 7), session)
@@ -176,7 +176,7 @@ async def test_requests_of_one_session_run_side_by_side():
 
 @proves("G8")
 async def test_news_reach_the_stream_and_are_resumed():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         publish = place.audience.publish
         publish("notifications/tools/list_changed", {})  # before anybody listens
@@ -205,7 +205,7 @@ async def test_news_reach_the_stream_and_are_resumed():
 
 
 async def test_the_newest_stream_of_a_session_counts():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as first, line_to(place) as second:
             await first.send(None, session, method="GET")
@@ -222,7 +222,7 @@ async def test_the_newest_stream_of_a_session_counts():
 
 @proves("G1")
 async def test_silent_sessions_end():
-    async with small_gateway(session_seconds=0.2) as place:
+    async with open_small_gateway(session_seconds=0.2) as place:
         session = await open_session(place)
         await eventually(lambda: place.methods.left_sessions)
         assert (await ask(place, old("ping"), session)).status == 404
@@ -230,7 +230,7 @@ async def test_silent_sessions_end():
 
 
 async def test_the_longest_silent_session_makes_room():
-    async with small_gateway(max_sessions=2) as place:
+    async with open_small_gateway(max_sessions=2) as place:
         first = await open_session(place)
         second = await open_session(place)
         assert (await ask(place, old("ping"), first)).status == 200
@@ -240,7 +240,7 @@ async def test_the_longest_silent_session_makes_room():
 
 
 async def test_busy_sessions_stay():
-    async with small_gateway(max_sessions=1) as place:
+    async with open_small_gateway(max_sessions=1) as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("wait"), session)
@@ -251,7 +251,7 @@ async def test_busy_sessions_stay():
 
 
 async def test_the_end_of_a_session_ends_what_runs_in_it():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(call("ask"), session)

@@ -12,7 +12,7 @@ import pytest
 
 from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served
-from tests.kit.gateway_methods import Client, House, Library, house, request, until
+from tests.kit.gateway_methods import Client, Library, OpenMethods, open_gateway_methods, request, until
 from tests.kit.talkative_server import NOTES, Recorder, Talkative
 from tests.requirements import proves
 
@@ -37,7 +37,9 @@ def spec(talkative: Talkative, era: Era) -> ServerSpec:
     return ServerSpec(name="talk", transport="in_process", in_process=talkative.server, era=era)
 
 
-async def heard(it: House, tool: str, *, modern: bool = False, meta: dict[str, Any] | None = None) -> Client:
+async def heard(
+    it: OpenMethods, tool: str, *, modern: bool = False, meta: dict[str, Any] | None = None
+) -> Client:
     """A client that called this tool, with what it was told meanwhile."""
     client = Client()
     params: dict[str, Any] = {"name": tool, "arguments": {}, "_meta": meta or {}}
@@ -52,7 +54,7 @@ async def test_what_the_gateway_asks_for_itself_takes_no_log_message_from_a_call
 ) -> None:
     """These messages name no request: they may be about a caller's alone, never about one of ours."""
     talkative = Levelled()
-    async with house(tmp_path, spec(talkative, "2025-11-25"), policy=ALLOWED) as it:
+    async with open_gateway_methods(tmp_path, spec(talkative, "2025-11-25"), policy=ALLOWED) as it:
         if own == "logging/setLevel":
             await it.ask(own, {"level": "debug"})
             await until(lambda: talkative.level == "debug")
@@ -74,7 +76,10 @@ async def at_address(library: Library) -> AsyncGenerator[tuple[ServerSpec, Recor
 @proves("G8")
 async def test_a_server_of_the_newer_era_is_not_told_a_level_it_has_no_method_for(tmp_path: Path) -> None:
     old = Library("old")
-    async with at_address(Library("new")) as (new, record), house(tmp_path, old.spec(), new) as it:
+    async with (
+        at_address(Library("new")) as (new, record),
+        open_gateway_methods(tmp_path, old.spec(), new) as it,
+    ):
         assert it.router.servers.get_status("new").protocol == "2026-07-28"
         materials = it.router.servers.get_resources("new")
         assert materials is not None
@@ -90,7 +95,7 @@ async def test_a_server_of_the_newer_era_is_not_told_a_level_it_has_no_method_fo
 async def test_a_server_of_the_newer_era_hears_with_each_request_from_which_level(tmp_path: Path) -> None:
     """A session hears from `info` where it set none; a client without one says itself, or hears nothing."""
     talkative = Talkative()
-    async with house(tmp_path, spec(talkative, "2026-07-28"), policy=ALLOWED) as it:
+    async with open_gateway_methods(tmp_path, spec(talkative, "2026-07-28"), policy=ALLOWED) as it:
 
         async def level(**how: Any) -> str | None:
             client = await heard(it, "talk__report", **how)
@@ -119,7 +124,7 @@ async def test_a_session_that_set_no_level_hears_no_less_and_no_more_of_an_older
         return types.CallToolResult(content=[])
 
     talkative.server.add_request_handler("tools/call", types.CallToolRequestParams, log)
-    async with house(tmp_path, spec(talkative, "2025-11-25"), policy=ALLOWED) as it:
+    async with open_gateway_methods(tmp_path, spec(talkative, "2025-11-25"), policy=ALLOWED) as it:
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
         await until(lambda: talkative.level == "debug")
         client = await heard(it, "talk__report")

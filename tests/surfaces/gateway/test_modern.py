@@ -17,7 +17,7 @@ from tests.kit.gateway_client import (
     modern,
     modern_headers,
 )
-from tests.kit.small_gateway import small_gateway
+from tests.kit.small_gateway import open_small_gateway
 from tests.requirements import proves
 
 LISTEN = "subscriptions/listen"
@@ -26,7 +26,7 @@ KEY = "io.modelcontextprotocol/subscriptionId"
 
 @proves("G1")
 async def test_a_call_is_answered_as_json():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, *called_echo("hello"))
         assert (got.status, got.headers["content-type"]) == (200, "application/json")
         assert got.json == {
@@ -45,7 +45,7 @@ def called_echo(text: str) -> tuple[dict[str, Any], dict[str, str]]:
 
 @proves("G1")
 async def test_discovery_describes_the_endpoint():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(
             place, modern("server/discover"), modern_headers("server/discover"), path="/mcp/p/support"
         )
@@ -57,7 +57,7 @@ async def test_discovery_describes_the_endpoint():
 
 
 async def test_an_unknown_profile_is_not_there():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, *called_echo("x"), path="/mcp/p/nobody")
         assert got.status == 404
         assert not place.methods.requests
@@ -65,7 +65,7 @@ async def test_an_unknown_profile_is_not_there():
 
 @proves("G1")
 async def test_what_is_told_on_the_way_makes_the_answer_a_stream():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, *called("tell"))
         assert got.headers["content-type"] == "text/event-stream"
         first, second, last = got.events
@@ -74,14 +74,14 @@ async def test_what_is_told_on_the_way_makes_the_answer_a_stream():
 
 
 async def test_a_client_that_takes_no_stream_gets_the_result_alone():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called("tell")
         got = await ask(place, body, {**headers, "accept": "application/json"})
         assert got.json["result"]["content"][0]["text"] == "told"
 
 
 async def test_a_client_that_takes_streams_alone_gets_one():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called_echo("x")
         got = await ask(place, body, {**headers, "accept": "text/event-stream"})
         assert got.events[0]["result"]["content"][0]["text"] == "x"
@@ -100,7 +100,7 @@ async def test_a_client_that_takes_streams_alone_gets_one():
     ],
 )
 async def test_headers_must_agree_with_the_body(change: dict[str, str], status: int, code: int):
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called_echo("x")
         got = await ask(place, body, {**headers, **change})
         assert (got.status, got.code) == (status, code)
@@ -108,7 +108,7 @@ async def test_headers_must_agree_with_the_body(change: dict[str, str], status: 
 
 
 async def test_a_header_given_twice_is_refused():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called_echo("x")
         got = await ask(place, body, {**headers, "Mcp-Name": "echo"})
         assert (got.status, got.code) == (400, -32020)
@@ -118,14 +118,14 @@ async def test_a_header_given_twice_is_refused():
 
 @proves("G1")
 async def test_spaces_around_a_header_are_not_part_of_it():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called_echo("x")
         assert (await ask(place, body, {**headers, "mcp-name": "  echo \t"})).status == 200
 
 
 @proves("G9")
 async def test_what_let_a_caller_in_is_for_nobody_else():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called_echo("x")
         await ask(place, body, {**headers, "authorization": "Bearer ours"})
         await ask(place, body, {**headers, "authorization": "Bearer theirs", "x-api-key": "ours"})
@@ -134,7 +134,7 @@ async def test_what_let_a_caller_in_is_for_nobody_else():
 
 @proves("G1")
 async def test_a_wrong_envelope_is_explained():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         headers = modern_headers("tools/list")
         bare = {"jsonrpc": "2.0", "id": 5, "method": "tools/list"}
         got = await ask(place, bare, headers)
@@ -150,13 +150,13 @@ async def test_a_wrong_envelope_is_explained():
 
 @pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "no/such"])
 async def test_methods_of_the_older_era_do_not_exist(method: str):
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, modern(method), modern_headers(method))
         assert (got.status, got.code) == (404, -32601)
 
 
 async def test_a_fault_inside_says_nothing_of_the_inside():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, *called("fail"))
         assert (got.status, got.code) == (200, -32603)
         assert b"secret" not in got.body
@@ -164,7 +164,7 @@ async def test_a_fault_inside_says_nothing_of_the_inside():
 
 
 async def test_other_messages_and_methods():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         headers = modern_headers("notifications/cancelled")
         note = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
         assert (await ask(place, note, headers)).status == 202
@@ -176,7 +176,7 @@ async def test_other_messages_and_methods():
 
 @proves("F30")
 async def test_a_client_that_leaves_ends_its_request():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         async with line_to(place) as line:
             await line.send(*called("wait"))
             await place.methods.entered.wait()
@@ -185,7 +185,7 @@ async def test_a_client_that_leaves_ends_its_request():
 
 
 async def test_a_slow_answer_leaves_its_connection_in_order():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         for _ in range(2):
             await line.send(*called("wait"))
             await place.methods.entered.wait()
@@ -197,13 +197,13 @@ async def test_a_slow_answer_leaves_its_connection_in_order():
 
 
 async def test_odd_text_of_a_server_is_written_as_json():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         got = await ask(place, *called("odd"))
         assert b"\\ud800 and 1" in got.body
 
 
 async def test_integers_of_any_size_arrive_as_they_were_sent():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         body, headers = called("wait", number="N")
         place.methods.proceed.set()
         raw = json.dumps(body).replace('"N"', "1" * 30).encode()
@@ -214,7 +214,7 @@ async def test_integers_of_any_size_arrive_as_they_were_sent():
 
 @proves("G1", "G8")
 async def test_a_subscription_hears_what_it_asked_for():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         wanted = {"toolsListChanged": True, "resourceSubscriptions": ["a:1"], "unknownKind": True}
         await line.send(modern(LISTEN, {"notifications": wanted}), modern_headers(LISTEN))
         status, headers = await line.head()
@@ -249,7 +249,7 @@ async def test_a_subscription_hears_what_it_asked_for():
 
 
 async def test_a_subscription_is_a_stream_and_says_what_it_wants():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         headers = modern_headers(LISTEN)
         got = await ask(
             place, modern(LISTEN, {"notifications": {}}), {**headers, "accept": "application/json"}
@@ -260,7 +260,7 @@ async def test_a_subscription_is_a_stream_and_says_what_it_wants():
 
 
 async def test_a_stream_whose_client_left_is_forgotten():
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         async with line_to(place) as line:
             await line.send(
                 modern(LISTEN, {"notifications": {"toolsListChanged": True}}), modern_headers(LISTEN)

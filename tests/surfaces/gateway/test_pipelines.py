@@ -10,7 +10,7 @@ import pytest
 
 from tests.kit.gateway_client import BOTH, INITIALIZE, called, line_to, old, open_session
 from tests.kit.gateway_client import ask as ask_apart
-from tests.kit.small_gateway import Place, small_gateway
+from tests.kit.small_gateway import Place, open_small_gateway
 from tests.requirements import proves
 
 PATIENCE = 10.0  # seconds
@@ -43,7 +43,7 @@ def calling(name: str, request_id: str | int = 1) -> dict[str, object]:
 @proves("G1")
 @pytest.mark.parametrize("apart", [False, True], ids=["in one piece", "the body apart"])
 async def test_a_client_that_offers_http2_is_answered(apart: bool) -> None:
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         body = orjson.dumps(INITIALIZE)
         whole = written(place, body, JAVA)
         edge = len(whole) - len(body) if apart else len(whole)
@@ -59,7 +59,7 @@ async def test_a_client_that_offers_http2_is_answered(apart: bool) -> None:
 @proves("F50")
 @pytest.mark.parametrize("upgrade", ["h2c", "websocket", "anything/2"])
 async def test_no_request_hides_in_the_body_of_another(upgrade: str) -> None:
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         body, headers = called("echo")
         hidden = written(place, orjson.dumps(body), headers)
         outer = written(place, hidden, {"connection": "upgrade", "upgrade": upgrade})
@@ -74,7 +74,7 @@ async def test_no_request_hides_in_the_body_of_another(upgrade: str) -> None:
 
 @proves("F30")
 async def test_a_client_that_vanishes_with_a_request_in_line_cancels_the_running_one() -> None:
-    async with small_gateway() as place:
+    async with open_small_gateway() as place:
         session = await open_session(place)
         async with line_to(place) as line:
             await line.send(calling("wait"), session)
@@ -86,7 +86,7 @@ async def test_a_client_that_vanishes_with_a_request_in_line_cancels_the_running
 
 
 async def test_many_requests_in_line_are_answered_in_order() -> None:
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         session = await open_session(place)
         await line.send(calling("wait", 0), session)
         await place.methods.entered.wait()
@@ -99,7 +99,7 @@ async def test_many_requests_in_line_are_answered_in_order() -> None:
 
 @proves("F5")
 async def test_half_a_request_waits_for_the_answer_before_it() -> None:
-    async with small_gateway(request_seconds=0.3) as place, line_to(place) as line:
+    async with open_small_gateway(request_seconds=0.3) as place, line_to(place) as line:
         session = await open_session(place)
         await line.send(calling("wait"), session)
         await place.methods.entered.wait()
@@ -113,7 +113,7 @@ async def test_half_a_request_waits_for_the_answer_before_it() -> None:
 
 @proves("F5")
 async def test_half_a_request_does_not_end_up_in_a_stream() -> None:
-    async with small_gateway(request_seconds=0.3) as place, line_to(place) as line:
+    async with open_small_gateway(request_seconds=0.3) as place, line_to(place) as line:
         session = await open_session(place)
         await line.send(calling("ask"), session)
         assert (await line.head())[0] == 200
@@ -130,7 +130,7 @@ async def test_half_a_request_does_not_end_up_in_a_stream() -> None:
 
 @pytest.mark.parametrize("rest", [b"\0\0\0\0\r\n\r\n", b"x-long: " * 40_000], ids=["garbage", "endless head"])
 async def test_nonsense_behind_a_request_does_not_spoil_its_answer(rest: bytes) -> None:
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         session = await open_session(place)
         await line.send(calling("wait"), session)
         await place.methods.entered.wait()
@@ -145,7 +145,7 @@ async def test_nonsense_behind_a_request_does_not_spoil_its_answer(rest: bytes) 
 
 @pytest.mark.parametrize("before", [0, 1], ids=["first", "second"])
 async def test_an_address_that_is_none_is_refused(before: int) -> None:
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         for _ in range(before):
             assert (await line.ask(INITIALIZE)).status == 200
         await line.stream.send(b"CONNECT elsewhere:443 HTTP/1.1\r\nhost: elsewhere\r\n\r\n")
@@ -154,7 +154,7 @@ async def test_an_address_that_is_none_is_refused(before: int) -> None:
 
 
 async def test_a_stream_to_a_client_of_http_1_0_has_no_chunks() -> None:
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         session = await open_session(place)
         body = orjson.dumps(calling("tell"))
         await line.stream.send(written(place, body, session, version="1.0"))

@@ -15,7 +15,7 @@ from fingerpost.surfaces.gateway.tool_results import (
     rewrite_prompt_links,
     rewrite_result_links,
 )
-from tests.kit.gateway_methods import ROUTE, Answering, House, Library, house, profile
+from tests.kit.gateway_methods import ROUTE, Answering, Library, OpenMethods, open_gateway_methods, profile
 from tests.requirements import proves
 
 TEXT: dict[str, Any] = {"type": "text", "text": "See book://a."}
@@ -43,7 +43,7 @@ def addresses(result: Any) -> list[str]:
     return [block["uri"] for block in blocks if "uri" in block]
 
 
-async def read(it: House, uri: str, **how: Any) -> str:
+async def read(it: OpenMethods, uri: str, **how: Any) -> str:
     answer = await it.ask("resources/read", {"uri": uri}, **how)
     return answer["contents"][0]["text"]
 
@@ -54,7 +54,9 @@ async def read(it: House, uri: str, **how: Any) -> str:
 async def test_what_a_result_links_to_is_read_from_the_server_that_sent_it(
     tmp_path: Path, era: Era, modern: bool
 ) -> None:
-    async with house(tmp_path, library("one").spec(era=era), library("two").spec(era=era)) as it:
+    async with open_gateway_methods(
+        tmp_path, library("one").spec(era=era), library("two").spec(era=era)
+    ) as it:
         first = await it.call("one__look_up", modern=modern)
         assert first["content"] == FOUND
         second = await it.call("two__look_up", modern=modern)
@@ -79,7 +81,9 @@ async def test_what_a_result_links_to_is_read_from_the_server_that_sent_it(
 async def test_a_link_is_as_its_reader_sees_the_servers(tmp_path: Path) -> None:
     """Where only one of the two servers is to be seen, there is nothing to tell apart."""
     profiles = {"second": {"servers": ["two"]}}
-    async with house(tmp_path, library("one").spec(), library("two").spec(), profiles=profiles) as it:
+    async with open_gateway_methods(
+        tmp_path, library("one").spec(), library("two").spec(), profiles=profiles
+    ) as it:
         alone = await it.call("two__look_up", at=profile("second"))
         assert alone["content"] == FOUND
         assert await read(it, "book://a", at=profile("second")) == "two: book://a"
@@ -91,7 +95,7 @@ async def test_a_link_is_as_its_reader_sees_the_servers(tmp_path: Path) -> None:
 async def test_a_server_cannot_send_its_readers_to_another(tmp_path: Path) -> None:
     two = library("two", [link("fingerpost://one/book://a")])
     shop = Answering("shop", {"look": {}}, {"look": {"content": [link("book://a"), link("book://new")]}})
-    async with house(tmp_path, library("one").spec(), two.spec(), shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, library("one").spec(), two.spec(), shop.spec()) as it:
         [uri] = addresses(await it.call("two__look_up"))
         assert await read(it, uri) == "two: fingerpost://one/book://a"
         # It has no resources: under its own name there is nothing, and that is what is said.
@@ -101,7 +105,9 @@ async def test_a_server_cannot_send_its_readers_to_another(tmp_path: Path) -> No
 @proves("G8")
 async def test_links_to_what_we_keep_ourselves_stay_ours(tmp_path: Path) -> None:
     kept = "fingerpost://results/res_1/chart.png"
-    async with house(tmp_path, library("one").spec(), library("two", [link(kept)]).spec()) as it:
+    async with open_gateway_methods(
+        tmp_path, library("one").spec(), library("two", [link(kept)]).spec()
+    ) as it:
         assert addresses(await it.call("two__look_up")) == [kept]
 
 
@@ -118,7 +124,7 @@ def shelves() -> ResourceCollection:
 async def test_what_a_prompt_links_to_is_read_from_the_server_that_sent_it(tmp_path: Path) -> None:
     one, two = library("one"), library("two")
     one.prompts = two.prompts = ["tour"]
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         for server, name in (("one", "one__tour"), ("two", "two__tour")):
             messages = (await it.ask("prompts/get", {"name": name}))["messages"]
             result = {"content": [message["content"] for message in messages]}

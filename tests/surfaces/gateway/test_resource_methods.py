@@ -15,7 +15,16 @@ from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
 from tests.kit.elicitation import FORMS, accept, saying
-from tests.kit.gateway_methods import ALL, LOCAL, Client, Library, house, profile, request, until
+from tests.kit.gateway_methods import (
+    ALL,
+    LOCAL,
+    Client,
+    Library,
+    open_gateway_methods,
+    profile,
+    request,
+    until,
+)
 from tests.kit.probe import Probe
 from tests.requirements import proves
 
@@ -38,7 +47,7 @@ def libraries(era: Era = "2025-11-25") -> tuple[Library, Library]:
 @pytest.mark.parametrize("modern", [False, True])
 async def test_everything_is_listed_and_read_from_whose_it_is(tmp_path: Path, era: Era, modern: bool) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(era=era), two.spec(era=era)) as it:
+    async with open_gateway_methods(tmp_path, one.spec(era=era), two.spec(era=era)) as it:
         listed = (await it.ask("resources/list", modern=modern))["resources"]
         uris = [resource["uri"] for resource in listed]
         assert uris == ["book://a", "book://b", "fingerpost://two/book://a", "map://c"]
@@ -65,7 +74,7 @@ async def test_everything_is_listed_and_read_from_whose_it_is(tmp_path: Path, er
 @proves("G8")
 async def test_prompts_are_named_as_tools_are(tmp_path: Path) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(prefix=False), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(prefix=False), two.spec()) as it:
         names = [prompt["name"] for prompt in (await it.ask("prompts/list"))["prompts"]]
         assert names == ["summary", "quiz", "two__summary"]
         got = await it.ask("prompts/get", {"name": "two__summary", "arguments": {"of": "x"}})
@@ -79,7 +88,7 @@ async def test_prompts_are_named_as_tools_are(tmp_path: Path) -> None:
 @proves("G8")
 async def test_completions_go_to_whose_prompt_or_template_it_is(tmp_path: Path) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(prefix=False), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(prefix=False), two.spec()) as it:
         argument = {"name": "of", "value": "b"}
         for reference, values in (
             ({"type": "ref/prompt", "name": "quiz"}, ["one!"]),
@@ -123,7 +132,7 @@ async def test_what_the_protocol_does_not_allow_reaches_no_server(tmp_path: Path
     probe = Probe(application())
     async with served(probe) as upstream:
         server = ServerSpec(name="probed", transport="http", url=f"{upstream}/mcp", prefix=False)
-        async with house(tmp_path, server) as it:
+        async with open_gateway_methods(tmp_path, server) as it:
             await it.ask("prompts/list")
             for method, params in WRONG:
                 with pytest.raises(JsonRpcError) as refused:
@@ -135,7 +144,7 @@ async def test_what_the_protocol_does_not_allow_reaches_no_server(tmp_path: Path
 @proves("G8")
 async def test_what_is_null_was_left_out(tmp_path: Path) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         await it.ask("prompts/get", {"name": "one__quiz", "arguments": None})
         reference = {"type": "ref/prompt", "name": "one__quiz"}
         asked = {"ref": reference, "argument": ARGUMENT, "context": None}
@@ -149,7 +158,7 @@ async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
     tmp_path: Path, modern: bool, code: int
 ) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         with pytest.raises(JsonRpcError) as refused:
             await it.ask("resources/read", {"uri": "song://x"}, modern=modern)
         assert (refused.value.code, refused.value.data) == (code, {"uri": "song://x"})
@@ -160,7 +169,7 @@ async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
 async def test_nobody_reads_what_belongs_to_a_server_they_may_not_use(tmp_path: Path) -> None:
     one, two = libraries()
     settings: dict[str, Any] = {"profiles": {"maps": {"servers": ["two"]}, "writers": {"effects": ["write"]}}}
-    async with house(tmp_path, one.spec(), two.spec(), **settings) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec(), **settings) as it:
         clerk = Principal(name="clerk", kind="key", scope=Scope(tools=("two/look_up",)))
         writer = Principal(name="writer", kind="key", scope=Scope(effects=(Effect.WRITE,)))
         mapped: tuple[dict[str, Any], ...] = ({"by": clerk}, {"at": profile("maps")})
@@ -196,7 +205,7 @@ async def test_what_a_rule_asks_about_is_read_by_nobody_before_a_person_said_so(
 ) -> None:
     """Nobody behind this client can be asked, so each waits in the inbox; once allowed it is read once."""
     one, two = libraries()
-    async with house(tmp_path, one.spec(), two.spec(), policy=[rule]) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec(), policy=[rule]) as it:
         for method, params in READS_ONE:
             with pytest.raises(JsonRpcError, match="waits for a person") as refused:
                 await it.ask(method, params, modern=modern)
@@ -236,7 +245,7 @@ async def test_a_rule_that_is_about_something_else_asks_nobody(
     tmp_path: Path, rules: list[dict[str, Any]]
 ) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(), two.spec(), policy=rules) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec(), policy=rules) as it:
         for method, params in (*READS_ONE, ("completion/complete", COMPLETES)):
             assert await it.ask(method, params)
         assert len(one.asked) == 3
@@ -247,7 +256,7 @@ async def test_the_person_behind_the_client_is_asked_for_a_resource(tmp_path: Pa
     """In both eras, with the form that calls have; what they say holds for this one reading."""
     one, _ = libraries()
     method, params = READS_ONE[0]
-    async with house(tmp_path, one.spec(), policy=[ASKS]) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), policy=[ASKS]) as it:
         session = replace(request(method, params), capabilities=FORMS)
         person = saying(accept())
         assert await it.methods.answer(session, person)
@@ -275,7 +284,7 @@ async def test_the_person_behind_the_client_is_asked_for_a_resource(tmp_path: Pa
 async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: Path) -> None:
     one, two = libraries()
     reader = Principal(name="reader", kind="key")
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         for method, params in (*READS_ONE, ("completion/complete", COMPLETES)):
             await it.ask(method, params, by=reader)
         with pytest.raises(JsonRpcError):
@@ -299,7 +308,7 @@ async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: 
 @proves("G8")
 async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_path: Path) -> None:
     one, two = libraries()
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         it.crowd.listeners += [request("initialize", session=name) for name in ("first", "second", "third")]
         for session in ("first", "second"):
             assert await it.ask("resources/subscribe", {"uri": "book://a"}, session=session) == {}
@@ -328,7 +337,7 @@ async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_pat
 @proves("G8")
 async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path) -> None:
     one, _ = libraries()
-    async with house(tmp_path, one.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec()) as it:
         it.crowd.listeners += [request("initialize", session=name) for name in ("quiet", "curious", "silent")]
         assert await it.ask("logging/setLevel", {"level": "error"}, session="quiet") == {}
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
@@ -352,7 +361,7 @@ async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path)
 async def test_a_server_is_asked_for_the_most_that_anybody_wants_to_hear(tmp_path: Path) -> None:
     """Whoever never said wants the usual: nobody else's wish for less may take it from them."""
     one, _ = libraries()
-    async with house(tmp_path, one.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec()) as it:
 
         async def set_level(level: str, *, session: str) -> None:
             await it.ask("logging/setLevel", {"level": level}, session=session)
@@ -371,7 +380,7 @@ async def test_a_server_is_asked_for_the_most_that_anybody_wants_to_hear(tmp_pat
 @proves("G8")
 async def test_a_server_that_comes_back_is_told_the_level_again(tmp_path: Path) -> None:
     one, _ = libraries()
-    async with house(tmp_path, one.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec()) as it:
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
         await until(lambda: one.asked == [("level", "debug")])
         await it.router.servers.reconnect("one")
@@ -387,7 +396,7 @@ async def test_an_endpoint_describes_what_its_servers_can_do(tmp_path: Path) -> 
         "gateway": {"instructions": "Be kind."},
         "profiles": {"none": {"servers": ["other"], "instructions": "Little here."}},
     }
-    async with house(tmp_path, one.spec(), **settings) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), **settings) as it:
         await it.methods.wait_until_ready(ALL, LOCAL)
         asking = request("initialize")
         said: Any = it.methods.describe(asking.endpoint, asking.principal, asking.version)

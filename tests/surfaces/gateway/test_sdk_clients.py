@@ -15,7 +15,7 @@ from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served, tool_server
 from tests.kit.gateway_client import ask, old, open_session
 from tests.kit.gateway_methods import Answering, Library, reading
-from tests.kit.gateways import gateway
+from tests.kit.gateways import open_gateway
 from tests.kit.small_gateway import Address
 from tests.requirements import proves
 
@@ -31,7 +31,7 @@ def mode_of(era: Era) -> Any:
 async def test_a_client_lists_finds_calls_and_reads(tmp_path: Path, era: Era) -> None:
     library = Library("library", resources=["book://a"], prompts=["summary"])
     shop = tool_server("shop", [reading("price", "The price of a thing in the shop", thing="string")])
-    async with gateway(
+    async with open_gateway(
         shop.spec(),
         library.spec(),
         folder=tmp_path,
@@ -74,7 +74,7 @@ async def test_three_thousand_tools_of_one_server_reach_a_client(tmp_path: Path,
     async with served(many.server.streamable_http_app(json_response=True)) as upstream:
         spec = ServerSpec(name="many", transport="http", url=f"{upstream}/mcp", era=era)
         async with (
-            gateway(spec, folder=tmp_path) as address,
+            open_gateway(spec, folder=tmp_path) as address,
             Client(f"{address}/mcp/all", mode=mode_of(era)) as client,
         ):
             names: list[str] = []
@@ -103,7 +103,7 @@ async def test_a_session_gets_results_of_its_own_era_from_servers_of_the_newer(t
             },
         ),
     )
-    async with gateway(*servers, folder=tmp_path) as address:
+    async with open_gateway(*servers, folder=tmp_path) as address:
         host, port = address.removeprefix("http://").split(":")
         place = Address(host, int(port))
         session = await open_session(place)
@@ -118,7 +118,7 @@ async def test_a_list_as_a_result_keeps_its_promise_to_clients_of_both_eras(tmp_
     numbers: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
     content = {"content": [{"type": "text", "text": "[1,2]"}], "structuredContent": [1, 2]}
     shop = Answering("shop", {"sizes": {"outputSchema": numbers}}, {"sizes": content})
-    async with gateway(shop.spec(), folder=tmp_path) as address:
+    async with open_gateway(shop.spec(), folder=tmp_path) as address:
         seen: list[Any] = []
         for era in ERAS:
             async with Client(f"{address}/mcp/all", mode=mode_of(era)) as client:
@@ -185,7 +185,7 @@ async def test_text_and_structured_content_of_a_cut_result_say_the_same_and_keep
     }
     tools = {name: {"outputSchema": schema} for name, schema in schemas.items()}
     shop = Answering("shop", tools, results)
-    async with gateway(shop.spec(), folder=tmp_path, digest={"max_tokens": 1_000}) as address:
+    async with open_gateway(shop.spec(), folder=tmp_path, digest={"max_tokens": 1_000}) as address:
         for era in ERAS:
             async with Client(f"{address}/mcp/all", mode=mode_of(era)) as client:
                 await client.list_tools()

@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.records import Era, Principal, Scope
 from fingerpost.testing import tool_server
-from tests.kit.gateway_methods import ALL, ROUTE, Library, house, reading, request
+from tests.kit.gateway_methods import ALL, ROUTE, Library, open_gateway_methods, reading, request
 from tests.requirements import proves
 
 TOOLS = "notifications/tools/list_changed"
@@ -21,7 +21,7 @@ async def test_a_changed_list_is_announced_where_it_changed(tmp_path: Path, era:
     shop = tool_server("shop", [reading("price")])
     mail = tool_server("mail", [reading("inbox")])
     bound = Principal(name="clerk", kind="key", scope=Scope(servers=("mail",)))
-    async with house(tmp_path, shop.spec(era=era), mail.spec(era=era)) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(era=era), mail.spec(era=era)) as it:
         at_all = request("initialize", session="all")
         at_route = request("initialize", at=ROUTE, session="route")
         clerk = request("initialize", by=bound, session="clerk")
@@ -43,7 +43,7 @@ async def test_a_changed_list_is_announced_where_it_changed(tmp_path: Path, era:
 @proves("G8")
 async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("price")])
-    async with house(tmp_path, shop.spec(era="2026-07-28")) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(era="2026-07-28")) as it:
         stream = request("subscriptions/listen", modern=True, session="listen-1")
         it.crowd.listeners.append(stream)
         honoured = await it.ask(
@@ -70,7 +70,7 @@ async def test_a_listener_is_promised_only_what_is_told(tmp_path: Path) -> None:
         "x": {"y": [1]},
         "resourceSubscriptions": ["book://a", "song://x"],
     }
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         honoured = await it.ask("subscriptions/listen", {"notifications": wanted}, modern=True)
         assert honoured == {
             "notifications": {"resourcesListChanged": True, "resourceSubscriptions": ["book://a"]}
@@ -84,7 +84,7 @@ async def test_a_listener_is_promised_only_what_is_told(tmp_path: Path) -> None:
 async def test_changed_resources_and_prompts_are_told_to_those_who_may_use_them(tmp_path: Path) -> None:
     one, two = Library("one", resources=["book://a"]), Library("two", prompts=["quiz"])
     bound = Principal(name="clerk", kind="key", scope=Scope(servers=("two",)))
-    async with house(tmp_path, one.spec(), two.spec()) as it:
+    async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         await it.ask("resources/list")
         everybody, clerk = (
             request("initialize", session="all"),

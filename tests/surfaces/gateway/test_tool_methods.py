@@ -16,7 +16,7 @@ from fingerpost.records import Era, Listing
 from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import tool_server
-from tests.kit.gateway_methods import Answering, house, reading, text_of
+from tests.kit.gateway_methods import Answering, open_gateway_methods, reading, text_of
 from tests.kit.raw_http import raw_server, with_length
 from tests.requirements import proves
 
@@ -48,7 +48,7 @@ def server(results: dict[str, Any], **definitions: dict[str, Any]) -> Answering:
 @pytest.mark.parametrize("modern", [False, True])
 async def test_every_kind_of_content_comes_through_untouched(tmp_path: Path, era: Era, modern: bool) -> None:
     shop = server({"look": EVERYTHING})
-    async with house(tmp_path, shop.spec(era)) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(era)) as it:
         result = await it.call("shop__look", modern=modern)
         for member in ("content", "structuredContent", "isError"):
             assert result[member] == EVERYTHING[member]
@@ -59,7 +59,7 @@ async def test_every_kind_of_content_comes_through_untouched(tmp_path: Path, era
 @proves("G8")
 async def test_what_belongs_to_the_request_goes_along_and_our_envelope_does_not(tmp_path: Path) -> None:
     shop = server({"look": {"content": []}})
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         meta = {
             "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "x.example/own": {"deep": [1]},
@@ -83,7 +83,9 @@ async def test_structured_content_that_is_no_object_reaches_older_clients_in_one
     tmp_path: Path, schema: dict[str, Any] | None
 ) -> None:
     result = {"content": [{"type": "text", "text": "[1]"}], "structuredContent": [1]}
-    async with house(tmp_path, server({"look": result}, look={"outputSchema": schema}).spec()) as it:
+    async with open_gateway_methods(
+        tmp_path, server({"look": result}, look={"outputSchema": schema}).spec()
+    ) as it:
         assert (await it.call("shop__look"))["structuredContent"] == {"result": [1]}
         assert (await it.call("shop__look", modern=True))["structuredContent"] == [1]
 
@@ -98,7 +100,10 @@ async def test_a_null_is_structured_content_only_where_it_was_promised(
     def with_null(reply: bytes) -> list[bytes]:
         return [with_length(reply.replace(b'"content":', b'"structuredContent": null, "content":'))]
 
-    async with raw_server(with_null) as (_, url), house(tmp_path, Server.http("raw", url)) as it:
+    async with (
+        raw_server(with_null) as (_, url),
+        open_gateway_methods(tmp_path, Server.http("raw", url)) as it,
+    ):
         look: dict[str, Any] = {**reading("look"), "outputSchema": {"type": kind}}
         it.router.catalog.replace_server(Listing(server="raw", definitions=(look,)))
         result = await it.call("raw__look")
@@ -116,7 +121,7 @@ async def test_a_long_result_is_cut_and_keeps_its_pictures(tmp_path: Path) -> No
         "structuredContent": {"rows": rows},
     }
     shop = server({"free": long, "bound": long}, bound={"outputSchema": {"type": "object"}})
-    async with house(tmp_path, shop.spec(), digest={"max_tokens": 300}) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(), digest={"max_tokens": 300}) as it:
         free, bound = await it.call("shop__free"), await it.call("shop__bound")
         for cut in (free, bound):
             assert len(text_of(cut)) < 3000
@@ -133,7 +138,9 @@ async def test_fifty_megabytes_arrive_cut_and_can_be_read_on(tmp_path: Path) -> 
     async def answer(name: str, arguments: dict[str, Any]) -> str:
         return rows
 
-    async with house(tmp_path, tool_server("shop", [reading("look")], call=answer).spec()) as it:
+    async with open_gateway_methods(
+        tmp_path, tool_server("shop", [reading("look")], call=answer).spec()
+    ) as it:
         cut = await it.call("shop__look")
         assert len(text_of(cut)) < 50_000
         handle = cut["_meta"]["fingerpost/handle"]
@@ -146,7 +153,7 @@ async def test_data_too_large_to_be_sent_whole_are_an_error_with_a_handle(tmp_pa
     large: dict[str, Any] = {"content": [], "structuredContent": {"text": "word " * 300_000}}
     schema = {"type": "object", "properties": {"text": {"type": "string", "minLength": 1_000_000}}}
     shop = server({"look": large}, look={"outputSchema": schema})
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         result = await it.call("shop__look")
         assert result["isError"] is True
         assert "structuredContent" not in result
@@ -159,7 +166,7 @@ async def test_data_too_large_to_be_sent_whole_are_an_error_with_a_handle(tmp_pa
 @proves("G14")
 async def test_a_picture_of_many_megabytes_is_left_out_with_a_word(tmp_path: Path) -> None:
     result = {"content": [{"type": "image", "data": "A" * 5_000_000, "mimeType": "image/png"}]}
-    async with house(tmp_path, server({"look": result}).spec()) as it:
+    async with open_gateway_methods(tmp_path, server({"look": result}).spec()) as it:
         cut = await it.call("shop__look")
         assert "5,000,000 characters left out" in text_of(cut)
         assert len(json.dumps(cut)) < 10_000
@@ -169,7 +176,7 @@ async def test_a_picture_of_many_megabytes_is_left_out_with_a_word(tmp_path: Pat
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_a_servers_own_error_keeps_code_message_and_data(tmp_path: Path, era: Era) -> None:
     shop = server({"look": MCPError(-32050, "the shop is closed", {"opens": "09:00"})})
-    async with house(tmp_path, shop.spec(era)) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(era)) as it:
         with pytest.raises(JsonRpcError) as refused:
             await it.call("shop__look")
         error = refused.value
@@ -191,7 +198,7 @@ async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> 
         {"verdict": "deny", "tool": "shop/look", "arguments": {"x": "secret"}},
         {"verdict": "allow", "tool": "shop/buy"},
     ]
-    async with house(tmp_path, shop.spec(), policy=rules) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(), policy=rules) as it:
         invalid = await it.call("shop__buy", {})
         assert invalid["_meta"]["fingerpost/error"] == "invalid_parameters"
         assert "count" in text_of(invalid)
@@ -209,7 +216,7 @@ async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> 
 @proves("G3", "G4")
 async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("look_around")])
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         with pytest.raises(JsonRpcError, match="near are shop__look_around") as refused:
             await it.call("shop__lok_around")
         assert refused.value.code == -32602
@@ -235,7 +242,7 @@ async def test_answers_that_are_none_are_refused_and_not_taken_for_none(
     tmp_path: Path, bad: dict[str, Any]
 ) -> None:
     shop = server({"look": {"content": []}})
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         with pytest.raises(JsonRpcError) as refused:
             await it.ask("tools/call", {"name": "shop__look", "arguments": {}, **bad}, modern=True)
         assert refused.value.code == -32602
@@ -244,9 +251,9 @@ async def test_answers_that_are_none_are_refused_and_not_taken_for_none(
 
 async def test_a_client_that_comes_first_waits_for_servers_and_not_for_dead_ones(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("look")])
-    async with house(tmp_path, shop.spec(), connect=False) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(), connect=False) as it:
         assert await it.names() == ["shop__look", "read_result"]
-    async with house(tmp_path, shop.spec(), connect=False) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(), connect=False) as it:
         assert text_of(await it.call("shop__look", {"a": 1})) == '{"a":1}'
 
 
@@ -261,7 +268,7 @@ async def test_a_client_that_goes_round_in_circles_is_stopped_and_a_busy_program
         assert not result.get("isError") or "Stop repeating" in text_of(result)
         return bool(result.get("isError"))
 
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         for _ in range(24):
             assert not await look()
         for _ in range(3):  # as slow as the quickest of models
@@ -281,7 +288,7 @@ async def test_a_model_can_read_that_another_tool_answered(tmp_path: Path) -> No
     first = tool_server("first", [reading("look")], call=fail)
     second = tool_server("second", [reading("look")])
     standing_in = [{"match": "first/look", "hierarchy": ["second/look"]}]
-    async with house(tmp_path, first.spec(), second.spec(), tools=standing_in) as it:
+    async with open_gateway_methods(tmp_path, first.spec(), second.spec(), tools=standing_in) as it:
         result = await it.call("first__look")
         assert "This is the answer of second/look" in text_of(result)
         assert result["_meta"]["fingerpost/answered_by"] == "second/look"

@@ -14,7 +14,7 @@ from fingerpost.events import AttemptFinished, CallFinished
 from fingerpost.records import ErrorKind
 from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
-from tests.kit.gateway_methods import House, house, text_of
+from tests.kit.gateway_methods import OpenMethods, open_gateway_methods, text_of
 from tests.kit.raw_http import raw_server, with_length
 from tests.requirements import proves
 
@@ -23,14 +23,17 @@ MUCH = "z" * 2_000_000
 
 
 @asynccontextmanager
-async def answering(folder: Path, **reply: Any) -> AsyncGenerator[House]:
+async def answering(folder: Path, **reply: Any) -> AsyncGenerator[OpenMethods]:
     """A gateway in front of a server whose tool answers with exactly this."""
 
     def answer(usual: bytes) -> list[bytes]:
         return [with_length(json.dumps({"jsonrpc": "2.0", "id": json.loads(usual)["id"], **reply}).encode())]
 
     rules = [{"verdict": "allow"}]
-    async with raw_server(answer) as (_, url), house(folder, Server.http("raw", url), policy=rules) as it:
+    async with (
+        raw_server(answer) as (_, url),
+        open_gateway_methods(folder, Server.http("raw", url), policy=rules) as it,
+    ):
         yield it
 
 

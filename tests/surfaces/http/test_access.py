@@ -33,7 +33,7 @@ from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from fingerpost.testing import MemoryTokens, served
 from tests.kit.gateway_client import modern, modern_headers
 from tests.kit.oauth_authority import Authority
-from tests.kit.server_pools import PATIENCE, pool
+from tests.kit.server_pools import PATIENCE, open_pool
 from tests.kit.small_gateway import SmallMethods
 from tests.kit.token_issuer import rsa_jwk, rsa_key
 from tests.requirements import proves
@@ -172,7 +172,7 @@ async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Pat
     ):
         spec = Server.http("gateway", f"{base}{path}")
         assert await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
-        async with pool(spec, tokens=tokens) as servers:
+        async with open_pool(spec, tokens=tokens) as servers:
             result = await servers.call("gateway", "echo", {"text": "hello"}, timeout=PATIENCE)
         assert "hello" in str(result)
         assert authority.asked_for == [

@@ -17,7 +17,7 @@ from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.surfaces.http.addresses import get_reachable_address, is_every_address
 from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.serve import serve
-from tests.kit.routers import settings
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 from tests.surfaces.http.test_tokens import NoKeys
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 @asynccontextmanager
 async def gateway(folder: Path, host: str) -> AsyncGenerator[str]:
     """A whole gateway, and the address it announces."""
-    chosen = settings(folder, gateway={"host": host})
+    chosen = build_settings(folder, gateway={"host": host})
     announced: list[str] = []
     up = anyio.Event()
 

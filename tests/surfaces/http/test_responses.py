@@ -15,7 +15,7 @@ import pytest
 from fingerpost.surfaces.http.asgi import AsgiScope, Receive, Send
 from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
 from tests.kit.gateway_client import called, line_to
-from tests.kit.small_gateway import Address, small_gateway
+from tests.kit.small_gateway import Address, open_small_gateway
 
 DATA_SEGMENTS_IN = 152  # where the kernel's `struct tcp_info` has the count of segments with data
 START = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"5")]}
@@ -52,7 +52,7 @@ async def served(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Ad
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel what arrived")
 async def test_head_and_body_of_an_answer_go_out_in_one_piece():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         body, headers = called("echo", text="x" * 100)
         for answers in (1, 2, 3):
             assert (await line.ask(body, {**headers, "mcp-param-text": "x" * 100})).status == 200
@@ -62,7 +62,7 @@ async def test_head_and_body_of_an_answer_go_out_in_one_piece():
 
 
 async def test_head_alone_is_answered_without_a_body_and_the_connection_goes_on():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         await line.send(method="HEAD", path="/healthz")
         status, headers = await line.head()
         assert (status, headers["content-length"]) == (200, "15")
@@ -70,7 +70,7 @@ async def test_head_alone_is_answered_without_a_body_and_the_connection_goes_on(
 
 
 async def test_an_older_client_gets_its_answer_and_the_end_of_the_connection():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         await line.stream.send(b"GET /healthz HTTP/1.0\r\nhost: x\r\n\r\n")
         got = await line.got()
         assert (got.json, got.headers["connection"]) == ({"status": "ok"}, "close")
@@ -79,7 +79,7 @@ async def test_an_older_client_gets_its_answer_and_the_end_of_the_connection():
 
 
 async def test_requests_sent_ahead_are_answered_in_their_order():
-    async with small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as place, line_to(place) as line:
         texts = [f"number {number}" for number in range(5)]
         for text in texts:
             body, headers = called("echo", text=text)
@@ -124,7 +124,7 @@ async def test_the_garbage_collector_looks_less_often_only_while_something_is_se
     found, usual = gc.get_threshold(), (700, 10, 10)
     gc.set_threshold(*usual)  # something else in this process may be serving
     try:
-        async with small_gateway():
+        async with open_small_gateway():
             assert gc.get_threshold()[0] > usual[0]
         assert gc.get_threshold() == usual
     finally:

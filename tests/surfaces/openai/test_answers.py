@@ -14,7 +14,15 @@ from fingerpost import Router
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.router.modes.answer import MAX_ANSWER_LENGTH
 from fingerpost.testing import ScriptedModel, calls, tool_server
-from tests.kit.chat_completions import MAP, Place, ask, house, served, settings, user
+from tests.kit.chat_completions import (
+    MAP,
+    ServedCompletions,
+    ask,
+    open_served_completions,
+    serve_completions,
+    settings,
+    user,
+)
 from tests.requirements import proves
 
 TALE = "Tell me a tale of bears"
@@ -33,12 +41,12 @@ def body(**more: Any) -> dict[str, Any]:
     return {"model": "fingerpost", "messages": [user(TALE)], **more}
 
 
-async def whole(place: Place, **more: Any) -> Any:
+async def whole(place: ServedCompletions, **more: Any) -> Any:
     """The only choice of a whole answer."""
     return (await ask(place, body(**more))).json["choices"][0]
 
 
-async def streamed(place: Place, **more: Any) -> tuple[dict[str, str], str | None]:
+async def streamed(place: ServedCompletions, **more: Any) -> tuple[dict[str, str], str | None]:
     """Everything the deltas of an answer add up to, and why it ended."""
     said: dict[str, str] = {}
     finish: str | None = None
@@ -60,7 +68,7 @@ async def streamed(place: Place, **more: Any) -> tuple[dict[str, str], str | Non
 async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: bool):
     more: dict[str, Any] = {"response_format": {"type": "json_object"}} if shaped else {}
     text = f"\n{LONG}\n" if shaped else " bears and\n\nbears".join("abc" for _ in range(10_000)) + "\n"
-    async with house(tmp_path, says(text, text)) as place:
+    async with open_served_completions(tmp_path, says(text, text)) as place:
         choice = await whole(place, **more)
         pieces, finish = await streamed(place, **more)
     assert choice["message"]["content"] == pieces["content"] == text.strip()
@@ -70,7 +78,7 @@ async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: b
 async def test_an_answer_longer_than_is_kept_says_that_it_was_cut(tmp_path: Path):
     text = "a" * (MAX_ANSWER_LENGTH + 1)
     # Whole alone: the kit's model would take half a million steps to stream it.
-    async with house(tmp_path, says(text)) as place:
+    async with open_served_completions(tmp_path, says(text)) as place:
         choice = await whole(place)
     assert (len(choice["message"]["content"]), choice["finish_reason"]) == (MAX_ANSWER_LENGTH, "length")
 
@@ -78,7 +86,7 @@ async def test_an_answer_longer_than_is_kept_says_that_it_was_cut(tmp_path: Path
 async def test_a_long_answer_in_a_shape_of_ours_is_whole(tmp_path: Path):
     text = "bears " * 30_000 + "end"
     turn = json.dumps({"thought": "easy", "action": None, "answer": text})
-    async with house(tmp_path, says(turn)) as place:
+    async with open_served_completions(tmp_path, says(turn)) as place:
         choice = await whole(place, fingerpost={"mode": "react"})
     assert choice["message"]["content"] == text
 
@@ -87,7 +95,7 @@ async def test_a_long_answer_in_a_shape_of_ours_is_whole(tmp_path: Path):
 @pytest.mark.parametrize("mode", ["simple", "single", "staged", "react"])
 async def test_a_refusal_is_passed_on_as_one(tmp_path: Path, mode: str):
     model = ScriptedModel(lambda request: reply(refusal="I cannot help with bears."))
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         choice = await whole(place, fingerpost={"mode": mode})
         pieces, finish = await streamed(place, fingerpost={"mode": mode})
     assert (choice["message"]["content"], choice["message"]["refusal"]) == (None, "I cannot help with bears.")
@@ -98,7 +106,7 @@ async def test_a_refusal_is_passed_on_as_one(tmp_path: Path, mode: str):
 @pytest.mark.parametrize(("end", "text"), [("content_filter", ""), ("stop", ""), ("content_filter", "Once")])
 async def test_an_answer_without_words_stays_without(tmp_path: Path, end: str, text: str):
     model = ScriptedModel(lambda request: reply(text, finish=end))
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         choice = await whole(place)
         pieces, finish = await streamed(place)
     assert choice["message"]["content"] == pieces["content"] == text
@@ -106,7 +114,7 @@ async def test_an_answer_without_words_stays_without(tmp_path: Path, end: str, t
 
 
 async def test_a_person_reads_words_where_the_model_has_none(tmp_path: Path):
-    async with house(tmp_path, says(reply(), reply(refusal="I cannot."))) as place:
+    async with open_served_completions(tmp_path, says(reply(), reply(refusal="I cannot."))) as place:
         silent = await place.router.route(TALE, mode="simple")
         refused = await place.router.route(TALE, mode="simple")
     assert "no answer in words" in silent.answer
@@ -115,7 +123,7 @@ async def test_a_person_reads_words_where_the_model_has_none(tmp_path: Path):
 
 async def test_a_refusal_in_the_responses_api_is_a_part_of_its_own(tmp_path: Path):
     model = ScriptedModel(lambda request: reply(refusal="I cannot."))
-    async with house(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as place, place.client() as client:
         answer = await client.responses.create(model="fingerpost", input=TALE)
         stream = await client.responses.create(model="fingerpost", input=TALE, stream=True)
         events: list[Any] = [event async for event in stream]
@@ -130,7 +138,7 @@ async def test_what_the_model_thought_goes_to_the_caller_and_into_no_prompt(tmp_
     lines = (replace(thinks, reasoning="first thought"), reply("It is nine.", reasoning="second thought"))
     asked = {"messages": [user("What time is it in Tokyo?")]}
     model = says(*lines, *lines)
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         choice = await whole(place, **asked)
         pieces, _ = await streamed(place, **asked)
     assert choice["message"]["reasoning_content"] == pieces["reasoning_content"] == "second thought"
@@ -140,7 +148,7 @@ async def test_what_the_model_thought_goes_to_the_caller_and_into_no_prompt(tmp_
 
 async def test_no_limit_of_ours_goes_with_the_callers_question(tmp_path: Path):
     model = ScriptedModel(lambda request: "Once upon a time.")
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         for more in ({}, {"tools": [MAP]}, {"fingerpost": {"mode": "react"}}):
             await whole(place, **more)
         await whole(place, max_tokens=77)
@@ -156,7 +164,7 @@ async def test_a_conversation_that_was_shortened_says_so(tmp_path: Path):
     said: list[Any] = []
     for number in range(60):
         said += [user(f"u{number} " + "x y " * 700), {"role": "assistant", "content": "y z " * 700}]
-    async with house(tmp_path, ScriptedModel(lambda request: "Bears.")) as place:
+    async with open_served_completions(tmp_path, ScriptedModel(lambda request: "Bears.")) as place:
         long = await ask(place, body(messages=[*said, user(TALE)]))
         short = await ask(place, body())
     left_out = long.json["fingerpost"]["shortened"]["messages_left_out"]
@@ -170,7 +178,7 @@ async def test_the_same_question_in_many_chats_is_no_loop(tmp_path: Path):
         zone = {"timezone": "Asia/Tokyo"}
         return last.text if last.role == "tool" else calls(("time__get_current_time", zone))
 
-    async with house(tmp_path, ScriptedModel(say)) as place:
+    async with open_served_completions(tmp_path, ScriptedModel(say)) as place:
         answers = [await ask(place, body(messages=[user("What time is it in Tokyo?")])) for _ in range(8)]
     assert all("it is 21:00" in answer.text for answer in answers)
     assert len(place.clock.calls) == len(answers)
@@ -186,7 +194,7 @@ async def test_a_model_that_goes_round_within_one_request_is_stopped(tmp_path: P
         return "Enough." if stopped else calls(("time__get_current_time", {"timezone": "Asia/Tokyo"}))
 
     asked = body(messages=[user("What time is it in Tokyo?")], fingerpost={"max_turns": 20})
-    async with house(tmp_path, ScriptedModel(say)) as place:
+    async with open_served_completions(tmp_path, ScriptedModel(say)) as place:
         answer = await ask(place, asked)
     assert answer.text.startswith("Enough.")
     assert "with the same arguments" in heard[-1]
@@ -204,7 +212,7 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_asked_again_for_words(tmp
     first = DONE if mode == "react" else INVENTED
     for streams in (False, True):
         model = says(first, "I cannot make coffee.")
-        async with house(tmp_path / str(streams), model) as place:
+        async with open_served_completions(tmp_path / str(streams), model) as place:
             if streams:
                 said, finish = await streamed(place, messages=HELLO, fingerpost={"mode": mode})
                 assert (said["content"], finish) == ("I cannot make coffee.", "stop")
@@ -223,7 +231,7 @@ async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_em
 ):
     first = DONE if mode == "react" else INVENTED
     for streams in (False, True):
-        async with house(tmp_path / str(streams), says(first, INVENTED)) as place:
+        async with open_served_completions(tmp_path / str(streams), says(first, INVENTED)) as place:
             if streams:
                 content = (await streamed(place, messages=HELLO, fingerpost={"mode": mode}))[0]["content"]
             else:
@@ -264,8 +272,8 @@ async def test_a_model_reads_on_in_a_result_that_was_cut_and_again_in_a_later_re
     made = settings(tmp_path, digest={"max_tokens": 300})
     async with Router([logs.spec()], settings=made, model=ScriptedModel(say)) as router:
         await router.connect()
-        async with served(router) as (address, app):
-            place = Place(address, router, app, logs, logs)
+        async with serve_completions(router) as (address, app):
+            place = ServedCompletions(address, router, app, logs, logs)
             first = await ask(place, asked)
             said = [*asked["messages"], {"role": "assistant", "content": first.text}, user("And the rest?")]
             later = await ask(place, {**asked, "messages": said})
@@ -283,7 +291,7 @@ async def test_an_announcement_of_an_invented_call_is_not_the_answer(tmp_path: P
     first = answered if mode == "react" else ANNOUNCED
     for streams in (False, True):
         model = says(first, "I cannot make coffee.")
-        async with house(tmp_path / str(streams), model) as place:
+        async with open_served_completions(tmp_path / str(streams), model) as place:
             if streams:
                 said, finish = await streamed(place, messages=HELLO, fingerpost={"mode": mode})
                 begun = "" if mode == "react" else "Let me check.\n\n"  # a turn of react is not streamed
@@ -299,7 +307,7 @@ async def test_an_announcement_of_an_invented_call_is_not_the_answer(tmp_path: P
 @proves("A15")
 @pytest.mark.parametrize("mode", ["staged", "single"])
 async def test_a_model_that_only_announces_invented_calls_again_is_said_to_do_so(tmp_path: Path, mode: str):
-    async with house(tmp_path, says(ANNOUNCED, ANNOUNCED)) as place:
+    async with open_served_completions(tmp_path, says(ANNOUNCED, ANNOUNCED)) as place:
         content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
     assert "tool that does not exist" in content
 
@@ -308,6 +316,6 @@ async def test_a_model_that_only_announces_invented_calls_again_is_said_to_do_so
 @pytest.mark.parametrize("mode", ["staged", "single", "simple"])
 async def test_an_answer_beside_an_invented_call_is_not_asked_for_again(tmp_path: Path, mode: str):
     model = says(f"Coffee is a drink made of roasted beans.\n\n{INVENTED}", "Never asked.")
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
     assert content == "Coffee is a drink made of roasted beans."

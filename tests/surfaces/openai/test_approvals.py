@@ -15,7 +15,7 @@ from fingerpost.events import ApprovalRequested
 from fingerpost.records import Decision
 from fingerpost.testing import ScriptedModel, calls
 from tests.kit import api
-from tests.kit.chat_completions import MAP, Place, ask, house, user
+from tests.kit.chat_completions import MAP, ServedCompletions, ask, open_served_completions, user
 from tests.kit.server_pools import all_blocked
 from tests.requirements import proves
 
@@ -43,7 +43,7 @@ async def decide(router: Router, pending_id: str, decision: Decision = Decision.
     await router.calls.decide(pending_id, decision, by="dana", reason=reason)
 
 
-async def decide_when_asked(place: Place, decision: Decision) -> None:
+async def decide_when_asked(place: ServedCompletions, decision: Decision) -> None:
     with place.router.live.subscribe() as events:
         async for event in events:
             if isinstance(event, ApprovalRequested):
@@ -51,7 +51,7 @@ async def decide_when_asked(place: Place, decision: Decision) -> None:
                 return
 
 
-async def waiting(place: Place) -> Any:
+async def waiting(place: ServedCompletions) -> Any:
     """The answer of a request that was not held long enough."""
     answer = (await ask(place, body())).json
     assert answer["choices"][0]["finish_reason"] == "stop"
@@ -66,7 +66,7 @@ async def waiting(place: Place) -> Any:
 @proves("O7")
 async def test_the_request_is_held_until_a_person_says_yes(tmp_path: Path):
     async with (
-        house(tmp_path, writes()) as place,
+        open_served_completions(tmp_path, writes()) as place,
         place.client() as client,
         anyio.create_task_group() as tasks,
     ):
@@ -83,7 +83,7 @@ async def test_a_stream_says_what_it_waits_for_and_goes_on(tmp_path: Path):
     waits = ": notes/delete_and_write_note waits for approval at http"
     lines: list[str] = []
     async with (
-        house(tmp_path, writes()) as place,
+        open_served_completions(tmp_path, writes()) as place,
         place.plain() as client,
         client.stream("POST", "/v1/chat/completions", json=body(stream=True)) as got,
     ):
@@ -102,7 +102,7 @@ async def test_a_stream_says_what_it_waits_for_and_goes_on(tmp_path: Path):
 @proves("O7")
 async def test_going_on_with_the_next_message(tmp_path: Path):
     model = writes()
-    async with house(tmp_path, model, **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, model, **NOT_HELD) as place:
         first = await waiting(place)
         note = first["choices"][0]["message"]
         still = await ask(place, body(note, user("Done?")))
@@ -121,9 +121,9 @@ async def test_going_on_with_the_next_message(tmp_path: Path):
 
 @proves("O7")
 async def test_going_on_by_id_after_a_restart(tmp_path: Path):
-    async with house(tmp_path, writes(), **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, writes(), **NOT_HELD) as place:
         pending = (await waiting(place))["fingerpost"]["pending_id"]
-    async with house(tmp_path, writes(), **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, writes(), **NOT_HELD) as place:
         await decide(place.router, pending)
         for stream in (False, True):
             more = {"fingerpost": {"resume": pending}, "stream": stream}
@@ -134,7 +134,7 @@ async def test_going_on_by_id_after_a_restart(tmp_path: Path):
 
 
 async def test_nobody_else_goes_on_with_it(tmp_path: Path):
-    async with house(tmp_path, writes(), **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, writes(), **NOT_HELD) as place:
         first = await waiting(place)
         pending = first["fingerpost"]["pending_id"]
         await decide(place.router, pending)
@@ -159,8 +159,8 @@ async def test_what_is_decided_in_the_console_waits_for_its_caller_and_their_ter
     model = writes()
     terms = {**TERMS, "model": "another", "tools": [MAP]}
     async with (
-        house(tmp_path, model, **NOT_HELD) as place,
-        api.served(place.router, operator=True) as console,
+        open_served_completions(tmp_path, model, **NOT_HELD) as place,
+        api.serve_api(place.router, operator=True) as console,
     ):
         first = (await ask(place, body(**terms))).json
         asked = len(model.asked)
@@ -187,11 +187,11 @@ async def test_any_message_in_a_named_conversation_goes_on(tmp_path: Path, decis
     """A caller that sends only what is new, and never what was said before."""
     model = writes()
     named = {"fingerpost": {"conversation": "mine"}}
-    async with house(tmp_path, model, **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, model, **NOT_HELD) as place:
         first = (await ask(place, body(**named))).json
         await decide(place.router, first["fingerpost"]["pending_id"], decision)
     new = {"model": "fingerpost", "messages": [user("Go on")], **named}
-    async with house(tmp_path, model, **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, model, **NOT_HELD) as place:
         elsewhere = await ask(place, {**new, "fingerpost": {"conversation": "another"}})
         after = await ask(place, new)
         other = await ask(place, {**new, "messages": [user("Tell me a tale of bears")]})
@@ -205,7 +205,7 @@ async def test_any_message_in_a_named_conversation_goes_on(tmp_path: Path, decis
 
 async def test_while_it_waits_another_question_in_the_conversation_is_answered(tmp_path: Path):
     named = {"fingerpost": {"conversation": "mine"}}
-    async with house(tmp_path, writes(), **NOT_HELD) as place:
+    async with open_served_completions(tmp_path, writes(), **NOT_HELD) as place:
         first = (await ask(place, body(**named))).json
         tale = {"model": "fingerpost", "messages": [user("What is a bear?")], "tool_choice": "none", **named}
         other = await ask(place, tale)

@@ -10,7 +10,7 @@ import pytest
 
 from fingerpost.llm import ModelRequest
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.chat_completions import MAP, ask, house, user
+from tests.kit.chat_completions import MAP, ask, open_served_completions, user
 from tests.requirements import proves
 
 TIME = "What time is it in Tokyo? Show it on the map, too."
@@ -39,7 +39,7 @@ def shape(request: ModelRequest) -> list[tuple[str, list[str]]]:
 @proves("O3")
 async def test_the_callers_tool_is_called_by_the_caller(tmp_path: Path):
     model = plays(calls(SHOW), "There it is.")
-    async with house(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as place, place.client() as client:
         messages: list[Any] = [user("Show me Tokyo on the map")]
         first = await client.chat.completions.create(model="fingerpost", messages=messages, tools=[MAP])  # pyright: ignore[reportArgumentType]
         choice = first.choices[0]
@@ -63,7 +63,7 @@ async def test_the_callers_tool_is_called_by_the_caller(tmp_path: Path):
 async def test_in_a_stream_calls_come_with_their_index(tmp_path: Path):
     model = plays(calls(SHOW, ("show_map", {"place": "Osaka"})))
     async with (
-        house(tmp_path, model) as place,
+        open_served_completions(tmp_path, model) as place,
         place.client() as client,
         client.chat.completions.stream(
             model="fingerpost",
@@ -82,7 +82,7 @@ async def test_in_a_stream_calls_come_with_their_index(tmp_path: Path):
 @proves("O2", "O3")
 async def test_what_was_done_here_stands_before_the_callers_call_when_it_comes_back(tmp_path: Path):
     model = plays(calls(CLOCK), calls(SHOW, first=2), "Nine in the evening, and there it is.")
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         body: dict[str, Any] = {"model": "fingerpost", "messages": [user(TIME)], "tools": [MAP]}
         first = await ask(place, body)
         handed = first.json["choices"][0]["message"]
@@ -101,11 +101,11 @@ async def test_what_was_done_here_stands_before_the_callers_call_when_it_comes_b
 @proves("O3")
 async def test_that_holds_after_a_restart_too(tmp_path: Path):
     body: dict[str, Any] = {"model": "fingerpost", "messages": [user(TIME)], "tools": [MAP]}
-    async with house(tmp_path, plays(calls(CLOCK), calls(SHOW, first=2))) as place:
+    async with open_served_completions(tmp_path, plays(calls(CLOCK), calls(SHOW, first=2))) as place:
         handed = (await ask(place, body)).json["choices"][0]["message"]
     model = plays("Nine in the evening, and there it is.")
     result = {"role": "tool", "tool_call_id": "call_2", "content": "shown"}
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         assert (await ask(place, {**body, "messages": [user(TIME), handed, result]})).status == 200
     assert [role for role, _ in shape(model.asked[-1])] == ["user", "assistant", "tool", "assistant", "tool"]
 
@@ -114,7 +114,7 @@ async def test_that_holds_after_a_restart_too(tmp_path: Path):
 async def test_responses_with_functions_of_the_caller(tmp_path: Path):
     function: Any = {"type": "function", **MAP["function"], "strict": False}
     model = plays(calls(SHOW), "There it is.", calls(SHOW))
-    async with house(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as place, place.client() as client:
         items: Any = [user("Show me Tokyo on the map")]
         first = await client.responses.create(model="fingerpost", input=items, tools=[function])
         call: Any = first.output[0]
@@ -140,7 +140,7 @@ async def test_options_and_pictures_reach_the_model(tmp_path: Path):
     picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
     message = {"role": "user", "content": [{"type": "text", "text": "What is this?"}, picture]}
     options: dict[str, Any] = {"temperature": 0.3, "seed": 7, "reasoning_effort": "low", "made_up": {"x": 1}}
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         answer = await ask(place, {"model": "fingerpost", "messages": [message], **options})
     assert answer.text == "A cat."
     assert model.asked[0].options == options
@@ -160,7 +160,10 @@ async def test_a_call_written_as_text_comes_back_as_a_call(tmp_path: Path, mode:
         "fingerpost": {"mode": mode},
         "stream": stream,
     }
-    async with house(tmp_path, ScriptedModel(lambda request: text)) as place, place.plain() as client:
+    async with (
+        open_served_completions(tmp_path, ScriptedModel(lambda request: text)) as place,
+        place.plain() as client,
+    ):
         got = await client.post("/v1/chat/completions", json=asked)
     chunks = [json.loads(line[6:]) for line in got.text.splitlines() if line.startswith("data: {")]
     choices = [chunk["choices"][0] for chunk in chunks] if stream else got.json()["choices"]
@@ -175,7 +178,7 @@ async def test_a_call_written_as_text_comes_back_as_a_call(tmp_path: Path, mode:
 async def test_a_caller_who_wants_text_gets_no_call_out_of_it(tmp_path: Path):
     text = 'Well.\n<tool_call>{"name": "show_map", "arguments": {"place": "Tokyo"}}</tool_call>'
     asked = {"model": "fingerpost", "messages": [user("Tell me a tale of bears")], "tools": [MAP]}
-    async with house(tmp_path, ScriptedModel(lambda request: text)) as place:
+    async with open_served_completions(tmp_path, ScriptedModel(lambda request: text)) as place:
         answer = await ask(place, {**asked, "tool_choice": "none"})
     assert answer.text == "Well."
     assert "tool_calls" not in answer.json["choices"][0]["message"]
@@ -184,7 +187,7 @@ async def test_a_caller_who_wants_text_gets_no_call_out_of_it(tmp_path: Path):
 @proves("A13", "O3")
 async def test_with_tool_routing_off_only_the_callers_tools_reach_the_model(tmp_path: Path):
     model = plays(calls(SHOW), "There it is.")
-    async with house(tmp_path, model, tool_routing={"enabled": False}) as place:
+    async with open_served_completions(tmp_path, model, tool_routing={"enabled": False}) as place:
         body: dict[str, Any] = {"model": "fingerpost", "messages": [user(TIME)], "tools": [MAP]}
         handed = await ask(place, body)
         without = await ask(place, {"model": "fingerpost", "messages": [user(TIME)]})

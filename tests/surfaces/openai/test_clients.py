@@ -12,7 +12,7 @@ import pytest
 from openai import OpenAI
 
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.chat_completions import house, user
+from tests.kit.chat_completions import open_served_completions, user
 from tests.kit.programs import program
 from tests.requirements import proves
 
@@ -33,7 +33,7 @@ def tells_time() -> ScriptedModel:
 
 @proves("O1", "O2", "O8")
 async def test_a_whole_answer(tmp_path: Path):
-    async with house(tmp_path, tells_time()) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time()) as place, place.client() as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="fingerpost", messages=[user(TIME)]
         )
@@ -57,7 +57,7 @@ async def test_a_whole_answer(tmp_path: Path):
 
 @proves("O1", "O8")
 async def test_an_answer_in_pieces(tmp_path: Path):
-    async with house(tmp_path, tells_time()) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time()) as place, place.client() as client:
         stream = await client.chat.completions.create(
             model="fingerpost", messages=[user(TIME)], stream=True, stream_options={"include_usage": True}
         )
@@ -76,7 +76,7 @@ async def test_an_answer_in_pieces(tmp_path: Path):
 @proves("O1")
 async def test_the_stream_helper_of_the_client(tmp_path: Path):
     async with (
-        house(tmp_path, tells_time()) as place,
+        open_served_completions(tmp_path, tells_time()) as place,
         place.client() as client,
         client.chat.completions.stream(model="fingerpost", messages=[user(TIME)]) as stream,
     ):
@@ -88,7 +88,7 @@ async def test_the_stream_helper_of_the_client(tmp_path: Path):
 
 @proves("O1")
 async def test_the_client_without_an_event_loop(tmp_path: Path):
-    async with house(tmp_path, tells_time()) as place:
+    async with open_served_completions(tmp_path, tells_time()) as place:
 
         def talk() -> tuple[str, str, list[str]]:
             with OpenAI(base_url=f"{place.address}/v1", api_key="none needed") as client:
@@ -112,7 +112,7 @@ def _ids(client: OpenAI) -> list[str]:
 
 @proves("O1")
 async def test_the_client_of_node(tmp_path: Path):
-    async with house(tmp_path, tells_time()) as place:
+    async with open_served_completions(tmp_path, tells_time()) as place:
         with anyio.fail_after(30):
             done = await anyio.run_process([program("node"), str(NODE), f"{place.address}/v1"], check=False)
     assert done.returncode == 0, done.stderr.decode()
@@ -127,7 +127,7 @@ async def test_the_client_of_node(tmp_path: Path):
 
 
 async def test_without_any_model(tmp_path: Path):
-    async with house(tmp_path) as place, place.client() as client:
+    async with open_served_completions(tmp_path) as place, place.client() as client:
         answer = await client.chat.completions.create(
             model="fingerpost", messages=[user("What time is it in Asia/Tokyo?")]
         )
@@ -139,7 +139,7 @@ async def test_without_any_model(tmp_path: Path):
 
 @proves("O1")
 async def test_responses_whole_and_streamed(tmp_path: Path):
-    async with house(tmp_path, tells_time()) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time()) as place, place.client() as client:
         whole = await client.responses.create(model="fingerpost", instructions="Be brief.", input=TIME)
         assert whole.output_text.startswith("It is nine")
         assert (whole.status, whole.instructions) == ("completed", "Be brief.")
@@ -157,7 +157,7 @@ async def test_responses_whole_and_streamed(tmp_path: Path):
 async def test_many_at_once_do_not_disturb_each_other(tmp_path: Path):
     model = ScriptedModel(lambda request: request.messages[-1].text.upper(), seconds=0.02)
     heard: dict[int, str] = {}
-    async with house(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as place, place.client() as client:
 
         async def talk(number: int) -> None:
             words = [user(f"please repeat: number {number}")]
@@ -177,6 +177,6 @@ async def test_many_at_once_do_not_disturb_each_other(tmp_path: Path):
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_extension_can_be_switched_off(tmp_path: Path, wanted: bool):
     more = {"completions": {"extension": wanted}}
-    async with house(tmp_path, tells_time(), **more) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time(), **more) as place, place.client() as client:
         answer = await client.chat.completions.create(model="fingerpost", messages=[user("Hello!")])
     assert ("fingerpost" in (answer.model_extra or {})) is wanted

@@ -14,8 +14,8 @@ from fingerpost import Router
 from fingerpost.llm import OpenAIChat
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import HANG, ScriptedModel, calls, served, tool_server
-from tests.kit.chat_completions import house, settings, user
-from tests.kit.chat_completions import served as serving
+from tests.kit.chat_completions import open_served_completions, settings, user
+from tests.kit.chat_completions import serve_completions as serving
 from tests.kit.model_server import Hanging, said
 from tests.requirements import proves
 
@@ -53,7 +53,7 @@ async def leave_when(reached: anyio.Event, address: str, **more: Any) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_client_that_leaves_ends_the_question_to_the_model(tmp_path: Path, stream: bool):
     model = Patient()
-    async with house(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as place:
         with anyio.fail_after(10):
             await leave_when(model.reached, place.address, stream=stream)
             await model.gone.wait()
@@ -112,7 +112,7 @@ async def test_closing_gives_what_runs_a_little_time(tmp_path: Path, stream: boo
 
     got: list[httpx2.Response] = []
     body = {"model": "fingerpost", "messages": [user("Hello!")], "stream": stream}
-    async with house(tmp_path, ScriptedModel(say)) as place, place.plain() as client:
+    async with open_served_completions(tmp_path, ScriptedModel(say)) as place, place.plain() as client:
 
         async def ask() -> None:
             got.append(await client.post("/v1/chat/completions", json=body))
@@ -131,7 +131,7 @@ async def test_closing_gives_what_runs_a_little_time(tmp_path: Path, stream: boo
 
 async def test_closing_ends_what_takes_too_long(tmp_path: Path):
     model = Patient()
-    async with house(tmp_path, model) as place, place.plain() as client:
+    async with open_served_completions(tmp_path, model) as place, place.plain() as client:
         whole: list[httpx2.Response] = []
         body = {"model": "fingerpost", "messages": [user("Hello!")]}
 

@@ -24,7 +24,7 @@ from fingerpost.surfaces.openai.options import parse_request_options
 from fingerpost.surfaces.openai.responses import parse_response_request
 from fingerpost.testing import ScriptedModel, served
 from tests.kit import chat_completions as kit
-from tests.kit.chat_completions import Place, ask, house, user
+from tests.kit.chat_completions import ServedCompletions, ask, open_served_completions, user
 from tests.kit.model_server import KEY, Hanging, Model, chunk, events, refused, said
 from tests.requirements import proves
 
@@ -42,9 +42,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ServedCompletions]:
     """One house for everything that leaves no trace in it."""
-    async with house(tmp_path_factory.mktemp("faults"), talks()) as opened:
+    async with open_served_completions(tmp_path_factory.mktemp("faults"), talks()) as opened:
         yield opened
 
 
@@ -93,7 +93,9 @@ WRONG: list[tuple[dict[str, Any], str | None]] = [
 
 @proves("O5")
 @pytest.mark.parametrize(("wrong", "param"), WRONG, ids=[str(param) for _, param in WRONG])
-async def test_what_is_wrong_with_a_request_is_named(place: Place, wrong: dict[str, Any], param: str | None):
+async def test_what_is_wrong_with_a_request_is_named(
+    place: ServedCompletions, wrong: dict[str, Any], param: str | None
+):
     answer = await ask(place, {**HELLO, **wrong})
     assert (answer.status, answer.error["param"]) == (400, param)
     assert answer.error["type"] == "invalid_request_error"
@@ -116,14 +118,16 @@ async def test_what_is_wrong_with_a_request_is_named(place: Place, wrong: dict[s
         ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
     ],
 )
-async def test_what_responses_cannot_have_is_named(place: Place, wrong: dict[str, Any], param: str):
+async def test_what_responses_cannot_have_is_named(
+    place: ServedCompletions, wrong: dict[str, Any], param: str
+):
     body = {"model": "fingerpost", "input": "Hello!", **wrong}
     answer = await ask(place, body, path="/v1/responses")
     assert (answer.status, answer.error["param"]) == (400, param)
 
 
 @proves("O5")
-async def test_other_faults_of_http(place: Place):
+async def test_other_faults_of_http(place: ServedCompletions):
     async with place.plain() as client:
         got = [
             await client.post(
@@ -146,7 +150,7 @@ async def test_other_faults_of_http(place: Place):
 @proves("O5")
 async def test_keys(tmp_path: Path):
     """Any key will do where none is needed; but one that claims to be ours has to be."""
-    async with house(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as place:
         assert (await ask(place, HELLO, authorization="Bearer sk-whatever")).status == 200
         wrong = await ask(place, HELLO, authorization=f"Bearer fp_{'0' * 32}_{'x' * 43}")
         _, watching = await place.router.store.keys.add("screen", rights=(Right.WATCH,))
@@ -164,7 +168,7 @@ async def test_keys(tmp_path: Path):
     ids=["keys are required", "reached from elsewhere"],
 )
 async def test_where_a_key_is_needed_not_any_will_do(tmp_path: Path, gateway: dict[str, Any]):
-    async with house(tmp_path, talks(), gateway=gateway) as place:
+    async with open_served_completions(tmp_path, talks(), gateway=gateway) as place:
         made_up = await ask(place, HELLO, authorization="Bearer sk-whatever")
         async with place.client() as client:
             with pytest.raises(openai.AuthenticationError, match="key is needed"):
@@ -176,7 +180,7 @@ async def test_where_a_key_is_needed_not_any_will_do(tmp_path: Path, gateway: di
 
 
 async def test_a_bound_key_does_not_hear_of_other_servers(tmp_path: Path):
-    async with house(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as place:
         _, key = await place.router.store.keys.add("desk", scope=Scope(servers=("notes",)))
         asked = [
             await ask(place, {**HELLO, "fingerpost": {"server": name}}, authorization=f"Bearer {key}")
@@ -189,7 +193,7 @@ async def test_a_bound_key_does_not_hear_of_other_servers(tmp_path: Path):
 async def test_pages_that_may_call_us(tmp_path: Path):
     ask_first = {"origin": "https://chat.example", "access-control-request-headers": "x-stainless-os, x-evil"}
     pages = {"allowed_origins": ["https://chat.example"]}
-    async with house(tmp_path, talks(), gateway=pages) as place, place.plain() as client:
+    async with open_served_completions(tmp_path, talks(), gateway=pages) as place, place.plain() as client:
         allowed = await client.options("/v1/chat/completions", headers=ask_first)
         foreign = await client.options("/v1/models", headers={"origin": "https://evil.example"})
         origin = {"origin": "https://chat.example"}
@@ -203,7 +207,7 @@ async def test_pages_that_may_call_us(tmp_path: Path):
 
 async def test_too_much_and_too_often(tmp_path: Path):
     bounds: Any = {"gateway": {"body_bytes": 1024}, "api": {"per_minute": 2}}
-    async with house(tmp_path, talks(), **bounds) as place:
+    async with open_served_completions(tmp_path, talks(), **bounds) as place:
         large = await ask(place, {**HELLO, "metadata": {"x": "y" * 9000}})
         assert (await ask(place, HELLO)).status == 200
         often = await ask(place, HELLO)
@@ -218,17 +222,17 @@ async def test_too_much_and_too_often(tmp_path: Path):
 @asynccontextmanager
 async def in_front_of(
     upstream: Model, folder: Path, **more: Any
-) -> AsyncGenerator[tuple[Place, openai.AsyncOpenAI]]:
+) -> AsyncGenerator[tuple[ServedCompletions, openai.AsyncOpenAI]]:
     """A house whose model is behind a real address."""
     async with served(upstream.app) as address:
         known = {"model": "tiny", "base_url": f"{address}/v1", "api_key": KEY, "retries": 0, **more}
         async with (
             OpenAIChat(ModelSettings.model_validate(known)) as model,
             Router(settings=kit.settings(folder), model=model) as router,
-            kit.served(router) as (at, app),
+            kit.serve_completions(router) as (at, app),
         ):
             servers = kit.clock_server(), kit.notes_server()
-            opened = Place(at, router, app, *servers)
+            opened = ServedCompletions(at, router, app, *servers)
             async with opened.client() as client:
                 yield opened, client
 
@@ -337,7 +341,7 @@ async def test_any_body_is_read_or_refused_with_a_sentence(body: Any):
 
 
 @proves("O5")
-async def test_odd_bodies_over_the_wire_never_break_it(place: Place):
+async def test_odd_bodies_over_the_wire_never_break_it(place: ServedCompletions):
     """What gets through the reading gets an answer, with a model and without."""
     odd: list[Any] = [
         {"messages": [user("")]},

@@ -10,7 +10,7 @@ import pytest
 
 from fingerpost.events import MemorySink, PacketReceived
 from fingerpost.testing import ScriptedModel
-from tests.kit.chat_completions import Answer, Place, ask, house, user
+from tests.kit.chat_completions import Answer, ServedCompletions, ask, open_served_completions, user
 from tests.requirements import proves
 
 PROFILES = {"profiles": {"support": {"servers": ["notes"], "instructions": "Answer in rhymes."}}}
@@ -23,9 +23,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[Place]:
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ServedCompletions]:
     """One house for requests that leave no trace in it."""
-    async with house(tmp_path_factory.mktemp("manner"), talks(), **PROFILES) as opened:
+    async with open_served_completions(tmp_path_factory.mktemp("manner"), talks(), **PROFILES) as opened:
         yield opened
 
 
@@ -39,7 +39,7 @@ def told(answer: Answer) -> Any:
 
 
 @proves("O4")
-async def test_body_before_header_before_suffix(shared: Place):
+async def test_body_before_header_before_suffix(shared: ServedCompletions):
     single = {**HELLO, "model": "fingerpost:single"}
     plain = await ask(shared, HELLO)
     suffix = await ask(shared, single)
@@ -53,7 +53,7 @@ async def test_body_before_header_before_suffix(shared: Place):
 @proves("O4")
 async def test_the_client_says_it_with_extra_body(tmp_path: Path):
     model = talks()
-    async with house(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as place, place.client() as client:
         await client.chat.completions.create(
             **HELLO, extra_body={"fingerpost": {"persona": "You are a lighthouse keeper.", "max_tools": 1}}
         )
@@ -64,7 +64,7 @@ async def test_the_client_says_it_with_extra_body(tmp_path: Path):
 @pytest.mark.parametrize("way", ["path", "header", "body"])
 async def test_a_profile_narrows_what_there_is(tmp_path: Path, way: str):
     model = talks()
-    async with house(tmp_path, model, **PROFILES) as place:
+    async with open_served_completions(tmp_path, model, **PROFILES) as place:
         everything = await ask(place, HELLO)
         path = "/v1/p/support/chat/completions" if way == "path" else "/v1/chat/completions"
         headers = {"X_Fingerpost_Profile": "support"} if way == "header" else {}
@@ -90,13 +90,15 @@ async def test_a_profile_narrows_what_there_is(tmp_path: Path, way: str):
         ({"fingerpost": {"server": "attic"}}, None, "attic"),
     ],
 )
-async def test_wrong_values_are_named(shared: Place, more: dict[str, Any], param: str | None, words: str):
+async def test_wrong_values_are_named(
+    shared: ServedCompletions, more: dict[str, Any], param: str | None, words: str
+):
     answer = await ask(shared, {**HELLO, **more})
     assert (answer.status, answer.error["param"]) == (400, param)
     assert words in answer.error["message"]
 
 
-async def test_wrong_headers_are_named(shared: Place):
+async def test_wrong_headers_are_named(shared: ServedCompletions):
     attic = "/v1/p/attic/chat/completions"
     number = await ask(shared, HELLO, X_Fingerpost_Max_Tools="many")
     both = await ask(shared, {**HELLO, "fingerpost": {"profile": "support"}}, path=attic)
@@ -106,19 +108,19 @@ async def test_wrong_headers_are_named(shared: Place):
     assert nowhere.status == 404
 
 
-async def test_a_key_for_one_profile_means_that_one(shared: Place):
+async def test_a_key_for_one_profile_means_that_one(shared: ServedCompletions):
     _, key = await shared.router.store.keys.add("desk", profiles=("support",))
     narrowed = await ask(shared, HELLO, authorization=f"Bearer {key}")
     assert told(narrowed)["tools_considered"] == 1
 
 
-async def test_names_with_colons_are_names(shared: Place):
+async def test_names_with_colons_are_names(shared: ServedCompletions):
     """`qwen3:8b` is a model, `qwen3:8b:react` the same one asked as an agent."""
     agent = await ask(shared, {**HELLO, "model": "scripted:8b:keyless"})
     assert told(agent)["mode"] == "keyless"
 
 
-async def conversations(place: Place, *bodies: dict[str, Any]) -> list[str]:
+async def conversations(place: ServedCompletions, *bodies: dict[str, Any]) -> list[str]:
     sink = MemorySink()
     place.router.events.add(sink)
     for body in bodies:
@@ -130,7 +132,7 @@ async def test_a_conversation_keeps_its_id_while_it_grows(tmp_path: Path):
     first = [{"role": "system", "content": "Be kind."}, user("Hello!")]
     grown = [*first, {"role": "assistant", "content": "Good evening."}, user("And now?")]
     other = [{"role": "system", "content": "Be kind."}, user("Goodbye!")]
-    async with house(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as place:
         one, same, another, given = await conversations(
             place,
             {"model": "fingerpost", "messages": first},
@@ -148,7 +150,7 @@ async def test_a_conversation_keeps_its_id_while_it_grows(tmp_path: Path):
 async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tmp_path: Path):
     first = [user("Hello!")]
     grown = [*first, {"role": "assistant", "content": "Good evening."}, user("And now?")]
-    async with house(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as place:
         bodies = [{"model": "fingerpost", "messages": messages} for messages in (first, first, grown, grown)]
         one, another, unclear, again = await conversations(place, *bodies)
         # Both chats read the same so far: which of them goes on cannot be known, so it is neither.
@@ -163,7 +165,7 @@ async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tm
 @proves("B12")
 async def test_another_callers_conversation_is_another(tmp_path: Path):
     body = {"model": "fingerpost", "messages": [user("Hello!")], "fingerpost": {"conversation": "mine"}}
-    async with house(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as place:
         sink = MemorySink()
         place.router.events.add(sink)
         _, key = await place.router.store.keys.add("laptop")

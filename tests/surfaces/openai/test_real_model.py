@@ -12,7 +12,7 @@ import pytest
 from openai import AsyncOpenAI
 
 from fingerpost import Router
-from tests.kit.chat_completions import served, settings, user
+from tests.kit.chat_completions import serve_completions, settings, user
 from tests.kit.real_model import NAME, real_model
 from tests.requirements import proves
 
@@ -31,7 +31,10 @@ def llama() -> Generator[str]:
 @asynccontextmanager
 async def chatting(llama: str, folder: Path) -> AsyncGenerator[AsyncOpenAI]:
     models = {"prime": {"model": NAME, "base_url": f"{llama}/v1", "timeout": 120}}
-    async with Router(settings=settings(folder, models=models)) as router, served(router) as (address, _):
+    async with (
+        Router(settings=settings(folder, models=models)) as router,
+        serve_completions(router) as (address, _),
+    ):
         client = AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=120)
         async with client:
             yield client

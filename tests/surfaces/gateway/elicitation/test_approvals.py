@@ -24,7 +24,7 @@ from tests.kit.elicitation import (
     Gateway,
     Person,
     accept,
-    gateway,
+    open_elicitation_gateway,
     request,
     saying,
 )
@@ -55,7 +55,7 @@ async def refused(work: Any, words: str) -> None:
 @proves("G6")
 async def test_a_client_with_a_session_is_asked_and_the_call_runs(tmp_path: Path) -> None:
     person = saying(accept())
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         outcome = await house.call(request(modern=False), person)
         assert outcome.success
         assert house.notes.calls == [("delete_note", dict(NOTE))]
@@ -72,7 +72,7 @@ async def test_a_client_with_a_session_is_asked_and_the_call_runs(tmp_path: Path
 @proves("G6")
 @pytest.mark.parametrize("answer", [accept("reject", reason="not today"), {"action": "decline"}])
 async def test_a_no_is_a_no(tmp_path: Path, answer: dict[str, Any]) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         outcome = await house.call(request(modern=False), saying(answer))
         assert outcome.error is ErrorKind.CANCELLED
         assert "dana via inspector 1.0" in outcome.content
@@ -95,7 +95,7 @@ async def test_a_no_is_a_no(tmp_path: Path, answer: dict[str, Any]) -> None:
     ],
 )
 async def test_without_a_decision_it_keeps_waiting_and_says_where(tmp_path: Path, answer: Any) -> None:
-    async with gateway(tmp_path, approval_seconds=0.2) as house:
+    async with open_elicitation_gateway(tmp_path, approval_seconds=0.2) as house:
         outcome = await house.call(request(modern=False), saying(answer))
         [pending] = await house.waiting()
         assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
@@ -106,7 +106,7 @@ async def test_without_a_decision_it_keeps_waiting_and_says_where(tmp_path: Path
 @proves("G6")
 async def test_for_the_conversation_means_not_asked_again_there(tmp_path: Path) -> None:
     person = saying(accept("approve for this conversation"))
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         assert (await house.call(request(modern=False), person)).success
         assert (await house.call(request(modern=False), person)).success
         assert len(person.questions) == 1
@@ -124,7 +124,7 @@ async def test_what_is_decided_elsewhere_while_the_person_thinks_counts(tmp_path
             await decided.wait()
             return {"action": "cancel"}
 
-    async with gateway(tmp_path) as house, anyio.create_task_group() as tasks:
+    async with open_elicitation_gateway(tmp_path) as house, anyio.create_task_group() as tasks:
 
         async def terminal() -> None:
             await asked.wait()
@@ -152,7 +152,10 @@ async def test_who_decides_elsewhere_ends_the_question(tmp_path: Path, word: Dec
             asked.set()
             return await super().ask(method, params)
 
-    async with gateway(tmp_path, approval_seconds=3600) as house, anyio.create_task_group() as tasks:
+    async with (
+        open_elicitation_gateway(tmp_path, approval_seconds=3600) as house,
+        anyio.create_task_group() as tasks,
+    ):
 
         async def console() -> None:
             await asked.wait()
@@ -167,7 +170,7 @@ async def test_who_decides_elsewhere_ends_the_question(tmp_path: Path, word: Dec
 
 @proves("G6")
 async def test_a_client_that_cannot_be_asked_hears_a_no_once_and_its_reason(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         again = partial(house.call, request(modern=False, capabilities={}))
         assert "approvals approve" in (await again()).content
         [pending] = await house.waiting()
@@ -187,7 +190,7 @@ async def test_a_client_that_cannot_be_asked_hears_a_no_once_and_its_reason(tmp_
 
 @proves("G6")
 async def test_a_no_is_news_to_nobody_else(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         await house.call(request(modern=False, capabilities={}))
         [pending] = await house.waiting()
         await house.router.calls.decide(
@@ -204,7 +207,7 @@ async def test_a_no_is_news_to_nobody_else(tmp_path: Path) -> None:
 async def test_an_edited_call_runs_once_when_a_client_that_cannot_be_asked_calls_again(
     tmp_path: Path,
 ) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         again = partial(house.call, request(modern=False, capabilities={}))
         await again()
         [pending] = await house.waiting()
@@ -218,7 +221,7 @@ async def test_an_edited_call_runs_once_when_a_client_that_cannot_be_asked_calls
 
 @proves("G6")
 async def test_who_was_told_at_once_is_not_told_again(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         asking = request(modern=False)
         assert (await house.call(asking, saying(accept("reject")))).error is ErrorKind.CANCELLED
         assert (await house.call(asking, saying(accept()))).success
@@ -226,7 +229,7 @@ async def test_who_was_told_at_once_is_not_told_again(tmp_path: Path) -> None:
 
 @proves("G6", "G7")
 async def test_a_client_without_a_session_takes_the_question_away(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         asked = await house.call(first)
         form = form_of(asked)
@@ -244,19 +247,19 @@ async def test_a_client_without_a_session_takes_the_question_away(tmp_path: Path
 @proves("G6", "G7")
 async def test_the_answer_counts_after_a_restart_of_the_gateway(tmp_path: Path) -> None:
     first = request()
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         asked = await house.call(first)
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         assert (await house.retry(first, asked, accept())).success
         assert len(house.notes.calls) == 1
-    async with gateway(tmp_path) as house:  # and so does its being used
+    async with open_elicitation_gateway(tmp_path) as house:  # and so does its being used
         await refused(house.retry(first, asked, accept()), "used already")
         assert house.notes.calls == []
 
 
 @proves("G6", "F32")
 async def test_a_rejected_call_cannot_be_approved_with_the_same_state(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         asked = await house.call(first)
         said_no = await house.retry(first, asked, accept("reject"))
@@ -267,7 +270,7 @@ async def test_a_rejected_call_cannot_be_approved_with_the_same_state(tmp_path: 
 
 @proves("G6")
 async def test_a_cancelled_question_leaves_the_call_in_the_inbox(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         outcome = await house.retry(first, await house.call(first), {"action": "cancel"})
         assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
@@ -278,7 +281,7 @@ async def test_a_cancelled_question_leaves_the_call_in_the_inbox(tmp_path: Path)
 @proves("G7")
 @pytest.mark.parametrize("answers", [{}, {"fingerpost-approval": "approve"}, {"other": accept()}, "x"])
 async def test_a_state_without_an_answer_is_asked_about_again(tmp_path: Path, answers: Any) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         asked = await house.call(first)
         again = await house.retry(first, asked, None, params={"inputResponses": answers})
@@ -290,7 +293,7 @@ async def test_a_state_without_an_answer_is_asked_about_again(tmp_path: Path, an
 
 @proves("G7", "F33")
 async def test_two_racing_answers_run_the_call_once(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         asked = await house.call(first)
         results: list[object] = []
@@ -311,7 +314,7 @@ async def test_two_racing_answers_run_the_call_once(tmp_path: Path) -> None:
 
 @proves("G7", "F33")
 async def test_two_gateways_on_one_store_run_the_call_once(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as one, gateway(tmp_path) as other:
+    async with open_elicitation_gateway(tmp_path) as one, open_elicitation_gateway(tmp_path) as other:
         first = request()
         asked = await one.call(first)
         results: list[object] = []
@@ -331,7 +334,7 @@ async def test_two_gateways_on_one_store_run_the_call_once(tmp_path: Path) -> No
 
 @proves("G7", "F34")
 async def test_a_state_is_good_for_its_owner_its_endpoint_and_its_call_alone(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         asked = await house.call(first)
         other_call = {"arguments": {"path": "/etc/passwd"}}
@@ -354,7 +357,7 @@ async def test_a_state_is_good_for_its_owner_its_endpoint_and_its_call_alone(tmp
 @proves("G7")
 @pytest.mark.parametrize("state", ["fp1.", "fp1.AAAA", "fp1." + "A" * 200, "fp1.é", 7, ["fp1."]])
 async def test_a_made_up_state_runs_nothing(tmp_path: Path, state: Any) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         answers = {"fingerpost-approval": accept()}
         await refused(house.call(request(state=state, answers=answers)), "requestState")
         assert house.attempts == 0
@@ -363,7 +366,7 @@ async def test_a_made_up_state_runs_nothing(tmp_path: Path, state: Any) -> None:
 
 @proves("G7")
 async def test_an_expired_state_is_refused(tmp_path: Path) -> None:
-    async with gateway(tmp_path, approval_seconds=0.05) as house:
+    async with open_elicitation_gateway(tmp_path, approval_seconds=0.05) as house:
         first = request()
         asked = await house.call(first)
         await anyio.sleep(0.1)
@@ -374,7 +377,7 @@ async def test_an_expired_state_is_refused(tmp_path: Path) -> None:
 @proves("G7")
 async def test_an_approval_nobody_asked_for_approves_nothing(tmp_path: Path) -> None:
     """`inputResponses` without a state: the question is put all the same."""
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         outcome = await house.call(request(answers={"fingerpost-approval": accept()}))
         form_of(outcome)
         assert house.attempts == 0
@@ -382,7 +385,7 @@ async def test_an_approval_nobody_asked_for_approves_nothing(tmp_path: Path) -> 
 
 @proves("G7", "F37")
 async def test_without_a_store_an_answer_runs_nothing(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         first = request()
         asked = await house.call(first)
         await anyio.to_thread.run_sync(lose_table, tmp_path / "s.db", "grants")
@@ -396,7 +399,7 @@ async def test_without_a_store_an_answer_runs_nothing(tmp_path: Path) -> None:
 async def test_what_the_policy_denies_is_never_asked(tmp_path: Path) -> None:
     deny = [{"tool": "notes/delete_note", "verdict": "deny"}]
     person = saying(accept())
-    async with gateway(tmp_path, policy=deny) as house:
+    async with open_elicitation_gateway(tmp_path, policy=deny) as house:
         for modern in (True, False):
             outcome = await house.call(request(modern=modern), person)
             assert outcome.error is ErrorKind.DENIED
@@ -408,7 +411,7 @@ async def test_what_the_policy_denies_is_never_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("modern", [True, False])
 async def test_a_client_that_cannot_be_asked_is_told_where_to_approve(tmp_path: Path, modern: bool) -> None:
     """And the same call, made again after the approval, runs once."""
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         unable = request(modern=modern, capabilities={"elicitation": {"url": {}}})
         outcome = await house.call(unable)
         [pending] = await house.waiting()
@@ -423,7 +426,7 @@ async def test_a_client_that_cannot_be_asked_is_told_where_to_approve(tmp_path: 
 
 @proves("G6")
 async def test_an_approval_is_for_the_one_who_asked(tmp_path: Path) -> None:
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         mine = request(capabilities={})
         [pending] = [(await house.call(mine)).pending_id]
         assert pending is not None
@@ -436,7 +439,7 @@ async def test_an_approval_is_for_the_one_who_asked(tmp_path: Path) -> None:
 
 async def test_a_call_that_needs_nobody_asks_nobody(tmp_path: Path) -> None:
     person = Person()
-    async with gateway(tmp_path) as house:
+    async with open_elicitation_gateway(tmp_path) as house:
         outcome = await house.call(request(name="notes__read_note"), person)
         assert outcome.success
         assert person.questions == []

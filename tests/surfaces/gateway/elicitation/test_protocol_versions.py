@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from fingerpost.records import Outcome, ServerSpec
 from fingerpost.surfaces.gateway.protocol import ClientRequest
 from fingerpost.testing import served
-from tests.kit.elicitation import FORMS, Gateway, gateway, request, saying
+from tests.kit.elicitation import FORMS, Gateway, open_elicitation_gateway, request, saying
 from tests.kit.elicitation_servers import Context, SessionServer
 from tests.kit.talkative_server import Recorder
 from tests.requirements import proves
@@ -49,7 +49,7 @@ async def behind(
     record = Recorder(old.server.streamable_http_app(stateless_http=stateless))
     async with served(record) as base:
         spec = ServerSpec(name="old", transport="http", url=f"{base}/mcp", trust_hints=True)
-        async with gateway(folder, spec, policy=ALLOWED, **settings) as house:
+        async with open_elicitation_gateway(folder, spec, policy=ALLOWED, **settings) as house:
             yield house, record
 
 
@@ -134,9 +134,9 @@ async def test_where_a_server_has_one_era_for_all_the_error_names_the_setting(
 ) -> None:
     old, person = server(), saying(NAMED)
     spec = replace(old.spec, era="auto")
-    async with gateway(tmp_path, spec) as house:
+    async with open_elicitation_gateway(tmp_path, spec) as house:
         outcome = await house.call(asking("old__greet"), person)
         assert '`era = "2025-11-25"`' in texts(outcome)
         assert old.begun == 1
-    async with gateway(tmp_path, replace(spec, era="2025-11-25")) as house:
+    async with open_elicitation_gateway(tmp_path, replace(spec, era="2025-11-25")) as house:
         assert texts(await house.call(asking("old__greet"), person)) == "greet Dana"

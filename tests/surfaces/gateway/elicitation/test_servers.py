@@ -13,7 +13,7 @@ from fingerpost.events import ApprovalDecided, CallFinished
 from fingerpost.records import ErrorKind, Outcome
 from fingerpost.servers.requests import RequestContext
 from fingerpost.surfaces.gateway.protocol import ClientRequest, JsonRpcError
-from tests.kit.elicitation import EVE, Gateway, accept, gateway, request, saying
+from tests.kit.elicitation import EVE, Gateway, accept, open_elicitation_gateway, request, saying
 from tests.kit.elicitation_servers import IMITATION, RoundsServer, SessionServer
 from tests.requirements import proves
 
@@ -61,7 +61,7 @@ async def ended(house: Gateway) -> None:
 async def test_session_client_and_session_server(tmp_path: Path) -> None:
     old = SessionServer()
     person = saying(named("Dana"))
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         outcome = await house.call(asking("old__greet", modern=False), person)
         assert text_of(outcome) == "greet Dana"
         assert person.questions[0][1]["message"] == "Who are you?"
@@ -71,7 +71,7 @@ async def test_session_client_and_session_server(tmp_path: Path) -> None:
 async def test_session_client_and_rounds_server(tmp_path: Path) -> None:
     new = RoundsServer()
     person = saying(named("Dana"))
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         outcome = await house.call(asking("new__look", modern=False), person)
         assert text_of(outcome) == "look Dana"
         assert new.rounds[1] == (new.STATE, {"who": named("Dana")})
@@ -81,7 +81,7 @@ async def test_session_client_and_rounds_server(tmp_path: Path) -> None:
 async def test_rounds_client_and_rounds_server(tmp_path: Path) -> None:
     """Nothing of ours in between: the server's state goes out and comes back as it is."""
     new = RoundsServer()
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         first = asking("new__look")
         asked = await house.call(first)
         assert asked.result is not None
@@ -96,7 +96,7 @@ async def test_rounds_client_and_rounds_server(tmp_path: Path) -> None:
 async def test_rounds_client_and_session_server(tmp_path: Path) -> None:
     """The call waits in the server while the client is away with the question; the state is good once."""
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = asking("old__twice")
         one = await house.call(first)
         [(key, question)] = questions_of(one).items()
@@ -117,7 +117,7 @@ async def test_rounds_client_and_session_server(tmp_path: Path) -> None:
 @proves("G8")
 async def test_two_questions_at_once_and_one_answer(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = asking("old__both")
         outcome = await house.call(first)
         rounds = 0
@@ -148,7 +148,7 @@ async def test_sampling_and_roots_go_the_same_way(
     tmp_path: Path, tool: str, method: str, answer: dict[str, Any], said: str
 ) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = asking(f"old__{tool}")
         asked = await house.call(first)
         [(key, question)] = questions_of(asked).items()
@@ -159,7 +159,7 @@ async def test_sampling_and_roots_go_the_same_way(
 @proves("G7")
 async def test_a_parked_call_goes_on_for_its_caller_alone(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = asking("old__greet")
         asked = await house.call(first)
         key = next(iter(questions_of(asked)))
@@ -176,7 +176,7 @@ async def test_a_parked_call_goes_on_for_its_caller_alone(tmp_path: Path) -> Non
 @proves("G7")
 async def test_states_nobody_made_are_refused_where_no_server_can_have_made_them(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         await refused(house.call(asking("old__greet", state="made up")), "not made by this gateway")
         await refused(house.call(asking("old__greet", state="fp1.made-up")), "changed on its way")
         assert old.begun == 0
@@ -187,7 +187,7 @@ async def test_states_nobody_made_are_refused_where_no_server_can_have_made_them
 @proves("G8")
 async def test_nobody_comes_back_and_the_call_ends_with_a_record(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec, approval_seconds=0.6) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec, approval_seconds=0.6) as house:
         first = asking("old__twice")
         asked = await house.call(first)
         key = next(iter(questions_of(asked)))
@@ -204,7 +204,7 @@ async def test_nobody_comes_back_and_the_call_ends_with_a_record(tmp_path: Path)
 @proves("F30", "G8")
 async def test_a_client_that_leaves_ends_its_call(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as client:
                 client.start_soon(house.call, asking("old__hang"))
@@ -220,7 +220,7 @@ async def test_a_client_that_leaves_ends_its_call(tmp_path: Path) -> None:
 @proves("G8")
 async def test_places_are_bounded_for_each_caller(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec, call={"concurrency": 100}) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec, call={"concurrency": 100}) as house:
         for index in range(32):
             one = request(name="old__greet", arguments={"n": index}, capabilities=ABLE)
             assert questions_of(await house.call(one))
@@ -234,7 +234,7 @@ async def test_places_are_bounded_for_each_caller(tmp_path: Path) -> None:
 async def test_who_lost_the_question_is_asked_again(tmp_path: Path) -> None:
     """The same call again, without our state: the question again, and the call beside it still runs once."""
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         lost = await house.call(asking("old__greet"))
         again = await house.call(asking("old__greet"))
         assert questions_of(again) == questions_of(lost)
@@ -248,7 +248,7 @@ async def test_who_lost_the_question_is_asked_again(tmp_path: Path) -> None:
 async def test_who_comes_twice_with_one_answer_is_not_told_that_nothing_was_run(tmp_path: Path) -> None:
     """The first answer reached the server: it may well have acted on it."""
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = asking("old__greet")
         asked = await house.call(first)
         [key] = questions_of(asked)
@@ -264,7 +264,7 @@ async def test_who_comes_twice_with_one_answer_is_not_told_that_nothing_was_run(
 async def test_a_server_cannot_get_its_own_approval(tmp_path: Path) -> None:
     """Its question looks like ours; the yes goes to it alone, and what waits goes on waiting."""
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         assert questions_of(await house.call(request()))  # notes/delete_note waits for approval
         first = asking("old__imitate")
         asked = await house.call(first)
@@ -281,7 +281,7 @@ async def test_a_server_cannot_get_its_own_approval(tmp_path: Path) -> None:
 async def test_an_approval_and_then_the_servers_own_round(tmp_path: Path) -> None:
     """Asked for approval once; the server's state is inside of ours and reaches it byte for byte."""
     new = RoundsServer()
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         first = asking("new__wipe")
         asked = await house.call(first)
         assert list(questions_of(asked)) == ["fingerpost-approval"]
@@ -303,9 +303,9 @@ async def test_an_approval_and_then_the_servers_own_round(tmp_path: Path) -> Non
 async def test_the_servers_round_after_an_approval_goes_on_after_a_restart(tmp_path: Path) -> None:
     new = RoundsServer()
     first = asking("new__wipe")
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         server_asks = await house.retry(first, await house.call(first), accept())
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         outcome = await house.go_on(first, server_asks, {"who": named("Dana")})
         assert text_of(outcome) == "wipe Dana"
         assert new.rounds[1] == (new.STATE, {"who": named("Dana")})
@@ -321,9 +321,9 @@ async def test_a_definition_that_changed_between_the_rounds_is_asked_about_again
     new, changed = RoundsServer(), RoundsServer(description="Now it wipes everything.")
     first = asking("new__wipe")
     no_pins = {"pins": False}  # or the changed tool would not even be there
-    async with gateway(tmp_path, new.spec, flags=no_pins) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec, flags=no_pins) as house:
         server_asks = await house.retry(first, await house.call(first), accept())
-    async with gateway(tmp_path, changed.spec, flags=no_pins) as house:
+    async with open_elicitation_gateway(tmp_path, changed.spec, flags=no_pins) as house:
         asked = await house.go_on(first, server_asks, {"who": named("Dana")})
         assert list(questions_of(asked)) == ["fingerpost-approval"]
         assert changed.rounds == []
@@ -333,7 +333,7 @@ async def test_a_definition_that_changed_between_the_rounds_is_asked_about_again
 @proves("G6", "G7")
 async def test_an_approval_and_then_a_question_inside_of_the_call(tmp_path: Path) -> None:
     old = SessionServer()
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = asking("old__wipe")
         asked = await house.call(first)
         assert list(questions_of(asked)) == ["fingerpost-approval"]
@@ -347,7 +347,7 @@ async def test_an_approval_and_then_a_question_inside_of_the_call(tmp_path: Path
 async def test_answers_for_the_server_are_not_lost_over_our_question(tmp_path: Path) -> None:
     """A server's round that needs approval after all: its state and answers wait inside of ours."""
     new = RoundsServer()
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         first = asking("new__wipe", state=new.STATE, answers={"who": named("Dana")})
         asked = await house.call(first)
         assert list(questions_of(asked)) == ["fingerpost-approval"]
@@ -359,7 +359,7 @@ async def test_answers_for_the_server_are_not_lost_over_our_question(tmp_path: P
 @proves("G7")
 async def test_a_server_that_writes_our_prefix_harms_itself_alone(tmp_path: Path) -> None:
     new = RoundsServer(state="fp1.of-the-server")
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         first = asking("new__look")
         asked = await house.call(first)
         await refused(house.go_on(first, asked, {"who": named("Dana")}), "changed on its way")
@@ -373,7 +373,7 @@ async def test_a_server_that_writes_our_prefix_harms_itself_alone(tmp_path: Path
 async def test_questions_about_prompts(tmp_path: Path, modern: bool) -> None:
     old = SessionServer()
     person = saying(named("Dana"))
-    async with gateway(tmp_path, old.spec) as house:
+    async with open_elicitation_gateway(tmp_path, old.spec) as house:
         first = replace(asking("hello", modern=modern), method="prompts/get")
 
         async def get(passage: RequestContext) -> Any:
@@ -399,7 +399,7 @@ async def test_a_round_that_the_client_cannot_answer_is_an_error_and_not_a_quest
 ) -> None:
     """It never said that it takes such questions: it may not know what to do with one."""
     new = RoundsServer()
-    async with gateway(tmp_path, new.spec) as house:
+    async with open_elicitation_gateway(tmp_path, new.spec) as house:
         outcome = await house.call(request(name="new__look", arguments={}, capabilities=capabilities))
         assert not outcome.success
         assert outcome.error is ErrorKind.OPERATION_NOT_SUPPORTED

@@ -22,8 +22,8 @@ from tests.kit.gateway_methods import (
     ROUTE,
     Answering,
     Client,
-    House,
-    house,
+    OpenMethods,
+    open_gateway_methods,
     reading,
     request,
     text_of,
@@ -54,13 +54,13 @@ RICH: dict[str, Any] = {
 @proves("G4", "G8", "F24")
 async def test_clients_hear_when_another_process_accepted_a_changed_tool(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("price")])
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         assert await it.names() == ["shop__price", "read_result"]
         await shop.replace([reading("price", "Another text")])
         await until(lambda: bool(it.router.catalog.quarantined))
         assert await it.names() == ["read_result"]
         it.crowd.listeners.append(request("initialize", session="all"))
-        async with house(tmp_path, shop.spec()) as other:
+        async with open_gateway_methods(tmp_path, shop.spec()) as other:
             (held,) = other.router.catalog.quarantined
             await other.router.accept(held.card.key, by="dana", fingerprint=held.card.fingerprint)
         await it.crowd.until(1)
@@ -73,7 +73,7 @@ async def test_clients_hear_when_another_process_accepted_a_changed_tool(tmp_pat
 @pytest.mark.parametrize("modern", [False, True])
 async def test_a_definition_goes_through_as_it_is_under_a_safe_name(tmp_path: Path, modern: bool) -> None:
     shop = tool_server("shop", [RICH])
-    async with house(tmp_path, shop.spec(era="2026-07-28")) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(era="2026-07-28")) as it:
         listed = await it.ask("tools/list", modern=modern)
         assert [tool["name"] for tool in listed["tools"]] == ["shop__price", "read_result"]
         told = {"name": "shop__price", "description": "Reads a price.\\u200b"}  # nothing is hidden in words
@@ -86,7 +86,7 @@ async def test_a_definition_goes_through_as_it_is_under_a_safe_name(tmp_path: Pa
 @proves("G4")
 async def test_the_list_is_the_same_bytes_every_time_and_asks_no_server(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("price"), reading("stock")])
-    async with house(tmp_path, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec()) as it:
         first = await it.methods.answer(request("tools/list"), Client())
         shop.change_silently([])  # a server that were asked would say otherwise
         again = await it.methods.answer(request("tools/list", session="another"), Client())
@@ -97,7 +97,7 @@ async def test_the_list_is_the_same_bytes_every_time_and_asks_no_server(tmp_path
 @proves("G4", "G14")
 async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) -> None:
     big = tool_server("big", [reading(f"tool_{number:05}", x="string") for number in range(10_000)])
-    async with house(tmp_path, big.spec(), gateway={"page_size": 1000}) as it:
+    async with open_gateway_methods(tmp_path, big.spec(), gateway={"page_size": 1000}) as it:
         page = await it.ask("tools/list")
         assert len(page["tools"]) == 1000
         began = time.process_time()
@@ -110,7 +110,7 @@ async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) ->
 @proves("G4")
 async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path) -> None:
     big = tool_server("big", [reading(f"tool_{number}", x="string") for number in range(4 * ENCODE_CHUNK)])
-    async with house(tmp_path, big.spec()) as it:
+    async with open_gateway_methods(tmp_path, big.spec()) as it:
         await it.ask("tools/list", at=ROUTE)  # the servers are up now
         assert await turns_during(it.ask("tools/list")) >= 4
         assert await turns_during(it.ask("tools/list")) < 4  # made once
@@ -119,7 +119,9 @@ async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path)
 @proves("G4")
 async def test_a_page_goes_on_where_the_last_ended_although_the_list_changed(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading(name) for name in "abcd"])
-    async with house(tmp_path, shop.spec(), gateway={"page_size": 2}, flags={"pins": False}) as it:
+    async with open_gateway_methods(
+        tmp_path, shop.spec(), gateway={"page_size": 2}, flags={"pins": False}
+    ) as it:
         first = await it.ask("tools/list")
         assert [tool["name"] for tool in first["tools"]] == ["shop__a", "shop__b"]
         await shop.replace([reading(name) for name in ("0", "b", "c", "e")])
@@ -136,7 +138,7 @@ async def test_a_page_goes_on_where_the_last_ended_although_the_list_changed(tmp
 @proves("G4")
 @pytest.mark.parametrize("cursor", ["", "nonsense", 7, {}])
 async def test_a_cursor_we_never_gave_is_refused(tmp_path: Path, cursor: Any) -> None:
-    async with house(tmp_path, tool_server("shop", [reading("a")]).spec()) as it:
+    async with open_gateway_methods(tmp_path, tool_server("shop", [reading("a")]).spec()) as it:
         with pytest.raises(JsonRpcError) as refused:
             await it.ask("tools/list", {"cursor": cursor})
         assert refused.value.code == -32602
@@ -147,7 +149,7 @@ async def test_each_caller_sees_what_they_may_use_and_can_reach_no_more(tmp_path
     shop = tool_server("shop", [reading("price"), {"name": "delete_all", "description": "Delete everything"}])
     mail = tool_server("mail", [reading("inbox")])
     clerk = Principal(name="clerk", kind="key", scope=Scope(servers=("shop",), effects=(Effect.READ,)))
-    async with house(tmp_path, shop.spec(), mail.spec()) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(), mail.spec()) as it:
         assert await it.names(by=clerk) == ["shop__price", "read_result"]
         assert await it.names() == ["mail__inbox", "shop__delete_all", "shop__price", "read_result"]
         assert (await it.ask("tools/list", by=clerk, modern=True))["cacheScope"] == "private"
@@ -166,7 +168,7 @@ async def test_each_caller_sees_what_they_may_use_and_can_reach_no_more(tmp_path
 async def test_one_bad_server_hides_nothing(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading("price")])
     dead = ServerSpec(name="dead", transport="stdio", command=str(tmp_path / "nothing"))
-    async with house(tmp_path, dead, shop.spec()) as it:
+    async with open_gateway_methods(tmp_path, dead, shop.spec()) as it:
         odd = {
             "name": "odd",
             "inputSchema": {},
@@ -186,7 +188,7 @@ async def test_one_bad_server_hides_nothing(tmp_path: Path) -> None:
 async def test_an_output_schema_that_older_clients_refuse_is_not_shown_to_them(
     tmp_path: Path, output: dict[str, Any]
 ) -> None:
-    async with house(tmp_path) as it:
+    async with open_gateway_methods(tmp_path) as it:
         either = {**reading("either"), "outputSchema": output}
         it.router.catalog.replace_server(Listing(server="shop", definitions=(either,)))
         old = (await it.ask("tools/list"))["tools"][0]
@@ -210,7 +212,7 @@ TREE: dict[str, Any] = {
 
 @proves("G4")
 async def test_the_schema_of_a_list_is_that_of_an_object_with_it_for_older_clients(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
+    async with open_gateway_methods(tmp_path) as it:
         it.router.catalog.replace_server(
             Listing(server="shop", definitions=({**reading("tree"), "outputSchema": TREE},))
         )
@@ -236,7 +238,7 @@ async def test_a_tool_that_can_only_be_run_as_a_task_is_left_out_with_the_reason
     """The gateway runs no tasks; clients know that, so they take no notice of where one is possible."""
     tools = {name: {"execution": {"taskSupport": name}} for name in ("required", "optional", "forbidden")}
     shop = Answering("shop", tools, {name: {"content": []} for name in tools})
-    async with house(tmp_path, shop.spec("2025-11-25")) as it:
+    async with open_gateway_methods(tmp_path, shop.spec("2025-11-25")) as it:
         assert await it.names() == ["shop__forbidden", "shop__optional", "read_result"]
         listed = (await it.ask("tools/list"))["tools"]
         assert listed[1]["execution"] == {"taskSupport": "optional"}
@@ -254,7 +256,7 @@ async def test_a_tool_that_can_only_be_run_as_a_task_is_left_out_with_the_reason
 
 @proves("G3", "G4")
 async def test_auto_is_all_for_few_tools_and_route_for_many_and_then_stays(tmp_path: Path) -> None:
-    async with house(tmp_path, smart_routing={"max_tools": 3, "max_servers": 1}) as it:
+    async with open_gateway_methods(tmp_path, smart_routing={"max_tools": 3, "max_servers": 1}) as it:
 
         def offer(server: str, count: int) -> None:
             tools = tuple(reading(f"t{number}") for number in range(count))
@@ -271,7 +273,7 @@ async def test_auto_is_all_for_few_tools_and_route_for_many_and_then_stays(tmp_p
 
 @proves("G4")
 async def test_names_without_a_prefix(tmp_path: Path) -> None:
-    async with house(tmp_path) as it:
+    async with open_gateway_methods(tmp_path) as it:
         catalog = it.router.catalog
         names = ("price", "find_tools", "a tool", "two__price")
         definitions = tuple(reading(name) for name in names)
@@ -286,7 +288,7 @@ async def test_names_without_a_prefix(tmp_path: Path) -> None:
         assert sorted(await it.names()) == sorted([*shown.values(), "read_result"])
 
 
-async def _called(it: House, name: str) -> str:
+async def _called(it: OpenMethods, name: str) -> str:
     """What the tool says, once it is there."""
     with anyio.fail_after(60):
         while True:
@@ -300,7 +302,7 @@ async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) 
     """Few servers announce changes; a tool that is there when asked directly is there through us."""
     shop = tool_server("shop", (reading("price"),))
     limits = {"relist_seconds": 0.0}
-    async with house(tmp_path, shop.spec(era="2025-11-25"), limits=limits) as it:
+    async with open_gateway_methods(tmp_path, shop.spec(era="2025-11-25"), limits=limits) as it:
         assert await it.names() == ["shop__price", "read_result"]
         shop.change_silently((reading("price"), reading("stock", number="integer")))
         assert await _called(it, "shop__stock") == "{}"
@@ -316,7 +318,9 @@ async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) 
 @proves("G4")
 async def test_the_list_of_a_server_that_announces_changes_is_read_when_it_does(tmp_path: Path) -> None:
     shop = tool_server("shop", (reading("price"),))
-    async with house(tmp_path, shop.spec(era="2026-07-28"), limits={"relist_seconds": 0.0}) as it:
+    async with open_gateway_methods(
+        tmp_path, shop.spec(era="2026-07-28"), limits={"relist_seconds": 0.0}
+    ) as it:
         await it.names()
         shop.change_silently((reading("price"), reading("stock")))
         with pytest.raises(JsonRpcError, match="Unknown tool"):

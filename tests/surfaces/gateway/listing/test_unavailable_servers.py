@@ -11,7 +11,15 @@ import pytest
 from fingerpost.call.digest import count_tokens
 from fingerpost.records import Principal, Scope, ServerSpec
 from fingerpost.testing import stdio_fault, tool_server
-from tests.kit.gateway_methods import LOCAL, ROUTE, House, house, profile, reading, text_of
+from tests.kit.gateway_methods import (
+    LOCAL,
+    ROUTE,
+    OpenMethods,
+    open_gateway_methods,
+    profile,
+    reading,
+    text_of,
+)
 from tests.requirements import proves
 
 MAIL = (reading("search_mail", "Search the mailbox for messages about something", query="string"),)
@@ -26,7 +34,7 @@ def clerk(**scope: Any) -> Principal:
     return Principal(name="clerk", kind="key", scope=Scope(**scope))
 
 
-async def found(it: House, by: Principal = LOCAL, **arguments: Any) -> str:
+async def found(it: OpenMethods, by: Principal = LOCAL, **arguments: Any) -> str:
     answer = await it.call("find_tools", {"request": PIZZA, **arguments}, at=ROUTE, by=by)
     assert answer["structuredContent"]["note"] in text_of(answer)
     return text_of(answer)
@@ -35,7 +43,7 @@ async def found(it: House, by: Principal = LOCAL, **arguments: Any) -> str:
 @proves("G3", "C3")
 async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path) -> None:
     mail = tool_server("mail", MAIL)
-    async with house(tmp_path, mail.spec(), GONE, OFF, **FAST) as it:
+    async with open_gateway_methods(tmp_path, mail.spec(), GONE, OFF, **FAST) as it:
         down = await found(it, server="gone")
         assert down.startswith("The server gone is down: ")
         assert "`fingerpost doctor`" in down
@@ -56,7 +64,9 @@ async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path)
 
 @proves("G3", "C3")
 async def test_while_servers_connect_nobody_is_told_that_there_is_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path, stdio_fault("silent", name="gone"), connect=False, **FAST) as it:
+    async with open_gateway_methods(
+        tmp_path, stdio_fault("silent", name="gone"), connect=False, **FAST
+    ) as it:
         it.router.servers.start()
         assert await found(it) == f"No tools are available here now. {HOPE}"
         assert (await found(it, server="gone")).startswith("The server gone is still connecting. Try again")
@@ -69,7 +79,7 @@ async def test_while_servers_connect_nobody_is_told_that_there_is_nothing(tmp_pa
 )
 async def test_outside_of_a_scope_a_server_stays_unnamed(tmp_path: Path, scope: dict[str, Any]) -> None:
     mail = tool_server("mail", MAIL)
-    async with house(
+    async with open_gateway_methods(
         tmp_path, mail.spec(), GONE, profiles={"post": {"mode": "route", **scope}}, **FAST
     ) as it:
         for at, by in ((ROUTE, clerk(**scope)), (profile("post"), LOCAL)):
@@ -99,7 +109,7 @@ async def test_a_server_that_rules_deny_altogether_stays_unnamed(
     tmp_path: Path, rules: list[dict[str, Any]], named: bool
 ) -> None:
     mail = tool_server("mail", MAIL)
-    async with house(tmp_path, mail.spec(), GONE, policy=rules, **FAST) as it:
+    async with open_gateway_methods(tmp_path, mail.spec(), GONE, policy=rules, **FAST) as it:
         assert ("gone" in await found(it, by=clerk())) is named
         told = await found(it, by=clerk(), server="gone")
         assert told.startswith(
@@ -110,7 +120,7 @@ async def test_a_server_that_rules_deny_altogether_stays_unnamed(
 @proves("G3", "G10")
 @pytest.mark.parametrize("scope", [{"servers": ("go*",)}, {"tools": ("gone/look",)}, {"tools": ("*",)}])
 async def test_within_a_scope_a_server_is_named(tmp_path: Path, scope: dict[str, Any]) -> None:
-    async with house(tmp_path, GONE, **FAST) as it:
+    async with open_gateway_methods(tmp_path, GONE, **FAST) as it:
         assert (await found(it, by=clerk(**scope))).endswith(HOPE)
 
 
@@ -118,7 +128,7 @@ async def test_within_a_scope_a_server_is_named(tmp_path: Path, scope: dict[str,
 async def test_a_server_of_which_nothing_was_theirs_stays_unnamed_when_it_goes(tmp_path: Path) -> None:
     mail, shop = tool_server("mail", MAIL), tool_server("shop", [reading("price")])
     rules = [{"verdict": "deny", "tool": "shop/price"}]
-    async with house(tmp_path, mail.spec(), shop.spec(), policy=rules, **FAST) as it:
+    async with open_gateway_methods(tmp_path, mail.spec(), shop.spec(), policy=rules, **FAST) as it:
         await it.router.shutters.set_server_enabled("shop", enabled=False, by="dana")
         assert "There is no server 'shop' here. There are: mail." in await found(it, server="shop")
 
@@ -130,7 +140,7 @@ async def test_what_is_said_of_servers_stays_within_the_budget(tmp_path: Path, b
     names = [f"{number}_{'a_rather_long_name_' * 6}" for number in range(12)]
     gone = [ServerSpec(name=name, transport="stdio", command="no-such-program") for name in names]
     settings: dict[str, Any] = {"gateway": {"find_tokens": budget}, **FAST}
-    async with house(tmp_path, mail.spec(), *gone, **settings) as it:
+    async with open_gateway_methods(tmp_path, mail.spec(), *gone, **settings) as it:
         for more in ({}, {"server": "post"}, {"server": names[0]}):
             answer = await it.call("find_tools", {"request": PIZZA, **more}, at=ROUTE)
             structured = json.dumps(answer["structuredContent"], ensure_ascii=False)
