@@ -61,7 +61,7 @@ class OperationsApp:
         streams: Callable[[], int],
     ) -> None:
         self._router = router
-        self._gate = authenticator
+        self._authenticator = authenticator
         self._metrics = metrics
         self._streams = streams
 
@@ -90,7 +90,7 @@ class OperationsApp:
             raise HttpError(405, "Use GET.", headers=((b"allow", b"GET, HEAD"),))
         headers, _ = parse_headers(scope["headers"])
         if path == "/readyz":
-            if not self._gate.allows_probe(headers):
+            if not self._authenticator.allows_probe(headers):
                 raise HttpError(403, HOST_REFUSED)
             await self._respond_readiness(send)
         elif self._metrics is not None:
@@ -100,7 +100,7 @@ class OperationsApp:
         self, scope: AsgiScope, headers: Mapping[str, str], send: Send, metrics: PrometheusMetrics
     ) -> None:
         remote = (scope.get("client") or ("",))[0]
-        admitted = await self._gate.authenticate(headers, _METRICS_ENDPOINT, remote=remote)
+        admitted = await self._authenticator.authenticate(headers, _METRICS_ENDPOINT, remote=remote)
         if isinstance(admitted, AccessDenial):
             more = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
             raise HttpError(admitted.status, admitted.message, headers=more)

@@ -70,7 +70,7 @@ class ApiAuth:
     """Authenticates every request: by console session, else with the `Authenticator`."""
 
     def __init__(self, authenticator: Authenticator, sessions: ConsoleSessions, events: EventSink) -> None:
-        self._gate = authenticator
+        self._authenticator = authenticator
         self._sessions = sessions
         self._refusal_log = RefusalLog(events)
 
@@ -78,7 +78,7 @@ class ApiAuth:
         """Return the caller. Raises `HttpError` or `ApiProblem` if access is denied."""
         _refuse_cross_site_embed(attempt)
         if operation.public or operation.opens:
-            if not self._gate.allows_origin(attempt.headers):
+            if not self._authenticator.allows_origin(attempt.headers):
                 raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
             return AuthenticatedCaller(ANONYMOUS)
         if operation.right in DECIDING_RIGHTS and await is_tool_peer(attempt.peer):
@@ -88,7 +88,7 @@ class ApiAuth:
         if held is not None:
             return self._authenticate_session(attempt, operation, held)
         endpoint = _build_endpoint(operation)
-        admitted = await self._gate.authenticate(attempt.headers, endpoint, remote=attempt.remote)
+        admitted = await self._authenticator.authenticate(attempt.headers, endpoint, remote=attempt.remote)
         if isinstance(admitted, Principal):
             _check_origin(attempt, admitted)
             return AuthenticatedCaller(admitted)
@@ -112,7 +112,7 @@ class ApiAuth:
         """Return the principal of a key. The authenticator counts wrong keys. Raises `HttpError`."""
         headers = {name: attempt.headers[name] for name in ("host", "origin") if name in attempt.headers}
         endpoint = Endpoint(path="/api/session", right=None, any_profile=True)
-        admitted = await self._gate.authenticate(
+        admitted = await self._authenticator.authenticate(
             {**headers, "x-api-key": key}, endpoint, remote=attempt.remote
         )
         if isinstance(admitted, Principal):
@@ -137,7 +137,7 @@ class ApiAuth:
         self, attempt: AccessAttempt, operation: ApiOperation, session: ActiveSession
     ) -> AuthenticatedCaller:
         principal = session.principal
-        if not self._gate.allows_origin(attempt.headers):
+        if not self._authenticator.allows_origin(attempt.headers):
             self._log_refusal(attempt, operation, "a foreign page came with a session", principal)
             raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
         given = attempt.headers.get(CSRF_HEADER, "").encode()
@@ -162,7 +162,7 @@ class ApiAuth:
 
     def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """Return the CORS headers for responses to an allowed web page."""
-        return build_cors_headers(self._gate, headers, _EXPOSED_HEADERS)
+        return build_cors_headers(self._authenticator, headers, _EXPOSED_HEADERS)
 
     def build_preflight(self, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:
         """Build the preflight response. Browsers send no key, so it contains nothing private."""

@@ -80,7 +80,7 @@ class ConsoleApp:
 
     def __init__(self, files: Mapping[str, StaticFile], authenticator: Authenticator) -> None:
         self._files = files
-        self._gate = authenticator
+        self._authenticator = authenticator
 
     async def drain(self, seconds: float) -> None:
         """Do nothing: no request takes long."""
@@ -93,7 +93,7 @@ class ConsoleApp:
         except HttpError as fault:
             await respond(send, fault.status, fault.message.encode(), (_TEXT_TYPE, *_COMMON_HEADERS))
             return
-        if not self._gate.allows_origin(headers):
+        if not self._authenticator.allows_origin(headers):
             message = b"This address is not one of this Fingerpost's. If it is: gateway.allowed_hosts.\n"
             await respond(send, 403, message, (_TEXT_TYPE, *_COMMON_HEADERS))
         elif scope["method"] not in {"GET", "HEAD"}:

@@ -125,21 +125,21 @@ class DiscordConversations:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._talks: OrderedDict[str, DiscordConversation] = OrderedDict()
+        self._conversations: OrderedDict[str, DiscordConversation] = OrderedDict()
 
     async def load(self, conversation: str) -> DiscordConversation:
         """Return a conversation. Secrets are masked if it comes from the journal."""
-        if conversation not in self._talks:
+        if conversation not in self._conversations:
             self._cache(conversation, await self._restore_from_journal(conversation))
-        self._talks.move_to_end(conversation)
-        return self._talks[conversation]
+        self._conversations.move_to_end(conversation)
+        return self._conversations[conversation]
 
     def remember(self, conversation: str, before: DiscordConversation, route: Route) -> None:
         """Add this request and its answer to the conversation."""
         said = Message(role="user", text=route.packet.content.original_prompt)
         reply = Message(role="assistant", text=route.answer)
         caller = route.packet.header.caller
-        now = self._talks.get(conversation, before)
+        now = self._conversations.get(conversation, before)
         others = tuple(each for each in now.asked if each.packet.header.caller != caller)
         # A request that waits for an approval is added later, when there is an answer.
         told = () if route.outcome is RouteOutcome.WAITING else (said, reply)
@@ -151,9 +151,9 @@ class DiscordConversations:
         self._cache(conversation, talk)
 
     def _cache(self, conversation: str, conversation_state: DiscordConversation) -> None:
-        self._talks[conversation] = conversation_state
-        if len(self._talks) > MAX_CONVERSATIONS:
-            self._talks.popitem(last=False)
+        self._conversations[conversation] = conversation_state
+        if len(self._conversations) > MAX_CONVERSATIONS:
+            self._conversations.popitem(last=False)
 
     async def _restore_from_journal(self, conversation: str) -> DiscordConversation:
         """Restore a conversation. A packet contains the messages before it, so the newest answered one is
@@ -213,7 +213,7 @@ class DiscordConnector:
         self._tasks = tasks
         self._channel = channel
         self._every = interval
-        self._desk = DiscordQueue(settings)
+        self._queue = DiscordQueue(settings)
         self._incoming = AttachmentReader(router.calls.results, settings)
         self.conversations = DiscordConversations(router.store)
         self.approvals = DiscordApprovals(
@@ -222,7 +222,7 @@ class DiscordConnector:
             channel=channel,
             resume=self._resume,
             show_pending=self._show_pending,
-            is_busy=self._desk.is_busy,
+            is_busy=self._queue.is_busy,
             start=self.start,
         )
 
@@ -244,7 +244,7 @@ class DiscordConnector:
         message, caller = incoming.message, incoming.person.caller
         home = message.channel
         conversation = build_conversation_id(home.id)
-        refusal = self._desk.explain_refusal(caller, conversation)
+        refusal = self._queue.explain_refusal(caller, conversation)
         if refusal is None and not incoming.text and not message.attachments:
             refusal = HELP_TEXT
         if refusal is not None:
@@ -253,7 +253,7 @@ class DiscordConnector:
             return
         place = await _open_channel(message, incoming.text)
         conversation = build_conversation_id(place.id)
-        async with self._desk.wait_turn(conversation):
+        async with self._queue.wait_turn(conversation):
             answering = message if place.id == home.id else None
             note = await ProgressMessage.post(place, STARTED_TEXT, answering=answering, interval=self._every)
             await self._answer_in_turn(incoming, conversation, note)
@@ -369,7 +369,7 @@ class DiscordConnector:
         channel = await self._channel(parse_channel_id(pending.conversation) or 0)
         if channel is None or pending.conversation is None:
             return
-        async with self._desk.wait_turn(pending.conversation):
+        async with self._queue.wait_turn(pending.conversation):
             await self.approvals.show(await ProgressMessage.post(channel, STARTED_TEXT), pending, packet_id)
 
     async def _resume(self, pending: Pending, posted: PostedApproval) -> None:
@@ -390,7 +390,7 @@ class DiscordConnector:
         if channel is None or pending.conversation is None:
             return
         await self.approvals.show_decision(channel, pending, posted)
-        async with self._desk.wait_turn(pending.conversation):
+        async with self._queue.wait_turn(pending.conversation):
             note = await ProgressMessage.post(channel, "Going on…", interval=self._every)
             asking = RouteOptions(caller=pending.caller, profile=self._settings.profile)
             route = await self._run_with_progress(

@@ -78,12 +78,12 @@ class GatewayApp:
     ) -> None:
         self._settings = settings
         self._health = health
-        self._gate = gate
+        self._authenticator = gate
         self._documents = gate.get_public_documents
         self._endpoints = build_endpoints(settings)
         self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
         self._doors = GatewayAuth(gate)
-        self._premises = GatewayState(
+        self._state = GatewayState(
             methods, settings, events, NotificationListeners() if audience is None else audience, self._doors
         )
         self._stack = AsyncExitStack()
@@ -92,8 +92,8 @@ class GatewayApp:
         async with AsyncExitStack() as stack:
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            stack.callback(self._premises.close)
-            self._premises.set_tasks(tasks)
+            stack.callback(self._state.close)
+            self._state.set_tasks(tasks)
             tasks.start_soon(run_restarting, self._end_idle_sessions)
             self._stack = stack.pop_all()
         return self
@@ -104,19 +104,19 @@ class GatewayApp:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._premises.close()
+        self._state.close()
         cancelled = isinstance(error, anyio.get_cancelled_exc_class())
         await self._stack.__aexit__(*((kind, error, trace) if cancelled else (None, None, None)))
-        self._premises.set_tasks(None)
+        self._state.set_tasks(None)
 
     async def drain(self, seconds: float) -> None:
         """End streams gracefully and give running requests a short time before they are stopped."""
-        self._premises.closing.set()
-        self._premises.end_streams()
+        self._state.closing.set()
+        self._state.end_streams()
         with anyio.move_on_after(seconds):
-            await self._premises.active_requests.wait_until_done()
-        self._premises.active_requests.cancel_all(SHUTDOWN_MESSAGE)
-        self._premises.close()  # last: closing sessions also stops the requests that still run in them
+            await self._state.active_requests.wait_until_done()
+        self._state.active_requests.cancel_all(SHUTDOWN_MESSAGE)
+        self._state.close()  # last: closing sessions also stops the requests that still run in them
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -163,9 +163,9 @@ class GatewayApp:
         elif not _is_handshake_version(http_request.headers.get("mcp-protocol-version")):
             await reject_method(http_request)
         elif http_request.method == "GET":
-            await open_event_stream(self._premises, http_request, principal)
+            await open_event_stream(self._state, http_request, principal)
         elif http_request.method == "DELETE":
-            await delete_session(self._premises, http_request, principal)
+            await delete_session(self._state, http_request, principal)
         else:
             raise McpHttpError(405, "Use POST, GET or DELETE.", headers=(_ALLOWED_METHODS,))
 
@@ -180,7 +180,7 @@ class GatewayApp:
         try:
             sent = decode_json(body)
             if isinstance(sent, list):
-                await post_batch(self._premises, http_request, principal, cast("list[object]", sent))
+                await post_batch(self._state, http_request, principal, cast("list[object]", sent))
                 return
             message = read_message(sent)
         except InvalidJsonBody as error:
@@ -189,13 +189,13 @@ class GatewayApp:
             raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
         is_legacy = _is_handshake_request(http_request.headers, message)
         post = post_legacy if is_legacy else post_modern
-        await post(self._premises, http_request, principal, message)
+        await post(self._state, http_request, principal, message)
 
     async def _respond_outside_endpoints(self, path: str, scope: AsgiScope, send: Send) -> None:
         """Answer paths that are not endpoints: health and public documents."""
         if scope["method"] in {"GET", "HEAD"}:
             if path == "/healthz":
-                if not self._gate.allows_probe(parse_headers(scope["headers"])[0]):
+                if not self._authenticator.allows_probe(parse_headers(scope["headers"])[0]):
                     raise McpHttpError(403, HOST_REFUSED)
                 state: JsonObject = {"status": "ok", **(self._health() if self._health else {})}
                 await respond(send, 200, encode_json(state), (JSON_TYPE, *SAME_ORIGIN_HEADERS))
@@ -209,7 +209,7 @@ class GatewayApp:
         pause = min(_IDLE_CHECK_INTERVAL_S, self._settings.session_seconds / 4)
         while True:
             await anyio.sleep(pause)
-            self._premises.sessions.end_idle_sessions()
+            self._state.sessions.end_idle_sessions()
 
 
 def get_profile_endpoint(path: str, profiles: Mapping[str, ProfileSettings]) -> Endpoint | None:

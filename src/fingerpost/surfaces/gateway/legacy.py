@@ -333,7 +333,7 @@ class MessageBatch:
         exchange: ClientExchange,
         headers: Mapping[str, str],
     ) -> None:
-        self._premises = state
+        self._state = state
         self._principal = principal
         self._session = session
         self._exchange = exchange
@@ -379,10 +379,10 @@ class MessageBatch:
         if message.method == "ping":
             return JsonRpcResponse(encode_result(request.id, {}))
         result: JsonRpcResponse | None = None
-        with self._premises.start_request() as running:
+        with self._state.start_request() as running:
             self._session.in_flight[request.id] = running
             try:
-                result = await answer_request(self._premises.methods, request, self._exchange)
+                result = await answer_request(self._state.methods, request, self._exchange)
             finally:
                 self._session.in_flight.pop(request.id, None)
         return result or build_stopped_response(request, running)

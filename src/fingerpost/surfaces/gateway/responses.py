@@ -105,12 +105,12 @@ class DisconnectWatcher:
     `WATCH_AFTER_S`.
     """
 
-    __slots__ = ("_inbound", "_over", "_premises", "_reply", "_running", "_timer")
+    __slots__ = ("_inbound", "_over", "_reply", "_running", "_state", "_timer")
 
     def __init__(
         self, state: GatewayState, http_request: McpHttpRequest, reply: PostResponse, active: ActiveRequest
     ) -> None:
-        self._premises = state
+        self._state = state
         self._inbound = http_request
         self._reply = reply
         self._running = active
@@ -122,7 +122,7 @@ class DisconnectWatcher:
         self._timer.cancel()
 
     def _start(self) -> None:
-        self._premises.task_group.start_soon(self._watch_client)
+        self._state.task_group.start_soon(self._watch_client)
 
     async def _watch_client(self) -> None:
         """Wait until `receive` reports a disconnect or the end of the response."""

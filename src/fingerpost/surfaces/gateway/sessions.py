@@ -31,7 +31,7 @@ from fingerpost.tasks import create_cancel_scope
 log = logging.getLogger("fingerpost.gateway")
 
 # Notifications without content: a repeated one adds nothing.
-LOG_LEVEL_METHODS: Final = frozenset(
+CHANGE_METHODS: Final = frozenset(
     {
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",
@@ -130,7 +130,7 @@ class NotificationBacklog:
 
     def add(self, notification: Notification) -> None:
         """Add a notification. The oldest is dropped above the limit."""
-        if notification.method in LOG_LEVEL_METHODS and any(
+        if notification.method in CHANGE_METHODS and any(
             number > self._sent and kept.message == notification.message for number, kept in self._kept
         ):
             return

@@ -104,13 +104,13 @@ class GatewayAuth:
     """Authenticates every HTTP request. Keeps no state."""
 
     def __init__(self, authenticator: Authenticator) -> None:
-        self._gate = authenticator
+        self._authenticator = authenticator
 
     async def authenticate(self, http_request: McpHttpRequest) -> Principal:
         """Return the principal. Raises `McpHttpError` if access is denied; the authenticator has logged
         it.
         """
-        admitted = await self._gate.authenticate(
+        admitted = await self._authenticator.authenticate(
             http_request.headers, http_request.endpoint, remote=http_request.remote
         )
         if isinstance(admitted, Principal):
@@ -124,14 +124,14 @@ class GatewayAuth:
 
     def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """Return the CORS headers for responses to an allowed web page."""
-        return build_cors_headers(self._gate, headers, _EXPOSED_HEADERS)
+        return build_cors_headers(self._authenticator, headers, _EXPOSED_HEADERS)
 
     async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
         """Return whether a stream may stay open. Its key may have been revoked or expired.
 
         True if the check is not possible now: a store outage must not end all streams.
         """
-        answer = await self._gate.authenticate(
+        answer = await self._authenticator.authenticate(
             http_request.headers, http_request.endpoint, remote=http_request.remote
         )
         if isinstance(answer, AccessDenial):

@@ -311,7 +311,7 @@ class StdioConnection:
     def __init__(
         self, state: GatewayState, endpoint: Endpoint, principal: Principal, writer: LineWriter
     ) -> None:
-        self._premises = state
+        self._state = state
         self._endpoint = endpoint
         self._principal = principal
         self._writer = writer
@@ -328,7 +328,7 @@ class StdioConnection:
 
     async def _handle_message(self, line: bytes | OversizedLine) -> None:
         if isinstance(line, OversizedLine):
-            limit = self._premises.settings.body_bytes
+            limit = self._state.settings.body_bytes
             problem = f"A request has at most {limit} bytes (gateway.body_bytes)."
             return await self._writer.write(encode_error(None, INVALID_REQUEST, problem))
         try:
@@ -346,11 +346,11 @@ class StdioConnection:
 
     async def finish(self) -> None:
         """Wait a short time for running requests after the client closed its side."""
-        self._premises.end_streams()
+        self._state.end_streams()
         with anyio.move_on_after(SHUTDOWN_GRACE_S):
-            await self._premises.active_requests.wait_until_done()
-        self._premises.close()
-        self._premises.active_requests.cancel_all("The client left.")
+            await self._state.active_requests.wait_until_done()
+        self._state.close()
+        self._state.active_requests.cancel_all("The client left.")
 
     def _handle_other(self, message: JsonRpcMessage) -> None:
         if message.kind == "response":
@@ -398,12 +398,12 @@ class StdioConnection:
         opening = build_initialize_request({}, self._principal, message, template)
         if isinstance(opening, JsonRpcError):
             return await self._writer.write(build_error_response(message.id, opening).body)
-        self._session = self._premises.sessions.open(opening)
-        result = await build_initialize_result(self._premises.methods, opening)
+        self._session = self._state.sessions.open(opening)
+        result = await build_initialize_result(self._state.methods, opening)
         await self._writer.write(encode_result(message.id, result))
         if self._session is not None:
-            emit_client_joined(self._premises, opening)
-            self._premises.task_group.start_soon(run_contained, self._send_notifications, self._session)
+            emit_client_joined(self._state, opening)
+            self._state.task_group.start_soon(run_contained, self._send_notifications, self._session)
         return None
 
     async def _send_notifications(self, session: McpSession) -> None:
@@ -414,14 +414,14 @@ class StdioConnection:
 
     async def _handle_modern_request(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
-        request = check_request(self._premises, self._endpoint, self._principal, message, None)
+        request = check_request(self._state, self._endpoint, self._principal, message, None)
         if not isinstance(request, JsonRpcResponse) and request.id in self._standing:
             problem = JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
             request = build_error_response(request.id, problem)
         if isinstance(request, JsonRpcResponse):
             return await self._writer.write(request.body)
         if request.method == "server/discover":
-            result = await build_discover_result(self._premises.methods, request)
+            result = await build_discover_result(self._state.methods, request)
             return await self._writer.write(encode_result(request.id, result))
         self._start_request(request, self._standing, None)
         return None
@@ -433,10 +433,10 @@ class StdioConnection:
         questions: ClientQuestions | None,
     ) -> None:
         """Answer a request in its own task, so that the next line does not wait."""
-        running = self._premises.start_request()
+        running = self._state.start_request()
         in_flight[request.id] = running
-        self._premises.active_requests.add(running)  # counts at once, even before its task starts
-        self._premises.task_group.start_soon(
+        self._state.active_requests.add(running)  # counts at once, even before its task starts
+        self._state.task_group.start_soon(
             run_contained, self._run_request, request, in_flight, running, questions
         )
 
@@ -454,7 +454,7 @@ class StdioConnection:
                 if request.method == "subscriptions/listen":
                     result = await self._run_subscription(request, line)
                 else:
-                    result = await answer_request(self._premises.methods, request, line)
+                    result = await answer_request(self._state.methods, request, line)
         except Exception:
             log.exception("%s could not be answered", request.method)
             result = JsonRpcResponse(
@@ -472,21 +472,21 @@ class StdioConnection:
         batches.
         """
         session = check_batch_session(self._session, entries)
-        running = self._premises.start_request()
-        self._premises.active_requests.add(running)  # counts at once, even before its task starts
-        self._premises.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
+        running = self._state.start_request()
+        self._state.active_requests.add(running)  # counts at once, even before its task starts
+        self._state.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
 
     async def _run_batch(self, session: McpSession, entries: Sequence[object], active: ActiveRequest) -> None:
         line = _StdioExchange(self._writer, session.questions)
-        batch = MessageBatch(self._premises, self._principal, session, line, {})
+        batch = MessageBatch(self._state, self._principal, session, line, {})
         with active:
             await batch.handle_entries(entries)
         if batch.answers:
             await self._writer.write(batch.build_body())
 
     async def _run_subscription(self, request: ClientRequest, exchange: _StdioExchange) -> JsonRpcResponse:
-        listening = await SubscriptionStream.open_stream(self._premises, request)
+        listening = await SubscriptionStream.open_stream(self._state, request)
         if isinstance(listening, JsonRpcResponse):
             return listening
-        await run_stream(self._premises, listening, exchange)
+        await run_stream(self._state, listening, exchange)
         return JsonRpcResponse(listening.build_result_message())

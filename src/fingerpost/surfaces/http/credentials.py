@@ -76,7 +76,7 @@ class ApiKeyCheck:
     """Checks API keys."""
 
     def __init__(self, key_store: ApiKeyLookup, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._book = key_store
+        self._key_store = key_store
         self._clock = clock
         self._seen: OrderedDict[bytes, _CachedKey] = OrderedDict()
         self._noted: dict[str, datetime] = {}
@@ -99,7 +99,7 @@ class ApiKeyCheck:
         if not key.startswith(PREFIX):  # no lookup for what cannot be a key
             return UnknownCredential("no such key")
         try:
-            found = await self._book.find(key)
+            found = await self._key_store.find(key)
         except StoreError as error:
             return UndecidedCredential(f"keys cannot be looked up: {error}")
         mark = _hash_key(key)
@@ -128,7 +128,7 @@ class ApiKeyCheck:
             if len(self._noted) >= _MAX_CACHED_KEYS:
                 self._noted.clear()
             self._noted[key.key_id] = now
-            self._book.note_use(key.key_id, now)
+            self._key_store.note_use(key.key_id, now)
 
 
 def _hash_key(key: str) -> bytes:

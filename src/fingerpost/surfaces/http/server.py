@@ -144,18 +144,18 @@ class PathRouter:
 
     def __init__(self, parts: Mapping[str, ServedApp], *, default: ServedApp) -> None:
         self._parts = dict(parts)
-        self._home = default
+        self._default = default
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             first = scope["path"].split("/", 2)[1:2]
-            part = self._parts.get(first[0], self._home) if first else self._home
+            part = self._parts.get(first[0], self._default) if first else self._default
             await part(scope, receive, send)
 
     async def drain(self, seconds: float) -> None:
         """Drain all apps concurrently; each has the whole time."""
         async with anyio.create_task_group() as tasks:
-            for part in {id(part): part for part in (*self._parts.values(), self._home)}.values():
+            for part in {id(part): part for part in (*self._parts.values(), self._default)}.values():
                 tasks.start_soon(part.drain, seconds)
 
 

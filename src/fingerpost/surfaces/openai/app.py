@@ -296,7 +296,7 @@ class OpenAIApp:
     ) -> None:
         self._router = router
         self._settings = router.settings
-        self._gate = authenticator
+        self._authenticator = authenticator
         self._models = models
         self._turns = CompletionRunner(router, address=address)
         self._rate = rate_limiter or RateLimiter(self._settings.api.per_minute)
@@ -316,7 +316,7 @@ class OpenAIApp:
         common: tuple[Header, ...] = ()
         try:
             headers, _ = parse_headers(scope["headers"])
-            common = build_page_headers(self._gate, headers)
+            common = build_page_headers(self._authenticator, headers)
             inbound = OpenAIRequest(
                 method=scope["method"],
                 path_info=parse_path(scope["path"]),
@@ -351,7 +351,7 @@ class OpenAIApp:
 
     async def _handle_request(self, http_request: OpenAIRequest) -> None:
         if http_request.method == "OPTIONS":
-            status, headers = build_preflight(self._gate, http_request.headers)
+            status, headers = build_preflight(self._authenticator, http_request.headers)
             await respond(http_request.send, status, b"", headers)
             return
         principal = await self._authenticate(http_request)
@@ -378,7 +378,7 @@ class OpenAIApp:
             headers.pop("authorization", None)
         # The body may name the profile. It is checked when the body is read.
         endpoint = Endpoint(path=http_request.path_info.path, right=Right.USE, any_profile=True)
-        admitted = await self._gate.authenticate(headers, endpoint, remote=http_request.remote)
+        admitted = await self._authenticator.authenticate(headers, endpoint, remote=http_request.remote)
         if isinstance(admitted, Principal):
             return admitted
         told_so = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
