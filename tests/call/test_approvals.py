@@ -410,8 +410,6 @@ async def test_the_same_race_catches_a_way_of_spending_that_looks_before_it_writ
     assert done.doubles > 0
 
 
-# -- fingerprints -------------------------------------------------------------------------------------
-
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
 values = st.recursive(
     scalars,

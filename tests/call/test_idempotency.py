@@ -36,7 +36,7 @@ def bank(call: Any = None) -> ToolServer:
 
 
 @asynccontextmanager
-async def opened(folder: Path, server: ToolServer, **settings: Any) -> AsyncGenerator[Router]:
+async def open_bank_router(folder: Path, server: ToolServer, **settings: Any) -> AsyncGenerator[Router]:
     chosen = Settings.model_validate(
         {"store": {"url": f"sqlite:///{folder}/s.db"}, "policy": ALLOW, **settings}
     )
@@ -56,13 +56,13 @@ async def test_the_same_call_with_the_same_key_runs_once_and_says_so_also_after_
     tmp_path: Path,
 ) -> None:
     server = bank()
-    async with opened(tmp_path, server) as router:
+    async with open_bank_router(tmp_path, server) as router:
         first = await router.call("bank/pay", PAY, caller="noa", idempotency_key="k1")
         again = await router.call("pay", PAY, caller="noa", idempotency_key="k1")
         assert (again.content, first_of(first), first_of(again)) == ("payment 1", None, first.call_id)
         assert again.call_id != first.call_id
         assert again.attempts == ()
-    async with opened(tmp_path, server) as router:
+    async with open_bank_router(tmp_path, server) as router:
         later = await router.call("bank/pay", PAY, caller="noa", idempotency_key="k1")
         assert (later.content, later.result, first_of(later)) == ("payment 1", first.result, first.call_id)
         # Another key, another caller and no key are other calls.
@@ -73,7 +73,7 @@ async def test_the_same_call_with_the_same_key_runs_once_and_says_so_also_after_
 
 async def test_the_same_key_for_another_call_is_an_error_and_nothing_runs(tmp_path: Path) -> None:
     server = bank()
-    async with opened(tmp_path, server) as router:
+    async with open_bank_router(tmp_path, server) as router:
         await router.call("bank/pay", PAY, idempotency_key="k1")
         other = await router.call("bank/pay", {**PAY, "amount": 6}, idempotency_key="k1")
         assert other.error is ErrorKind.INVALID_PARAMETERS
@@ -92,7 +92,7 @@ async def test_of_many_at_once_with_one_key_one_runs_and_all_get_its_result(tmp_
 
     server = bank(call=pay)
     done: list[Outcome] = []
-    async with opened(tmp_path, server) as router:
+    async with open_bank_router(tmp_path, server) as router:
 
         async def call() -> None:
             done.append(await router.call("bank/pay", PAY, conversation="talk", idempotency_key="k1"))
@@ -118,7 +118,7 @@ async def test_a_failed_call_may_be_made_again_under_its_key(tmp_path: Path) -> 
             raise RuntimeError("no money")
         return "paid"
 
-    async with opened(tmp_path, bank(call=pay)) as router:
+    async with open_bank_router(tmp_path, bank(call=pay)) as router:
         assert (await router.call("bank/pay", PAY, idempotency_key="k1")).error is ErrorKind.EXECUTION_FAILED
         assert (await router.call("bank/pay", PAY, idempotency_key="k1")).content == "paid"
         assert first_of(await router.call("bank/pay", PAY, idempotency_key="k1")) is not None
@@ -130,7 +130,7 @@ async def test_a_call_whose_outcome_is_unknown_is_not_repeated_under_its_key(tmp
         return ""
 
     server = bank(call=pay)
-    async with opened(tmp_path, server) as router:
+    async with open_bank_router(tmp_path, server) as router:
         first = await router.call("bank/pay", PAY, idempotency_key="k1", seconds=0.2)
         assert first.error is ErrorKind.UNKNOWN
         again = await router.call("bank/pay", PAY, idempotency_key="k1")
@@ -157,7 +157,7 @@ async def test_who_lost_the_connection_comes_back_with_the_key_for_the_result(tm
         return "paid"
 
     server = bank(call=pay)
-    async with opened(tmp_path, server) as router:
+    async with open_bank_router(tmp_path, server) as router:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(lambda: router.call("bank/pay", PAY, idempotency_key="k1"))
@@ -172,7 +172,7 @@ async def test_who_lost_the_connection_comes_back_with_the_key_for_the_result(tm
 
 async def test_a_key_holds_from_the_approval_to_the_result(tmp_path: Path) -> None:
     server = bank()
-    async with opened(tmp_path, server, policy=[]) as router:
+    async with open_bank_router(tmp_path, server, policy=[]) as router:
         waits = await router.call("bank/pay", PAY, idempotency_key="k1")
         assert waits.pending_id is not None
         await router.calls.decide(waits.pending_id, Decision.APPROVED, by="dana")

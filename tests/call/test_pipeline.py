@@ -45,7 +45,7 @@ WRITE = {
 DELETE = {"name": "delete_note", "description": "Delete one note for ever."}
 
 
-class House:
+class NotesRouter:
     """A router with one notes server, and what it recorded."""
 
     def __init__(self, router: Router, notes: ToolServer, sink: MemorySink) -> None:
@@ -68,26 +68,26 @@ class House:
 
 
 @asynccontextmanager
-async def house(
+async def open_notes_router(
     folder: Path,
     *,
     tools: list[Any] | None = None,
     answer: Any = None,
     tools_settings: list[Any] | None = None,
     **settings: Any,
-) -> AsyncGenerator[House]:
+) -> AsyncGenerator[NotesRouter]:
     settings |= {} if tools_settings is None else {"tools": tools_settings}
     notes = tool_server("notes", tools or [READ, WRITE, DELETE], call=answer)
     sink = MemorySink()
     chosen = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **settings})
     async with Router([notes.spec()], settings=chosen, sinks=[sink]) as router:
         await router.connect()
-        yield House(router, notes, sink)
+        yield NotesRouter(router, notes, sink)
 
 
 @proves("C4", "D7")
 async def test_wrong_names_and_types_are_put_right_and_every_repair_is_told(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("notes.read_note", {"Path": "a.md", "lines": "3"})
         assert outcome.success, outcome
         assert here.notes.calls == [("read_note", {"path": "a.md", "lines": 3})]
@@ -108,7 +108,7 @@ async def test_wrong_names_and_types_are_put_right_and_every_repair_is_told(tmp_
 
 @proves("C4", "C7", "C8")
 async def test_what_cannot_be_repaired_comes_back_with_all_that_the_next_try_needs(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("read_note", {"lines": "three"})
         assert outcome.error is ErrorKind.INVALID_PARAMETERS
         assert {(error.parameter, error.fault) for error in outcome.parameter_errors} == {
@@ -122,7 +122,7 @@ async def test_what_cannot_be_repaired_comes_back_with_all_that_the_next_try_nee
 
 @proves("C3", "C7")
 async def test_an_unknown_tool_is_answered_with_near_names(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("raed_note", {})
         assert outcome.error is ErrorKind.TOOL_NOT_FOUND
         assert "notes/read_note" in outcome.content
@@ -134,7 +134,7 @@ async def test_an_unknown_tool_is_answered_with_near_names(tmp_path: Path) -> No
 async def test_what_writes_or_destroys_waits_for_a_person_and_then_runs_once(
     tmp_path: Path, name: str
 ) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call(name, {"path": "a", "text": "b"})
         assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
         assert here.notes.calls == []
@@ -148,7 +148,7 @@ async def test_what_writes_or_destroys_waits_for_a_person_and_then_runs_once(
 
 @proves("C6", "C8")
 async def test_a_rejection_and_its_reason_go_back_to_the_model(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("delete_note", {"path": "a"})
         assert outcome.pending_id is not None
         await here.router.calls.decide(
@@ -162,7 +162,7 @@ async def test_a_rejection_and_its_reason_go_back_to_the_model(tmp_path: Path) -
 
 @proves("F34")
 async def test_a_grant_for_one_call_does_not_let_other_arguments_through(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("write_note", {"path": "a", "text": "harmless"})
         assert outcome.pending_id is not None
         await here.router.calls.decide(outcome.pending_id, Decision.APPROVED, by="dana")
@@ -173,7 +173,7 @@ async def test_a_grant_for_one_call_does_not_let_other_arguments_through(tmp_pat
 
 @proves("F24", "F34")
 async def test_a_definition_changed_after_approval_voids_it(tmp_path: Path) -> None:
-    async with house(tmp_path, flags={"pins": False}) as here:
+    async with open_notes_router(tmp_path, flags={"pins": False}) as here:
         outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
         assert outcome.pending_id is not None
         await here.router.calls.decide(outcome.pending_id, Decision.APPROVED, by="dana")
@@ -186,7 +186,7 @@ async def test_a_definition_changed_after_approval_voids_it(tmp_path: Path) -> N
 
 @proves("C6")
 async def test_a_person_edits_the_arguments_and_the_edited_call_runs(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
         done = await here.approve(outcome, edited_arguments={"path": "safe.md", "text": "b"})
         assert done.success, done
@@ -200,7 +200,7 @@ async def test_a_person_edits_the_arguments_and_the_edited_call_runs(tmp_path: P
 async def test_leave_for_a_conversation_covers_operation_and_target_there_and_nowhere_else(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         first = await here.router.call("write_note", {"path": "a", "text": "1"}, conversation="c1")
         assert (await here.approve(first, for_conversation=True)).success
         second = await here.router.call("write_note", {"path": "a", "text": "2"}, conversation="c1")
@@ -217,7 +217,7 @@ async def test_rules_allow_and_deny_before_the_defaults(tmp_path: Path) -> None:
         {"verdict": "deny", "tool": "notes/delete_*", "reason": "nothing is deleted here"},
         {"verdict": "allow", "effect": "write"},
     ]
-    async with house(tmp_path, policy=rules) as here:
+    async with open_notes_router(tmp_path, policy=rules) as here:
         denied = await here.router.call("delete_note", {"path": "a"})
         assert denied.error is ErrorKind.DENIED
         assert "nothing is deleted here" in denied.content
@@ -226,7 +226,7 @@ async def test_rules_allow_and_deny_before_the_defaults(tmp_path: Path) -> None:
 
 
 async def test_a_dry_run_shows_the_call_and_the_verdict_and_does_nothing(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         outcome = await here.router.call("write_note", {"path": "a", "Text": "b"}, dry_run=True)
         assert outcome.success
         assert outcome.metadata["verdict"] == "ask"
@@ -323,7 +323,7 @@ async def test_a_long_result_is_cut_to_what_fits_and_the_rest_can_be_had(tmp_pat
     async def long(_: str, __: dict[str, Any]) -> str:
         return "\n".join(f"line {number} of the note" for number in range(20_000))
 
-    async with house(tmp_path, answer=long) as here:
+    async with open_notes_router(tmp_path, answer=long) as here:
         outcome = await here.router.call("read_note", {"path": "a"}, tokens_left=2_000)
         assert outcome.success
         assert outcome.digest is not None
@@ -349,7 +349,7 @@ async def test_a_secret_in_arguments_or_results_is_in_no_event_and_not_in_the_st
     async def leak(_: str, __: dict[str, Any]) -> str:
         raise RuntimeError(f"bad token {canary}")
 
-    async with house(tmp_path, answer=leak) as here:
+    async with open_notes_router(tmp_path, answer=leak) as here:
         await here.router.call("read_note", {"path": f"x {canary}"})
         await here.router.call("write_note", {"path": "p", "text": canary, "password": "hunter2222"})
         await here.router.store.journal.flush()
@@ -359,7 +359,7 @@ async def test_a_secret_in_arguments_or_results_is_in_no_event_and_not_in_the_st
 
 
 async def test_a_server_that_is_gone_is_an_outcome_not_an_exception(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         await here.router.servers.remove("notes")
         outcome = await here.router.call("notes/read_note", {"path": "a"})
         assert outcome.error is ErrorKind.TOOL_NOT_FOUND
@@ -377,7 +377,7 @@ async def test_calls_made_in_one_breath_run_side_by_side_and_answer_in_order(tmp
         await meeting.wait()  # none of the three can end before all have begun
         return arguments["path"]
 
-    async with house(tmp_path, answer=meet) as here:
+    async with open_notes_router(tmp_path, answer=meet) as here:
         wishes = [
             (ToolCall(name="read_note", arguments={"path": name}), CallContext(call_id=create_id("cal")))
             for name in ("a", "b", "c")
@@ -397,7 +397,7 @@ async def test_a_long_call_goes_on_in_the_background_and_is_fetched_or_called_of
         await go_on.wait()
         return "at last"
 
-    async with house(tmp_path, answer=slow) as here:
+    async with open_notes_router(tmp_path, answer=slow) as here:
         background = here.router.background
         handle = here.router.start("read_note", {"path": "a"})
         assert background.poll(handle).state == "running"
@@ -413,7 +413,7 @@ async def test_a_long_call_goes_on_in_the_background_and_is_fetched_or_called_of
 
 @proves("F37", "F38")
 async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path) -> None:
-    async with house(tmp_path) as here:
+    async with open_notes_router(tmp_path) as here:
         locker = await anyio.to_thread.run_sync(_locked, tmp_path / "s.db")
         try:
             with anyio.fail_after(50):
@@ -438,7 +438,7 @@ async def test_a_call_that_ran_has_its_result_although_the_rest_of_it_cannot_be_
         await anyio.to_thread.run_sync(spoil)
         return json.dumps([f"line {number}" for number in range(5_000)])
 
-    async with house(tmp_path, answer=answer, digest={"max_tokens": 200}) as here:
+    async with open_notes_router(tmp_path, answer=answer, digest={"max_tokens": 200}) as here:
         outcome = await here.router.call("read_note", {"path": "a"})
         assert outcome.success, outcome
         assert outcome.content.startswith('["line 0"')
@@ -472,13 +472,13 @@ def _locked(database: Path) -> sqlite3.Connection:
 
 @proves("D12")
 async def test_argument_repair_can_be_switched_off(tmp_path: Path) -> None:
-    async with house(tmp_path, flags={"argument_repair": False}) as here:
+    async with open_notes_router(tmp_path, flags={"argument_repair": False}) as here:
         outcome = await here.router.call("read_note", {"path": "a", "lines": "3"})
         assert outcome.error is ErrorKind.INVALID_PARAMETERS
 
 
 async def test_use_teaches_the_catalog_how_long_a_tool_takes(tmp_path: Path) -> None:
-    async with house(tmp_path, flags={"result_cache": False, "loop_guard": False}) as here:
+    async with open_notes_router(tmp_path, flags={"result_cache": False, "loop_guard": False}) as here:
         for number in range(6):
             assert (await here.router.call("read_note", {"path": f"{number}"})).success
         await here.router.store.journal.flush()
@@ -486,13 +486,10 @@ async def test_use_teaches_the_catalog_how_long_a_tool_takes(tmp_path: Path) -> 
         assert profiles["notes/read_note"].calls == 6
 
 
-# -- scopes and leaving -------------------------------------------------------------------------------
-
-
 @proves("G7")
 async def test_a_call_outside_of_the_callers_scope_is_denied_and_never_sent(tmp_path: Path) -> None:
     rules = [{"verdict": "allow", "server": "*"}]
-    async with house(tmp_path, policy=rules) as here:
+    async with open_notes_router(tmp_path, policy=rules) as here:
 
         async def call(name: str, *scopes: Scope) -> Outcome:
             context = CallContext(call_id=create_id("cal"), scopes=scopes)
@@ -553,7 +550,7 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
         await anyio.sleep_forever()
         return ""
 
-    async with house(tmp_path, answer=work, policy=[{"verdict": "allow", "server": "*"}]) as here:
+    async with open_notes_router(tmp_path, answer=work, policy=[{"verdict": "allow", "server": "*"}]) as here:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
                 here.router.call, tool, {"path": "a", **({"text": "b"} if "write" in tool else {})}
@@ -570,8 +567,6 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
         assert ends["call_finished"]["error"] == ErrorKind.CANCELLED
         assert (await here.router.store.audit.verify()).intact
 
-
-# -- answers from memory ------------------------------------------------------------------------------
 
 ALLOW: Any = [{"verdict": "allow", "server": "*"}]
 
@@ -592,7 +587,7 @@ def changing() -> tuple[dict[str, str], Any]:
 @proves("A17")
 async def test_what_changed_underneath_is_read_anew(tmp_path: Path) -> None:
     notes, act = changing()
-    async with house(tmp_path, answer=act) as here:
+    async with open_notes_router(tmp_path, answer=act) as here:
         assert (await here.router.call("read_note", {"path": "a"}, caller="dana")).content == "first"
         notes["a"] = "second"
         again = await here.router.call("read_note", {"path": "a"}, caller="dana")
@@ -605,7 +600,7 @@ async def test_where_a_person_allowed_it_a_read_comes_from_memory_and_says_so_un
 ) -> None:
     notes, act = changing()
     tools = [{"match": "notes/*", "cache_seconds": 600}]
-    async with house(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
+    async with open_notes_router(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
 
         async def read(caller: str = "dana") -> Outcome:
             return await here.router.call("read_note", {"path": "a"}, caller=caller)
@@ -620,9 +615,6 @@ async def test_where_a_person_allowed_it_a_read_comes_from_memory_and_says_so_un
         assert (await read("noam")).content == "second"
         await here.router.call("write_note", {"path": "b", "text": "x"}, caller="noam")
         assert (await read()).content == "second"
-
-
-# -- retries by tool ----------------------------------------------------------------------------------
 
 
 @proves("D14")
@@ -640,7 +632,7 @@ async def test_how_often_and_after_what_a_call_is_repeated_is_set_for_each_tool(
         {"match": "notes/delete_note", "timeout_ms": 200, "repeatable": True},
         {"match": "notes/read_note", "retries": 1},
     ]
-    async with house(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
+    async with open_notes_router(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
         for name in ("read_note", "write_note", "delete_note"):
             arguments = (
                 {}

@@ -268,8 +268,6 @@ async def test_judging_looks_at_the_disk_without_blocking_the_loop(tmp_path: Pat
     assert pathless.rule == "default for write"
 
 
-# -- properties ---------------------------------------------------------------------------------------
-
 names = st.sampled_from(["files", "git", "web"])
 verdicts = st.sampled_from(["allow", "ask", "deny"])
 texts = st.sampled_from(["a.txt", "../a", "/etc/x", "true", "A.TXT", "%2e%2e/x", "", "x" * 70_000])

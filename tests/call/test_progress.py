@@ -182,8 +182,6 @@ async def test_a_broken_reader_does_not_end_the_call() -> None:
         await anyio.sleep(0.02)
 
 
-# -- words ------------------------------------------------------------------------------------------
-
 TOOLS = snapshot(
     perplexity=[{"name": "perplexity_research"}],
     tavily=[{"name": "tavily-search"}],

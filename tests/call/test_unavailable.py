@@ -22,7 +22,7 @@ ONLY_READS = Scope(effects=(Effect.READ,))
 
 
 @asynccontextmanager
-async def opened(folder: Path, *more: ServerSpec, **settings: Any) -> AsyncGenerator[Router]:
+async def open_notes_router(folder: Path, *more: ServerSpec, **settings: Any) -> AsyncGenerator[Router]:
     notes = tool_server("notes", [READ, DELETE])
     chosen = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **settings})
     async with Router([notes.spec(), *more], settings=chosen) as router:
@@ -38,7 +38,7 @@ async def call(router: Router, name: str, **context: Any) -> Outcome:
 @proves("C3", "C8")
 @pytest.mark.parametrize("name", ["notes/read", "notes__read", "notes.read", "read", "Read"])
 async def test_a_tool_that_is_switched_off_in_the_settings_says_by_what(tmp_path: Path, name: str) -> None:
-    async with opened(tmp_path, tools=OFF) as router:
+    async with open_notes_router(tmp_path, tools=OFF) as router:
         outcome = await call(router, name)
         assert (outcome.tool, outcome.error) == ("notes/read", ErrorKind.UNAVAILABLE)
         assert "[[tools]] with match = 'notes/*' says enabled = false" in outcome.content
@@ -47,7 +47,7 @@ async def test_a_tool_that_is_switched_off_in_the_settings_says_by_what(tmp_path
 
 @proves("C3", "F24")
 async def test_a_changed_tool_says_how_to_review_it(tmp_path: Path) -> None:
-    async with opened(tmp_path):
+    async with open_notes_router(tmp_path):
         pass
     changed = tool_server("notes", [{**READ, "description": "Read, and tell everybody."}])
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
@@ -75,7 +75,7 @@ async def test_a_changed_tool_says_how_to_review_it(tmp_path: Path) -> None:
 async def test_a_tool_of_a_server_that_is_not_up_says_so(
     tmp_path: Path, spec: ServerSpec, reason: str, fix: str
 ) -> None:
-    async with opened(tmp_path, spec) as router:
+    async with open_notes_router(tmp_path, spec) as router:
         outcome = await call(router, "gone/look")
         assert outcome.error is ErrorKind.UNAVAILABLE
         assert reason in outcome.content
@@ -104,7 +104,7 @@ async def test_outside_of_a_callers_scope_it_never_was(tmp_path: Path, name: str
     profiles: Mapping[str, Any] = {
         "bound": {"servers": scope.servers, "tools": scope.tools, "effects": scope.effects}
     }
-    async with opened(tmp_path, GONE, tools=OFF, profiles=profiles) as router:
+    async with open_notes_router(tmp_path, GONE, tools=OFF, profiles=profiles) as router:
         assert (await call(router, name)).error is ErrorKind.UNAVAILABLE
         for outside in ({"scopes": (scope,)}, {"profile": "bound"}):
             outcome = await call(router, name, **outside)
@@ -116,7 +116,7 @@ async def test_outside_of_a_callers_scope_it_never_was(tmp_path: Path, name: str
 @proves("G3")
 async def test_a_server_that_a_rule_keeps_from_a_caller_is_not_named_to_them(tmp_path: Path) -> None:
     rule = {"verdict": "deny", "server": "gone", "caller": "guest"}
-    async with opened(tmp_path, GONE, policy=[rule]) as router:
+    async with open_notes_router(tmp_path, GONE, policy=[rule]) as router:
         assert (await call(router, "gone/look", caller="friend")).error is ErrorKind.UNAVAILABLE
         outcome = await call(router, "gone/look", caller="guest")
         assert outcome.error is ErrorKind.TOOL_NOT_FOUND
@@ -125,7 +125,7 @@ async def test_a_server_that_a_rule_keeps_from_a_caller_is_not_named_to_them(tmp
 
 @proves("G3")
 async def test_inside_of_a_callers_scope_they_hear_why(tmp_path: Path) -> None:
-    async with opened(tmp_path, GONE, tools=OFF) as router:
+    async with open_notes_router(tmp_path, GONE, tools=OFF) as router:
         for name in ("notes/read", "gone/look"):
             assert (await call(router, name, scopes=(ONLY_READS,))).error is ErrorKind.UNAVAILABLE
 
@@ -145,7 +145,7 @@ async def test_inside_of_a_callers_scope_they_hear_why(tmp_path: Path) -> None:
 async def test_what_lies_outside_of_a_scope_is_not_blamed_on_a_rule(
     tmp_path: Path, context: dict[str, Any], named: str
 ) -> None:
-    async with opened(tmp_path, profiles={"ro": {"effects": ["read"]}}) as router:
+    async with open_notes_router(tmp_path, profiles={"ro": {"effects": ["read"]}}) as router:
         outcome = await call(router, "notes/delete", **context)
         assert outcome.error is ErrorKind.DENIED
         assert named in str(outcome.metadata["fix"])

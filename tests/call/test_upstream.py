@@ -189,9 +189,6 @@ async def test_the_servers_own_error_code_and_data_are_kept() -> None:
     assert (execution.code, execution.data) == (-32042, {"why": [1]})
 
 
-# -- leave for further rounds -------------------------------------------------------------------------
-
-
 def test_leave_for_a_further_round_is_for_this_call_caller_and_state_once_and_for_a_while() -> None:
     clock = HandClock()
     rounds = RoundPermits(clock=clock)

@@ -90,9 +90,6 @@ def refused(status: int, message: str, headers: Mapping[str, str] | None = None,
     return JSONResponse({"type": "error", "error": error}, status, headers=headers)
 
 
-# -- Anthropic ---------------------------------------------------------------------------------------
-
-
 def message(*blocks: Mapping[str, Any], stop: str = "end_turn", **more: Any) -> Response:
     usage = {"input_tokens": 10, "cache_read_input_tokens": 5, "output_tokens": 7}
     body = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m-1-20260101"}
@@ -121,9 +118,6 @@ def block_start(index: int, block: Mapping[str, Any]) -> dict[str, Any]:
 
 def block_delta(index: int, **delta: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": index, "delta": delta}
-
-
-# -- Google ------------------------------------------------------------------------------------------
 
 
 def piece(*parts: Mapping[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:

@@ -155,9 +155,6 @@ def test_whatever_a_caller_writes_is_sent_once_and_never_beside_ours(
         assert body.get(name) == options[name]
 
 
-# -- the native APIs ---------------------------------------------------------------------------------
-
-
 def full() -> ModelRequest:
     return ModelRequest(
         messages=(

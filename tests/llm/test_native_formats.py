@@ -67,9 +67,6 @@ TALK = (
 )
 
 
-# -- Anthropic ---------------------------------------------------------------------------------------
-
-
 async def test_anthropic_is_asked_as_it_wants_to_be_asked():
     vendor = Vendor(message(text("fine")))
     full = ModelRequest(
@@ -199,9 +196,6 @@ async def test_a_request_that_stays_refused_ends():
     assert len(vendor.asked) == 2
 
 
-# -- Google ------------------------------------------------------------------------------------------
-
-
 async def test_google_is_asked_as_it_wants_to_be_asked():
     vendor = Vendor(content({"text": "fine"}), streamed([piece({"text": "x"}, finish="STOP")]))
     full = ModelRequest(
@@ -305,8 +299,6 @@ async def test_google_takes_names_that_begin_with_a_digit():
 def test_where_it_is_asked(dialect: NativeDialect, base: str | None, model: str, address: str):
     assert dialect.build_url(base, model, streamed=False) == address
 
-
-# -- what must hold for any conversation ------------------------------------------------------------------
 
 roles = st.sampled_from(["system", "user", "assistant", "tool", "developer"])
 ids = st.sampled_from(["a", "b", "c d", ""])

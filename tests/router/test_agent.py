@@ -54,7 +54,7 @@ def made(folder: Path, **settings: Any) -> Settings:
 
 
 @asynccontextmanager
-async def desk(
+async def open_notes_router(
     folder: Path, model: ScriptedModel | None, *, more: int = 0, **settings: Any
 ) -> AsyncGenerator[tuple[Router, ToolServer]]:
     notes = tool_server("notes", NOTES, call=answer)
@@ -69,13 +69,10 @@ def texts(request: ModelRequest) -> list[tuple[str, str]]:
     return [(message.role, message.text) for message in request.messages]
 
 
-# -- the agent ----------------------------------------------------------------------------------------
-
-
 @proves("E8")
 async def test_a_simple_agent_calls_and_answers_and_keeps_the_conversation(tmp_path: Path):
     model = ScriptedModel([calls(SEARCH), "Two notes: budget.md and plan.md.", "budget.md is the newest."])
-    async with desk(tmp_path, model) as (router, notes):
+    async with open_notes_router(tmp_path, model) as (router, notes):
         agent = Agent(router)
         first = await agent.ask("Search my notes for the budget")
         second = await agent.ask("Which of these notes is the newest?")
@@ -95,7 +92,7 @@ async def test_a_simple_agent_calls_and_answers_and_keeps_the_conversation(tmp_p
 async def test_an_agent_is_switched_from_simple_to_react_between_two_requests(tmp_path: Path):
     thinking = '{"thought": "I know that.", "action": null, "answer": "It is budget.md."}'
     model = ScriptedModel(["It is budget.md.", thinking])
-    async with desk(tmp_path, model) as (router, _):
+    async with open_notes_router(tmp_path, model) as (router, _):
         agent = Agent(router, max_turns=3)
         began: list[RouteBegan] = []
         for mode in ("simple", "react"):
@@ -120,7 +117,7 @@ async def test_an_agent_works_with_a_model_behind_its_vendors_own_api(tmp_path: 
         )
     async with served(vendor.app) as address:
         given = {"provider": provider, "model": "m-1", "base_url": address, "api_key": "key-of-the-vendor"}
-        async with desk(tmp_path, None, models={"prime": given}) as (router, notes):
+        async with open_notes_router(tmp_path, None, models={"prime": given}) as (router, notes):
             route = await Agent(router).ask("Search my notes for the budget")
     assert route.outcome is RouteOutcome.ANSWERED
     assert route.answer.startswith("Two notes")
@@ -135,7 +132,7 @@ async def test_an_agent_works_with_a_model_behind_its_vendors_own_api(tmp_path: 
 async def test_turns_run_out_as_the_agent_or_else_the_router_says(tmp_path: Path):
     for turns, given in ((1, 1), (2, None)):
         model = ScriptedModel(lambda _: calls(SEARCH))
-        async with desk(tmp_path, model) as (router, notes):
+        async with open_notes_router(tmp_path, model) as (router, notes):
             router.switches.set_max_turns(2)
             agent = Agent(router, max_turns=given)
             assert agent.max_turns == turns
@@ -147,7 +144,7 @@ async def test_turns_run_out_as_the_agent_or_else_the_router_says(tmp_path: Path
 
 async def test_reset_begins_another_conversation(tmp_path: Path):
     model = ScriptedModel(["one", "two"])
-    async with desk(tmp_path, model) as (router, _):
+    async with open_notes_router(tmp_path, model) as (router, _):
         agent = Agent(router, conversation="c1", persona="You are Pim.")
         await agent.ask("Search my notes, please")
         agent.reset()
@@ -166,7 +163,7 @@ async def test_what_was_said_before_a_reset_does_not_come_back(tmp_path: Path):
         await anyio.sleep(0.05)
         return "late"
 
-    async with desk(tmp_path, ScriptedModel(slow)) as (router, _):
+    async with open_notes_router(tmp_path, ScriptedModel(slow)) as (router, _):
         agent = Agent(router)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent.ask, "Search my notes, please")
@@ -180,7 +177,7 @@ async def test_what_was_said_before_a_reset_does_not_come_back(tmp_path: Path):
 @proves("E8")
 async def test_a_dangerous_call_waits_and_the_agent_goes_on_with_it(tmp_path: Path):
     model = ScriptedModel([calls(("notes__delete_note", {"name": "plan.md"})), "plan.md is deleted."])
-    async with desk(tmp_path, model) as (router, notes):
+    async with open_notes_router(tmp_path, model) as (router, notes):
         agent = Agent(router)
         with pytest.raises(CallError, match="nothing of this conversation waits"):
             await agent.resume()
@@ -201,7 +198,7 @@ async def test_a_dangerous_call_waits_and_the_agent_goes_on_with_it(tmp_path: Pa
 
 async def test_requests_at_once_are_answered_one_after_another(tmp_path: Path):
     model = ScriptedModel(lambda request: f"answer {len(request.messages)}", seconds=0.01)
-    async with desk(tmp_path, model) as (router, _):
+    async with open_notes_router(tmp_path, model) as (router, _):
         agent = Agent(router)
         async with anyio.create_task_group() as tasks:
             for number in range(4):
@@ -214,7 +211,7 @@ async def test_requests_at_once_are_answered_one_after_another(tmp_path: Path):
 async def test_an_agents_figures_come_from_what_happened(tmp_path: Path):
     wrong = calls(("notes__search_notes", {}))
     model = ScriptedModel([calls(SEARCH), "Two notes.", wrong, "None.", wrong, wrong])
-    async with desk(tmp_path, model) as (router, _):
+    async with open_notes_router(tmp_path, model) as (router, _):
         agent = Agent(router)
         assert agent.stats() == AgentStats()
         await agent.ask("Search my notes for the budget")
@@ -233,7 +230,7 @@ async def test_an_agents_figures_come_from_what_happened(tmp_path: Path):
 
 
 async def test_an_error_is_a_failure_too(tmp_path: Path):
-    async with desk(tmp_path, None) as (router, _):
+    async with open_notes_router(tmp_path, None) as (router, _):
         agent = Agent(router, mode="react")
         with pytest.raises(ConfigError, match="needs a language model"):
             await agent.ask("Search my notes for the budget")
@@ -243,7 +240,7 @@ async def test_an_error_is_a_failure_too(tmp_path: Path):
 
 async def test_a_cancelled_request_leaves_the_agent_as_it_was(tmp_path: Path):
     model = ScriptedModel([HANG, "fine"])
-    async with desk(tmp_path, model) as (router, _):
+    async with open_notes_router(tmp_path, model) as (router, _):
         agent = Agent(router)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(agent.ask, "Search my notes for the budget")
@@ -255,7 +252,7 @@ async def test_a_cancelled_request_leaves_the_agent_as_it_was(tmp_path: Path):
 
 
 async def test_what_is_not_possible_is_refused(tmp_path: Path):
-    async with desk(tmp_path, None) as (router, _):
+    async with open_notes_router(tmp_path, None) as (router, _):
         agent = Agent(router)
         with pytest.raises(ConfigError, match="no mode 'staged'"):
             agent.set_mode("staged")  # type: ignore[arg-type]
@@ -266,12 +263,9 @@ async def test_what_is_not_possible_is_refused(tmp_path: Path):
         assert (agent.mode, agent.max_turns) == ("simple", 3)
 
 
-# -- smart routing, live ------------------------------------------------------------------------------
-
-
 @proves("E8", "E1", "W8")
 async def test_smart_routing_is_switched_while_it_runs(tmp_path: Path):
-    async with desk(tmp_path, None, more=5) as (router, _):
+    async with open_notes_router(tmp_path, None, more=5) as (router, _):
         agent = Agent(router)
         assert agent.is_smart_routing_enabled
         assert agent.thresholds == RoutingThresholds(max_tools=30, max_servers=4)
@@ -301,7 +295,7 @@ async def test_smart_routing_is_switched_while_it_runs(tmp_path: Path):
 @proves("W8")
 async def test_the_way_of_answering_is_switched_while_it_runs(tmp_path: Path):
     model = ScriptedModel(["Two notes."])
-    async with desk(tmp_path, model, choose={"mode": "keyless"}) as (router, _):
+    async with open_notes_router(tmp_path, model, choose={"mode": "keyless"}) as (router, _):
         assert (await router.route("Search my notes for 'budget'")).mode.value == "keyless"
         router.switches.set_mode("simple")
         assert (await router.route("Search my notes for 'budget'")).mode.value == "simple"

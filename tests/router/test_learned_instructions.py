@@ -9,7 +9,7 @@ import pytest
 from fingerpost.records import UsageSample, utc_now
 from fingerpost.testing import ScriptedModel
 from tests.requirements import proves
-from tests.router.test_agent import desk
+from tests.router.test_agent import open_notes_router
 
 
 @proves("B10")
@@ -18,7 +18,7 @@ from tests.router.test_agent import desk
 async def test_instructions_follow_recorded_use_without_calibration(tmp_path: Path, mode: str, wanted: bool):
     model = ScriptedModel(["Answer: there is nothing to do."])
     flags = {"dense_scores": False, "calibration": False, "adaptive_instructions": wanted}
-    async with desk(tmp_path, model, flags=flags) as (router, _):
+    async with open_notes_router(tmp_path, model, flags=flags) as (router, _):
         failed = UsageSample(tool="notes/search_notes", milliseconds=5, tokens=5, success=False, at=utc_now())
         for _ in range(20):
             await router.store.usage.record(failed)

@@ -20,7 +20,7 @@ from tests.requirements import proves
 
 
 @asynccontextmanager
-async def opened(folder: Path, **more: Any) -> AsyncGenerator[Router]:
+async def open_empty_router(folder: Path, **more: Any) -> AsyncGenerator[Router]:
     async with Router(settings=build_settings(folder, **more)) as router:
         yield router
 
@@ -76,7 +76,7 @@ async def test_policy_timeouts_and_failures_hold_for_a_registered_function(tmp_p
         raise LookupError(message)
 
     slow = [{"match": "local/wait_for_ever", "timeout_ms": 50}]
-    async with opened(tmp_path, tools=slow, call={"retries": 0}) as router:
+    async with open_empty_router(tmp_path, tools=slow, call={"retries": 0}) as router:
         await router.register(delete_item, effect="destroy")
         await router.register(wait_for_ever, effect="read")
         await router.register(fail, effect="read")
@@ -91,7 +91,7 @@ async def test_policy_timeouts_and_failures_hold_for_a_registered_function(tmp_p
 
 @proves("A17")
 async def test_a_registered_function_is_replaced_and_taken_away(tmp_path: Path) -> None:
-    async with opened(tmp_path, flags={"pins": False}) as router:
+    async with open_empty_router(tmp_path, flags={"pins": False}) as router:
         await router.register(read_label)
         await router.register(lambda: "Quite another label.", name="read_label", effect="read")
         assert (await router.call("read_label", {})).content == "Quite another label."
@@ -105,7 +105,7 @@ async def test_a_registered_function_is_replaced_and_taken_away(tmp_path: Path) 
 
 @proves("A17")
 async def test_a_definition_without_a_function_is_refused(tmp_path: Path) -> None:
-    async with opened(tmp_path) as router:
+    async with open_empty_router(tmp_path) as router:
         definition: Any = {"name": "roll_dice", "inputSchema": {"type": "object"}}
         with pytest.raises(ConfigError, match="is not a function") as caught:
             await router.register(definition)
@@ -129,7 +129,7 @@ async def test_a_read_that_is_not_certain_asks_once_and_the_answer_is_kept(tmp_p
         ran.append(sql)
         return "rows"
 
-    async with opened(tmp_path) as router:
+    async with open_empty_router(tmp_path) as router:
         card = await router.register(fetch_url)
         await router.register(query)
         for name, arguments in (
@@ -141,7 +141,7 @@ async def test_a_read_that_is_not_certain_asks_once_and_the_answer_is_kept(tmp_p
         assert ran == []
         await router.say_only_reads(card.key, by="dana", fingerprint=card.fingerprint)
         assert (await router.call("fetch_url", {"url": "https://example.com"})).content == "a page"
-    async with opened(tmp_path) as router:  # and later, from the store
+    async with open_empty_router(tmp_path) as router:  # and later, from the store
         await router.register(fetch_url)
         assert (await router.call("fetch_url", {"url": "https://example.com"})).content == "a page"
     assert len(ran) == 2

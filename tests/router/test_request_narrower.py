@@ -40,7 +40,7 @@ def definitions(tools: dict[str, str]) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def office(
+async def open_office_router(
     folder: Path, *, model: ScriptedModel | None = None, more: int = 0, **settings: Any
 ) -> AsyncGenerator[tuple[Router, MemorySink]]:
     servers = {"mail": MAIL, "calendar": CALENDAR, "weather": WEATHER}
@@ -65,7 +65,7 @@ async def office(
 
 @proves("A2", "D4")
 async def test_the_journal_tells_whether_a_tool_is_needed_before_which_are_offered(tmp_path: Path) -> None:
-    async with office(tmp_path) as (router, sink):
+    async with open_office_router(tmp_path) as (router, sink):
         found = await router.narrow("search my mailbox for the invoice from Dana", conversation="c1")
         assert found.need.verdict is NeedVerdict.TOOL
         assert found.packet_id is not None
@@ -88,7 +88,7 @@ async def test_the_journal_tells_whether_a_tool_is_needed_before_which_are_offer
 
 @proves("A2")
 async def test_a_greeting_is_no_matter_for_tools(tmp_path: Path) -> None:
-    async with office(tmp_path) as (router, sink):
+    async with open_office_router(tmp_path) as (router, sink):
         found = await router.narrow("Good morning! How are you?")
         assert found.need.verdict is NeedVerdict.NONE
         assert found.shortlist.offered == ()
@@ -100,7 +100,7 @@ async def test_a_greeting_is_no_matter_for_tools(tmp_path: Path) -> None:
 
 @proves("D12")
 async def test_tools_are_offered_all_the_same_when_the_gate_is_switched_off(tmp_path: Path) -> None:
-    async with office(tmp_path, flags={"need_gate": False}) as (router, _):
+    async with open_office_router(tmp_path, flags={"need_gate": False}) as (router, _):
         found = await router.narrow("Good morning! How are you?")
         assert found.need.verdict is NeedVerdict.NONE
         assert found.shortlist.offered
@@ -111,7 +111,7 @@ async def test_what_a_rule_forbids_to_a_caller_is_not_found_by_them_and_by_other
     tmp_path: Path,
 ) -> None:
     rule = {"verdict": "deny", "tool": "mail/send_mail", "caller": "guest", "reason": "guests do not write"}
-    async with office(tmp_path, policy=[rule]) as (router, _):
+    async with open_office_router(tmp_path, policy=[rule]) as (router, _):
         guest = await router.narrow("send an e-mail to Dana", caller="guest")
         assert "mail/send_mail" not in {one.tool for one in guest.shortlist.candidates}
         assert [(hidden.tool, hidden.reason) for hidden in guest.shortlist.hidden] == [
@@ -123,7 +123,7 @@ async def test_what_a_rule_forbids_to_a_caller_is_not_found_by_them_and_by_other
 
 @proves("A17")
 async def test_what_worked_for_a_request_and_what_came_next_count_the_next_time(tmp_path: Path) -> None:
-    async with office(tmp_path) as (router, _):
+    async with open_office_router(tmp_path) as (router, _):
         for _ in range(3):
             for tool in ("calendar/list_events", "weather/get_forecast"):
                 request = "anything planned for the boat trip?"
@@ -142,7 +142,7 @@ async def test_what_worked_for_a_request_and_what_came_next_count_the_next_time(
 
 @proves("D12")
 async def test_nothing_is_remembered_when_learning_is_switched_off(tmp_path: Path) -> None:
-    async with office(tmp_path, flags={"learned_use": False}) as (router, _):
+    async with open_office_router(tmp_path, flags={"learned_use": False}) as (router, _):
         await router.call("mail/search_mail", {}, request="find the invoice")
         await router.store.journal.flush()
         assert await router.store.choices.list_recent() == []
@@ -151,7 +151,7 @@ async def test_nothing_is_remembered_when_learning_is_switched_off(tmp_path: Pat
 @proves("E1", "E2", "E5", "E6")
 async def test_in_a_large_catalog_a_model_chooses_the_servers_once_for_a_conversation(tmp_path: Path) -> None:
     model = ScriptedModel(['{"servers": ["mail", "calendar"], "reasoning": "letters and dates"}'])
-    async with office(tmp_path, model=model, more=3) as (router, sink):
+    async with open_office_router(tmp_path, model=model, more=3) as (router, sink):
         first = await router.narrow("search my mailbox for the letter from Dana", conversation="c1")
         second = await router.narrow("and what is on tomorrow?", conversation="c1")
         for found in (first, second):
@@ -168,7 +168,7 @@ async def test_in_a_large_catalog_a_model_chooses_the_servers_once_for_a_convers
 async def test_servers_are_chosen_only_above_the_thresholds_or_when_forced(
     tmp_path: Path, more: int, mode: str, on: bool
 ) -> None:
-    async with office(tmp_path, more=more, smart_routing={"mode": mode}) as (router, sink):
+    async with open_office_router(tmp_path, more=more, smart_routing={"mode": mode}) as (router, sink):
         await router.narrow("will it rain in Oslo on Friday?")
         assert any(isinstance(event, SmartRoutingEnd) for event in sink.events) is on
 

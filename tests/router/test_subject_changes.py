@@ -19,7 +19,7 @@ AFTER_A_TIME = (("What time is it in Tokyo right now?", "It is 21:40 in Tokyo.")
 
 
 @asynccontextmanager
-async def desk(folder: Path, *, without: tuple[str, ...] = ()) -> AsyncGenerator[Router]:
+async def open_conversation_router(folder: Path, *, without: tuple[str, ...] = ()) -> AsyncGenerator[Router]:
     """A router over those servers, ready to compare by meaning."""
     settings = Settings.model_validate(
         {
@@ -50,7 +50,7 @@ def offered(narrowing: Narrowing) -> list[str]:
 
 @proves("A2")
 async def test_a_turn_that_says_what_it_wants_is_judged_by_itself(tmp_path: Path) -> None:
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         for text, tool in (
             ("Read the file notes.md", "files/read_file"),
             ("What time is it in Tokyo right now?", "time/get_current_time"),
@@ -66,7 +66,7 @@ async def test_a_turn_that_says_what_it_wants_is_judged_by_itself(tmp_path: Path
 @proves("A2", "B6")
 async def test_an_elliptic_turn_is_understood_with_the_one_before(tmp_path: Path) -> None:
     knowledge = (("What is photosynthesis?", "How plants make sugar from light."),)
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         for text in ("and in Paris?", "what about New York?", "ובפריז?"):
             assert offered(await asked(router, text, *AFTER_A_TIME))[0] == "time/get_current_time", text
             twice = (*AFTER_A_TIME, ("and in Rome?", "It is 14:40 in Rome."))
@@ -88,7 +88,7 @@ async def test_an_elliptic_turn_is_understood_with_the_one_before(tmp_path: Path
     ],
 )
 async def test_what_was_written_or_decided_is_looked_up(tmp_path: Path, text: str, tools: set[str]) -> None:
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         for before in ((), AFTER_A_GREETING, AFTER_A_FILE):
             found = await asked(router, text, *before)
             assert tools.intersection(offered(found)), f"{found.need}: {offered(found)}"
@@ -99,11 +99,11 @@ async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_th
     tmp_path: Path,
 ) -> None:
     said = (("We decided to use cursors for pagination.", "Noted."),)
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         held = await asked(router, "What did we decide about pagination?", *said)
         assert held.need.reasons == ("the conversation already holds it",)
         assert offered(held) == []
-    async with desk(tmp_path, without=("notes", "memory")) as router:
+    async with open_conversation_router(tmp_path, without=("notes", "memory")) as router:
         assert (
             await asked(router, "What did we decide about pagination?")
         ).need.verdict is not NeedVerdict.TOOL
@@ -111,7 +111,7 @@ async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_th
 
 @proves("D3", "N4", "N5")
 async def test_a_question_is_for_tools_that_look(tmp_path: Path) -> None:
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         for text, tools in (
             ("יש לי פגישות ביום שלישי?", {"calendar/list_events"}),
             ("Did I get an email from the bank?", {"mail/search_email", "mail/read_email"}),
@@ -125,7 +125,7 @@ async def test_a_question_is_for_tools_that_look(tmp_path: Path) -> None:
 
 @proves("N4")
 async def test_a_request_in_the_form_of_a_question_is_for_tools_that_act(tmp_path: Path) -> None:
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         for text, tool in (
             ("Can you delete the event on Tuesday?", "calendar/delete_event"),
             ("Could you send an email to Dana that I am late?", "mail/send_email"),
@@ -140,7 +140,7 @@ async def test_a_request_in_the_form_of_a_question_is_for_tools_that_act(tmp_pat
 
 @proves("A2")
 async def test_a_person_who_says_who_they_are_greets(tmp_path: Path) -> None:
-    async with desk(tmp_path) as router:
+    async with open_conversation_router(tmp_path) as router:
         for text in (
             "Hello, I am Dana!",
             "Hi, my name is Noa Levi. Nice to meet you!",

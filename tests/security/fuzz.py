@@ -99,9 +99,6 @@ class _Faults(logging.Handler):
         self._figures.faults.append(f"{record.name}: {record.getMessage()[:200]} ({error!r:.300})")
 
 
-# -- the hostile server -----------------------------------------------------------------------------------
-
-
 class HostileHttp(asyncio.Protocol):
     """One connection to a server that answers calls with what `answer` makes of them."""
 
@@ -184,9 +181,6 @@ class Hostile:
         if random.random() < 0.02:
             head += random.choice([b"event: other\n", b"id\n", b"data\n", b"data:\r", b"retry: x\n"])
         return head + b"data: " + data.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n\n"
-
-
-# -- the gateway, and ways to it --------------------------------------------------------------------------
 
 
 @dataclass
@@ -348,9 +342,6 @@ async def _call_well(place: Place, over: anyio.Event) -> None:
             figures.faults.append(f"lost: {got.status} {got.body[:300]!r}")
         with anyio.move_on_after(0.05):
             await over.wait()
-
-
-# -- runs -------------------------------------------------------------------------------------------------
 
 
 async def run(direction: Direction, era: str, *, cases: int, seed: int) -> Figures:

@@ -166,9 +166,6 @@ async def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
     assert len(server.calls) == 2
 
 
-# -- redirects ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("here", "location", "status", "goes"),
     [

@@ -91,9 +91,6 @@ async def forgetful() -> AsyncGenerator[tuple[Forgetful, ServerPool]]:
         yield server, servers
 
 
-# -- calls -------------------------------------------------------------------------------------------
-
-
 @proves("F12", "H9", "D9")
 @pytest.mark.parametrize("effect", [Effect.READ, Effect.WRITE])
 async def test_sessions_lost_one_after_the_other_fail_no_call(effect: Effect):
@@ -177,9 +174,6 @@ def test_handshakes_a_server_asks_for_are_granted_at_once_but_only_so_many_in_a_
         if wait == 0:
             granted.append(now)
         now += wait
-
-
-# -- everything else ---------------------------------------------------------------------------------
 
 
 @proves("F12", "G8")

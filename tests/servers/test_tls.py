@@ -49,8 +49,6 @@ async def down(url: str) -> AsyncGenerator[ServerStatus]:
         yield status
 
 
-# -- answers ------------------------------------------------------------------------------------------
-
 BAD: dict[str, tuple[Callable[[bytes], list[bytes]], str]] = {
     "a long header": (
         lambda body: [with_length(body, b"X: " + b"a" * 100_000 + b"\r\n")],
@@ -85,9 +83,6 @@ async def test_an_answer_that_cannot_be_read_over_tls_is_told_without_the_addres
         for word in ("hidden", "https:", "b'", "/mcp", "message="):
             assert word not in str(caught.value)
         assert await call(servers) == "done"
-
-
-# -- certificates -------------------------------------------------------------------------------------
 
 
 async def test_a_certificate_of_ones_own_authority_is_accepted(trusted: CertificateAuthority):
@@ -153,9 +148,6 @@ async def test_a_file_of_authorities_that_cannot_be_read_is_named_and_concerns_t
         assert await call(servers) == "done"
 
 
-# -- the wrong scheme ---------------------------------------------------------------------------------
-
-
 async def test_http_to_a_server_with_tls_is_advised_to_use_https(authority: CertificateAuthority):
     async with (
         raw_server(plainly, tls=authority.context()) as (_, url),
@@ -172,9 +164,6 @@ async def test_https_to_a_server_without_tls_is_advised_to_use_http():
     async with listening(greet) as port, down(f"https://127.0.0.1:{port}/mcp") as status:
         assert "not TLS" in (status.reason or "")
         assert "http://" in (status.hint or "")
-
-
-# -- proxies ------------------------------------------------------------------------------------------
 
 
 @asynccontextmanager

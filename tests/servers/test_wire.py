@@ -48,9 +48,6 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 places = st.lists(st.integers(min_value=0, max_value=10_000), max_size=12)
 
 
-# -- lines and rings ---------------------------------------------------------------------------------
-
-
 @given(lines=st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))), at=places)
 def test_lines_come_out_whole_however_they_are_cut(lines: list[bytes], at: list[int]):
     splitter = LineSplitter(1000)
@@ -85,9 +82,6 @@ def test_a_ring_holds_exactly_the_newest_bytes(chunks: list[bytes], limit: int):
     assert ring.read_tail() == everything[len(everything) - min(limit, len(everything)) :]
     assert ring.written == len(everything)
     assert len(ring.read_tail(5)) == min(5, limit, len(everything))
-
-
-# -- events ------------------------------------------------------------------------------------------
 
 
 @given(
@@ -126,9 +120,6 @@ def test_no_bytes_confuse_the_event_reader(data: bytes):
         SseParser(50).parse(data)
     except SseEventTooLarge:
         assert len(data) > 50
-
-
-# -- messages ----------------------------------------------------------------------------------------
 
 
 @given(result=st.dictionaries(st.text(), json_values, max_size=4), number=st.integers(0, 2**52))
@@ -188,9 +179,6 @@ def test_an_unreadable_message_fails_the_caller_it_was_meant_for_and_no_other(
     data: bytes, waiting: list[Any], expected: Any
 ):
     assert find_answered_request(data, waiting) == expected
-
-
-# -- definitions -------------------------------------------------------------------------------------
 
 
 @proves("F19")
@@ -289,8 +277,6 @@ def test_a_fault_is_found_and_named_however_deep_it_is(ways: list[str], broken: 
     assert fault.startswith(".".join(["inputSchema", *ways]) + where)
 
 
-# -- what can be carried -----------------------------------------------------------------------------
-
 ODD: tuple[Any, ...] = ("null", "\ud800", 10**4100, b"", {1: 2}, {"\udc00": 1}, {1}, ("a", 1), object())
 anything: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.integers(10**15, 10**25) | st.floats() | st.text()
@@ -316,9 +302,6 @@ def test_the_quick_look_at_what_can_be_carried_says_what_the_whole_walk_says(
     assert find_json_fault(value, max_depth=depth) == check_json(value, max_depth=depth)
 
 
-# -- waits -------------------------------------------------------------------------------------------
-
-
 @proves("H9", "F29")
 @given(
     attempt=st.integers(min_value=1, max_value=10_000),
@@ -337,9 +320,6 @@ def test_waits_are_spread_and_grow():
     assert len(early) > 10
     assert max(early) <= 0.5
     assert max(late) > 10
-
-
-# -- specs -------------------------------------------------------------------------------------------
 
 
 def test_a_command_given_as_one_text_is_refused_with_the_right_way():

@@ -110,7 +110,9 @@ def chooser() -> ScriptedModel:
 
 
 @asynccontextmanager
-async def opened(folder: Path, traces: Traces, model: ScriptedModel | None = None) -> AsyncGenerator[Router]:
+async def open_traced_router(
+    folder: Path, traces: Traces, model: ScriptedModel | None = None
+) -> AsyncGenerator[Router]:
     async with Router(
         [files().spec()], settings=build_settings(folder), model=model, sinks=[traces.spans]
     ) as router:
@@ -121,7 +123,7 @@ async def opened(folder: Path, traces: Traces, model: ScriptedModel | None = Non
 @proves("I10")
 async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> None:
     traces = Traces()
-    async with opened(tmp_path, traces, chooser()) as router:
+    async with open_traced_router(tmp_path, traces, chooser()) as router:
         asked = await router.route(SECRET_WISH, conversation="ses_1", caller="dana")
         assert asked.outcome is RouteOutcome.WAITING
         assert asked.pending is not None
@@ -155,7 +157,7 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
 @pytest.mark.parametrize("content", [False, True])
 async def test_what_people_and_tools_said_stays_out_unless_wanted(tmp_path: Path, content: bool) -> None:
     traces = Traces(content=content)
-    async with opened(tmp_path, traces, chooser()) as router:
+    async with open_traced_router(tmp_path, traces, chooser()) as router:
         asked = await router.route(SECRET_WISH)
         assert asked.pending is not None
         await router.resume(asked, asked.pending.approve(by="noa"))
@@ -173,7 +175,7 @@ async def test_what_people_and_tools_said_stays_out_unless_wanted(tmp_path: Path
 
 async def test_spans_lie_within_their_parents_in_time(tmp_path: Path) -> None:
     traces = Traces()
-    async with opened(tmp_path, traces) as router:
+    async with open_traced_router(tmp_path, traces) as router:
         await router.route("Read the file a.txt")
     spans = {place_of(span).span_id: span for span in traces.ended}
     assert len(spans) > 2
@@ -188,7 +190,7 @@ async def test_spans_lie_within_their_parents_in_time(tmp_path: Path) -> None:
 @proves("I10")
 async def test_a_call_through_the_gateway_is_part_of_the_callers_trace(tmp_path: Path) -> None:
     traces = Traces(transport_of={"files": "stdio"}.get)
-    async with opened(tmp_path, traces) as router, gateway(router) as place:
+    async with open_traced_router(tmp_path, traces) as router, open_traced_gateway(router) as place:
         body, headers = called("files__read_file", path="a.txt")
         assert (await ask(place, body, {**headers, "traceparent": PARENT}, path="/mcp/all")).status == 200
     (root,) = traces.named("execute_tool files/read_file")
@@ -204,7 +206,7 @@ async def test_a_call_through_the_gateway_is_part_of_the_callers_trace(tmp_path:
 
 
 @asynccontextmanager
-async def gateway(router: Router) -> AsyncGenerator[Address]:
+async def open_traced_gateway(router: Router) -> AsyncGenerator[Address]:
     listening = listen_at("127.0.0.1", 0)
     up, audience = anyio.Event(), NotificationListeners()
     with listening:

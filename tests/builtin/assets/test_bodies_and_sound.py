@@ -133,9 +133,6 @@ def test_bodies_of_any_size_are_valid(wanted: list[dict[str, Any]]):
     Glb(render_glb(bodies, "x")).check()
 
 
-# -- tones ------------------------------------------------------------------------------------------
-
-
 def heard(data: bytes) -> tuple[float, NDArray[np.float64]]:
     """Seconds and samples of a WAV."""
     with wave.open(io.BytesIO(data)) as file:

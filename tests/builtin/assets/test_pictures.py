@@ -137,8 +137,6 @@ async def test_what_cannot_be_drawn_is_said(settings: Settings):
             assert not outcome.success and why in outcome.content, outcome.content
 
 
-# -- properties -------------------------------------------------------------------------------------
-
 numbers = st.floats(-1e9, 1e9, allow_nan=False) | st.integers(-(10**9), 10**9)
 words = st.text(max_size=30)
 json_values = st.recursive(

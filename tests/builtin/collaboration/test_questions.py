@@ -37,7 +37,7 @@ def question(text: str = "Which one?", *options: str, operation: str = "ask") ->
 
 
 @asynccontextmanager
-async def house(
+async def open_collaboration_router(
     folder: Path, model: ScriptedModel | None, *servers: ToolServer, **more: Any
 ) -> AsyncGenerator[Router]:
     given = build_settings(folder, **{"builtin": {"enabled": ["collaboration"]}, **more})
@@ -80,7 +80,7 @@ def model_for(mode: Mode, arguments: JsonObject) -> ScriptedModel:
 @pytest.mark.parametrize("mode", [Mode.STAGED, Mode.SINGLE, Mode.SIMPLE, Mode.REACT])
 async def test_a_question_ends_the_request_and_the_answer_goes_on_with_it(tmp_path: Path, mode: Mode) -> None:
     model = model_for(mode, question("Which city?", "Oslo", "Rome"))
-    async with house(tmp_path, model) as router:
+    async with open_collaboration_router(tmp_path, model) as router:
         asked = await router.route(WISH, mode=mode, caller="dana")
         assert asked.outcome is RouteOutcome.ASKED, asked.trace
         assert asked.question is not None
@@ -106,7 +106,7 @@ async def test_what_was_found_before_the_question_is_still_known_after_it(tmp_pa
             "Opened.",
         ]
     )
-    async with house(tmp_path, model, files) as router:
+    async with open_collaboration_router(tmp_path, model, files) as router:
         asked = await router.route(BOTH, mode="simple")
         assert asked.outcome is RouteOutcome.ASKED, asked.trace
         done = await router.reply(asked, "by all means")
@@ -166,7 +166,7 @@ async def test_words_that_answer_nothing_are_asked_about_again_and_no_yes_is_gue
 @proves("U10")
 async def test_of_several_questions_one_is_asked_and_the_model_hears_so(tmp_path: Path) -> None:
     model = ScriptedModel([calls((TOOL, question("First?")), (TOOL, question("Second?"))), "Done."])
-    async with house(tmp_path, model) as router:
+    async with open_collaboration_router(tmp_path, model) as router:
         asked = await router.route(WISH, mode="simple")
         assert asked.answer == "First?"
         done = await router.reply(asked, "yes")
@@ -186,7 +186,7 @@ async def test_of_several_questions_one_is_asked_and_the_model_hears_so(tmp_path
 async def test_an_approval_says_who_said_what(tmp_path: Path, said: str, told: str) -> None:
     plan = question("I would delete three files.", operation="approve")
     model = ScriptedModel([calls((TOOL, plan)), "Understood."])
-    async with house(tmp_path, model) as router:
+    async with open_collaboration_router(tmp_path, model) as router:
         asked = await router.route(WISH, mode="simple", caller="dana")
         done = await router.reply(asked, said)
         assert told in done.packet.tool_routing.steps[0].text
@@ -203,7 +203,7 @@ async def test_whoever_goes_on_stays_within_the_bounds_the_request_began_in(
         [calls((TOOL, question())), calls(("memory__memory_operations", keep), first=2), "Well."]
     )
     own = {"enabled": ["collaboration", "memory"]}
-    async with house(tmp_path, model, builtin=own) as router:
+    async with open_collaboration_router(tmp_path, model, builtin=own) as router:
         request = "Check with me and ask me for my approval before you remember it"
         asked = await router.route(request, mode="simple", caller="dana", scopes=scopes)
         assert asked.outcome is RouteOutcome.ASKED, asked.trace
@@ -218,12 +218,12 @@ async def test_whoever_goes_on_stays_within_the_bounds_the_request_began_in(
 async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
     from fingerpost.router.conversations import find_open_question
 
-    async with house(
+    async with open_collaboration_router(
         tmp_path, ScriptedModel([calls((TOOL, question("Which city?", "Oslo", "Rome")))])
     ) as router:
         asked = await router.route(WISH, mode="simple", caller="dana", conversation="ses_1")
         assert asked.outcome is RouteOutcome.ASKED
-    async with house(tmp_path, model_for(Mode.SIMPLE, {})) as router:
+    async with open_collaboration_router(tmp_path, model_for(Mode.SIMPLE, {})) as router:
         kept = await find_open_question(router.store, "ses_1", caller="dana")
         assert kept is not None and kept.question == asked.question
         done = await router.reply(kept, "Rome", conversation="ses_1")
@@ -233,7 +233,7 @@ async def test_it_is_answered_after_a_restart(tmp_path: Path) -> None:
 @proves("U10")
 async def test_an_agent_reads_question_and_answer_in_its_conversation(tmp_path: Path) -> None:
     model = ScriptedModel([calls((TOOL, question("Which city?"))), "Rome, then."])
-    async with house(tmp_path, model) as router:
+    async with open_collaboration_router(tmp_path, model) as router:
         agent = Agent(router)
         assert (await agent.ask(WISH)).outcome is RouteOutcome.ASKED
         assert "Rome, then." in (await agent.ask("Rome")).answer
@@ -243,7 +243,7 @@ async def test_an_agent_reads_question_and_answer_in_its_conversation(tmp_path: 
 
 @proves("U10")
 async def test_without_a_model_a_question_is_put_too(tmp_path: Path) -> None:
-    async with house(tmp_path, None) as router:
+    async with open_collaboration_router(tmp_path, None) as router:
         done = await router.call("collaboration/user_collaboration", question("Why?"), caller="dana")
         assert done.success and done.content.startswith("Ask the person: Why?")
         asked: Route = await router.route(
@@ -258,7 +258,7 @@ async def test_without_a_model_a_question_is_put_too(tmp_path: Path) -> None:
 @proves("U10")
 async def test_a_request_that_wants_to_be_asked_is_offered_it(tmp_path: Path) -> None:
     files = tool_server("files", FILES)
-    async with house(tmp_path, None, files) as router:
+    async with open_collaboration_router(tmp_path, None, files) as router:
         for request in (
             BOTH,
             "Let me choose which of the reports you send",

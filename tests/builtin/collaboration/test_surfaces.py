@@ -46,7 +46,9 @@ def asking_model() -> ScriptedModel:
 
 
 @asynccontextmanager
-async def house(folder: Path, model: ScriptedModel | None = None, **more: Any) -> AsyncGenerator[Router]:
+async def open_collaboration_router(
+    folder: Path, model: ScriptedModel | None = None, **more: Any
+) -> AsyncGenerator[Router]:
     given = build_settings(folder, builtin={"enabled": ["collaboration"]}, choose={"mode": "simple"}, **more)
     async with open_router(settings=given, folder=folder, model=model) as router:
         await wait_until_connected(router)
@@ -65,7 +67,7 @@ async def test_an_mcp_client_that_can_be_asked_is_asked(tmp_path: Path, mode: An
     async def decline(context: Any, params: ElicitRequestParams) -> ElicitResult:
         return ElicitResult(action="decline")
 
-    async with house(tmp_path) as router, serve_gateway(router) as address:
+    async with open_collaboration_router(tmp_path) as router, serve_gateway(router) as address:
         async with Client(f"{address}/mcp/all", mode=mode, elicitation_callback=answer) as client:
             told: Any = await client.call_tool(TOOL, QUESTION)
             assert told.content[0].text == "The person answered: Rome"
@@ -81,7 +83,10 @@ async def test_an_mcp_client_that_can_be_asked_is_asked(tmp_path: Path, mode: An
 
 @proves("U10")
 async def test_over_v1_the_question_is_the_reply_and_the_next_message_the_answer(tmp_path: Path) -> None:
-    async with house(tmp_path, asking_model()) as router, serve_gateway(router) as address:
+    async with (
+        open_collaboration_router(tmp_path, asking_model()) as router,
+        serve_gateway(router) as address,
+    ):
         client = AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
         talk: list[Any] = [{"role": "user", "content": WISH}]
         asked = await client.chat.completions.create(model="fingerpost", messages=talk)
@@ -98,7 +103,7 @@ async def test_over_v1_the_question_is_the_reply_and_the_next_message_the_answer
 async def test_over_the_api_the_same_request_goes_on_and_nobody_makes_themselves_a_child(
     tmp_path: Path,
 ) -> None:
-    async with house(tmp_path, asking_model()) as router, api.serve_api(router) as door:
+    async with open_collaboration_router(tmp_path, asking_model()) as router, api.serve_api(router) as door:
         asked = (await door.post("/api/ask", {"request": WISH})).json()
         assert asked["outcome"] == "asked"
         assert asked["question"]["missing"][0]["options"] == ["Oslo", "Rome"]

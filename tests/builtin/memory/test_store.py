@@ -34,7 +34,7 @@ def remembering(settings: Settings, **memory: Any) -> Settings:
 
 
 @asynccontextmanager
-async def house(settings: Settings, **memory: Any) -> AsyncGenerator[Router]:
+async def open_memory_router(settings: Settings, **memory: Any) -> AsyncGenerator[Router]:
     async with open_router(settings=remembering(settings, **memory), folder=FOLDER) as router:
         await router.connect()
         yield router
@@ -63,10 +63,10 @@ def id_in(outcome: Outcome) -> str:
 
 @proves("U9", "C5", "C6")
 async def test_what_is_stored_is_found_again_by_its_own_person_alone(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         stored = await do(router, "store", text="I am allergic to peanuts")
         assert stored.success, stored.content  # memory is safe: nobody is asked
-    async with house(settings) as router:  # after a restart, in another conversation
+    async with open_memory_router(settings) as router:  # after a restart, in another conversation
         found = await do(router, "search", query="which food am I allergic to", conversation="ses_9")
         assert "peanuts" in found.content
         for operation, more in (("search", {"query": "peanuts"}), ("list", {})):
@@ -79,7 +79,7 @@ async def test_what_is_stored_is_found_again_by_its_own_person_alone(settings: S
 
 @proves("U9")
 async def test_what_belongs_to_a_conversation_stays_in_it(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         await do(router, "store", text="the draft is called blue", scope="conversation", conversation="ses_1")
         await do(router, "store", text="the draft folder is on disk two", conversation="ses_1")
         here = await do(router, "list", conversation="ses_1")
@@ -94,7 +94,7 @@ async def test_what_belongs_to_a_conversation_stays_in_it(settings: Settings) ->
 
 @proves("U9")
 async def test_the_person_without_a_name_is_whoever_needs_no_key(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         await do(router, "store", None, text="the server room is cold")
         assert "cold" in (await do(router, "search", "local", query="server room")).content
 
@@ -112,7 +112,7 @@ async def test_the_person_without_a_name_is_whoever_needs_no_key(settings: Setti
     ],
 )
 async def test_a_secret_is_refused_with_a_reason_and_not_kept(settings: Settings, text: str) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         refused = await do(router, "store", text=text)
         assert refused.error is ErrorKind.EXECUTION_FAILED
         assert "not remembered" in refused.content and text not in refused.content
@@ -121,7 +121,7 @@ async def test_a_secret_is_refused_with_a_reason_and_not_kept(settings: Settings
 
 @proves("U9")
 async def test_bounds_hold_and_the_oldest_go_first(settings: Settings) -> None:
-    async with house(settings, most=2, text_bytes=64) as router:
+    async with open_memory_router(settings, most=2, text_bytes=64) as router:
         assert "64 bytes" in (await do(router, "store", text="ä" * 40)).content
         for number in range(2):
             await do(router, "store", text=f"fact number {number}")
@@ -131,7 +131,7 @@ async def test_bounds_hold_and_the_oldest_go_first(settings: Settings) -> None:
 
 @proves("U9")
 async def test_forgetting_by_words_shows_what_it_means_first(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         for text in ("the old address is Elm Street 5", "the old phone rings", "tea without sugar"):
             await do(router, "store", text=text)
         shown = await do(router, "forget", query="old")
@@ -146,7 +146,7 @@ async def test_forgetting_by_words_shows_what_it_means_first(settings: Settings)
 
 @proves("U9", "C6")
 async def test_forgetting_everything_asks_a_person(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         await do(router, "store", text="one thing")
         await do(router, "store", "erik", text="another's")
         asked = await do(router, "forget_all")
@@ -159,7 +159,7 @@ async def test_forgetting_everything_asks_a_person(settings: Settings) -> None:
 
 @proves("U9")
 async def test_another_process_is_heard_of(settings: Settings) -> None:
-    async with house(settings) as one, house(settings) as two:
+    async with open_memory_router(settings) as one, open_memory_router(settings) as two:
         await do(one, "store", text="the meeting is on Monday")
         assert "Monday" in (await do(two, "search", query="meeting")).content
         await do(one, "store", text="the meeting room is upstairs")
@@ -170,7 +170,7 @@ async def test_another_process_is_heard_of(settings: Settings) -> None:
 
 @proves("C5")
 async def test_thinking_changes_nothing_and_is_seen_in_the_trace(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         thought = await router.call("memory/think", {"thought": "first the list, then the sum"})
         assert thought.success and len(thought.content) < 50
         assert not (await router.call("memory/think", {"thought": "x" * 20_001})).success
@@ -187,13 +187,13 @@ async def test_it_works_alone_over_the_protocol(settings: Settings, tmp_path: Pa
         await client.call_tool("memory_operations", said)
         found = await client.call_tool("memory_operations", {"operation": "search", "query": "garden"})
         assert "south" in str(found.content)
-    async with house(settings) as router:  # the same store: the person at this machine
+    async with open_memory_router(settings) as router:  # the same store: the person at this machine
         assert await kept(router, None) == ["the garden faces south"]
 
 
 @proves("U9")
 async def test_a_model_is_offered_it_where_something_is_to_be_remembered(settings: Settings) -> None:
-    async with house(settings) as router:
+    async with open_memory_router(settings) as router:
         for request in (
             "Remember that I prefer short answers",
             "What do you remember about my trip to Oslo?",

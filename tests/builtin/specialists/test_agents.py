@@ -45,7 +45,7 @@ WEB = [
 
 
 @asynccontextmanager
-async def house(
+async def open_specialist_router(
     settings: Settings, folder: Path, model: ScriptedModel | None = None
 ) -> AsyncGenerator[Router]:
     made = settings.model_copy(update={"builtin": BuiltinSettings(enabled=("specialists",))})
@@ -69,7 +69,7 @@ async def test_the_agent_works_with_the_other_servers_and_says_what_it_used(
         return calls(("files__read_file", {"path": "notes.txt"}))
 
     model = ScriptedModel(said)
-    async with house(settings, tmp_path, model) as router:
+    async with open_specialist_router(settings, tmp_path, model) as router:
         outcome = await router.call(AGENT, {"task": "Read the file notes.txt and search the files for hello"})
         assert outcome.success, outcome.content
         assert outcome.content.startswith("The file says hello.")
@@ -86,7 +86,7 @@ async def test_the_agent_works_with_the_other_servers_and_says_what_it_used(
 @proves("B3")
 async def test_what_the_agent_may_not_do_alone_waits_for_a_person(settings: Settings, tmp_path: Path):
     model = ScriptedModel(lambda _: calls(("files__delete_file", {"path": "notes.txt"})))
-    async with house(settings, tmp_path, model) as router:
+    async with open_specialist_router(settings, tmp_path, model) as router:
         outcome = await router.call(AGENT, {"task": "Delete the file notes.txt"}, caller="dana")
         assert outcome.success and "The agent waits for an approval" in outcome.content, outcome.content
         pending = re.search(r'"pending":"([^"]+)"', outcome.content)
@@ -97,7 +97,7 @@ async def test_what_the_agent_may_not_do_alone_waits_for_a_person(settings: Sett
 
 @proves("B3")
 async def test_without_a_model_the_agent_routes_by_itself(settings: Settings, tmp_path: Path):
-    async with house(settings, tmp_path) as router:
+    async with open_specialist_router(settings, tmp_path) as router:
         outcome = await router.call(AGENT, {"task": "read the file notes.txt"})
     assert outcome.success and "used files/read_file" in outcome.content, outcome.content
 
@@ -130,7 +130,7 @@ ORDINARY = (
 async def test_explicit_requests_get_the_specialist_and_ordinary_ones_do_not(
     settings: Settings, tmp_path: Path
 ):
-    async with house(settings, tmp_path) as router:
+    async with open_specialist_router(settings, tmp_path) as router:
         await router.settle(20)
 
         async def first(request: str) -> str:
@@ -144,7 +144,7 @@ async def test_explicit_requests_get_the_specialist_and_ordinary_ones_do_not(
 
 
 async def test_their_definitions_say_what_they_are_for(settings: Settings, tmp_path: Path):
-    async with house(settings, tmp_path) as router:
+    async with open_specialist_router(settings, tmp_path) as router:
         cards = {card.key: card for card in router.tools.cards if card.key in OURS}
     assert set(cards) == OURS
     for card in cards.values():

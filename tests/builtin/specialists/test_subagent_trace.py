@@ -23,7 +23,14 @@ from fingerpost.store.journal import JournalEntry
 from fingerpost.surfaces.cli.explanation import build_timeline
 from fingerpost.surfaces.cli.trace import draw_trace
 from fingerpost.testing.models import ScriptLine
-from tests.builtin.specialists.test_subagents import WISH, ask, begin, by_prompt, child_of, house
+from tests.builtin.specialists.test_subagents import (
+    WISH,
+    ask,
+    begin,
+    by_prompt,
+    child_of,
+    open_subagent_router,
+)
 from tests.kit.command_line import Person
 from tests.requirements import proves
 from tests.surfaces.cli.conftest import person
@@ -40,7 +47,7 @@ async def test_the_command_draws_children_inside_of_their_parents(person: Person
             return begin("count them") if turn == 1 else "Child's word."
         return "Grandchild's word."
 
-    async with house(person.home, by_prompt(say)) as router:
+    async with open_subagent_router(person.home, by_prompt(say)) as router:
         route = await ask(router)
         child = child_of(route)
     drawn = await anyio.to_thread.run_sync(lambda: person.runs("trace", route.packet_id))

@@ -65,7 +65,7 @@ def begin(task: str, number: int = 1, **more: Any) -> Any:
 
 
 @asynccontextmanager
-async def house(
+async def open_subagent_router(
     folder: Path, model: ScriptedModel | None, *servers: ToolServer, **more: Any
 ) -> AsyncGenerator[Router]:
     given = build_settings(folder, **more)
@@ -107,7 +107,7 @@ async def test_a_subagent_is_a_packet_of_its_own_in_its_parents_trace(tmp_path: 
         return calls(("files__find_files", {"text": "budget"})) if turn == 1 else "a.md and b.md"
 
     model = by_prompt(say)
-    async with house(tmp_path, model, files) as router:
+    async with open_subagent_router(tmp_path, model, files) as router:
         route = await ask(router, conversation="ses_1", working_directory=str(tmp_path))
         assert route.outcome is RouteOutcome.ANSWERED, route.trace
         assert "Two files do." in route.answer
@@ -152,7 +152,9 @@ async def test_it_may_use_what_its_parent_may_and_no_more(
         seen.append(str(request.tools))
         return calls(("files__delete_file", {"path": "a.md"}))
 
-    async with house(tmp_path, ScriptedModel(play), files, policy=[{"verdict": "allow"}]) as router:
+    async with open_subagent_router(
+        tmp_path, ScriptedModel(play), files, policy=[{"verdict": "allow"}]
+    ) as router:
         await ask(router, scopes=mine, max_turns=2)
     assert ("delete_file" in seen[0]) == offered
     assert bool(files.calls) == offered
@@ -168,7 +170,7 @@ async def test_it_spends_of_its_parent_whose_end_is_its_end(tmp_path: Path) -> N
         return calls(("files__find_files", {"text": f"tea {turn}"}), first=turn)
 
     builtin = {"subagents": {"max_turns": 50, "max_tokens": 50_000}}
-    async with house(tmp_path, by_prompt(say), files, builtin=builtin) as router:
+    async with open_subagent_router(tmp_path, by_prompt(say), files, builtin=builtin) as router:
         route = await ask(router, tokens=3_000, max_turns=50)
         (ended,) = [event for event in route.events if isinstance(event, SubagentEnded)]
         assert (ended.outcome, route.outcome) == (RouteOutcome.LIMITED, RouteOutcome.LIMITED)
@@ -188,7 +190,7 @@ async def test_a_runaway_ends_with_its_budget_and_the_parent_goes_on(tmp_path: P
         return calls(("files__find_files", {"text": f"tea {turn}"}), first=turn)
 
     model = by_prompt(say)
-    async with house(tmp_path, model, files) as router:
+    async with open_subagent_router(tmp_path, model, files) as router:
         route = await ask(router)
         (ended,) = [event for event in route.events if isinstance(event, SubagentEnded)]
         assert ended.outcome is RouteOutcome.LIMITED
@@ -208,7 +210,7 @@ async def test_its_tokens_count_towards_both(tmp_path: Path, limit: dict[str, in
         return calls(("files__find_files", {"text": f"tea {turn}"}), first=turn)
 
     builtin = {"subagents": {"max_turns": 50, **limit}}
-    async with house(tmp_path, by_prompt(say), files, builtin=builtin) as router:
+    async with open_subagent_router(tmp_path, by_prompt(say), files, builtin=builtin) as router:
         route = await ask(router)
         (ended,) = [event for event in route.events if isinstance(event, SubagentEnded)]
         assert ended.outcome is RouteOutcome.LIMITED and "It did not finish." in route.answer
@@ -222,7 +224,7 @@ async def test_one_that_begins_itself_ends_at_the_depth_that_is_allowed(tmp_path
         deeper = f"{WISH} {prompt.count('!') + 1}{'!' * (prompt.count('!') + 1)}"
         return begin(deeper) if turn == 1 else f"level {prompt.count('!')}"
 
-    async with house(tmp_path, by_prompt(say)) as router:
+    async with open_subagent_router(tmp_path, by_prompt(say)) as router:
         route = await ask(router)
         assert route.outcome is RouteOutcome.ANSWERED and "level 0" in route.answer
         depth, packet = 0, route.packet_id
@@ -251,7 +253,7 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
             (SUB, {"resume": prompt.split()[-1]} if "resume" in prompt else {"task": "Delete the file a.md"})
         )
 
-    async with house(tmp_path, ScriptedModel(play), files) as router:
+    async with open_subagent_router(tmp_path, ScriptedModel(play), files) as router:
         first = await ask(router, WISH, conversation="ses_1")
         assert first.outcome is RouteOutcome.ANSWERED
         pending = re.findall(r"apr_\w+", told[-1])[0]
@@ -284,7 +286,7 @@ async def test_when_the_parent_is_cancelled_so_is_the_child(tmp_path: Path) -> N
         under_way.set()
         return HANG
 
-    async with house(tmp_path, by_prompt(say)) as router:
+    async with open_subagent_router(tmp_path, by_prompt(say)) as router:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, router)
             with anyio.fail_after(30):
@@ -326,7 +328,9 @@ async def test_no_more_at_once_than_are_allowed(tmp_path: Path) -> None:
         return "parent"
 
     told: list[str] = []
-    async with house(tmp_path, ScriptedModel(say), builtin={"subagents": {"at_once": 2}}) as router:
+    async with open_subagent_router(
+        tmp_path, ScriptedModel(say), builtin={"subagents": {"at_once": 2}}
+    ) as router:
         with anyio.fail_after(60):
             route = await ask(router)
         assert route.outcome is RouteOutcome.ANSWERED
@@ -343,7 +347,7 @@ async def _packet_under_way(router: Router) -> str:
 @proves("U11")
 async def test_without_a_model_it_does_what_can_be_done_without_one(tmp_path: Path) -> None:
     files = tool_server("files", FILES)
-    async with house(tmp_path, None, files) as router:
+    async with open_subagent_router(tmp_path, None, files) as router:
         done = await router.call(
             "specialists/run_subagent", {"task": 'Find the files that mention "budget"'}, caller="dana"
         )
@@ -354,6 +358,6 @@ async def test_without_a_model_it_does_what_can_be_done_without_one(tmp_path: Pa
 @proves("U11")
 async def test_a_task_is_needed_and_another_arguments_shape_is_refused(tmp_path: Path) -> None:
     wrong: list[JsonObject] = [{}, {"task": "  "}, {"resume": "pkt_nothing"}, {"task": "x", "max_turns": 0}]
-    async with house(tmp_path, None) as router:
+    async with open_subagent_router(tmp_path, None) as router:
         for arguments in wrong:
             assert not (await router.call("specialists/run_subagent", arguments)).success, arguments

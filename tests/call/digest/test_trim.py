@@ -33,8 +33,6 @@ def cut(result: dict[str, Any], budget: int, request: str = "", *, tool: Any = C
     return made
 
 
-# -- whatever comes ---------------------------------------------------------------------------------
-
 json_values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=200),
     lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=12), inner, max_size=12),
@@ -113,9 +111,6 @@ def test_what_fits_is_not_touched(whole: str) -> None:
     assert made.text == whole
     assert not made.trimmed
     assert made.handle is None
-
-
-# -- kinds of text ----------------------------------------------------------------------------------
 
 
 @proves("D6")
@@ -258,9 +253,6 @@ def test_a_page_of_unclosed_tags_takes_no_longer_than_its_length(page: str) -> N
     cut(text("<html>" + page * (1_000_000 // len(page))), 100)
 
 
-# -- blocks -----------------------------------------------------------------------------------------
-
-
 @proves("D6")
 def test_pictures_and_bytes_become_references_and_never_text() -> None:
     data = base64.b64encode(bytes(range(256)) * 100).decode()
@@ -328,9 +320,6 @@ def test_an_error_keeps_its_message() -> None:
     assert "quota used up" in cut(text(json.dumps(value), isError=True), 150).text
 
 
-# -- the note ---------------------------------------------------------------------------------------
-
-
 @proves("D6", "F6")
 def test_the_last_line_says_what_is_missing_and_how_to_get_it() -> None:
     made = cut(text("\n".join(f"line {number}" for number in range(1000))), 200)
@@ -359,9 +348,6 @@ def test_a_huge_result_is_cut_without_being_copied_many_times() -> None:
     assert "The needle: pelican." in made.text
     assert made.original_tokens > 1_000_000
     assert peak < 2 * len(big)
-
-
-# -- what a person would note down ------------------------------------------------------------------
 
 
 def test_search_results_become_titles_and_addresses() -> None:
@@ -414,9 +400,6 @@ def test_a_history_becomes_one_line_for_each_commit() -> None:
     assert made.text.startswith("20 commits")
     assert all(f"Change number {number}" in made.text for number in range(1, 21))
     assert "explanation" not in made.text
-
-
-# -- budgets ----------------------------------------------------------------------------------------
 
 
 @proves("D6")

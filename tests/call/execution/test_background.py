@@ -19,9 +19,6 @@ def plan_for(call: Call) -> CallPlan:
     return CallPlan(call=call, permit=leave(call), context=a_context(), latency=lasting(10))
 
 
-# -- side by side ------------------------------------------------------------------------------------
-
-
 @proves("A17")
 async def test_independent_reads_run_side_by_side_and_come_back_in_order():
     together = anyio.Event()
@@ -70,9 +67,6 @@ async def test_one_wrong_permit_among_many_and_none_is_run():
         with pytest.raises(RuntimeError, match="not for this call"):
             await b.runner.run_many([good, bad])
     assert notes.calls == []
-
-
-# -- in the background -------------------------------------------------------------------------------
 
 
 async def in_background(

@@ -25,9 +25,6 @@ def text_of(execution: Execution) -> str:
     return content[0]["text"]
 
 
-# -- the cache ---------------------------------------------------------------------------------------
-
-
 @proves("A17")
 async def test_a_read_is_answered_from_memory_until_its_time_is_over():
     clock = HandClock()
@@ -138,9 +135,6 @@ def test_the_cache_is_bounded_in_number_and_bytes_and_the_least_used_goes_first(
     assert cache.find(reads[2], context) is None
     cache.invalidate("notes")
     assert cache.size == 0
-
-
-# -- writes that look like an accident ---------------------------------------------------------------
 
 
 async def test_a_write_made_again_after_it_ended_is_a_new_write():

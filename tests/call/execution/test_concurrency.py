@@ -23,8 +23,6 @@ READ = a_call("notes/read")
 WRITE = a_call("notes/append", effect=Effect.WRITE)
 LONG = 1.2  # seconds in a queue, or at work; a tool has 2 of its own
 
-# -- for a slot --------------------------------------------------------------------------------------
-
 
 async def done() -> str:
     return "done"
@@ -118,9 +116,6 @@ async def test_a_write_that_waits_for_a_slot_runs_once_and_its_duplicate_is_refu
         tasks.start_soon(write)
     assert {execution.error for execution in executions} == {None, ErrorKind.DUPLICATE}
     assert [name for name, _ in narrow.notes.calls] == ["hold", "append"]
-
-
-# -- for a person ------------------------------------------------------------------------------------
 
 
 class Thinker:

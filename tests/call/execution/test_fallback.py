@@ -220,9 +220,6 @@ async def test_a_hierarchy_that_breaks_does_not_hide_why_the_call_failed():
     assert len(execution.attempts) == 2
 
 
-# -- emptiness ---------------------------------------------------------------------------------------
-
-
 def text(*texts: str) -> JsonObject:
     return {"content": [{"type": "text", "text": item} for item in texts]}
 

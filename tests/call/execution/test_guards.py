@@ -23,9 +23,6 @@ async def hang(_: str, __: dict[str, Any]) -> str:
     return ""
 
 
-# -- slots -------------------------------------------------------------------------------------------
-
-
 async def test_a_server_gets_no_more_calls_at_once_than_set_and_waiting_is_told():
     at_once = 0
     most = 0
@@ -91,9 +88,6 @@ async def test_the_queue_for_a_slot_is_served_in_order_and_is_bounded():
         release.set()
     assert order == [0, 1, 2]
     assert refused == [3, 4]
-
-
-# -- the breaker -------------------------------------------------------------------------------------
 
 
 @proves("D9")
@@ -167,9 +161,6 @@ async def test_of_a_hundred_callers_of_a_recovering_server_two_are_let_through()
         assert kinds.count(ErrorKind.UNAVAILABLE) == 98
         assert kinds.count(None) == 2
         assert b.runner.breakers["notes"].state == "closed"
-
-
-# -- loops -------------------------------------------------------------------------------------------
 
 
 @proves("D9", "F47")

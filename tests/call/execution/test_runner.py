@@ -54,9 +54,6 @@ async def test_a_permit_for_another_call_is_refused_and_nothing_is_sent():
     assert notes.calls == []
 
 
-# -- time --------------------------------------------------------------------------------------------
-
-
 @proves("D8", "F2")
 async def test_a_hanging_tool_ends_at_its_own_time_out_and_is_told(tmp_path: Path):
     note = tmp_path / "told"
@@ -107,9 +104,6 @@ async def test_a_write_that_timed_out_may_have_taken_effect_and_is_not_repeated(
     assert "did not answer" in execution.detail
     assert "may have taken effect" in execution.hint
     assert [name for name, _ in notes.calls] == ["append"]
-
-
-# -- what a failure is called ------------------------------------------------------------------------
 
 
 @proves("F1")
@@ -191,9 +185,6 @@ async def test_a_server_that_is_gone_from_the_configuration_is_unavailable():
     assert "notes" in execution.detail
 
 
-# -- retries -----------------------------------------------------------------------------------------
-
-
 class Flaky:
     """A door whose first calls fail as if the connection broke."""
 
@@ -268,9 +259,6 @@ class DeafDoor(Flaky):
 async def test_a_door_that_forgets_its_time_out_is_left_soon_after():
     with anyio.fail_after(10):
         assert (await Bench(DeafDoor()).run(READ, seconds=0.05)).error is ErrorKind.TIMEOUT
-
-
-# -- the journal -------------------------------------------------------------------------------------
 
 
 async def test_a_write_is_on_disk_before_it_is_sent_and_its_end_is_told(tmp_path: Path):

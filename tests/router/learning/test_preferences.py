@@ -25,7 +25,7 @@ PLACES = {
 REQUEST = "what is the meaning of a word in the dictionary"
 
 
-def house(folder: Path, *, on: bool = True) -> Router:
+def create_router(folder: Path, *, on: bool = True) -> Router:
     specs = [tool_server(name, tools).spec() for name, tools in PLACES.items()]
     return Router(specs, settings=settings(folder, flags={"preferences": on, "learned_use": True}))
 
@@ -38,13 +38,13 @@ async def uses(router: Router, person: str, tool: str, times: int = 8) -> None:
 
 @proves("L5", "E11", "B10")
 async def test_each_person_gets_the_one_they_are_used_to(tmp_path: Path) -> None:
-    async with house(tmp_path) as router:
+    async with create_router(tmp_path) as router:
         await router.connect()
         plain = first(await router.narrow(REQUEST))
         other = {"alpha/word_meaning": "beta/meaning_word", "beta/meaning_word": "alpha/word_meaning"}[plain]
         await uses(router, "dana", other)
         await uses(router, "kim", "gamma/play_music")
-    async with house(tmp_path) as router:
+    async with create_router(tmp_path) as router:
         await router.connect()
         dana = await router.narrow(REQUEST, caller="dana")
         kim = await router.narrow(REQUEST, caller="kim")
@@ -59,16 +59,16 @@ async def test_each_person_gets_the_one_they_are_used_to(tmp_path: Path) -> None
 
 @proves("L5")
 async def test_off_it_changes_nothing_and_it_can_be_forgotten_for_one(tmp_path: Path) -> None:
-    async with house(tmp_path, on=False) as router:
+    async with create_router(tmp_path, on=False) as router:
         await router.connect()
         plain = first(await router.narrow(REQUEST))
         other = {"alpha/word_meaning": "beta/meaning_word", "beta/meaning_word": "alpha/word_meaning"}[plain]
         await uses(router, "dana", other)
         await uses(router, "kim", other)
-    async with house(tmp_path, on=False) as router:
+    async with create_router(tmp_path, on=False) as router:
         await router.connect()
         assert first(await router.narrow(REQUEST, caller="dana")) == plain
-    async with house(tmp_path) as router:
+    async with create_router(tmp_path) as router:
         await router.connect()
         assert first(await router.narrow(REQUEST, caller="dana")) == other
         await router.learning.forget("preferences", by="dana", person="dana")

@@ -58,9 +58,6 @@ def models_of(route: Route) -> list[tuple[str, str, bool]]:
     ]
 
 
-# -- history ----------------------------------------------------------------------------------------
-
-
 @proves("B6", "B12")
 async def test_what_the_conversation_holds_is_answered_from_it_without_a_call(tmp_path: Path) -> None:
     server = notes()
@@ -119,9 +116,6 @@ async def test_without_the_flag_a_long_conversation_is_cut_and_no_model_is_asked
     (told,) = (event for event in route.events if isinstance(event, HistorySummarised))
     assert told.by == "cut"
     assert len(model.asked) == 1
-
-
-# -- servers ----------------------------------------------------------------------------------------
 
 
 @proves("E5")
@@ -310,8 +304,6 @@ def _tools_in(request: ModelRequest) -> list[str]:
     return [name for name in shape["properties"]["tool"]["enum"] if name is not None]
 
 
-# -- prompts ----------------------------------------------------------------------------------------
-
 TURNS = (*(request for _, _, request in SUBJECTS.values()), "Thank you!", SUBJECTS["clock"][2])
 
 
@@ -397,9 +389,6 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
         assert away not in route.packet.context.available_tools
 
 
-# -- models -----------------------------------------------------------------------------------------
-
-
 def down(name: str) -> ScriptedModel:
     return ScriptedModel(lambda request: ModelUnavailable(f"{name} is down", model=name), name=name)
 
@@ -453,8 +442,6 @@ async def test_when_both_are_down_in_the_middle_the_tools_words_are_the_answer(t
         assert await as_remembered(router, route)
 
 
-# -- secrets ----------------------------------------------------------------------------------------
-
 SECRET = "sk-proj-Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0Lz"  # made up, to be looked for
 
 
@@ -491,8 +478,6 @@ async def test_a_secret_in_what_is_said_is_in_no_event_and_in_no_file(tmp_path: 
     for name, content in await anyio.to_thread.run_sync(contents, tmp_path):
         assert SECRET.encode() not in content, name
 
-
-# -- cost -------------------------------------------------------------------------------------------
 
 PRICES: Mapping[str, Any] = {
     "lite": {"model": "small", "price_in": 1.0, "price_out": 2.0},

@@ -19,7 +19,7 @@ from fingerpost.records import ExecutionStatus, Pending, RouteOutcome, Scope
 from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
 from tests.kit.call_recorder import DESTROYS, READS, as_remembered, tool
-from tests.kit.routers import build_settings, script_model, write_review, write_selection
+from tests.kit.routers import open_router, script_model, write_review, write_selection
 from tests.requirements import proves
 
 WISH = "Delete the file a.txt for good"
@@ -35,13 +35,12 @@ def files(*tools: Any) -> ToolServer:
 
 
 @asynccontextmanager
-async def opened(
+async def open_files_router(
     folder: Path, server: ToolServer | None, model: ScriptedModel | None, **more: Any
 ) -> AsyncGenerator[Router]:
-    """The house on this store; opening it again is a restart."""
+    """Open a router on this store; opening it again is a restart."""
     specs = [] if server is None else [server.spec()]
-    async with Router(specs, settings=build_settings(folder, **more), model=model) as router:
-        await router.connect()
+    async with open_router(folder, specs, model, **more) as router:
         yield router
 
 
@@ -62,7 +61,7 @@ def waits(route: Route) -> Pending:
 @proves("W2", "A5")
 async def test_what_was_approved_runs_once_however_often_it_is_resumed(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
         assert await as_remembered(router, asked)
         done = await router.resume(asked, waits(asked).approve(by="dana"))
@@ -85,14 +84,14 @@ async def test_what_was_broken_off_while_it_ran_is_not_asked_about_as_if_it_neve
         return ""
 
     server = tool_server("files", TOOLS, call=delete)
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
         waiting = waits(asked)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(router.resume, asked, waiting.approve(by="dana"))
             await begun.wait()
             tasks.cancel_scope.cancel()
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         again = await router.resume(waiting.pending_id)
     assert any("whether it took effect is unknown" in event.summary() for event in again.events)
     assert len(server.calls) == 1
@@ -101,7 +100,7 @@ async def test_what_was_broken_off_while_it_ran_is_not_asked_about_as_if_it_neve
 @proves("W2")
 async def test_a_rejection_is_told_with_its_reason_and_stays_one(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
         done = await router.resume(asked, waits(asked).reject(by="dana", reason="it is the only copy"))
         assert done.outcome is RouteOutcome.DECLINED
@@ -119,7 +118,7 @@ async def test_edited_arguments_run_instead_and_wrong_ones_are_refused_before_an
     tmp_path: Path,
 ) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
         with pytest.raises(CallError, match="path"):
             await router.resume(asked, waits(asked).approve(by="dana", arguments={"colour": "red"}))
@@ -133,7 +132,7 @@ async def test_edited_arguments_run_instead_and_wrong_ones_are_refused_before_an
 @proves("W2", "F36")
 async def test_nobody_said_no_to_what_expired_and_it_does_not_run(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser(), call={"pending_seconds": 1}) as router:
+    async with open_files_router(tmp_path, server, chooser(), call={"pending_seconds": 1}) as router:
         asked = await router.route(WISH)
         await anyio.sleep(1.1)
         done = await router.resume(asked, waits(asked).approve(by="dana"))
@@ -153,7 +152,7 @@ async def test_a_yes_for_the_conversation_is_not_asked_for_again_there_but_elsew
         review=lambda request: write_review(),
         answer=lambda request: "It is deleted, says files/delete_file.",
     )
-    async with opened(tmp_path, server, model) as router:
+    async with open_files_router(tmp_path, server, model) as router:
         asked = await router.route(WISH, conversation="ses_one")
         word = waits(asked).approve(by="dana", for_conversation=True)
         assert (await router.resume(asked, word)).outcome is RouteOutcome.ANSWERED
@@ -167,7 +166,7 @@ async def test_a_yes_for_the_conversation_is_not_asked_for_again_there_but_elsew
 @proves("W2", "F32", "F33")
 async def test_two_who_resume_at_once_get_one_execution_and_the_same_answer(tmp_path: Path, url: str) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser(), store={"url": url}) as router:
+    async with open_files_router(tmp_path, server, chooser(), store={"url": url}) as router:
         asked = await router.route(WISH)
         routes: list[Route] = []
 
@@ -187,11 +186,11 @@ async def test_two_who_resume_at_once_get_one_execution_and_the_same_answer(tmp_
 @proves("F24", "W2")
 async def test_a_tool_that_changed_after_the_yes_is_not_run(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
     changed = tool("delete_file", "Delete a file for good, and all its copies.", "path", **DESTROYS)
     other = files(changed, TOOLS[1])
-    async with opened(
+    async with open_files_router(
         tmp_path, other, script_model(selection=[write_selection(None)], answer=["It has changed."])
     ) as router:
         done = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
@@ -204,7 +203,7 @@ async def test_a_tool_that_changed_after_the_yes_is_not_run(tmp_path: Path) -> N
 @proves("W2")
 async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, None) as router:
+    async with open_files_router(tmp_path, server, None) as router:
         asked = await router.route('Use files/delete_file with path "a.txt"')
         await router.shutters.set_tool_enabled(
             "files/delete_file", enabled=False, by="dana", reason="maintenance"
@@ -220,10 +219,10 @@ async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tm
 @proves("F24", "W2")
 async def test_a_yes_to_the_old_definition_is_no_yes_to_the_accepted_new_one(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
     changed = files(tool("delete_file", "Delete a file, and all its copies.", "path", **DESTROYS), TOOLS[1])
-    async with opened(tmp_path, changed, chooser()) as router:
+    async with open_files_router(tmp_path, changed, chooser()) as router:
         (held,) = router.catalog.quarantined
         await router.accept(held.card.key, by="dana", fingerprint=held.card.fingerprint)
         again = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
@@ -237,9 +236,9 @@ async def test_a_yes_to_the_old_definition_is_no_yes_to_the_accepted_new_one(tmp
 
 @proves("W2", "D11")
 async def test_when_the_server_is_gone_the_person_is_told_what_to_do(tmp_path: Path) -> None:
-    async with opened(tmp_path, files(), chooser()) as router:
+    async with open_files_router(tmp_path, files(), chooser()) as router:
         asked = await router.route(WISH)
-    async with opened(tmp_path, None, script_model(answer=["It is gone."])) as router:
+    async with open_files_router(tmp_path, None, script_model(answer=["It is gone."])) as router:
         done = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
         assert done.outcome is RouteOutcome.FAILED
         assert "delete file (files)" in done.answer
@@ -250,9 +249,9 @@ async def test_when_the_server_is_gone_the_person_is_told_what_to_do(tmp_path: P
 @proves("W2", "W4")
 async def test_another_process_without_any_model_goes_on_and_says_so(tmp_path: Path, url: str) -> None:
     server = files()
-    async with opened(tmp_path, server, chooser(), store={"url": url}) as router:
+    async with open_files_router(tmp_path, server, chooser(), store={"url": url}) as router:
         asked = await router.route(WISH)
-    async with opened(tmp_path, server, None, store={"url": url}) as router:
+    async with open_files_router(tmp_path, server, None, store={"url": url}) as router:
         done = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
         assert done.outcome is RouteOutcome.ANSWERED
         assert done.answered_by == "no model"
@@ -260,8 +259,6 @@ async def test_another_process_without_any_model_goes_on_and_says_so(tmp_path: P
         assert await as_remembered(router, done)
     assert len(server.calls) == 1
 
-
-# -- several calls of one turn ------------------------------------------------------------------------
 
 BOTH = "Delete the files a.txt and b.txt for good, and read c.txt"
 
@@ -289,7 +286,7 @@ async def both(router: Router) -> tuple[Route, Pending, Pending]:
 @proves("W2", "A17")
 async def test_of_two_calls_that_wait_each_is_decided_and_each_runs_once(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, two_deletions()) as router:
+    async with open_files_router(tmp_path, server, two_deletions()) as router:
         asked, first, second = await both(router)
         assert await as_remembered(router, asked)
         halfway = await router.resume(asked, first.approve(by="dana"))
@@ -308,7 +305,9 @@ async def test_of_two_calls_that_wait_each_is_decided_and_each_runs_once(tmp_pat
 @pytest.mark.parametrize("yes_to_first", [True, False])
 async def test_of_two_one_is_allowed_and_the_other_is_not(tmp_path: Path, yes_to_first: bool) -> None:
     server = files()
-    async with opened(tmp_path, server, two_deletions(answer="One is gone, by files/delete_file.")) as router:
+    async with open_files_router(
+        tmp_path, server, two_deletions(answer="One is gone, by files/delete_file.")
+    ) as router:
         asked, first, second = await both(router)
         halfway = await router.resume(
             asked, first.approve(by="dana") if yes_to_first else first.reject(by="dana")
@@ -326,7 +325,7 @@ async def test_of_two_one_is_allowed_and_the_other_is_not(tmp_path: Path, yes_to
 @proves("W2")
 async def test_what_was_decided_elsewhere_is_done_too_before_the_answer(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, two_deletions()) as router:
+    async with open_files_router(tmp_path, server, two_deletions()) as router:
         asked, first, second = await both(router)
         for pending in (first, second):
             word = pending.approve(by="dana")
@@ -341,7 +340,7 @@ async def test_what_was_decided_elsewhere_is_done_too_before_the_answer(tmp_path
 @proves("W2")
 async def test_two_calls_of_one_turn_resumed_at_once_each_run_once(tmp_path: Path) -> None:
     server = files()
-    async with opened(tmp_path, server, two_deletions()) as router:
+    async with open_files_router(tmp_path, server, two_deletions()) as router:
         _, first, second = await both(router)
         routes: list[Route] = []
 
@@ -359,9 +358,6 @@ async def test_two_calls_of_one_turn_resumed_at_once_each_run_once(tmp_path: Pat
     assert sorted(arguments["path"] for _, arguments in server.calls) == ["a.txt", "b.txt", "c.txt"]
 
 
-# -- when going on was interrupted ----------------------------------------------------------------------
-
-
 @proves("W2", "F35")
 async def test_interrupted_after_the_call_it_goes_on_to_the_answer_without_calling_again(
     tmp_path: Path,
@@ -370,13 +366,13 @@ async def test_interrupted_after_the_call_it_goes_on_to_the_answer_without_calli
     hanging = script_model(
         selection=lambda request: DELETE, review=lambda request: write_review(), answer=lambda request: HANG
     )
-    async with opened(tmp_path, server, hanging) as router:
+    async with open_files_router(tmp_path, server, hanging) as router:
         asked = await router.route(WISH)
         with anyio.move_on_after(1.0) as scope:
             await router.resume(asked, waits(asked).approve(by="dana"))
         assert scope.cancelled_caught
         assert len(server.calls) == 1
-    async with opened(tmp_path, server, chooser()) as router:
+    async with open_files_router(tmp_path, server, chooser()) as router:
         done = await router.resume(waits(asked).pending_id)
         assert done.outcome is RouteOutcome.ANSWERED, done.answer
         assert done.answer == "It is deleted, says files/delete_file."
@@ -395,7 +391,7 @@ async def test_resuming_what_is_done_shows_what_waits_now(tmp_path: Path) -> Non
             return calls(("files__delete_file", {"path": f"{done}.txt"}))
         return "Both are gone, by files/delete_file."
 
-    async with opened(tmp_path, server, ScriptedModel(play)) as router:
+    async with open_files_router(tmp_path, server, ScriptedModel(play)) as router:
         asked = await router.route(BOTH, mode="simple")
         following = await router.resume(asked, waits(asked).approve(by="dana"))
         assert waits(following).pending_id != waits(asked).pending_id
@@ -413,7 +409,7 @@ async def test_resuming_what_is_done_shows_what_waits_now(tmp_path: Path) -> Non
 async def test_what_nobody_knows_is_a_clear_error(
     tmp_path: Path, model: Callable[[], ScriptedModel | None]
 ) -> None:
-    async with opened(tmp_path, files(), model()) as router:
+    async with open_files_router(tmp_path, files(), model()) as router:
         with pytest.raises(CallError, match="apr_nowhere"):
             await router.resume("apr_nowhere")
         outcome = await router.call("files/delete_file", {"path": "a.txt"})
@@ -432,8 +428,8 @@ async def test_two_processes_that_resume_at_once_give_one_answer_and_leave_no_qu
 ) -> None:
     server, store = files(), {"url": url}
     async with (
-        opened(tmp_path, server, chooser(), store=store) as one,
-        opened(tmp_path, server, chooser(), store=store) as other,
+        open_files_router(tmp_path, server, chooser(), store=store) as one,
+        open_files_router(tmp_path, server, chooser(), store=store) as other,
     ):
         asked = await one.route(WISH)
         routes: list[Route] = []
@@ -457,8 +453,8 @@ async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs
 ) -> None:
     server, model, store = files(), chooser(), {"url": url}
     async with (
-        opened(tmp_path, server, model, store=store) as one,
-        opened(tmp_path, server, model, store=store) as other,
+        open_files_router(tmp_path, server, model, store=store) as one,
+        open_files_router(tmp_path, server, model, store=store) as other,
     ):
         first = await one.route(WISH, conversation="ses_one")
         second = await other.route(WISH, conversation="ses_one")
@@ -475,7 +471,7 @@ async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs
 @proves("W2", "C6")
 async def test_two_requests_that_wait_for_one_call_both_hear_the_rejection(tmp_path: Path) -> None:
     server, model = files(), stubborn()
-    async with opened(tmp_path, server, model) as router:
+    async with open_files_router(tmp_path, server, model) as router:
         asked = [await router.route(WISH, mode="simple", conversation="ses_one") for _ in range(2)]
         assert len({waits(route).pending_id for route in asked}) == 1
         word = waits(asked[0]).reject(by="dana", reason="it is the only copy")
@@ -494,16 +490,13 @@ async def test_who_goes_on_stays_within_the_bounds_of_who_asked(tmp_path: Path) 
         answer=["Deleted, by files/delete_file."],
     )
     only = (Scope(tools=("files/delete_file",)),)
-    async with opened(tmp_path, files(), model) as router:
+    async with open_files_router(tmp_path, files(), model) as router:
         route = await router.route(WISH, mode="staged", caller="ada", scopes=only)
-    async with opened(tmp_path, files(), model) as router:
+    async with open_files_router(tmp_path, files(), model) as router:
         over = await router.resume(waits(route).pending_id, waits(route).approve(by="dana"))
     assert over.outcome is RouteOutcome.ANSWERED, over.trace
     offered = [event.tools for event in over.events if isinstance(event, ToolsOffered)]
     assert offered == [("files/delete_file",)]
-
-
-# -- the model hears of a rejection ---------------------------------------------------------------------
 
 
 def told(request: ModelRequest) -> str:
@@ -537,7 +530,7 @@ def stubborn(*, retries: tuple[tuple[str, dict[str, Any]], ...] = ()) -> Scripte
 @pytest.mark.parametrize("mode", ["staged", "single", "simple", "react"])
 async def test_after_a_rejection_the_model_hears_the_reason_and_answers(tmp_path: Path, mode: str) -> None:
     server, model = files(), stubborn()
-    async with opened(tmp_path, server, model) as router:
+    async with open_files_router(tmp_path, server, model) as router:
         asked = await router.route(WISH, mode=mode)
         before = len(model.asked)
         done = await router.resume(asked, waits(asked).reject(by="dana", reason="it is the only copy"))
@@ -563,7 +556,7 @@ async def test_what_a_person_rejected_is_not_done_another_way_in_the_same_reques
         retries=(("files__read_file", {"path": "b.txt"}), ("files__shred_file", {"path": "./a.txt"}))
     )
     allow = [{"tool": "files/shred_file", "verdict": "allow"}]
-    async with opened(tmp_path, server, model, policy=allow) as router:
+    async with open_files_router(tmp_path, server, model, policy=allow) as router:
         asked = await router.route(
             "Read the text file b.txt, delete the file a.txt, shred the file a.txt", mode=mode
         )

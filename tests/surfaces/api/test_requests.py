@@ -207,8 +207,6 @@ async def test_a_tool_is_called_within_bounds(opened: ServedApi) -> None:
     assert (nowhere.status_code, nowhere.json()["title"]) == (404, "There is no such tool")
 
 
-# -- repeated writes ----------------------------------------------------------------------------------
-
 ALLOWED: Any = [{"verdict": "allow", "server": "desk"}]
 APPEND = ("desk__append_file", {"path": "log.txt", "content": "one line "})
 CREATE = ("desk__create_file", {"path": "new.txt", "content": "text"})

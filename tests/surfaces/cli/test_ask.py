@@ -76,9 +76,6 @@ FILES = ("--server", "files")  # one server less to start
 WRITE = 'write a new file new.md with the content "hello"'
 
 
-# -- without a model --------------------------------------------------------------------------------
-
-
 @proves("W4")
 def test_without_a_model_a_tool_answers_and_nobody_pretends_otherwise(clerk: Person) -> None:
     done = clerk.runs("ask", "what time is it in Tokyo right now?")
@@ -117,9 +114,6 @@ def test_at_a_terminal_the_question_is_asked_and_the_answer_goes_on(clerk: Perso
         terminal.types(str(clerk.home / "desk" / "note.md"))
         terminal.until("The lucky number is 42.")
         assert terminal.end() == 0
-
-
-# -- with a model -----------------------------------------------------------------------------------
 
 
 @proves("A10", "W9")
@@ -333,9 +327,6 @@ async def test_a_model_that_refuses_gives_guidance_and_the_details_only_when_ask
     assert "Traceback" not in plainly.stderr
     assert "Technical details:" not in plainly.stderr
     assert "Technical details:" in (await runs(person, "ask", "write me a poem", "--technical")).stderr
-
-
-# -- misuse -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

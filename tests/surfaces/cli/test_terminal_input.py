@@ -29,9 +29,6 @@ def wish(person: Person, name: str = "drafts") -> str:
     return f'Use files/create_directory to create the directory "{person.home / name}"'
 
 
-# -- lines from a pipe ------------------------------------------------------------------------------
-
-
 @proves("C6", "W9")
 @pytest.mark.parametrize("more", [0, LONGEST_LINE, 3 * LONGEST_LINE])
 def test_a_line_that_is_too_long_is_refused_whole_and_the_next_one_is_taken(clerk: Person, more: int) -> None:
@@ -67,9 +64,6 @@ def test_a_carriage_return_does_not_make_two_lines_of_one(clerk: Person) -> None
     done = clerk.runs("chat", stdin=f"{wish(clerk)}\r/approve\n")
     assert done.returncode == 0, done.stderr
     assert not (clerk.home / "drafts").exists()
-
-
-# -- at a terminal ----------------------------------------------------------------------------------
 
 
 @proves("C6", "W9")
@@ -209,9 +203,6 @@ def test_an_early_yes_does_not_import_the_servers_of_another_program(person: Per
         terminal.types("n")
         assert terminal.end() == 130
     assert not (person.home / "all.json").exists()
-
-
-# -- a question that is left ------------------------------------------------------------------------
 
 
 @proves("C6", "W9")

@@ -216,9 +216,6 @@ async def test_too_much_and_too_often(tmp_path: Path):
     assert int(often.headers["retry-after"]) > 0
 
 
-# -- upstream ---------------------------------------------------------------------------------------
-
-
 @asynccontextmanager
 async def in_front_of(
     upstream: Model, folder: Path, **more: Any
@@ -288,8 +285,6 @@ async def test_another_model_at_the_same_address(tmp_path: Path):
     assert upstream.asked[-1]["model"] == "large:8b"
     assert (upstream.asked[-1]["temperature"], upstream.asked[-1]["odd"]) == (0.5, [1])
 
-
-# -- anything at all --------------------------------------------------------------------------------
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=8) | st.floats(allow_nan=False)
 ANYTHING = st.recursive(
