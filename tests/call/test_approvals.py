@@ -106,19 +106,19 @@ async def approved(approvals: CallApprovals, call: Call, **how: Any) -> Pending:
 async def test_nothing_runs_before_a_person_approved_and_then_exactly_once(opened: Opened) -> None:
     async with opened() as approvals:
         call = make_call()
-        assert await approvals.spend(call, CONTEXT) is None
+        assert await approvals.use_grant(call, CONTEXT) is None
         pending = await approvals.request(call, CONTEXT, ASK)
-        assert await approvals.spend(call, CONTEXT) is None
+        assert await approvals.use_grant(call, CONTEXT) is None
         assert (pending.reason, pending.caller, pending.effect) == ("it deletes", "dana", Effect.DESTROY)
-        assert await approvals.waiting() == [pending]
+        assert await approvals.list_waiting() == [pending]
         await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
-        assert await approvals.waiting() == []
-        leave = await approvals.spend(call, CONTEXT)
+        assert await approvals.list_waiting() == []
+        leave = await approvals.use_grant(call, CONTEXT)
         assert isinstance(leave, Permit)
         assert leave.call_fingerprint == call.fingerprint
         assert leave.given_by.startswith("grant gnt_")
         assert leave.given_by.endswith(" by kim")
-        assert await approvals.spend(call, CONTEXT) is None
+        assert await approvals.use_grant(call, CONTEXT) is None
 
 
 @proves("C6")
@@ -126,7 +126,7 @@ async def test_a_rejection_gives_no_leave_and_keeps_its_reason(opened: Opened, s
     async with opened() as approvals:
         pending = await approvals.request(make_call(), CONTEXT, ASK)
         await approvals.decide(pending.pending_id, Decision.REJECTED, by="kim", reason="not on a Friday")
-        assert await approvals.spend(make_call(), CONTEXT) is None
+        assert await approvals.use_grant(make_call(), CONTEXT) is None
         standing = await approvals.get(pending.pending_id)
     assert standing is not None
     assert (standing.decision, standing.decision_reason) == (Decision.REJECTED, "not on a Friday")
@@ -154,7 +154,7 @@ async def test_the_same_call_asked_again_while_it_waits_is_the_same_pending_call
             for approvals in (here, there) * 10:
                 tasks.start_soon(ask, approvals)
         assert len({pending.pending_id for pending in asked}) == 1
-        assert len(await here.waiting()) == 1
+        assert len(await here.list_waiting()) == 1
         assert len(sink.events) == 1
         other = await here.request(make_call("b.txt"), CONTEXT, ASK)
         elsewhere = await here.request(make_call(), replace(CONTEXT, conversation="ses_2"), ASK)
@@ -185,8 +185,8 @@ async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_com
         assert len(sink.events) == 1
         await here.decide(pending.pending_id, Decision.APPROVED, by="kim")
         for elsewhere in (other, replace(CONTEXT, conversation="ses_2"), replace(later, caller="lee")):
-            assert await there.spend(make_call(), elsewhere) is None
-        assert await there.spend(make_call("b.txt"), later) is None
+            assert await there.use_grant(make_call(), elsewhere) is None
+        assert await there.use_grant(make_call("b.txt"), later) is None
         leaves: list[Permit] = []
 
         async def spend(approvals: CallApprovals) -> None:
@@ -200,11 +200,11 @@ async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_com
         clock.move(1)
         again = await there.request(make_call(), later, ASK)
         await here.decide(again.pending_id, Decision.REJECTED, by="kim", reason="enough")
-        assert await there.news(make_call(), other) is None
-        word = await there.news(make_call(), first)
+        assert await there.find_unheard_decision(make_call(), other) is None
+        word = await there.find_unheard_decision(make_call(), first)
         assert word is not None
         assert word.decision_reason == "enough"
-        assert await there.news(make_call(), later) is None
+        assert await there.find_unheard_decision(make_call(), later) is None
 
 
 @proves("C6")
@@ -217,22 +217,22 @@ async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_r
     async with opened() as approvals:
         pending = await approvals.request(make_call(), first, ASK)
         await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim", scope="conversation")
-        assert await approvals.spend(make_call("b.txt"), later) is None
-        assert await approvals.spend(make_call(), later) is not None
-        assert await approvals.spend(make_call(), later) is None
+        assert await approvals.use_grant(make_call("b.txt"), later) is None
+        assert await approvals.use_grant(make_call(), later) is not None
+        assert await approvals.use_grant(make_call(), later) is None
         for _ in range(3):
-            assert await approvals.spend(make_call(), first) is not None
-        assert await approvals.spend(make_call("b.txt"), first) is None
+            assert await approvals.use_grant(make_call(), first) is not None
+        assert await approvals.use_grant(make_call("b.txt"), first) is None
 
 
 @proves("C6", "F34")
 async def test_arguments_or_a_definition_changed_after_approval_void_it(opened: Opened) -> None:
     async with opened() as approvals:
         await approved(approvals, make_call("a.txt"))
-        assert await approvals.spend(make_call("b.txt"), CONTEXT) is None
-        assert await approvals.spend(make_call("a.txt", definition="def-2"), CONTEXT) is None
-        assert await approvals.spend(make_call("a.txt"), replace(CONTEXT, conversation="ses_2")) is None
-        assert await approvals.spend(make_call("a.txt"), CONTEXT) is not None
+        assert await approvals.use_grant(make_call("b.txt"), CONTEXT) is None
+        assert await approvals.use_grant(make_call("a.txt", definition="def-2"), CONTEXT) is None
+        assert await approvals.use_grant(make_call("a.txt"), replace(CONTEXT, conversation="ses_2")) is None
+        assert await approvals.use_grant(make_call("a.txt"), CONTEXT) is not None
 
 
 @proves("C6")
@@ -242,8 +242,8 @@ async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
     async with opened() as approvals:
         standing = await approved(approvals, make_call("a.txt"), edited=make_call("b.txt"))
         assert standing.edited_arguments == {"path": "b.txt"}
-        assert await approvals.spend(make_call("a.txt"), CONTEXT) is None
-        assert await approvals.spend(make_call("b.txt"), CONTEXT) is not None
+        assert await approvals.use_grant(make_call("a.txt"), CONTEXT) is None
+        assert await approvals.use_grant(make_call("b.txt"), CONTEXT) is not None
     decided = sink.events[-1]
     assert isinstance(decided, ApprovalDecided)
     assert decided.edited
@@ -256,15 +256,15 @@ async def test_an_approval_for_the_conversation_covers_operation_and_target_ther
     async with opened() as approvals:
         await approved(approvals, make_call("a.txt"), scope="conversation")
         for _ in range(3):
-            assert await approvals.spend(make_call("a.txt"), CONTEXT) is not None
-        assert await approvals.spend(make_call("b.txt"), CONTEXT) is None
-        assert await approvals.spend(make_call(), replace(CONTEXT, caller="lee")) is None
-        assert await approvals.spend(make_call(), replace(CONTEXT, conversation="ses_2")) is None
-        assert await approvals.spend(make_call(), replace(CONTEXT, conversation=None)) is None
-        assert await approvals.spend(make_call(operation="files/delete.all"), CONTEXT) is None
-        assert await approvals.spend(make_call(definition="def-2"), CONTEXT) is None
+            assert await approvals.use_grant(make_call("a.txt"), CONTEXT) is not None
+        assert await approvals.use_grant(make_call("b.txt"), CONTEXT) is None
+        assert await approvals.use_grant(make_call(), replace(CONTEXT, caller="lee")) is None
+        assert await approvals.use_grant(make_call(), replace(CONTEXT, conversation="ses_2")) is None
+        assert await approvals.use_grant(make_call(), replace(CONTEXT, conversation=None)) is None
+        assert await approvals.use_grant(make_call(operation="files/delete.all"), CONTEXT) is None
+        assert await approvals.use_grant(make_call(definition="def-2"), CONTEXT) is None
         clock.move(SETTINGS.grant_seconds)
-        assert await approvals.spend(make_call(), CONTEXT) is None
+        assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
 async def test_what_does_not_apply_is_refused_and_decides_nothing(opened: Opened) -> None:
@@ -281,7 +281,7 @@ async def test_what_does_not_apply_is_refused_and_decides_nothing(opened: Opened
             assert refused.value.hint
         with pytest.raises(CallError, match="apr_none"):
             await approvals.decide("apr_none", Decision.APPROVED, by="kim")
-        assert await approvals.waiting() == [pending]
+        assert await approvals.list_waiting() == [pending]
 
 
 @proves("C6")
@@ -289,12 +289,12 @@ async def test_a_waiting_call_and_a_grant_survive_a_restart(opened: Opened) -> N
     async with opened() as approvals:
         pending = await approvals.request(make_call(), CONTEXT, ASK)
     async with opened() as approvals:
-        assert await approvals.waiting() == [pending]
+        assert await approvals.list_waiting() == [pending]
         await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
     async with opened() as approvals:
-        assert await approvals.spend(make_call(), CONTEXT) is not None
+        assert await approvals.use_grant(make_call(), CONTEXT) is not None
     async with opened() as approvals:
-        assert await approvals.spend(make_call(), CONTEXT) is None
+        assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
 @proves("F32")
@@ -319,9 +319,9 @@ async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
             first, second = heard[pending.pending_id]
             assert first == second == await there.get(pending.pending_id)
             assert first.decided_by == ("kim" if first.decision is Decision.APPROVED else "lee")
-            leave = await here.spend(call, CONTEXT)
+            leave = await here.use_grant(call, CONTEXT)
             assert (leave is not None) is (first.decision is Decision.APPROVED)
-            assert await there.spend(call, CONTEXT) is None
+            assert await there.use_grant(call, CONTEXT) is None
     told = [event.pending_id for event in sink.events if isinstance(event, ApprovalDecided)]
     assert sorted(told) == sorted(heard)
 
@@ -332,8 +332,8 @@ async def test_a_second_approval_gives_no_second_leave(opened: Opened) -> None:
         for by in ("kim", "lee"):
             again = await approvals.decide(pending.pending_id, Decision.APPROVED, by=by, scope="conversation")
             assert again.decided_by == "kim"
-        assert await approvals.spend(make_call(), CONTEXT) is not None
-        assert await approvals.spend(make_call(), CONTEXT) is None
+        assert await approvals.use_grant(make_call(), CONTEXT) is not None
+        assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
 @proves("F36")
@@ -343,10 +343,10 @@ async def test_a_call_nobody_decided_in_time_is_expired_and_cannot_be_approved(
     async with opened() as approvals:
         pending = await approvals.request(make_call(), CONTEXT, ASK)
         clock.move(SETTINGS.pending_seconds)
-        assert await approvals.waiting() == []
+        assert await approvals.list_waiting() == []
         standing = await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
         assert standing.decision is Decision.EXPIRED
-        assert await approvals.spend(make_call(), CONTEXT) is None
+        assert await approvals.use_grant(make_call(), CONTEXT) is None
         assert (await approvals.request(make_call(), CONTEXT, ASK)).pending_id != pending.pending_id
 
 
@@ -370,7 +370,7 @@ async def test_a_grant_holds_for_its_time_and_a_clock_that_jumps_does_not_length
     async with opened() as approvals:
         await approved(approvals, make_call(), scope=scope)
         clock.move(jump)
-        assert (await approvals.spend(make_call(), CONTEXT) is not None) is good
+        assert (await approvals.use_grant(make_call(), CONTEXT) is not None) is good
 
 
 async def test_a_grant_from_the_future_does_not_hide_a_good_one(opened: Opened, clock: Clock) -> None:
@@ -379,7 +379,7 @@ async def test_a_grant_from_the_future_does_not_hide_a_good_one(opened: Opened, 
         await approved(approvals, make_call())
         clock.move(-3600)
         await approved(approvals, make_call(), scope="conversation")
-        assert await approvals.spend(make_call(), CONTEXT) is not None
+        assert await approvals.use_grant(make_call(), CONTEXT) is not None
 
 
 async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_told_to_nobody(

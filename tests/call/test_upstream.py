@@ -102,7 +102,7 @@ async def fail(_: RequestContext | None) -> JsonObject:
 async def test_a_server_that_asks_for_input_is_handed_to_a_caller_who_takes_rounds_untouched() -> None:
     door = Door(QUESTION)
     passage = RequestContext(caller=Person(), meta={"traceparent": "00-1"}, log_level="info")
-    execution = await Bench(door).run(READ, passage=passage, alternatives=[OTHER])
+    execution = await Bench(door).run(READ, request_context=passage, alternatives=[OTHER])
     assert execution.error is None
     assert execution.result is QUESTION
     assert door.tools == ["notes/read"]  # a question is no empty answer: nobody stands in for it
@@ -113,7 +113,7 @@ async def test_a_server_that_asks_for_input_is_handed_to_a_caller_who_takes_roun
 
 async def test_a_caller_who_takes_no_rounds_hears_that_the_tool_wants_more() -> None:
     execution = await Bench(Door(QUESTION)).run(
-        READ, passage=RequestContext(caller=Person(accepts_input_required=False))
+        READ, request_context=RequestContext(caller=Person(accepts_input_required=False))
     )
     assert execution.error is ErrorKind.OPERATION_NOT_SUPPORTED
 
@@ -124,11 +124,11 @@ async def test_a_further_round_is_neither_a_duplicate_nor_cached_nor_a_loop() ->
         door = Door(QUESTION, GOOD)
         b = Bench(door, repeat_limit=2)
         context = a_context(conversation="c", caller="dana")
-        first = await b.run(call, context=context, passage=RequestContext(caller=Person()))
+        first = await b.run(call, context=context, request_context=RequestContext(caller=Person()))
         assert first.result is QUESTION
         further = RequestContext(caller=Person(), input_responses={"who": {}}, request_state="state 1")
         for _ in range(8):
-            assert (await b.run(call, context=context, passage=further)).result is GOOD
+            assert (await b.run(call, context=context, request_context=further)).result is GOOD
         assert len(door.passages) == 9  # each of them reached the server
         assert door.passages[1] is not None
         assert door.passages[1].request_state == "state 1"
@@ -140,16 +140,18 @@ async def test_an_answer_to_a_further_round_is_not_given_to_the_next_first_round
     b = Bench(door)
     context = a_context(caller="dana")
     person = Person()
-    await b.run(READ, context=context, passage=RequestContext(caller=person))
-    await b.run(READ, context=context, passage=RequestContext(caller=person, request_state="state 1"))
-    again = await b.run(READ, context=context, passage=RequestContext(caller=person))
+    await b.run(READ, context=context, request_context=RequestContext(caller=person))
+    await b.run(READ, context=context, request_context=RequestContext(caller=person, request_state="state 1"))
+    again = await b.run(READ, context=context, request_context=RequestContext(caller=person))
     assert again.result is QUESTION
 
 
 @proves("G8")
 async def test_once_a_person_was_asked_nothing_is_repeated_and_nobody_stands_in() -> None:
     door, person = Door(ask_and_fail, GOOD), Person()
-    execution = await Bench(door).run(READ, passage=RequestContext(caller=person), alternatives=[OTHER])
+    execution = await Bench(door).run(
+        READ, request_context=RequestContext(caller=person), alternatives=[OTHER]
+    )
     assert execution.error is ErrorKind.UNAVAILABLE
     assert (door.tools, person.asked, person.told) == (
         ["notes/read"],
@@ -158,12 +160,12 @@ async def test_once_a_person_was_asked_nothing_is_repeated_and_nobody_stands_in(
     )
     further = RequestContext(caller=person, request_state="state 1")
     door = Door(fail, GOOD)
-    assert (await Bench(door).run(READ, passage=further, alternatives=[OTHER])).error is not None
+    assert (await Bench(door).run(READ, request_context=further, alternatives=[OTHER])).error is not None
     assert door.tools == ["notes/read"]
     # Without a dialogue the same failure is repeated, and then another tool takes over.
     door = Door(fail, GOOD)
     assert (
-        await Bench(door).run(READ, passage=RequestContext(caller=person), alternatives=[OTHER])
+        await Bench(door).run(READ, request_context=RequestContext(caller=person), alternatives=[OTHER])
     ).error is None
     assert len(door.tools) == 2
 
@@ -176,7 +178,7 @@ async def test_while_a_person_thinks_the_tool_has_not_become_slow() -> None:
         return GOOD
 
     thinking = Person(seconds=1.3)  # longer than the tool's time and the grace after it
-    execution = await Bench(Door(ask)).run(READ, seconds=0.1, passage=RequestContext(caller=thinking))
+    execution = await Bench(Door(ask)).run(READ, seconds=0.1, request_context=RequestContext(caller=thinking))
     assert execution.result is GOOD
 
 

@@ -105,7 +105,7 @@ async def test_a_server_named_in_the_request_is_never_left_out():
 async def test_whatever_goes_wrong_all_tools_stay_and_the_developer_is_told(
     line: ModelReply | Exception | str, error: str
 ):
-    desk = Desk(ScriptedModel([line]), patience=0.2)
+    desk = Desk(ScriptedModel([line]), timeout=0.2)
     choice = await desk.choose(conversation="c1")
     assert choice.servers == SERVERS
     assert choice.left_out == ()

@@ -104,7 +104,7 @@ async def test_a_large_result_within_the_limit_arrives_whole():
         ("both", "both a result and an error"),
         ("neither", "neither a result nor an error"),
         ("nan", "which JSON cannot say"),
-        ("big_integer", "TooLongInteger"),
+        ("big_integer", "OversizedInteger"),
         ("deep_result", "nested too deep"),
     ],
 )

@@ -37,7 +37,7 @@ async def test_no_request_waits_until_what_was_learned_is_read_again(
                 raise OSError("the disk is away")
             return await recent(*args)
 
-        monkeypatch.setattr(router.store.choices, "recent", slow)
+        monkeypatch.setattr(router.store.choices, "list_recent", slow)
         guide = router._guide  # pyright: ignore[reportPrivateUsage] - nothing else says so without a call
         assert guide is not None
         for _ in range(3):
