@@ -16,7 +16,7 @@ from tests.requirements import proves
 
 
 def _reasons(servers: Any, name: str) -> dict[str, str]:
-    return {tool.name: tool.reason for tool in servers.listing(name).dropped}
+    return {tool.name: tool.reason for tool in servers.get_listing(name).dropped}
 
 
 @proves("F19")

@@ -42,7 +42,7 @@ async def isolated(url: str, **settings: Any) -> AsyncGenerator[tuple[CallerConn
 
 
 async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
-    async with at_address(Talkative()) as (url, record), isolated(url, most=2) as (own, tasks):
+    async with at_address(Talkative()) as (url, record), isolated(url, max_callers=2) as (own, tasks):
         for key in ("a", "b", "a"):
             async with own.use(key, tasks, None) as connection:
                 await connection.call({"name": "meta", "arguments": {}})

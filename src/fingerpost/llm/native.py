@@ -12,9 +12,8 @@ from urllib.parse import quote
 
 import anyio
 
-from fingerpost.errors import ConfigError, ModelReplyInvalid
+from fingerpost.errors import ConfigError
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
-from fingerpost.llm.byte_limit import limit_bytes
 from fingerpost.llm.content import as_list, as_mapping, get_named_tool, get_number, get_stop_texts
 from fingerpost.llm.native_formats import (
     CUT_SHORT,
@@ -39,7 +38,7 @@ from fingerpost.llm.native_formats import (
     parse_object,
     parse_token_count,
 )
-from fingerpost.llm.openai_chat import CONNECT_SECONDS, ENVELOPE_FACTOR
+from fingerpost.llm.openai_chat import CONNECT_SECONDS, limit_response
 from fingerpost.llm.remote import (
     MAX_REPLY_BYTES,
     FailedAttempt,
@@ -595,12 +594,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         raise ConfigError(message, hint=hint)
 
     async def _limit_response(self, response: httpx2.Response) -> None:
-        """Limit the size of a response, regardless of its status and headers."""
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            message = f"{self.name} sent a compressed reply, which was not asked for"
-            raise ModelReplyInvalid(message, model=self.name, hint="Look at the proxy in front of the model.")
-        limit = self._reply_bytes * (ENVELOPE_FACTOR if _is_event_stream(response) else 1)
-        response.stream = limit_bytes(response.stream, limit=limit, model=self.name)
+        limit_response(response, limit=self._reply_bytes, model=self.name)
 
 
 def _is_event_stream(response: httpx2.Response) -> bool:

@@ -346,17 +346,23 @@ class OpenAIConnection:
             raise ConfigError(message, hint=hint) from error
 
     async def _limit_response(self, response: httpx2.Response) -> None:
-        """Limit the size of a response, regardless of its status and headers."""
-        from fingerpost.llm.byte_limit import limit_bytes
+        limit_response(response, limit=self._limit, model=self._model)
 
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            message = f"{self._model} sent a compressed reply, which was not asked for"
-            raise ModelReplyInvalid(
-                message, model=self._model, hint="Look at the proxy in front of the model."
-            )
-        events = response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE)
-        limit = self._limit * ENVELOPE_FACTOR if events else self._limit
-        response.stream = limit_bytes(response.stream, limit=limit, model=self._model)
+
+def limit_response(response: httpx2.Response, *, limit: int, model: str) -> None:
+    """Limit the size of a response, regardless of its status and headers.
+
+    Event streams may be larger by their envelope. Raises `ModelReplyInvalid` for a compressed response.
+    """
+    # Loads the HTTP library, which is there when a response is.
+    from fingerpost.llm.byte_limit import limit_bytes
+
+    if response.headers.get("content-encoding", "identity").lower() != "identity":
+        message = f"{model} sent a compressed reply, which was not asked for"
+        raise ModelReplyInvalid(message, model=model, hint="Look at the proxy in front of the model.")
+    is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE)
+    allowed = limit * ENVELOPE_FACTOR if is_stream else limit
+    response.stream = limit_bytes(response.stream, limit=allowed, model=model)
 
 
 async def _iterate_body(response: httpx2.Response) -> AsyncGenerator[bytes]:

@@ -164,7 +164,7 @@ async def test_while_people_think_their_calls_keep_nobody_from_the_server(way: s
     executions: list[Execution] = []
 
     async def ask(number: int) -> None:
-        executions.append(await b.run(asking(number), passage=RequestContext(caller=thinker)))
+        executions.append(await b.run(asking(number), request_context=RequestContext(caller=thinker)))
 
     async with talking(way, concurrency=2) as b:
         async with anyio.create_task_group() as tasks:
@@ -197,7 +197,7 @@ async def test_a_call_given_up_while_a_person_thinks_leaves_the_limit_as_it_was(
 
 
 async def _ask(b: Bench, number: int, thinker: Thinker) -> None:
-    await b.run(asking(number), passage=RequestContext(caller=thinker))
+    await b.run(asking(number), request_context=RequestContext(caller=thinker))
 
 
 async def _wait(b: Bench) -> None:
