@@ -141,22 +141,30 @@ def find_hidden_imports(modules: list[Module]) -> list[str]:
     return [
         f"{module.name}:{line}"
         for module in modules
-        for line in sorted(
-            {
-                node.lineno
-                for function in ast.walk(module.tree)
-                if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
-                for node in ast.walk(function)
-                if isinstance(node, ast.Import | ast.ImportFrom) and any(_read_targets(node))
-            }
-        )
+        for line in sorted({node.lineno for node in _find_late_imports(module) if any(_read_targets(node))})
     ]
 
 
+def _find_late_imports(module: Module) -> Iterator[ast.Import | ast.ImportFrom]:
+    """The imports inside functions."""
+    for function in ast.walk(module.tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for node in ast.walk(function):
+                if isinstance(node, ast.Import | ast.ImportFrom):
+                    yield node
+
+
 def find_fragments(modules: list[Module]) -> list[str]:
-    """Small modules that one module of the same package imports; names that a package exports are not."""
+    """Small modules that one module of the same package imports.
+
+    Modules whose names their package exports are none, and such that are loaded inside a function alone:
+    those are apart because of what they load.
+    """
     known = {module.name: module for module in modules}
     importers: dict[str, set[str]] = defaultdict(set)
+    late = {
+        target for module in modules for node in _find_late_imports(module) for target in _read_targets(node)
+    }
     for module in modules:
         for node in ast.walk(module.tree):
             for target in _read_targets(node):
@@ -168,6 +176,7 @@ def find_fragments(modules: list[Module]) -> list[str]:
         if len(found) == 1
         for importer in found
         if not known[name].is_package
+        and name not in late
         and not known[importer].is_package
         and known[name].lines < SMALL_MODULE_LINES
         and importer.rpartition(".")[0] == name.rpartition(".")[0]

@@ -112,7 +112,19 @@ def test_the_public_names_are_these_and_no_others() -> None:
         ("llm", {"ChatModel", "ModelPool", "ModelReply", "ModelRequest", "OnText", "OpenAIChat", "Role"}),
         ("embed", {"Embedded", "EmbeddedAgent"}),
         ("testing", {"HANG", "ScriptedModel", "calls", "playbook", "served", "tool_server"}),
-        ("router", {"Agent", "AgentStats", "AgentStatus", "Asking", "Policy", "Route", "Router", "Switches"}),
+        (
+            "router",
+            {
+                "Agent",
+                "AgentStats",
+                "AgentStatus",
+                "Policy",
+                "Route",
+                "RouteOptions",
+                "Router",
+                "RuntimeSwitches",
+            },
+        ),
     ],
 )
 def test_the_packages_beside_it_offer_what_they_promise(package: str, names: set[str]) -> None:

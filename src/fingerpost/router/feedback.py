@@ -23,7 +23,6 @@ from fingerpost.events import (
     ToolSelected,
 )
 from fingerpost.frozen import frozen
-from fingerpost.narrow.feedback import PastDecisions, Preferences
 from fingerpost.records import (
     Choice,
     Feedback,
@@ -136,6 +135,8 @@ def _find_preferences(
     tools: Snapshot,
     person: str | None,
 ) -> Iterator[Preference]:
+    from fingerpost.narrow.feedback import Preferences  # loads numpy
+
     habits = Preferences()
     half_life = timedelta(days=settings.learning.half_life_days)
     habits.learn(choices, feedback, now=now, half_life=half_life, marks=marks)
@@ -169,6 +170,8 @@ def _count_decisions(
     settings: Settings,
 ) -> int:
     oldest = now - timedelta(days=settings.learning.decision_days)
+    from fingerpost.narrow.feedback import PastDecisions  # loads numpy
+
     decisions = PastDecisions()
     decisions.learn(choices, feedback, since=max(oldest, marks.get(EVERYBODY, oldest)))
     return decisions.count

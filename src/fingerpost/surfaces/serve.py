@@ -9,7 +9,6 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from typing import Any
 
 import anyio
-import anyio.to_thread
 
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.errors import StoreError
@@ -25,6 +24,7 @@ from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.addresses import get_reachable_address
 from fingerpost.surfaces.http.local_callers import save_address
 from fingerpost.surfaces.http.server import LazyApp, PathRouter, ServedApp, get_address, listen_at, serve_app
+from fingerpost.surfaces.operations import TracedApp, open_operations_app
 from fingerpost.telemetry.tracing import open_spans
 
 
@@ -104,7 +104,6 @@ def _open_api(
 
 
 def _open_console(deps: SurfaceDeps) -> AbstractAsyncContextManager[ServedApp]:
-
     return open_console(deps.authenticator)
 
 
@@ -112,8 +111,6 @@ def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyn
     """Open /metrics and /readyz. Counting starts with the first reader, so that unused metrics cost
     nothing.
     """
-    from fingerpost.surfaces.operations import open_operations_app
-
     if not deps.router.settings.telemetry.metrics:
         return open_operations_app(deps.router, deps.authenticator)
     from fingerpost.telemetry.metrics import PrometheusMetrics
@@ -200,14 +197,7 @@ async def _open_surfaces(
         tracing = await stack.enter_async_context(
             open_spans(settings, router.events, transport_of=lambda name: _get_transport(router, name))
         )
-        yield await anyio.to_thread.run_sync(_add_tracing, front) if tracing else front
-
-
-def _add_tracing(app: ServedApp) -> ServedApp:
-    """Wrap the app for tracing if spans are enabled. Runs in a thread, because it imports a library."""
-    from fingerpost.surfaces.operations import TracedApp
-
-    return TracedApp(app)
+        yield TracedApp(front) if tracing else front
 
 
 def _get_transport(router: Router, server: str) -> str | None:
