@@ -5,14 +5,14 @@ call.
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from fingerpost.call.build import build_grant_key, find_target
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen
@@ -28,9 +28,12 @@ from fingerpost.records import (
     create_id,
     utc_now,
 )
-from fingerpost.servers.requests import RequestContext
+from fingerpost.records.json import to_canonical_json
 from fingerpost.settings import CallSettings
 from fingerpost.store import Store
+
+if TYPE_CHECKING:
+    from fingerpost.servers.requests import RequestContext
 
 Scope = Literal["once", "conversation"]
 
@@ -41,6 +44,71 @@ MAX_WAITING_PER_CALLER: Final = 1000  # over all conversations; then each conver
 
 # Grants from the future that one call may use up before a person is asked again.
 _MAX_UNUSABLE_GRANTS: Final = 8
+
+
+# Parameters that name what a call changes, by the last word of their name: `path`, `issueNumber`.
+_TARGET: Final = frozenset(
+    (
+        "account", "accounts", "address", "bcc", "board", "branch", "bucket", "calendar", "card",
+        "cc", "channel", "channels", "chat", "collection", "contact", "customer", "database",
+        "dataset", "db", "destination", "directory", "document", "domain", "email", "environment",
+        "event", "file", "filename", "folder", "group", "guild", "host", "id", "ids", "index",
+        "invoice", "issue", "label", "list", "mailbox", "milestone", "name", "namespace",
+        "notebook", "number", "object", "order", "organization", "owner", "page", "path", "paths",
+        "playlist", "project", "queue", "recipient", "recipients", "record", "ref", "repo",
+        "repository", "resource", "room", "row", "schema", "sheet", "site", "slug", "spreadsheet",
+        "table", "tag", "target", "task", "team", "thread", "ticket", "to", "topic", "user",
+        "username", "video", "volume", "workspace", "zone",
+    )
+)  # fmt: skip
+# Parameters that hold the written content, by their whole name. Excluded are parameters that decide what
+# is done (`command`, `query`, `code`, `method`, `mode`) or may name targets (`patch`, `data`).
+_CONTENT: Final = frozenset(
+    (
+        "body", "caption", "comment", "content", "contents", "description", "edits", "filetext",
+        "inserttext", "markdown", "message", "newstr", "newstring", "newtext", "note", "notes",
+        "oldstr", "oldstring", "oldtext", "subject", "summary", "text", "title",
+    )
+)  # fmt: skip
+# These execute what is written to them, so none of their text is mere content.
+_RUNS: Final = frozenset(
+    (
+        "agent", "agents", "bash", "browser", "chat", "code", "command", "commands", "console",
+        "eval", "evaluate", "exec", "execute", "invoke", "key", "keys", "keyboard", "keystrokes",
+        "process", "program", "prompt", "python", "query", "repl", "request", "run", "script",
+        "shell", "sql", "ssh", "subagent", "terminal", "tmux", "type",
+    )
+)  # fmt: skip
+_WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+
+def find_target(operation: str, arguments: JsonObject) -> JsonObject:
+    """Return the arguments that identify what a call changes: all except the content that it writes.
+
+    A grant for a conversation covers later calls in which these are equal. If no argument names a target, or
+    the operation executes its input, all arguments are part of the target.
+    """
+    if not _RUNS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
+        return arguments
+    target = {name: value for name, value in arguments.items() if not _is_content(name)}
+    return target if any(map(_is_target, target)) else arguments
+
+
+def _is_target(parameter: str) -> bool:
+    words = _WORD.findall(parameter)
+    return bool(words) and words[-1].lower() in _TARGET
+
+
+def _is_content(parameter: str) -> bool:
+    return "".join(_WORD.findall(parameter)).lower() in _CONTENT
+
+
+def build_grant_key(
+    operation: str, definition_fingerprint: str | None, arguments: JsonObject, *, caller: str | None
+) -> str:
+    """Return the key of a grant for a conversation: caller, operation with its definition, and target."""
+    bound = [operation, definition_fingerprint, caller, find_target(operation, arguments)]
+    return hashlib.sha256(to_canonical_json(bound)).hexdigest()
 
 
 @frozen
