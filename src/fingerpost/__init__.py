@@ -105,11 +105,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _HOMES.get(name)
+    if module is None:
         message = f"module 'fingerpost' has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(f"fingerpost.{home}"), name)
+    return getattr(import_module(f"fingerpost.{module}"), name)
 
 
 def __dir__() -> list[str]:

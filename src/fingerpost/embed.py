@@ -65,8 +65,8 @@ class EmbeddedAgent:
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
         """Answer the next request of the conversation."""
 
-        def work(heard: OnText | None) -> Awaitable[Route]:
-            asking["on_text"] = heard
+        def work(on_piece: OnText | None) -> Awaitable[Route]:
+            asking["on_text"] = on_piece
             return self.agent.ask(text, **asking)
 
         return self._embedded.run_with_text(work, asking.get("on_text"), timeout)
@@ -76,8 +76,8 @@ class EmbeddedAgent:
     ) -> Route:
         """Continue after the client's tools were called. `results` maps call ids to results."""
 
-        def work(heard: OnText | None) -> Awaitable[Route]:
-            return self.agent.give(results, on_text=heard)
+        def work(on_piece: OnText | None) -> Awaitable[Route]:
+            return self.agent.give(results, on_text=on_piece)
 
         return self._embedded.run_with_text(work, on_text, timeout)
 
@@ -90,8 +90,8 @@ class EmbeddedAgent:
     ) -> Route:
         """Continue the request that waits for a person."""
 
-        def work(heard: OnText | None) -> Awaitable[Route]:
-            return self.agent.resume(approval, on_text=heard)
+        def work(on_piece: OnText | None) -> Awaitable[Route]:
+            return self.agent.resume(approval, on_text=on_piece)
 
         return self._embedded.run_with_text(work, on_text, timeout)
 
@@ -255,8 +255,8 @@ class Embedded:
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
         """Answer a request. `on_text` is called in this thread with the answer while it is written."""
 
-        async def work(heard: OnText | None) -> Route:
-            asking["on_text"] = heard
+        async def work(on_piece: OnText | None) -> Route:
+            asking["on_text"] = on_piece
             return await self.router.route(text, **asking)
 
         return self.run_with_text(work, asking.get("on_text"), timeout)
@@ -322,8 +322,8 @@ class Embedded:
     ) -> Route:
         """Continue a request that waited for a person. Pass the same options as for the original request."""
 
-        def work(heard: OnText | None) -> Awaitable[Route]:
-            asking["on_text"] = heard
+        def work(on_piece: OnText | None) -> Awaitable[Route]:
+            asking["on_text"] = on_piece
             return self.router.resume(waiting, approval, **asking)
 
         return self.run_with_text(work, asking.get("on_text"), timeout)

@@ -77,7 +77,9 @@ class ToolFailed(ServerError):
 
 
 class CallError(FingerpostError):
-    """The call names something that does not exist."""
+    """The call, or the decision about it, is not possible: an unknown name, invalid arguments, or a tool that
+    changed.
+    """
 
 
 class UnknownServer(CallError):

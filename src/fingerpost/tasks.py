@@ -30,11 +30,11 @@ async def run_in_thread(work: Callable[[*Given], R], *given: *Given) -> R:
 
     Only one runs at a time, because several would compete with the event loop for the GIL.
     """
-    turn = _thread_limiter.get(None)
-    if turn is None:
-        turn = anyio.CapacityLimiter(1)
-        _thread_limiter.set(turn)
-    return await anyio.to_thread.run_sync(work, *given, limiter=turn)
+    limiter = _thread_limiter.get(None)
+    if limiter is None:
+        limiter = anyio.CapacityLimiter(1)
+        _thread_limiter.set(limiter)
+    return await anyio.to_thread.run_sync(work, *given, limiter=limiter)
 
 
 @cache

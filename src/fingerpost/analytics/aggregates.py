@@ -205,9 +205,9 @@ class EventCounter:
             self.last_seq = entry.seq
             if self.first_at is None:
                 self.first_at = entry.event.at
-            meaning = _COUNT_HANDLERS.get(type(entry.event))
-            if meaning is not None:
-                self._count_event(meaning, entry.event)
+            handler = _COUNT_HANDLERS.get(type(entry.event))
+            if handler is not None:
+                self._count_event(handler, entry.event)
 
     def _count_event(self, handler: Callable[[EventCounter, Aggregate, Any], None], event: Event) -> None:
         """Count the event in total and for each rollout arm of its request."""
@@ -466,9 +466,9 @@ class FiguresReader:
         if count is None or behind or (since < count.since and not count.is_truncated):
             wanted = await journal.find_seq_at(since) - 1
             first = max(wanted, last - MAX_COUNTED_EVENTS, 0)
-            counting = EventCounter(STEP_SECONDS[step])
-            counting.last_seq = first
-            count = self._counts[step] = _RunningCount(counting, since=since, cut=first > wanted)
+            counter = EventCounter(STEP_SECONDS[step])
+            counter.last_seq = first
+            count = self._counts[step] = _RunningCount(counter, since=since, cut=first > wanted)
         while count.counter.last_seq < last:
             await self._count_next_chunk(count.counter, last)
         await self._count_expired(count.counter)

@@ -114,8 +114,8 @@ class JournalTail:
         self._notify_followers(changed)
 
     async def _read_earlier_events(self, chunk: list[JournalEntry]) -> list[JournalEntry]:
-        """Read the earlier events of packets that continue but are not among the lines, usually after a long
-        wait.
+        """Read the earlier events of packets that continue but are not among the lines, usually because they
+        waited for a long time.
         """
         known = self.lines.keys() | {entry.event.packet_id for entry in chunk if is_beginning(entry.event)}
         seen = {
@@ -130,8 +130,8 @@ class JournalTail:
         if not wanted:
             return []
         found = await self._journal.list_packet_events(wanted, kinds=LINE_KINDS)
-        begun = {entry.event.packet_id for entry in found if is_beginning(entry.event)}
-        self._unknown_packets |= {packet_id: None for packet_id in wanted if packet_id not in begun}
+        started = {entry.event.packet_id for entry in found if is_beginning(entry.event)}
+        self._unknown_packets |= {packet_id: None for packet_id in wanted if packet_id not in started}
         while len(self._unknown_packets) > _MAX_UNKNOWN_PACKETS:
             del self._unknown_packets[next(iter(self._unknown_packets))]
         return [entry for entry in found if entry.seq < chunk[0].seq]

@@ -13,7 +13,9 @@ from fingerpost.store.journal import JournalEntry
 
 @frozen
 class PacketLine:
-    """One request, or one bare call (of an MCP client), in one line. Grows while it is on its way."""
+    """Summary of one request, or of one direct call of an MCP client. It is updated until the request
+    ends.
+    """
 
     packet_id: str
     kind: Literal["request", "call"]
@@ -65,7 +67,9 @@ class PacketQuery:
 
 @frozen
 class PacketPage:
-    """Newest first. `next` is the `before` of the page behind this one; None: there is none."""
+    """One page of requests, newest first. `next` is the `before` of the next page, or null on the last
+    page.
+    """
 
     items: tuple[PacketLine, ...]
     next: int | None = None
@@ -82,7 +86,7 @@ class PacketDetail:
 
 @frozen
 class Spread:
-    """How long something took, in milliseconds, within 2 %."""
+    """Distribution of durations in milliseconds. Percentiles are accurate to 2 %."""
 
     count: int = 0
     p50: float = 0.0
@@ -91,7 +95,7 @@ class Spread:
 
 @frozen
 class Counted:
-    """What was counted in some time. A share of nothing is None."""
+    """Counts over a period. A share is null if there is nothing to divide by."""
 
     requests: int = 0
     judged: int = 0  # requests with a need verdict
@@ -156,14 +160,14 @@ class Counted:
 
 @frozen
 class Bucket(Counted):
-    """What was counted from `at` on, for one step."""
+    """Counts of one step of the period, which starts at `at`."""
 
     at: datetime
 
 
 @frozen
 class ToolCount:
-    """How often a tool was called."""
+    """How often a tool was called, and how often it failed."""
 
     tool: str
     calls: int
@@ -172,7 +176,7 @@ class ToolCount:
 
 @frozen
 class UserCount:
-    """What one caller, or one profile, asked for. `name` is empty where nobody was named."""
+    """Requests and calls of one caller or one profile. `name` is empty for requests without one."""
 
     name: str
     requests: int
@@ -181,7 +185,7 @@ class UserCount:
 
 @frozen
 class ArmFigures:
-    """What was counted of the requests in one arm of a rollout: `changed`, or `usual`."""
+    """Counts of the requests in one arm of a rollout: `changed` or `usual`."""
 
     rollout: str
     arm: str
@@ -190,7 +194,7 @@ class ArmFigures:
 
 @frozen
 class CalibrationPoint:
-    """Selections of which about the same was claimed, and the share of them that was right."""
+    """Selections with a similar claimed confidence, and the share of them that was right."""
 
     claimed: float
     right: float
@@ -199,7 +203,7 @@ class CalibrationPoint:
 
 @frozen
 class Figures:
-    """The whole answer."""
+    """Statistics over a period: totals, one bucket per step, and rankings."""
 
     since: datetime
     until: datetime

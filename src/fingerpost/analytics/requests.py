@@ -62,10 +62,10 @@ def fold_event(line: PacketLine | None, entry: JournalEntry) -> PacketLine | Non
         return _begin_line(entry)
     if seq <= line.last_seq:
         return line
-    meaning = _LINE_HANDLERS.get(type(event))
-    if meaning is None:
+    handler = _LINE_HANDLERS.get(type(event))
+    if handler is None:
         return line
-    return replace(line, **meaning(line, event), last_seq=seq, last_at=event.at)
+    return replace(line, **handler(line, event), last_seq=seq, last_at=event.at)
 
 
 def is_beginning(event: Event) -> bool:

@@ -23,7 +23,7 @@ MAX_OPTION_LENGTH: Final = 200
 MAX_REQUEST_LENGTH: Final = 400
 MAX_OPTIONS: Final = 20
 MAX_ANSWER_LENGTH: Final = 20_000
-UNKNOWN_PERSON: Final = ("local", None)  # names of unknown people
+UNKNOWN_PERSON: Final = ("local", None)  # callers without a name of their own
 
 DESCRIPTION: Final = (
     "Ask me, the person: ask puts a `question` to them, with `options` to choose from; approve has them say "

@@ -239,7 +239,7 @@ class PassageIndex:
         return 0 if self._meanings is None else self._meanings.waiting
 
     def refresh(self) -> None:
-        """Build the index now, so that the next search does not have to."""
+        """Build the index now if passages have changed, so that the next search does not have to."""
         with self._lock:
             self._get_built()
 
@@ -267,9 +267,9 @@ class PassageIndex:
         meaning = None if self._meanings is None else self._meanings.compare(query, len(built.passages))
         scores = fuse_scores(words, meaning, self._get_meaning_share(query)).base
         good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= MIN_MEANING_SCORE)
-        counts = cache(within or _accept_all)  # evaluated once per source
+        is_wanted = cache(within or _accept_all)  # evaluated once per source
         order: list[int] = np.argsort(-np.where(good, scores, -np.inf), kind="stable").tolist()
-        best = (place for place in order[: int(good.sum())] if counts(built.passages[place].source))
+        best = (place for place in order[: int(good.sum())] if is_wanted(built.passages[place].source))
         return tuple(
             PassageHit(
                 passage=built.passages[place],

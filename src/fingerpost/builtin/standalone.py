@@ -23,26 +23,26 @@ SESSION_IDLE_SECONDS: Final = 30 * 60.0
 async def serve_stdio(server: BuiltinServer) -> None:
     """Serve on standard input and output until the client closes them or the process is terminated."""
     ended = anyio.Event()
-    told = False
+    terminated = False
 
-    async def talk() -> None:
+    async def run_server() -> None:
         async with stdio_server() as (read, write):
             await server.mcp.run(read, write, server.mcp.create_initialization_options())
         ended.set()
 
-    async def listen() -> None:
-        nonlocal told
+    async def wait_for_signal() -> None:
+        nonlocal terminated
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as received:
             async for _ in received:
-                told = True
+                terminated = True
                 ended.set()
 
     async with anyio.create_task_group() as tasks:
         async with server.open():
-            tasks.start_soon(talk)
-            tasks.start_soon(listen)
+            tasks.start_soon(run_server)
+            tasks.start_soon(wait_for_signal)
             await ended.wait()
-        if told:
+        if terminated:
             # All resources of the server are closed. A thread still waits for input that may never come,
             # and it cannot be interrupted.
             os._exit(0)
@@ -51,7 +51,7 @@ async def serve_stdio(server: BuiltinServer) -> None:
 
 @asynccontextmanager
 async def open_http(server: BuiltinServer) -> AsyncGenerator[ASGIApp]:
-    """Return the server as a streamable HTTP app. The caller is responsible for authentication."""
+    """Yield the server as a streamable HTTP app. The caller is responsible for authentication."""
     manager = StreamableHTTPSessionManager(
         server.mcp,
         max_request_body_size=MAX_BODY_BYTES,

@@ -162,7 +162,7 @@ async def _need_no_grant(arguments: JsonObject) -> str:
 
 
 async def _find_no_fault(arguments: JsonObject) -> None:
-    """Find no fault."""
+    """Accept every call."""
 
 
 @frozen
@@ -375,9 +375,9 @@ def _read_answer(params: types.CallToolRequestParams) -> tuple[JsonObject | None
     given = (params.input_responses or {}).get(INPUT_REQUEST_KEY)
     if given is None:
         return None, False
-    told = cast("Mapping[str, Any]", given.model_dump(by_alias=True))
-    content = told.get("content")
-    if told.get("action") != "accept" or not isinstance(content, Mapping):
+    response = cast("Mapping[str, Any]", given.model_dump(by_alias=True))
+    content = response.get("content")
+    if response.get("action") != "accept" or not isinstance(content, Mapping):
         return None, True
     return cast("JsonObject", content), False
 
@@ -393,16 +393,16 @@ def _build_input_required(question: ToolQuestion) -> types.InputRequiredResult:
 def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(type="text", text=reply.text)]
     content += [_build_link(link) for link in reply.links]
-    made = types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
+    result = types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
     if reply.awaits is not None:
-        made.meta = {AWAITS: reply.awaits}
+        result.meta = {AWAITS: reply.awaits}
     if fault is not None:
-        said = {"error_type": fault.error_type, "path": fault.path, "parameter": fault.parameter}
-        told: dict[str, Any] = {name: value for name, value in said.items() if value}
+        fields = {"error_type": fault.error_type, "path": fault.path, "parameter": fault.parameter}
+        details: dict[str, Any] = {name: value for name, value in fields.items() if value}
         if fault.parameter:
-            told["fault"] = fault.fault.value
-        made.meta = {FAULT: told}  # even if it only says that the text is from a built-in server
-    return made
+            details["fault"] = fault.fault.value
+        result.meta = {FAULT: details}  # without fields, it still marks the text as that of a built-in server
+    return result
 
 
 def _build_link(link: ResultLink) -> types.ResourceLink:

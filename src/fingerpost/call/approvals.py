@@ -263,8 +263,8 @@ class CallApprovals:
         return DecisionResult(pending=standing, counted=stood)
 
     async def find_unheard_decision(self, call: Call, context: CallContext) -> Pending | None:
-        """Return a decision about this call that its caller does not know yet: a rejection, or edited
-        arguments.
+        """Return a decision about this call that was not reported to its caller yet, and mark it as reported.
+        It is a rejection, or an approval with edited arguments.
 
         This serves clients that cannot wait and repeat the call. Each decision is reported once; after that,
         a repeated call asks the person again.
@@ -280,7 +280,7 @@ class CallApprovals:
         return pending if pending is not None and await self.mark_heard(pending) else None
 
     async def mark_heard(self, pending: Pending) -> bool:
-        """Record that the caller was told about this decision. Return whether this was the first time."""
+        """Record that this decision is reported to the caller. Return whether this is the first time."""
         if pending.decision is not Decision.REJECTED and pending.edited_arguments is None:
             return False
         now = self._clock()
@@ -288,7 +288,7 @@ class CallApprovals:
             grant_id=f"gnt_{pending.pending_id}",
             granted_by="call path: leave to tell one decision",
             granted_at=now,
-            # Longer than the period that `find_unheard_decision` searches, so nothing is reported twice.
+            # Longer than the period in which decisions are searched, so nothing is reported twice.
             expires=now + 2 * timedelta(seconds=self._settings.grant_seconds) + CLOCK_SKEW,
             call_fingerprint=f"word {pending.pending_id}",
         )

@@ -31,7 +31,7 @@ from fingerpost.records import (
 from fingerpost.records.json import to_canonical_json
 
 MAX_NAME_LENGTH = 512
-MAX_NEAR_NAMES = 12  # parameters
+MAX_NEAR_NAMES = 12  # parameters listed if none is similar
 SEPARATORS = ("/", "__", ".", ":")
 # Some models add the namespace of their prompt before the name.
 _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
@@ -221,8 +221,8 @@ def check_call(
     """Check the call's name and arguments. Nothing runs and no events are emitted."""
     found = resolve_tool(tool_call, snapshot)
     if isinstance(found, ToolNotFound):
-        endings = OutcomeBuilder(tool_call, CallContext(call_id=""))
-        return CheckedCall(problem=endings.build_not_found(found.near, ambiguous=found.ambiguous).content)
+        outcomes = OutcomeBuilder(tool_call, CallContext(call_id=""))
+        return CheckedCall(problem=outcomes.build_not_found(found.near, ambiguous=found.ambiguous).content)
     made = prepare_call_arguments(found.card, found.arguments, prechecks, repair=repair)
     return CheckedCall(
         tool=found.card.key,

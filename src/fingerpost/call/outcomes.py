@@ -91,10 +91,10 @@ def get_advice_after_decision(pending: Pending) -> str:
             "not do it another way; tell the person what was not done."
         )
     reason = _sanitize_line(pending.decision_reason or "", _MAX_REASON_LENGTH)
-    said = f'Their reason: "{reason}".' if reason else "They gave no reason."
+    reason_sentence = f'Their reason: "{reason}".' if reason else "They gave no reason."
     return (
         f"{_sanitize_line(pending.decided_by or 'A person', 100)} rejected "
-        f"this call, so it did not run. {said} "
+        f"this call, so it did not run. {reason_sentence} "
         "Do not ask for it again and do not do it another way; go on without it, or tell the person what "
         "cannot be done without it."
     )
@@ -233,12 +233,12 @@ def explain_to_person(outcome: Outcome) -> str:
 def format_tool_name(key: str) -> str:
     """Return a readable name: `perplexity/perplexity_research` becomes `perplexity research`."""
     server, _, name = key.partition("/")
-    spoken = list(split_words(name or server))
-    if not spoken:
+    words = list(split_words(name or server))
+    if not words:
         return _sanitize_line(key, 60) or "the tool"
-    said = " ".join(spoken)
+    readable = " ".join(words)
     return _sanitize_line(
-        said if not name or split_words(server)[:1] == tuple(spoken[:1]) else f"{said} ({server})", 60
+        readable if not name or split_words(server)[:1] == tuple(words[:1]) else f"{readable} ({server})", 60
     )
 
 
@@ -255,14 +255,14 @@ def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     by_tool: dict[str, list[Attempt]] = {}
     for one in attempts:
         by_tool.setdefault(one.tool, []).append(one)
-    said: list[str] = []
+    lines: list[str] = []
     for tool, tries in by_tool.items():
         last = tries[-1]
         outcome = "it gave nothing usable" if last.error is None else _OUTCOMES[last.error]
         times = "" if len(tries) == 1 else f", {len(tries)} times"
-        said.append(f"{format_tool_name(tool)}{times}: {outcome}{_describe_attempt(last)}")
-    more = len(said) - _MAX_TRIED
-    return tuple(said[:_MAX_TRIED]) + ((f"and {more} more",) if more > 0 else ())
+        lines.append(f"{format_tool_name(tool)}{times}: {outcome}{_describe_attempt(last)}")
+    more = len(lines) - _MAX_TRIED
+    return tuple(lines[:_MAX_TRIED]) + ((f"and {more} more",) if more > 0 else ())
 
 
 def _describe_attempt(attempt: Attempt) -> str:
@@ -271,22 +271,22 @@ def _describe_attempt(attempt: Attempt) -> str:
 
 
 def _list_technical(attempts: Sequence[Attempt], error: ErrorKind, detail: str, hint: str) -> tuple[str, ...]:
-    said = [
+    lines = [
         f"{_sanitize_line(one.tool, 200)}, attempt {one.number}: {one.error or 'no error'} "
         f"after {one.milliseconds:.0f} ms"
         + (f": {_sanitize_line(one.detail, _MAX_DETAIL_LENGTH)}" if one.detail else "")
         for one in attempts
     ]
-    said.append(f"{error}" + (f": {_sanitize_line(detail, _MAX_DETAIL_LENGTH)}" if detail else ""))
+    lines.append(f"{error}" + (f": {_sanitize_line(detail, _MAX_DETAIL_LENGTH)}" if detail else ""))
     if hint:
-        said.append(_sanitize_line(hint, _MAX_HINT_LENGTH))
-    return tuple(said)
+        lines.append(_sanitize_line(hint, _MAX_HINT_LENGTH))
+    return tuple(lines)
 
 
 def _sanitize_line(text: str, max_length: int) -> str:
     """Return the text on one line, without secrets and invisible characters."""
-    said = escape_invisible_except(" ".join(scrub(text[: max_length * 8]).split()))
-    return said if len(said) <= max_length else said[: max_length - 1].rstrip() + "…"
+    line = escape_invisible_except(" ".join(scrub(text[: max_length * 8]).split()))
+    return line if len(line) <= max_length else line[: max_length - 1].rstrip() + "…"
 
 
 RESULT_NOT_KEPT: Final = (
@@ -495,7 +495,9 @@ class OutcomeBuilder:
         )
 
     def build_answered(self, execution: Execution, asked: Call, cut: Digest, *, kept: bool) -> Outcome:
-        """Build the outcome of a successful call. `kept`: the full result is stored."""
+        """Build the outcome of a call that the tool answered, with a result or an error. `kept`: the full
+        result is stored.
+        """
         failed = execution.error is not None
         metadata: dict[str, Json] = {"untrusted": True, "operation": asked.operation, "effect": asked.effect}
         fault = None if not failed else parse_fault(execution.result or {})

@@ -182,7 +182,7 @@ class CallPipeline:
         bounds: Mapping[str, Scope] | None = None,
         instance: str | None = None,
     ) -> None:
-        """`tasks` must be exited after `under_way.end_all`: calls with an idempotency key outlive their
+        """`tasks` must be exited after `in_flight.end_all`: calls with an idempotency key outlive their
         callers.
         """
         self._catalog = catalog
@@ -443,18 +443,20 @@ class CallPipeline:
 
         Return None if it is unknown, or if this caller could not use it anyway.
         """
-        away = find_absence(tool_call, self._catalog, self._servers.statuses)
-        if away is None:
+        absence = find_absence(tool_call, self._catalog, self._servers.statuses)
+        if absence is None:
             return None
         scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
-        card = self._catalog.unavailable.get(away.tool)
+        card = self._catalog.unavailable.get(absence.tool)
         rules, caller, profile = self._rules, context.caller, context.profile
         if card is not None:
-            theirs = not find_hidden_tools(rules, (card,), caller=caller, profile=profile, scopes=scopes)
+            permitted = not find_hidden_tools(rules, (card,), caller=caller, profile=profile, scopes=scopes)
         else:  # its definition was never seen
-            reached = any(is_within_scopes(scopes, away.server, away.tool, one) for one in away.effects)
-            theirs = reached and may_call_any(rules, away.server, caller=caller, profile=profile)
-        return away if theirs else None
+            reached = any(
+                is_within_scopes(scopes, absence.server, absence.tool, one) for one in absence.effects
+            )
+            permitted = reached and may_call_any(rules, absence.server, caller=caller, profile=profile)
+        return absence if permitted else None
 
     def _check_unchanged(self, call: Call) -> None:
         """Raise if the tool has changed since the call was checked and approved. Runs just before sending.
@@ -489,7 +491,7 @@ class CallPipeline:
     ) -> ResolvedTool | ToolNotFound:
         """Resolve the tool. A tool outside the scopes is found only by its exact key or exposed name.
 
-        Such a caller is told that the tool is not permitted. Guessing a name reveals nothing.
+        For such a tool the policy denies the call. Other tools outside the scopes are reported as not found.
         """
         found = resolve_tool(tool_call, self._get_visible(scopes, profile))
         if isinstance(found, ResolvedTool):
@@ -534,9 +536,9 @@ class CallPipeline:
         if ruling.verdict is Verdict.ASK:
             self._events.flush()  # approvals are visible at once
             # A permit covers all rounds of a call.
-            begun = self._rounds.take_permit(call, context, request_context)
-            if begun is not None:
-                return begun
+            round_permit = self._rounds.take_permit(call, context, request_context)
+            if round_permit is not None:
+                return round_permit
             return await self.approvals.use_grant(call, context, exact=ruling.exact)
         return build_permit(call, ruling)
 
@@ -650,10 +652,10 @@ class CallPipeline:
             return False
         while True:
             events = await self._read_attempts(context)
-            begun = max((attempt.at for attempt in find_unfinished_attempts(events)), default=None)
-            if begun is None:
+            started_at = max((attempt.at for attempt in find_unfinished_attempts(events)), default=None)
+            if started_at is None:
                 return _is_last_end_unknown(events)
-            if utc_now() - begun > RECENT_ATTEMPT:
+            if utc_now() - started_at > RECENT_ATTEMPT:
                 return True
             await anyio.sleep(ATTEMPT_POLL_INTERVAL_S)
 
@@ -742,14 +744,14 @@ class CallPipeline:
                 self._emit_refused(context, outcome)
             return outcome
         card = self._catalog.full_snapshot.get(execution.call.tool) or ready.card
-        cut = await build_fitted_digest(execution.result, card, context, self._settings)
-        kept = await self._keep_result(execution.result, cut, context)
+        digest = await build_fitted_digest(execution.result, card, context, self._settings)
+        kept = await self._keep_result(execution.result, digest, context)
         if not kept:
-            cut = await build_fitted_digest(execution.result, card, context, self._settings, kept=False)
-        self._emit(context, ResultDigested, tokens=cut.tokens, original_tokens=cut.original_tokens,
-                   dropped=cut.dropped, handle=cut.handle)  # fmt: skip
-        self._note_usage(execution, tokens=cut.original_tokens)
-        return outcomes.build_answered(execution, ready.call, cut, kept=kept)
+            digest = await build_fitted_digest(execution.result, card, context, self._settings, kept=False)
+        self._emit(context, ResultDigested, tokens=digest.tokens, original_tokens=digest.original_tokens,
+                   dropped=digest.dropped, handle=digest.handle)  # fmt: skip
+        self._note_usage(execution, tokens=digest.original_tokens)
+        return outcomes.build_answered(execution, ready.call, digest, kept=kept)
 
     async def _keep_result(self, result: JsonObject, cut: Digest, context: CallContext) -> bool:
         """Store the full result if it was trimmed. Return False if the store failed; the call succeeded

@@ -307,8 +307,8 @@ class PolicyEngine:
         return self._check_destination(call, await self._judge_rules(call, context))
 
     def _check_destination(self, call: Call, ruling: Ruling) -> Ruling:
-        """Return the ruling, or a stricter one if the arguments name Fingerpost, or this machine without a
-        rule that allows it.
+        """Return the ruling, or a stricter one if the arguments contain an address of Fingerpost, or another
+        local address that no rule allows.
         """
         found = self._addresses.find(call.arguments)
         if found is None or ruling.verdict is Verdict.DENY:

@@ -72,15 +72,15 @@ _NAME_PARAMETERS: Final = (
 
 def describe_action(card: ToolCard, arguments: JsonObject) -> str:
     """Return one short line without secrets and invisible characters, at most `MAX_ACTION_LENGTH` long."""
-    spoken = split_words(card.name)
-    verb = next((word for word in spoken if word in _PARTICIPLES), None)
-    said = (
-        _compose_action(card, spoken, verb, arguments)
+    words = split_words(card.name)
+    verb = next((word for word in words if word in _PARTICIPLES), None)
+    text = (
+        _compose_action(card, words, verb, arguments)
         if verb is not None
         else f"Running {_format_tool_name(card)}"
     )
-    said = escape_invisible_except(" ".join(said.split()))
-    return (said if len(said) < MAX_ACTION_LENGTH else said[: MAX_ACTION_LENGTH - 2].rstrip()) + "…"
+    text = escape_invisible_except(" ".join(text.split()))
+    return (text if len(text) < MAX_ACTION_LENGTH else text[: MAX_ACTION_LENGTH - 2].rstrip()) + "…"
 
 
 def _compose_action(card: ToolCard, spoken: Sequence[str], verb: str, arguments: JsonObject) -> str:
@@ -93,8 +93,8 @@ def _compose_action(card: ToolCard, spoken: Sequence[str], verb: str, arguments:
         return f"{doing}{where} for “{query}”" if query else f"{doing}{where}"
     if path := _find_value(arguments, _PATH_PARAMETERS):
         return f"{doing} {_get_last_segment(path)}"
-    if place := _find_value(arguments, _URL_PARAMETERS):
-        return f"{doing} {_get_host(place)}"
+    if url := _find_value(arguments, _URL_PARAMETERS):
+        return f"{doing} {_get_host(url)}"
     if name := _find_value(arguments, _NAME_PARAMETERS) or query:
         thing = " ".join(word for word in spoken[spoken.index(verb) + 1 :])
         return f"{doing} {thing + ' ' if thing else ''}“{name}”"
@@ -130,15 +130,15 @@ def _find_value(arguments: JsonObject, names: Sequence[str]) -> str:
         found = arguments.get(name)
         if is_secret_name(name) or not isinstance(found, str | int) or isinstance(found, bool):
             continue
-        if said := _clean_value(found):
-            return said
+        if text := _clean_value(found):
+            return text
     return ""
 
 
 def _clean_value(value: Json) -> str:
     # Mask before shortening: the beginning of a secret must not be shown either.
-    said = " ".join(scrub(str(value)[:4_000]).split())
-    return said if len(said) <= _MAX_VALUE_LENGTH else said[: _MAX_VALUE_LENGTH - 1].rstrip() + "…"
+    text = " ".join(scrub(str(value)[:4_000]).split())
+    return text if len(text) <= _MAX_VALUE_LENGTH else text[: _MAX_VALUE_LENGTH - 1].rstrip() + "…"
 
 
 def _get_last_segment(path: str) -> str:
@@ -260,7 +260,9 @@ class CallProgress:
             self._timer = None
 
     async def report(self, progress: float, total: float | None, message: str | None) -> None:
-        """Store the server's own progress report, and show it unless the last message was a moment ago."""
+        """Store the server's own progress report. Show it unless the last one was shown less than
+        `REPORT_INTERVAL_S` ago.
+        """
         self._reported = (_keep_finite(progress), _keep_finite(total), _to_one_line(message or ""))
         elapsed = self._elapsed
         if elapsed >= get_first_wait(self._latency) and elapsed - self._last_report >= REPORT_INTERVAL_S:
@@ -276,14 +278,14 @@ class CallProgress:
         return self._clock() - self._began
 
     def _emit(self, elapsed: float) -> None:
-        progress, total, said = self._reported
+        progress, total, message = self._reported
         if self._action is None:
             self._action = describe_action(self._card, self._arguments)
         event = CallProgressed(
             call_id=self._context.call_id,
             packet_id=self._context.packet_id or self._context.call_id,
             tool=self._card.key,
-            message=format_progress(self._action, self._latency, elapsed, said),
+            message=format_progress(self._action, self._latency, elapsed, message),
             seconds=elapsed,
             progress=progress,
             total=total,
@@ -300,5 +302,5 @@ def _keep_finite(number: float | None) -> float | None:
 
 
 def _to_one_line(text: str) -> str:
-    said = escape_invisible_except(" ".join(scrub(text[: _MAX_REPORT_LENGTH * 10]).split()))
-    return said if len(said) <= _MAX_REPORT_LENGTH else said[: _MAX_REPORT_LENGTH - 1].rstrip() + "…"
+    line = escape_invisible_except(" ".join(scrub(text[: _MAX_REPORT_LENGTH * 10]).split()))
+    return line if len(line) <= _MAX_REPORT_LENGTH else line[: _MAX_REPORT_LENGTH - 1].rstrip() + "…"

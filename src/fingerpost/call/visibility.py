@@ -116,12 +116,12 @@ def _concerns_server(rule: RuleSettings, server: str, caller: str | None, profil
     denying = rule.verdict != "allow"
     fits = match_loosely if denying else match_exactly
 
-    def one(pattern: str | None, name: str | None) -> bool:
+    def matches(pattern: str | None, name: str | None) -> bool:
         if pattern is None:
             return True
         return (name is not None or denying) and fits(pattern, name or "") is PatternFit.YES
 
-    return one(rule.server, server) and one(rule.caller, caller) and one(rule.profile, profile)
+    return matches(rule.server, server) and matches(rule.caller, caller) and matches(rule.profile, profile)
 
 
 def _holds_for_server(rule: RuleSettings, server: str) -> bool:
@@ -201,15 +201,15 @@ def _concerns_card(rule: RuleSettings, card: ToolCard, caller: str | None, profi
     denying = rule.verdict != "allow"
     fits = match_loosely if denying else match_exactly
 
-    def one_of(pattern: str | None, *names: str) -> bool:
+    def matches_any(pattern: str | None, *names: str) -> bool:
         return pattern is None or any(fits(pattern, name) is PatternFit.YES for name in names)
 
-    def who(pattern: str | None, name: str | None) -> bool:
-        return one_of(pattern, *((name,) if name is not None else ("",) if denying else ()))
+    def matches_caller(pattern: str | None, name: str | None) -> bool:
+        return matches_any(pattern, *((name,) if name is not None else ("",) if denying else ()))
 
     return (
-        one_of(rule.server, card.server)
-        and one_of(rule.tool, card.key, card.name)
-        and who(rule.caller, caller)
-        and who(rule.profile, profile)
+        matches_any(rule.server, card.server)
+        and matches_any(rule.tool, card.key, card.name)
+        and matches_caller(rule.caller, caller)
+        and matches_caller(rule.profile, profile)
     )

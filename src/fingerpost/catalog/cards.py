@@ -83,12 +83,12 @@ class CardBuilder:
         tool = cast("JsonObject", definition)
         name = str(tool["name"])
         key = build_tool_key(server, name)
-        mark = compute_fingerprint(tool)
+        fingerprint = compute_fingerprint(tool)
         old = known.get(key)
-        if old is not None and old.fingerprint == mark and old.definition == tool:
+        if old is not None and old.fingerprint == fingerprint and old.definition == tool:
             return old
         shown = (build_exposed_name if prefix else build_own_name)(server, name)
-        return self._build_new(server, name, shown, key, mark, tool, origin)
+        return self._build_new(server, name, shown, key, fingerprint, tool, origin)
 
     def _build_new(
         self,
@@ -269,15 +269,15 @@ def make_text_visible(part: Json, *, named: bool = False) -> Json:
 
 
 def _bound_description(description: str) -> str:
-    told = escape_invisible(description[: MAX_DESCRIPTION_LENGTH + 1])
-    return told if len(told) <= MAX_DESCRIPTION_LENGTH else told[: MAX_DESCRIPTION_LENGTH - 1].rstrip() + "…"
+    text = escape_invisible(description[: MAX_DESCRIPTION_LENGTH + 1])
+    return text if len(text) <= MAX_DESCRIPTION_LENGTH else text[: MAX_DESCRIPTION_LENGTH - 1].rstrip() + "…"
 
 
 def _build_parameters(schema: Json) -> JsonObject:
     if not isinstance(schema, Mapping) or not schema:
         return {"type": "object", "properties": {}}
-    words = make_text_visible(schema)
-    schema = words if isinstance(words, Mapping) else schema
+    visible = make_text_visible(schema)
+    schema = visible if isinstance(visible, Mapping) else schema
     kind = schema.get("type")
     if kind == "object":
         return schema

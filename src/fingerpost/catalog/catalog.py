@@ -330,15 +330,15 @@ class Catalog:
         """Rebuild the cards whose read-only mark was set or removed."""
         for key in keys:
             found = self._pins.get(key)
-            said = (
+            read_only_mark = (
                 None if found is None or found.only_reads is None else (found.fingerprint, found.only_reads)
             )
-            if self._card_builder.reads.get(key) == said:
+            if self._card_builder.reads.get(key) == read_only_mark:
                 continue
-            if said is None:
+            if read_only_mark is None:
                 del self._card_builder.reads[key]
             else:
-                self._card_builder.reads[key] = said
+                self._card_builder.reads[key] = read_only_mark
             for server, cards in self._cards.items():
                 if key in cards:
                     cards[key] = self._rebuild_card(server, cards[key])
@@ -356,9 +356,11 @@ class Catalog:
         if not self._flags.pins or server in self._own:
             return
         found = compare_with_pins(self._cards.get(server, {}).values(), self._pins)
-        whole = self._pins.get(build_server_key(server))
+        server_pin = self._pins.get(build_server_key(server))
         later = (
-            [] if whole is None else [card for card in found.new if self._is_new_on_known_server(card, whole)]
+            []
+            if server_pin is None
+            else [card for card in found.new if self._is_new_on_known_server(card, server_pin)]
         )
         first = [card for card in found.new if card not in later]
         now = utc_now()
@@ -367,8 +369,12 @@ class Catalog:
         for card in (*first, *found.accepted):  # a tool whose pin was removed is new and may be in quarantine
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
-        self._pin_server(server, whole, {card.name for card in (*first, *found.accepted)})
-        waiting = [] if whole is None else [build_unseen_tool(card, since=whole.pinned_at) for card in later]
+        self._pin_server(server, server_pin, {card.name for card in (*first, *found.accepted)})
+        waiting = (
+            []
+            if server_pin is None
+            else [build_unseen_tool(card, since=server_pin.pinned_at) for card in later]
+        )
         for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
             self._quarantined[key] = entry
@@ -417,32 +423,32 @@ class Catalog:
         return tuple(one for one in found if one is not None)
 
     def _find_changed_instructions(self, server: str) -> ChangedInstructions | None:
-        whole = self._pins.get(build_server_key(server))
+        server_pin = self._pins.get(build_server_key(server))
         origin = self._origins.get(server)
         ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
-        if whole is None or ours or not self._flags.pins:
+        if server_pin is None or ours or not self._flags.pins:
             return None
-        said = self._get_raw_instructions(server)
-        if said == get_pinned_instructions(whole):
+        instructions = self._get_raw_instructions(server)
+        if instructions == get_pinned_instructions(server_pin):
             return None
         return ChangedInstructions(
             server=server,
-            before=get_pinned_instructions(whole),
-            after=said,
-            fingerprint=compute_text_fingerprint(said),
+            before=get_pinned_instructions(server_pin),
+            after=instructions,
+            fingerprint=compute_text_fingerprint(instructions),
         )
 
     def accept_instructions(self, server: str, by: str, *, fingerprint: str) -> Pin:
         """Accept the server's current instructions and return the pin. The caller stores it."""
         waiting = self._find_changed_instructions(server)
-        whole = self._pins.get(build_server_key(server))
-        if waiting is None or whole is None:
+        server_pin = self._pins.get(build_server_key(server))
+        if waiting is None or server_pin is None:
             raise UnknownServer(f"{server}: nothing that it says of itself waits to be accepted")
         if fingerprint != waiting.fingerprint:
             message = f"what {server} says of itself has changed again since it was shown"
             raise ConfigError(message, hint="Look at the new difference and accept that one.")
         accepted = build_server_pin(
-            server, waiting.after, get_pinned_tools(whole), at=utc_now(), accepted_by=by
+            server, waiting.after, get_pinned_tools(server_pin), at=utc_now(), accepted_by=by
         )
         self._pins[accepted.key] = accepted
         self._events.emit(PinAccepted(tool=accepted.key, fingerprint=accepted.fingerprint, accepted_by=by))

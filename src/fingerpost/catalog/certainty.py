@@ -266,8 +266,8 @@ def find_doubt(definition: JsonObject) -> str:
 
 
 def _find_doubt_in_name(name: str) -> str:
-    spoken = split_words(name)
-    for before, word in pairwise(spoken):
+    words = split_words(name)
+    for before, word in pairwise(words):
         if before in READ_VERBS and word in _ACTING_OBJECTS and (before, word) != ("look", "up"):
             return f"{before} {word!r} in its name may mean that it acts"
     if _LANGUAGES.search(name):
@@ -355,14 +355,14 @@ def _starts_with_read_noun(name: str, sentence: str) -> bool:
     """Return whether the sentence starts with the object of the name: "Issues of a repository" for
     `list_issues`.
     """
-    spoken = split_words(name)
-    if not spoken or spoken[0] not in _NAMING or "new" in sentence:
+    words = split_words(name)
+    if not words or words[0] not in _NAMING or "new" in sentence:
         return False
-    things = {to_singular(word) for word in spoken[1:]}
-    said = _PIECE.findall(sentence)
-    for place, word in enumerate(said[:_MAX_LEADING]):
+    things = {to_singular(word) for word in words[1:]}
+    pieces = _PIECE.findall(sentence)
+    for place, word in enumerate(pieces[:_MAX_LEADING]):
         if to_singular(word) in things:
-            following = said[place + 1] if place + 1 < len(said) else ""
+            following = pieces[place + 1] if place + 1 < len(pieces) else ""
             return place > 0 or following in _PREPOSITIONS
         if word not in _LEADING:
             return False
@@ -452,21 +452,21 @@ def _is_thing(word: str) -> bool:
 
 
 def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObject) -> str | None:
-    spoken = split_words(parameter)
-    if not spoken:
+    words = split_words(parameter)
+    if not words:
         return None
-    opening, last = spoken[0], spoken[-1]
+    opening, last = words[0], words[-1]
     if opening in _CHANGING and last not in TIMESTAMP_WORDS:
         return f"its parameter {parameter!r} speaks of changing something"
     if _is_bounded(part):
         return None
-    if _is_program_parameter(spoken):
+    if _is_program_parameter(words):
         return f"its parameter {parameter!r} may take a program"
     if last in _ADDRESSES:
         return f"its parameter {parameter!r} takes an address"
-    if last in _BODIES and len(spoken) < 3 and opening not in _ABOUT:
+    if last in _BODIES and len(words) < 3 and opening not in _ABOUT:
         return f"its parameter {parameter!r} takes what would be written"
-    if last in _DESTINATIONS or tuple(spoken[-2:]) in _DESTINATION_PAIRS:
+    if last in _DESTINATIONS or tuple(words[-2:]) in _DESTINATION_PAIRS:
         return f"its parameter {parameter!r} names a place to write to"
     if _LANGUAGES.search(parameter) or (
         to_singular(last) == "query"
@@ -490,10 +490,10 @@ def _is_search(name: str, text: str) -> bool:
         return False
     if _READ_LANGUAGES.search(text) or _QUESTION.search(text):
         return True
-    spoken = set(split_words(name))
-    if not spoken.isdisjoint(_VAGUE_NAMES):
+    words = set(split_words(name))
+    if not words.isdisjoint(_VAGUE_NAMES):
         return False
-    return not spoken.isdisjoint(_SEARCHING) or not _SEARCHING.isdisjoint(split_words(text)[:_MAX_LEADING])
+    return not words.isdisjoint(_SEARCHING) or not _SEARCHING.isdisjoint(split_words(text)[:_MAX_LEADING])
 
 
 def _get_description(part: JsonObject) -> str:

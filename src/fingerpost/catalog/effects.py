@@ -379,10 +379,10 @@ def find_worst_effect(text: str) -> tuple[Effect, str] | None:
         return None  # the usual case
     found: tuple[Effect, str] | None = None
     for clause in _split_clauses(DENIAL.sub(" ", text)):
-        said = _find_clause_effect(clause)
-        if said is not None and said[0] is Effect.DESTROY:
-            return said
-        found = found or said
+        clause_effect = _find_clause_effect(clause)
+        if clause_effect is not None and clause_effect[0] is Effect.DESTROY:
+            return clause_effect
+        found = found or clause_effect
     return found
 
 
@@ -519,14 +519,14 @@ class EffectFinding:
 
 def find_in_name(name: str) -> EffectFinding | None:
     """Return what the verbs of the name say, or None if it has none."""
-    spoken = _drop_things(split_words(name)[:_MAX_NAME_WORDS])
-    for word in spoken:
+    words = _drop_things(split_words(name)[:_MAX_NAME_WORDS])
+    for word in words:
         if word in STRONG_DESTROY_VERBS:
             return _build_name_finding(Effect.DESTROY, word)
-    for pair in zip(spoken, (to_singular(word) for word in spoken[1:]), strict=False):
+    for pair in zip(words, (to_singular(word) for word in words[1:]), strict=False):
         if (effect := VERB_PHRASES.get(pair)) is not None:
             return _build_name_finding(effect, " ".join(pair))
-    return _find_first_verb(spoken)
+    return _find_first_verb(words)
 
 
 def _build_name_finding(effect: Effect, word: str) -> EffectFinding:
@@ -696,16 +696,16 @@ def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
     if name.lower() in _ACTION_PARAMETERS:
         judged = find_in_name(choice)
         return None if judged is None or judged.effect is Effect.READ else judged
-    spoken = split_words(choice[:_MAX_CHOICE_LENGTH])
+    words = split_words(choice[:_MAX_CHOICE_LENGTH])
     if (
-        not spoken
-        or spoken[0] not in _TELLING_CHOICES
+        not words
+        or words[0] not in _TELLING_CHOICES
         or not _NON_ACTION_PARAMETERS.isdisjoint(split_words(name))
     ):
         return None
-    if spoken[0] in STRONG_DESTROY_VERBS:
-        return None if spoken[-1] in TIMESTAMP_WORDS else _build_name_finding(Effect.DESTROY, spoken[0])
-    return _build_name_finding(Effect.WRITE, spoken[0]) if len(spoken) == 1 else None
+    if words[0] in STRONG_DESTROY_VERBS:
+        return None if words[-1] in TIMESTAMP_WORDS else _build_name_finding(Effect.DESTROY, words[0])
+    return _build_name_finding(Effect.WRITE, words[0]) if len(words) == 1 else None
 
 
 def find_query_language(definition: JsonObject, text: str) -> EffectFinding | None:
@@ -714,8 +714,8 @@ def find_query_language(definition: JsonObject, text: str) -> EffectFinding | No
     """
     properties = _get_properties(definition)
     taken = next((name for name in ("sql", "statement") if name in properties), None)
-    spoken = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
-    language = taken or (spoken[0].lower() if spoken else None)
+    mention = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
+    language = taken or (mention[0].lower() if mention else None)
     if language is None or is_claimed_read_only(text):
         return None
     return EffectFinding(Effect.DESTROY, f"it passes {language} on as it comes")
@@ -786,8 +786,8 @@ def _find_in_words(definition: JsonObject) -> EffectFinding | None:
     named = find_in_name(name if isinstance(name, str) else "")
     if named is not None and named.doubtful and (settled := settle_doubt(named, text)) is not None:
         named = settled
-    witnesses = [named, find_in_choices(definition), *_find_beyond_name(named, definition, text)]
-    found = [finding for finding in witnesses if finding is not None]
+    findings = [named, find_in_choices(definition), *_find_beyond_name(named, definition, text)]
+    found = [finding for finding in findings if finding is not None]
     return max(found, key=EffectFinding.get_weight, default=None)
 
 

@@ -33,8 +33,8 @@ _FallbackGroup = tuple[str, frozenset[str]]
 def link_cards(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
     """Return the cards with fallbacks and conflicts resolved to existing tools."""
     groups = _group_cards(cards)
-    directory = _index_names(cards) if any(_has_references(card) for card in cards) else {}
-    return tuple(_link_card(card, groups, directory) for card in cards)
+    keys_by_name = _index_names(cards) if any(_has_references(card) for card in cards) else {}
+    return tuple(_link_card(card, groups, keys_by_name) for card in cards)
 
 
 def may_have_more_fallbacks(card: ToolCard) -> bool:
@@ -66,11 +66,11 @@ def _link_card(
 
 def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
     """Return a map from every name of a tool to the keys it may mean."""
-    directory: dict[str, list[str]] = {}
+    keys_by_name: dict[str, list[str]] = {}
     for card in cards:
         for name in {card.key, card.exposed_name, normalize_name(card.name)}:
-            directory.setdefault(name, []).append(card.key)
-    return directory
+            keys_by_name.setdefault(name, []).append(card.key)
+    return keys_by_name
 
 
 def _resolve_names(

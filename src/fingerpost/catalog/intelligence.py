@@ -153,9 +153,9 @@ def build_latency(typical: Known[int]) -> LatencyProfile:
 
 
 def _infer_typical_latency(category: str, name: str, description: str) -> Known[int]:
-    spoken = {*split_words(name), *split_words(description.partition(".")[0])}
+    words = {*split_words(name), *split_words(description.partition(".")[0])}
     for any_of, and_also, milliseconds in _LATENCY_TIERS:
-        if (found := any_of & spoken) and and_also <= spoken:
+        if (found := any_of & words) and and_also <= words:
             return Known(milliseconds, Source.INFERRED, f"it speaks of {min(found)}")
     return Known(_TYPICAL_VALUES[category][0], Source.INFERRED, f"usual for {category}")
 
@@ -181,9 +181,9 @@ def _infer_response(category: str, definition: JsonObject, effect: Effect) -> Re
 
 def _infer_keywords(name: str, description: str, parameters: ParameterHints) -> Known[tuple[str, ...]]:
     named = (*parameters.required, *parameters.optional)
-    spoken = dict.fromkeys(chain(split_words(name), split_words(description), *map(split_words, named)))
-    telling = [word for word in spoken if len(word) > 1 and word not in STOP_WORDS and not word.isdigit()]
-    return Known(tuple(telling[:MAX_KEYWORDS]), Source.INFERRED, _WORDS_REASON)
+    words = dict.fromkeys(chain(split_words(name), split_words(description), *map(split_words, named)))
+    significant = [word for word in words if len(word) > 1 and word not in STOP_WORDS and not word.isdigit()]
+    return Known(tuple(significant[:MAX_KEYWORDS]), Source.INFERRED, _WORDS_REASON)
 
 
 def build_parameter_hints(definition: JsonObject) -> ParameterHints:
@@ -447,30 +447,30 @@ class Overrides:
 def apply_override(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
     """Return `base` with every written field replaced."""
 
-    def over(known: Known[T], field: str, value: T | None) -> Known[T]:
+    def override(known: Known[T], field: str, value: T | None) -> Known[T]:
         return known if value is None else Known(value, Source.WRITTEN, reason(field))
 
     latency, response, signals = base.latency, base.response, base.signals
     return Intelligence(
-        category=over(base.category, "category", written.category),
-        priority=over(base.priority, "priority", written.priority),
-        hierarchy=over(base.hierarchy, "hierarchy", written.hierarchy),
-        conflicts=over(base.conflicts, "conflicts", written.conflicts),
+        category=override(base.category, "category", written.category),
+        priority=override(base.priority, "priority", written.priority),
+        hierarchy=override(base.hierarchy, "hierarchy", written.hierarchy),
+        conflicts=override(base.conflicts, "conflicts", written.conflicts),
         latency=type(latency)(
-            typical=over(latency.typical, "typical_ms", written.typical_ms),
-            timeout=over(latency.timeout, "timeout_ms", written.timeout_ms),
-            feedback_delay=over(latency.feedback_delay, "feedback_delay_ms", written.feedback_delay_ms),
+            typical=override(latency.typical, "typical_ms", written.typical_ms),
+            timeout=override(latency.timeout, "timeout_ms", written.timeout_ms),
+            feedback_delay=override(latency.feedback_delay, "feedback_delay_ms", written.feedback_delay_ms),
         ),
         response=type(response)(
-            typical_tokens=over(response.typical_tokens, "typical_tokens", written.typical_tokens),
-            max_tokens=over(response.max_tokens, "max_tokens", written.max_tokens),
-            structured=over(response.structured, "structured", written.structured),
-            needs_summary=over(response.needs_summary, "needs_summary", written.needs_summary),
+            typical_tokens=override(response.typical_tokens, "typical_tokens", written.typical_tokens),
+            max_tokens=override(response.max_tokens, "max_tokens", written.max_tokens),
+            structured=override(response.structured, "structured", written.structured),
+            needs_summary=override(response.needs_summary, "needs_summary", written.needs_summary),
         ),
         signals=type(signals)(
-            keywords=over(signals.keywords, "keywords", written.keywords),
-            weight=over(signals.weight, "weight", written.weight),
-            exclusive_intent=over(signals.exclusive_intent, "exclusive_intent", written.exclusive_intent),
+            keywords=override(signals.keywords, "keywords", written.keywords),
+            weight=override(signals.weight, "weight", written.weight),
+            exclusive_intent=override(signals.exclusive_intent, "exclusive_intent", written.exclusive_intent),
         ),
         parameters=base.parameters,
     )

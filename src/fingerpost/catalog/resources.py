@@ -86,17 +86,17 @@ class UriTemplate:
         characters: dict[str, int] = {}
         ended_by: dict[str, int] = {}
         values = 0
-        place = 1
+        bit = 1
         for position, text in enumerate(self.fixed):
             if position > 0:
-                values |= place
+                values |= bit
                 for character in self.stops[position - 1]:
-                    ended_by[character] = ended_by.get(character, 0) | place
-                place <<= 1
+                    ended_by[character] = ended_by.get(character, 0) | bit
+                bit <<= 1
             for character in text:
-                characters[character] = characters.get(character, 0) | place
-                place <<= 1
-        return characters, values, ended_by, place
+                characters[character] = characters.get(character, 0) | bit
+                bit <<= 1
+        return characters, values, ended_by, bit
 
 
 def find_first_match(uri: str, templates: Iterable[tuple[UriTemplate, str, T]]) -> T | None:
@@ -171,7 +171,9 @@ class ResourceCollection:
         return None if listed is None else (listed.server, listed.original)
 
     def get_alias(self, server: str, uri: str) -> str:
-        """Return the URI of this server's resource here. It is an alias if the URI is ambiguous."""
+        """Return the URI under which this server's resource is listed: its own URI, or an alias if that is
+        ambiguous.
+        """
         where = self.find_resource(uri)
         if where == (server, uri):
             return uri
@@ -217,8 +219,8 @@ def build_alias(server: str, uri: str) -> str:
 
 
 def collect_resources(offered: Iterable[tuple[ServerResources, bool]]) -> ResourceCollection:
-    """Collect the offers of these servers. The flag says whether a server's prompts get its name as a
-    prefix.
+    """Collect the resources, templates and prompts of these servers. The flag says whether a server's prompts
+    get its name as a prefix.
     """
     offered = tuple(offered)
     resources = _collect_addressed((each for each, _ in offered), "resources", "uri")

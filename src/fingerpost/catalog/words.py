@@ -78,7 +78,7 @@ _TEXT_WEIGHT: Final = 1
 _MIN_SCORE: Final = 2
 _MAX_TEXT_WORDS: Final = 60
 
-# Actions of every category: they add weight but never decide alone.
+# Words that occur in many categories. They add weight but never decide alone.
 _COMMON: Final = parse_word_set(
     "account ask answer call contact extract fetch frame generate index post query search tag user"
 )
@@ -207,12 +207,12 @@ def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, 
     """Return the category with the most matching words, and these words."""
     scores = [0] * len(CATEGORIES)
     evidence: dict[int, dict[str, None]] = {}
-    for weight, spoken in (
+    for weight, words in (
         (_NAME_WEIGHT, split_words(tool)),
         (_SERVER_WEIGHT, split_words(server)),
         (_TEXT_WEIGHT, split_words(description)[:_MAX_TEXT_WORDS]),
     ):
-        for word in _iterate_unique(spoken):
+        for word in _iterate_unique(words):
             for index in _WORD_CATEGORIES.get(word, ()):
                 scores[index] += _TEXT_WEIGHT if word in _COMMON else weight
                 evidence.setdefault(index, {})[word] = None

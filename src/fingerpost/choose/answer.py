@@ -44,8 +44,8 @@ def format_sources(steps: Sequence[Step], *, language: str = "en") -> str:
 
 def has_source_name(text: str, steps: Sequence[Step]) -> bool:
     """Return whether the answer names one of its source tools, in any spelling."""
-    said = f" {_normalize_words(text[:MAX_CHECKED_ANSWER_LENGTH])} "
-    return any(_is_tool_named(tool, said) for tool in list_sources(steps))
+    words = f" {_normalize_words(text[:MAX_CHECKED_ANSWER_LENGTH])} "
+    return any(_is_tool_named(tool, words) for tool in list_sources(steps))
 
 
 def _is_tool_named(tool: str, text: str) -> bool:

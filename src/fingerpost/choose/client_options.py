@@ -83,14 +83,14 @@ def describe_client_tools(client: ClientOptions) -> str:
     if not client.tools:
         return ""
     functions = [as_mapping(tool.get("function")) for tool in client.tools[:MAX_DESCRIBED_TOOLS]]
-    told = [
+    descriptions = [
         {
             "name": str(function.get("name"))[:MAX_CLIENT_NAME_LENGTH],
             "does": str(function.get("description") or "")[:200],
         }
         for function in functions
     ]
-    lines = "\n".join(json.dumps(entry, ensure_ascii=False) for entry in told)
+    lines = "\n".join(json.dumps(entry, ensure_ascii=False) for entry in descriptions)
     return f"{_CLIENT_TOOLS_NOTE}\n{lines}"
 
 
@@ -132,7 +132,7 @@ class SplitToolCalls:
 
 def split_tool_calls(calls: Sequence[JsonObject], client_names: frozenset[str]) -> SplitToolCalls:
     """Split the calls into those of client tools, each with a unique id, and the rest."""
-    callers: list[JsonObject] = []
+    client_calls: list[JsonObject] = []
     others: list[JsonObject] = []
     ids: set[str] = set()
     for call in calls:
@@ -142,8 +142,8 @@ def split_tool_calls(calls: Sequence[JsonObject], client_names: frozenset[str]) 
             continue
         made = _ensure_call_id(call, name if name in client_names else remove_name_prefix(name), ids)
         ids.add(str(made["id"]))
-        callers.append(made)
-    return SplitToolCalls(client_calls=tuple(callers), routed_calls=tuple(others))
+        client_calls.append(made)
+    return SplitToolCalls(client_calls=tuple(client_calls), routed_calls=tuple(others))
 
 
 def build_client_call(name: str, arguments: str) -> JsonObject:

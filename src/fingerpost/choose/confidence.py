@@ -85,8 +85,8 @@ def _explain_doubt(evidence: GateEvidence, threshold: float) -> str:
 def _describe_opinion(evidence: GateEvidence) -> str:
     if evidence.review is None:
         return f"the model claims {evidence.claim:.2f}, and there is no review"
-    said = "approves" if evidence.is_approved else "does not approve"
-    return f"the review {said}, at {evidence.opinion:.2f}"
+    verdict = "approves" if evidence.is_approved else "does not approve"
+    return f"the review {verdict}, at {evidence.opinion:.2f}"
 
 
 def _describe_objection(evidence: GateEvidence) -> str:
@@ -157,22 +157,22 @@ def compute_reliability(
     samples: Iterable[ConfidenceSample], calibration: Calibration, *, bins: int = 10
 ) -> tuple[ReliabilityBin, ...]:
     """Group the samples by calibrated probability, in equal intervals from 0 to 1."""
-    said: list[list[float]] = [[] for _ in range(bins)]
+    probabilities: list[list[float]] = [[] for _ in range(bins)]
     right = [0] * bins
     for sample in samples:
         probability = calibration.get_probability(sample.raw)
-        place = min(bins - 1, int(probability * bins))
-        said[place].append(probability)
-        right[place] += sample.right
+        index = min(bins - 1, int(probability * bins))
+        probabilities[index].append(probability)
+        right[index] += sample.right
     return tuple(
         ReliabilityBin(
-            low=place / bins,
-            high=(place + 1) / bins,
+            low=index / bins,
+            high=(index + 1) / bins,
             count=len(values),
             mean_confidence=fsum(values) / len(values) if values else 0.0,
-            share_right=right[place] / len(values) if values else 0.0,
+            share_right=right[index] / len(values) if values else 0.0,
         )
-        for place, values in enumerate(said)
+        for index, values in enumerate(probabilities)
     )
 
 
@@ -211,11 +211,11 @@ def _group_by_score(samples: Sequence[tuple[float, bool]]) -> list[_IsotonicBloc
     for raw, was_right in samples:
         count, right = counts.get(raw, (0, 0))
         counts[raw] = (count + 1, right + was_right)
-    places = {place / (_PRIOR_SAMPLES - 1) for place in range(_PRIOR_SAMPLES)}
+    prior_scores = {place / (_PRIOR_SAMPLES - 1) for place in range(_PRIOR_SAMPLES)}
     blocks: list[_IsotonicBlock] = []
-    for raw in sorted(places | counts.keys()):
+    for raw in sorted(prior_scores | counts.keys()):
         count, right = counts.get(raw, (0, 0))
-        extra = _PRIOR_WEIGHT if raw in places else 0.0
+        extra = _PRIOR_WEIGHT if raw in prior_scores else 0.0
         weight = count + extra
         blocks.append(_IsotonicBlock(raw, raw, weight, right + extra * raw))
     return blocks
@@ -296,20 +296,20 @@ def _find_raised_threshold(seen: Sequence[tuple[float, bool]], bounds: Threshold
     """Return the lowest threshold above the configured one that reaches the target accuracy, or the highest
     allowed one.
     """
-    for place in _list_thresholds(bounds.base, bounds.highest):
-        share, count = _compute_share_right(seen, place, 1.1)
+    for threshold in _list_thresholds(bounds.base, bounds.highest):
+        share, count = _compute_share_right(seen, threshold, 1.1)
         if count and share >= bounds.target_accuracy:
-            return place
+            return threshold
     return bounds.highest
 
 
 def _find_lowered_threshold(seen: Sequence[tuple[float, bool]], bounds: ThresholdBounds) -> float:
     """Return the lowest threshold down to which every interval reaches the target accuracy."""
     best = bounds.base
-    for place in reversed(_list_thresholds(bounds.lowest, bounds.base)):
-        share, count = _compute_share_right(seen, place, bounds.base)
+    for threshold in reversed(_list_thresholds(bounds.lowest, bounds.base)):
+        share, count = _compute_share_right(seen, threshold, bounds.base)
         if count >= MIN_SAMPLES_BETWEEN and share >= bounds.target_accuracy:
-            best = place
+            best = threshold
         elif count >= MIN_SAMPLES_BETWEEN:
             break
     return best

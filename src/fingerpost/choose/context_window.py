@@ -156,8 +156,8 @@ def _format_message(message: Message, characters: int) -> str:
 def _hash_messages(messages: Sequence[Message]) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for message in messages:
-        said = [message.role, message.text, message.tool_calls, message.tool_call_id]
-        digest.update(json.dumps(said, default=dict).encode())
+        content = [message.role, message.text, message.tool_calls, message.tool_call_id]
+        digest.update(json.dumps(content, default=dict).encode())
         digest.update(b"\n")
     return digest.hexdigest()
 
@@ -204,8 +204,10 @@ async def fit_history(
     kept_for_sure = [_is_system(part) for part in parts]
     budget = max(0, budget - sum(size for size, sure in zip(sizes, kept_for_sure, strict=True) if sure))
     sizes = [0 if sure else size for size, sure in zip(sizes, kept_for_sure, strict=True)]
-    allowance = min(SUMMARY_TOKENS, budget // 4)
-    places = find_cut_points(parts, sizes, budget=budget, room=budget - allowance - _SUMMARY_FRAME_TOKENS)
+    summary_tokens = min(SUMMARY_TOKENS, budget // 4)
+    places = find_cut_points(
+        parts, sizes, budget=budget, room=budget - summary_tokens - _SUMMARY_FRAME_TOKENS
+    )
     if not places:
         whole = tuple(history)
         return FittedHistory(history=whole, tokens_before=before, tokens_after=before)
@@ -215,13 +217,15 @@ async def fit_history(
     ]
     system = [part[0] for part in parts[: places[-1]] if _is_system(part)]
     summary = (
-        await summarize_conversation(ask, heads, tokens=allowance, cache=summaries) if heads[-1] else None
+        await summarize_conversation(ask, heads, tokens=summary_tokens, cache=summaries)
+        if heads[-1]
+        else None
     )
     kept = parts[places[-1] :]
-    if sum(sizes[places[-1] :]) > budget - allowance - _SUMMARY_FRAME_TOKENS:
-        room = budget - allowance - _SUMMARY_FRAME_TOKENS
+    if sum(sizes[places[-1] :]) > budget - summary_tokens - _SUMMARY_FRAME_TOKENS:
+        room = budget - summary_tokens - _SUMMARY_FRAME_TOKENS
         kept = [part if _is_system(part) else _shorten_unit(part, room, count) for part in kept]
-    head = _build_head(heads[-1], summary, allowance, count)
+    head = _build_head(heads[-1], summary, summary_tokens, count)
     fitted = _prepend_head(head, [message for part in kept for message in part])
     after = sum(
         count_message_tokens(message, count) for message in fitted if message.role not in SYSTEM_ROLES
@@ -309,8 +313,8 @@ def _build_head(
         return f"[Summary of the {len(messages)} messages before this one, written by a model]\n{text}\n[End]"
     first = next((message.text for message in messages if message.role == "user"), "")
     began = clip_text(" ".join(first[:4000].split()), token_limit // 2, count)
-    told = f"[The conversation began with: {began}]\n" if began else ""
-    return f"{told}[{len(messages)} messages are left out here]"
+    opening = f"[The conversation began with: {began}]\n" if began else ""
+    return f"{opening}[{len(messages)} messages are left out here]"
 
 
 def _prepend_head(head: str, kept: Sequence[Message]) -> tuple[Message, ...]:

@@ -270,22 +270,22 @@ def describe_tool_usage(
 def _build_tool_block(
     card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | None
 ) -> Iterator[str]:
-    told = build_guidance(card, before)
+    guidance = build_guidance(card, before)
     yield f"## {card.exposed_name} ({_EFFECT_NOTES[card.effect.value]})"
-    if told.purpose:
-        yield f"Purpose: {told.purpose}"
-    yield from _format_guidance(told, card, before, usage)
+    if guidance.purpose:
+        yield f"Purpose: {guidance.purpose}"
+    yield from _format_guidance(guidance, card, before, usage)
 
 
 def _describe_usage(card: ToolCard, before: Sequence[ToolCard], usage: UsageProfile | None) -> Iterator[str]:
     """Return the usage lines without what the definition already has: name, description, required
     parameters.
     """
-    told = build_guidance(card, before)
+    guidance = build_guidance(card, before)
     yield f"Effect: {_EFFECT_NOTES[card.effect.value]}"
     if card.instructions.purpose:
-        yield f"Purpose: {told.purpose}"
-    yield from _format_guidance(replace(told, required=()), card, before, usage)
+        yield f"Purpose: {guidance.purpose}"
+    yield from _format_guidance(replace(guidance, required=()), card, before, usage)
 
 
 def _format_guidance(
@@ -356,5 +356,5 @@ def build_system_prompt(
         ("GUIDANCE", guidance),
         ("DIRECTIVES", directives),
     )
-    told = ((name, to_valid_text(text or "")[:MAX_SECTION_LENGTH].strip()) for name, text in sections)
-    return "\n\n".join(f"# {name}\n{text}" for name, text in told if text)
+    cleaned = ((name, to_valid_text(text or "")[:MAX_SECTION_LENGTH].strip()) for name, text in sections)
+    return "\n\n".join(f"# {name}\n{text}" for name, text in cleaned if text)

@@ -40,7 +40,7 @@ def order_offered_keys(
 ) -> tuple[str, ...]:
     """Return the keys to offer: earlier keys of the conversation in their positions, then the new ones.
 
-    All of `now` are offered, even above `limit`. Other keys stay while `limit` allows, in the order of
+    All of `current` are offered, even above `limit`. Other keys stay while `limit` allows, in the order of
     `ranked` (keys, best first).
     """
     wanted = set(now)
@@ -57,20 +57,20 @@ def order_offered_keys(
 
 def order_cards(cards: Iterable[ToolCard], order: Sequence[str] = ()) -> tuple[ToolCard, ...]:
     """Return each card once: first those in `order` (keys) in that order, then the others in list order."""
-    places = {key: place for place, key in enumerate(order)}
+    positions = {key: position for position, key in enumerate(order)}
     unique = {card.key: card for card in cards}
 
-    def place(card: ToolCard) -> tuple[int, tuple[int, str]]:
-        return places.get(card.key, len(places)), get_list_place(card.key)
+    def position(card: ToolCard) -> tuple[int, tuple[int, str]]:
+        return positions.get(card.key, len(positions)), get_list_place(card.key)
 
-    return tuple(sorted(unique.values(), key=place))
+    return tuple(sorted(unique.values(), key=position))
 
 
 def build_definitions(
     cards: Iterable[ToolCard], *, order: Sequence[str] = (), usage: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[JsonObject, ...]:
-    """Build the definitions in the OpenAI format, sorted by key after those in `order` (see
-    `order_offered_keys`).
+    """Build the definitions in the OpenAI format: first those in `order` (see `order_offered_keys`), then the
+    others in list order.
 
     `usage` is text to append to each description, by key (see `describe_tool_usage`).
     """

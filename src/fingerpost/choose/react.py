@@ -160,10 +160,10 @@ def parse_react_turn(
     text: str, cards: Sequence[ToolCard], *, own_names: Sequence[str] = (), last: bool = False
 ) -> ReactTurn:
     """Parse the step in this reply. In the `last` turn, plain prose is an answer and calls are ignored."""
-    said = strip_reasoning(to_valid_text(text[:MAX_REACT_TEXT_LENGTH]))
-    fields = _find_step_object(said) or _parse_labelled_lines(said)
+    content = strip_reasoning(to_valid_text(text[:MAX_REACT_TEXT_LENGTH]))
+    fields = _find_step_object(content) or _parse_labelled_lines(content)
     turn = _parse_step(fields, cards, own_names) if fields else ReactTurn(problem=NOT_UNDERSTOOD_PROBLEM)
-    return _finish_turn(turn, said) if last else turn
+    return _finish_turn(turn, content) if last else turn
 
 
 def _find_step_object(text: str) -> JsonObject:
@@ -234,8 +234,12 @@ def _find_only_text_parameter(card: ToolCard) -> str | None:
         return None
     schema = card.definition.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    of_it = properties.get(required[0]) if isinstance(properties, Mapping) else None
-    return required[0] if isinstance(of_it, Mapping) and of_it.get("type") == "string" else None
+    parameter_schema = properties.get(required[0]) if isinstance(properties, Mapping) else None
+    return (
+        required[0]
+        if isinstance(parameter_schema, Mapping) and parameter_schema.get("type") == "string"
+        else None
+    )
 
 
 def _parse_labelled_lines(text: str) -> JsonObject:
@@ -255,14 +259,14 @@ def _parse_labelled_lines(text: str) -> JsonObject:
                 label = ""  # a second step in the same reply: ignore it
         if label:
             fields.setdefault(label, []).append(line)
-    said = {name: "\n".join(lines).strip() for name, lines in fields.items()}
+    texts = {name: "\n".join(lines).strip() for name, lines in fields.items()}
     renamed: dict[str, Json] = {
-        "thought": said.get("thought", ""),
-        "action": said.get("action", ""),
-        "action_input": said.get("action input"),
-        "answer": said.get("final answer", said.get("answer", "")),
+        "thought": texts.get("thought", ""),
+        "action": texts.get("action", ""),
+        "action_input": texts.get("action input"),
+        "answer": texts.get("final answer", texts.get("answer", "")),
     }
-    return renamed if said.keys() - {"observation"} else {}
+    return renamed if texts.keys() - {"observation"} else {}
 
 
 def _as_text_value(value: Json) -> str:

@@ -57,14 +57,16 @@ async def ask_and_parse(
 
 
 def _build_retry_request(request: ModelRequest, reply: ModelReply, problem: str) -> ModelRequest:
-    said = to_valid_text(reply.text[:_MAX_REPEATED_LENGTH]).strip()
-    before = (Message(role="assistant", text=said),) if said else ()
-    told = f"That could not be used: {problem}. Answer once more, with JSON only, in the form asked for."
-    return replace(request, messages=(*request.messages, *before, Message(role="user", text=told)))
+    text = to_valid_text(reply.text[:_MAX_REPEATED_LENGTH]).strip()
+    before = (Message(role="assistant", text=text),) if text else ()
+    correction = (
+        f"That could not be used: {problem}. Answer once more, with JSON only, in the form asked for."
+    )
+    return replace(request, messages=(*request.messages, *before, Message(role="user", text=correction)))
 
 
 def describe_unusable(reply: ModelReply, problem: str) -> UnusableReply:
-    """Return the problem, with a note if the reply was cut off."""
+    """Build an unusable reply with this problem, and a note if the reply was truncated."""
     cut = "; it was cut short, so answer more briefly" if reply.finish == "length" else ""
     return UnusableReply(problem=f"{problem}{cut}")
 

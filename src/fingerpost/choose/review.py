@@ -78,18 +78,18 @@ def build_review_request(
     history: Sequence[Message] | None = None,
 ) -> ModelRequest:
     """Build the review request. `notes` are known facts about the call, such as repairs and effects."""
-    said = packet.context.history if history is None else history
-    told = (
-        format_conversation(said),
+    messages = packet.context.history if history is None else history
+    sections = (
+        format_conversation(messages),
         format_request(packet),
         format_steps(packet),
         _describe_call(selection, card),
     )
-    about = (_describe_other_tools(packet, card), _describe_notes(notes), _REVIEW_QUESTION)
+    details = (_describe_other_tools(packet, card), _describe_notes(notes), _REVIEW_QUESTION)
     return ModelRequest(
         messages=(
             Message(role="system", text=REVIEW_RULES),
-            Message(role="user", text="\n\n".join(part for part in (*told, *about) if part)),
+            Message(role="user", text="\n\n".join(part for part in (*sections, *details) if part)),
         ),
         temperature=settings.review_temperature,
         max_tokens=MAX_REVIEW_TOKENS,
@@ -174,5 +174,5 @@ def _describe_other_tools(packet: Packet, card: ToolCard) -> str:
 
 
 def _describe_notes(notes: Sequence[str]) -> str:
-    told = [to_json_line(cut_middle(note, 500)) for note in notes[:_MAX_NOTES]]
-    return "\n".join(["Known about this call:", *told]) if told else ""
+    lines = [to_json_line(cut_middle(note, 500)) for note in notes[:_MAX_NOTES]]
+    return "\n".join(["Known about this call:", *lines]) if lines else ""

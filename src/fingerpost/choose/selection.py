@@ -143,8 +143,8 @@ def _parse_selection(
 
 def _parse_claimed_confidence(fields: Mapping[str, Json], *, default: float) -> float:
     """Return the model's confidence: `default` if it gives none, 0 if it cannot be parsed."""
-    said = fields.get("confidence")
-    return default if said is None else parse_confidence(said) or 0.0
+    claimed = fields.get("confidence")
+    return default if claimed is None else parse_confidence(claimed) or 0.0
 
 
 def _parse_arguments(written: Json) -> dict[str, Json] | str:
@@ -221,13 +221,13 @@ def build_selection_request(
     `needs_approval` are the keys of tools that run only after a person's approval.
     """
     tools = f"Tools, one on each line:\n{format_tools(cards, needs_approval=needs_approval)}"
-    said = packet.context.history if history is None else history
-    about = (format_conversation(said), instructions.strip(), tools)
-    told = (*about, format_request(packet), format_steps(packet), _SELECTION_QUESTION)
+    messages = packet.context.history if history is None else history
+    introduction = (format_conversation(messages), instructions.strip(), tools)
+    sections = (*introduction, format_request(packet), format_steps(packet), _SELECTION_QUESTION)
     return ModelRequest(
         messages=(
             Message(role="system", text=SELECTION_RULES),
-            Message(role="user", text=_join_paragraphs(*told)),
+            Message(role="user", text=_join_paragraphs(*sections)),
         ),
         temperature=settings.selection_temperature,
         top_p=SELECTION_TOP_P,
@@ -271,17 +271,17 @@ def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
     names: list[Json] = [
         card.exposed_name for card in sorted(cards, key=lambda card: get_list_place(card.key))
     ]
-    sure: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
+    confidence: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
     text: JsonObject = {"type": "string"}
     other = _close_object_schema(
-        {"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": sure}
+        {"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": confidence}
     )
     return _close_object_schema(
         {
             "reasoning": text,
             "tool": {"type": ["string", "null"], "enum": [*names, None]},
             "arguments": {"type": "object"},
-            "confidence": sure,
+            "confidence": confidence,
             "alternatives": {"type": "array", "maxItems": MAX_ALTERNATIVES, "items": other},
             "remaining": text,
         }

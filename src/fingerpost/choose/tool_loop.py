@@ -84,7 +84,9 @@ def build_turn_request(
     steps = packet.tool_routing.steps
     # A plain text reply gets no tool list. The last of several turns keeps the JSON format.
     in_json = not tools and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
-    told = to_tool_messages(steps, cards) if tools else _build_text_messages(steps, cards, in_json=in_json)
+    step_messages = (
+        to_tool_messages(steps, cards) if tools else _build_text_messages(steps, cards, in_json=in_json)
+    )
     listing = (format_definitions((*client.tools, *routed)), JSON_FORMAT) if in_json else ()
     prompt = prepend_tools(packet.content.original_prompt, guides, *listing)
     callable_now = (*client.tools, *own_tools) if final and not closed else offered
@@ -98,7 +100,7 @@ def build_turn_request(
                     if tools
                     else rewrite_as_text(client.later_messages, in_json=in_json)
                 ),
-                *told,
+                *step_messages,
                 *build_closing_message(
                     note,
                     describe_own_tools(own_tools, final=final, listing=not tools) if not closed else "",
@@ -149,15 +151,15 @@ def build_opening_messages(
 
 
 def build_closing_message(*notes: str) -> tuple[Message, ...]:
-    """Join the notes into the last message. Return nothing without notes."""
-    told = "\n\n".join(note for note in notes if note)
-    return (Message(role="user", text=told),) if told else ()
+    """Join the notes into one last message. Return an empty tuple without notes."""
+    text = "\n\n".join(note for note in notes if note)
+    return (Message(role="user", text=text),) if text else ()
 
 
 def prepend_tools(prompt: str, *about: str) -> str:
     """Return the prompt with the text about its tools before it, if there is any."""
-    told = "\n\n".join(part for part in about if part)
-    return f"# TOOLS FOR THIS REQUEST\n{told}\n\n# REQUEST\n{prompt}" if told else prompt
+    text = "\n\n".join(part for part in about if part)
+    return f"# TOOLS FOR THIS REQUEST\n{text}\n\n# REQUEST\n{prompt}" if text else prompt
 
 
 def _build_text_messages(
@@ -176,23 +178,23 @@ def _build_text_messages(
 
 def rewrite_as_text(messages: Sequence[Message], *, in_json: bool = True) -> tuple[Message, ...]:
     """Rewrite client tool calls and their results as text, for a model without tool support."""
-    told: list[Message] = []
+    rewritten: list[Message] = []
     called: dict[object, str] = {}
     for message in messages:
         if message.role == "tool":
             name = called.get(message.tool_call_id, "a tool")
-            told.append(Message(role="user", text=f"Result of {name}:\n{message.text}"))
+            rewritten.append(Message(role="user", text=f"Result of {name}:\n{message.text}"))
             continue
         functions = [as_mapping(call.get("function")) for call in message.tool_calls]
         ids = (call.get("id") for call in message.tool_calls)
         called.update(zip(ids, (str(function.get("name")) for function in functions), strict=True))
-        made: list[Json] = [
+        calls: list[Json] = [
             {"tool": str(function.get("name")), "arguments": _read_arguments(function.get("arguments"))}
             for function in functions
         ]
-        text = _format_calls(made, message.text, in_json=in_json) if made else message.text
-        told.append(Message(role=message.role, text=text))
-    return tuple(told)
+        text = _format_calls(calls, message.text, in_json=in_json) if calls else message.text
+        rewritten.append(Message(role=message.role, text=text))
+    return tuple(rewritten)
 
 
 def _format_calls(calls: list[Json], text: str, *, in_json: bool) -> str:
@@ -266,7 +268,8 @@ def parse_turn(
     own_names: Collection[str] = (),
     client_tools: frozenset[str] = frozenset(),
 ) -> ModelTurn:
-    """Parse this reply. `tools` is as in the request; `own_names` are the names of Fingerpost's own tools.
+    """Parse this reply. `has_tool_support` is as in the request; `own_names` are the names of Fingerpost's
+    own tools.
 
     `client_tools` are the names of the client's tools.
     """
@@ -295,9 +298,9 @@ def _split_client_calls(turn: ModelTurn, client_tools: frozenset[str]) -> ModelT
 def _parse_json_turn(text: str, cards: Sequence[ToolCard], own_names: Collection[str]) -> ModelTurn:
     fields = _find_turn_object(text)
     if fields is None:
-        said = strip_reasoning(text)
-        if said and not said.startswith(("{", "[")) and '"calls"' not in said:
-            return ModelTurn(text=said)  # a plain text answer
+        plain = strip_reasoning(text)
+        if plain and not plain.startswith(("{", "[")) and '"calls"' not in plain:
+            return ModelTurn(text=plain)  # a plain text answer
         return ModelTurn(problems=("it is not a JSON object with `calls` and `answer`",))
     answer, calls = fields.get("answer"), fields.get("calls")
     entries = calls if isinstance(calls, list | tuple) else [] if calls is None else [calls]

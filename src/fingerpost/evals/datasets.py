@@ -83,7 +83,7 @@ class Prediction:
             "id": self.id,
             "need": {"verdict": self.verdict, "score": round(self.need, 4)},
             "fit": round(self.fit, 4),
-            "ranking": [{"tool": place.tool, "score": round(place.score, 5)} for place in self.ranking],
+            "ranking": [{"tool": entry.tool, "score": round(entry.score, 5)} for entry in self.ranking],
             "ms": round(self.ms, 3),
         }
         if self.selection is not None:
@@ -207,8 +207,8 @@ def _parse_message(line: _JsonLine, entry: Mapping[str, object]) -> Message:
 
 
 def _get_message_text(content: object) -> str | None:
-    """Return the text of a message: a string, or parts as in chat APIs. Return None if it has only a tool
-    call.
+    """Return the text of a message: a string, or parts as in chat APIs. It is empty for a message with only a
+    tool call, and None for an invalid content.
     """
     if content is None:
         return ""
@@ -231,7 +231,7 @@ def _parse_prediction(line: _JsonLine) -> Prediction:
         verdict=verdict,
         need=line.get_number("score", judged),
         fit=line.get_number("fit"),
-        ranking=tuple(_parse_ranked(line, place) for place in line.get_objects("ranking")),
+        ranking=tuple(_parse_ranked(line, entry) for entry in line.get_objects("ranking")),
         ms=line.get_number("ms") if "ms" in line.values else 0.0,
         selection=cast("Mapping[str, Json]", selection) if isinstance(selection, dict) else None,
     )

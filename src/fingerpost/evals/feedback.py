@@ -66,8 +66,8 @@ class FeedbackReport:
                 f"{self.requests} requests and {self.feedback} words of people are recorded; "
                 f"it takes {MIN_REQUESTS} requests and one word"
             )
-        told = ", ".join(f"{one.name} {one.before:.3f} → {one.after:.3f}" for one in self.differences)
-        return f"on requests it was not told about: {told}"
+        changes = ", ".join(f"{one.name} {one.before:.3f} → {one.after:.3f}" for one in self.differences)
+        return f"on requests it was not told about: {changes}"
 
     def as_json(self) -> JsonObject:
         figures: list[Json] = [
@@ -134,23 +134,23 @@ def evaluate_feedback(
         update={"flags": settings.flags.model_copy(update={"learn_from_feedback": True})}
     )
     on = build_eval_settings(on, queries, top=_RANKING_LENGTH, scope="catalog")
-    experience, corrections = HistoryScorer(), Corrections()
+    history_scorer, corrections = HistoryScorer(), Corrections()
     half_life = timedelta(days=settings.learning.half_life_days)
-    parts = build_default_components(on, history=experience, corrections=corrections)
+    parts = build_default_components(on, history=history_scorer, corrections=corrections)
     with open_ready_narrower(snapshot, on, parts=parts) as narrower:
-        teach = _build_teacher(narrower, record, experience, corrections, now=now, half_life=half_life)
+        learn = _build_teacher(narrower, record, history_scorer, corrections, now=now, half_life=half_life)
         before: dict[str, Prediction] = {}
         after: dict[str, Prediction] = {}
         for part in _split_folds(queries):
             left_out = frozenset(normalize_request(query.query) for query in part)
-            teach(left_out, heard=False)
+            learn(left_out, heard=False)
             before |= _predict_all(narrower, part)
-            teach(left_out, heard=True)
+            learn(left_out, heard=True)
             after |= _predict_all(narrower, part)
         corrected = _find_corrected_queries(queries, record.feedback)
-        teach(frozenset(), heard=False)
+        learn(frozenset(), heard=False)
         first_before = _count_first_right(_predict_all(narrower, corrected), corrected)
-        teach(frozenset(), heard=True)
+        learn(frozenset(), heard=True)
         first_after = _count_first_right(_predict_all(narrower, corrected), corrected)
     compared = (
         compare_runs(compute_measures(queries, before), compute_measures(queries, after)) if queries else []
@@ -182,16 +182,18 @@ def _build_teacher(
     if vectors is not None:
         vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
 
-    def teach(left_out: frozenset[str], *, heard: bool) -> None:
-        """Learn from all requests except `left_out`. Use the feedback only if `heard` is true."""
+    def learn(left_out: frozenset[str], *, use_feedback: bool) -> None:
+        """Learn from all requests except `left_out`. Use the feedback only if `use_feedback` is true."""
         choices = [one for one in record.choices if normalize_request(one.request) not in left_out]
-        said = [one for one in record.feedback if heard and normalize_request(one.request) not in left_out]
+        feedback = [
+            one for one in record.feedback if use_feedback and normalize_request(one.request) not in left_out
+        ]
         rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
         experience.learn(choices, vectors=rows)
-        rows = None if vectors is None else vectors.get_rows([one.request for one in said])
-        corrections.learn(said, now=now, half_life=half_life, vectors=rows)
+        rows = None if vectors is None else vectors.get_rows([one.request for one in feedback])
+        corrections.learn(feedback, now=now, half_life=half_life, vectors=rows)
 
-    return teach
+    return learn
 
 
 def _split_folds(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:

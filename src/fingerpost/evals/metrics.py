@@ -131,11 +131,12 @@ _QueryPairs = Sequence[tuple[QueryRecord, Prediction]]
 
 
 def _measure_ranking(pairs: _QueryPairs) -> list[EvalMeasure]:
-    found = [(query, said) for query, said in pairs if query.has_recall_labels]
+    found = [(query, prediction) for query, prediction in pairs if query.has_recall_labels]
     if not found:
         return []
     gained = [
-        compute_gains([place.tool for place in said.ranking], query.wanted_groups) for query, said in found
+        compute_gains([entry.tool for entry in prediction.ranking], query.wanted_groups)
+        for query, prediction in found
     ]
     needed = [len(query.wanted_groups) for query, _ in found]
 
@@ -162,10 +163,10 @@ def _measure_need(pairs: _QueryPairs) -> list[EvalMeasure]:
     With a candidate list, `needs_tool` means that one of the candidates fits, not that a tool is needed at
     all.
     """
-    labelled = [(query, said) for query, said in pairs if query.needs_tool is not None]
-    meant = [(query, said) for query, said in labelled if query.scope != "candidates"]
-    found = _measure_need_over("need", "needing a tool or not", meant)
-    if len(meant) < len(labelled):
+    labelled = [(query, prediction) for query, prediction in pairs if query.needs_tool is not None]
+    applicable = [(query, prediction) for query, prediction in labelled if query.scope != "candidates"]
+    found = _measure_need_over("need", "needing a tool or not", applicable)
+    if len(applicable) < len(labelled):
         found += _measure_need_over("need_any", "needing a tool, over every label", labelled)
     return found
 
@@ -174,10 +175,10 @@ def _measure_need_over(name: str, about: str, found: _QueryPairs) -> list[EvalMe
     labels = [query.needs_tool is True for query, _ in found]
     if not found or all(labels) or not any(labels):
         return []
-    judged = [_predicts_tool(said) for _, said in found]
+    judged = [_predicts_tool(prediction) for _, prediction in found]
     right = [float(one == label) for one, label in zip(judged, labels, strict=True)]
     unneeded = [(pair, one) for pair, one, label in zip(found, judged, labels, strict=True) if not label]
-    scores = [[said.need, label] for (_, said), label in zip(found, labels, strict=True)]
+    scores = [[prediction.need, label] for (_, prediction), label in zip(found, labels, strict=True)]
     return [
         _build_mean_measure(f"{name}_accuracy", f"{about}: right", found, right),
         _build_mean_measure(
@@ -191,7 +192,7 @@ def _measure_need_over(name: str, about: str, found: _QueryPairs) -> list[EvalMe
             f"{name}_unclear",
             "left to the next stage",
             found,
-            [float(said.verdict == "unclear") for _, said in found],
+            [float(prediction.verdict == "unclear") for _, prediction in found],
             better=-1,
         ),
         _build_auc_measure(f"{name}_auc", f"{about}: told apart by the score", found, scores),
@@ -205,15 +206,19 @@ def _predicts_tool(prediction: Prediction) -> bool:
 
 
 def _measure_fit(pairs: _QueryPairs) -> list[EvalMeasure]:
-    found = [(query, said) for query, said in pairs if query.candidates and query.needs_tool is not None]
+    found = [
+        (query, prediction)
+        for query, prediction in pairs
+        if query.candidates and query.needs_tool is not None
+    ]
     labels = [query.needs_tool is True for query, _ in found]
     if not found or all(labels) or not any(labels):
         return []
     right = [
-        float((said.fit >= DECISION_THRESHOLD) == label)
-        for (_, said), label in zip(found, labels, strict=True)
+        float((prediction.fit >= DECISION_THRESHOLD) == label)
+        for (_, prediction), label in zip(found, labels, strict=True)
     ]
-    scores = [[said.fit, label] for (_, said), label in zip(found, labels, strict=True)]
+    scores = [[prediction.fit, label] for (_, prediction), label in zip(found, labels, strict=True)]
     return [
         _build_mean_measure("fit_accuracy", "a candidate fits or not: right at 0.5", found, right),
         _build_auc_measure("fit_auc", "a candidate fits or not: told apart", found, scores),
@@ -222,14 +227,19 @@ def _measure_fit(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 def _measure_certainty(pairs: _QueryPairs) -> list[EvalMeasure]:
     """Measure whether the least certain answers are the wrong ones."""
-    found = [(query, said) for query, said in pairs if query.has_recall_labels]
+    found = [(query, prediction) for query, prediction in pairs if query.has_recall_labels]
     if not found:
         return []
     wrong = [
-        float(not said.ranking or not any(said.ranking[0].tool in group for group in query.wanted_groups))
-        for query, said in found
+        float(
+            not prediction.ranking
+            or not any(prediction.ranking[0].tool in group for group in query.wanted_groups)
+        )
+        for query, prediction in found
     ]
-    rows = np.array([[said.fit, one] for (_, said), one in zip(found, wrong, strict=True)], np.float64)
+    rows = np.array(
+        [[prediction.fit, one] for (_, prediction), one in zip(found, wrong, strict=True)], np.float64
+    )
     ids = tuple(query.id for query, _ in found)
 
     def risk(name: str, about: str, sum_up: Callable[[Floats], float]) -> EvalMeasure:
@@ -251,20 +261,32 @@ def _measure_certainty(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 def _measure_selection(pairs: _QueryPairs) -> list[EvalMeasure]:
     """Measure which of the offered tools a model selected, if one was asked."""
-    chosen = [(query, said, said.selection) for query, said in pairs if said.selection is not None]
-    wanted = [(query, said, made.get("tool")) for query, said, made in chosen if query.has_recall_labels]
-    unneeded = [(query, said, made.get("tool")) for query, said, made in chosen if query.needs_tool is False]
+    chosen = [
+        (query, prediction, prediction.selection)
+        for query, prediction in pairs
+        if prediction.selection is not None
+    ]
+    wanted = [
+        (query, prediction, selection.get("tool"))
+        for query, prediction, selection in chosen
+        if query.has_recall_labels
+    ]
+    unneeded = [
+        (query, prediction, selection.get("tool"))
+        for query, prediction, selection in chosen
+        if query.needs_tool is False
+    ]
     found: list[EvalMeasure] = []
     if wanted:
         right = [float(any(tool in group for group in query.wanted_groups)) for query, _, tool in wanted]
-        pairs_of = [(query, said) for query, said, _ in wanted]
+        pairs_of = [(query, prediction) for query, prediction, _ in wanted]
         found.append(
             _build_mean_measure("selection_accuracy", "the right tool was selected", pairs_of, right)
         )
         found.append(_measure_calibration("selection_ece", pairs_of, right))
     if unneeded:
         none = [float(tool is None) for _, _, tool in unneeded]
-        pairs_of = [(query, said) for query, said, _ in unneeded]
+        pairs_of = [(query, prediction) for query, prediction, _ in unneeded]
         found.append(
             _build_mean_measure("selection_none", "no tool was selected where none is needed", pairs_of, none)
         )
@@ -272,7 +294,7 @@ def _measure_selection(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 
 def _measure_calibration(name: str, found: _QueryPairs, right: Sequence[float]) -> EvalMeasure:
-    claims = [_get_claimed_confidence(said) for _, said in found]
+    claims = [_get_claimed_confidence(prediction) for _, prediction in found]
     return EvalMeasure(
         name=name,
         about="claimed confidence and being right, apart",
@@ -289,10 +311,10 @@ def _get_claimed_confidence(prediction: Prediction) -> float:
 
 
 def _measure_latency(pairs: _QueryPairs) -> list[EvalMeasure]:
-    timed = [(query, said) for query, said in pairs if said.ms > 0]
+    timed = [(query, prediction) for query, prediction in pairs if prediction.ms > 0]
     if not timed:
         return []
-    rows = np.array([[said.ms] for _, said in timed], np.float64)
+    rows = np.array([[prediction.ms] for _, prediction in timed], np.float64)
     ids = tuple(query.id for query, _ in timed)
     return [
         EvalMeasure(
@@ -377,10 +399,10 @@ def _compare_measure(before: EvalMeasure, after: EvalMeasure, draws: int) -> Mea
     shared = [(place, places[name]) for place, name in enumerate(before.ids) if name in places]
     old = before.rows[[one for one, _ in shared]]
     new = after.rows[[other for _, other in shared]]
-    chance = np.random.default_rng(BOOTSTRAP_SEED)
+    rng = np.random.default_rng(BOOTSTRAP_SEED)
     changes = np.empty(draws)
     for draw in range(draws):
-        drawn = chance.integers(len(shared), size=len(shared))
+        drawn = rng.integers(len(shared), size=len(shared))
         changes[draw] = after.aggregate(new[drawn]) - before.aggregate(old[drawn])
     changes = changes[~np.isnan(changes)]
     low, high = np.quantile(changes, (0.025, 0.975)) if len(changes) else (np.nan, np.nan)
@@ -423,7 +445,7 @@ def parse_bound(text: str, *, is_minimum: bool) -> MetricBound:
 def find_unmet_bounds(bounds: Sequence[MetricBound], found: Sequence[EvalMeasure]) -> list[str]:
     """Return a message for each violated bound. A metric that could not be computed violates its bound."""
     values: Mapping[str, float] = {measure.name: measure.value for measure in found}
-    return [said for one in bounds if (said := _describe_broken_bound(one, values)) is not None]
+    return [message for one in bounds if (message := _describe_broken_bound(one, values)) is not None]
 
 
 def _describe_broken_bound(one: MetricBound, values: Mapping[str, float]) -> str | None:

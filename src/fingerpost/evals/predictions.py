@@ -95,15 +95,15 @@ def build_eval_settings(
     lexical: bool = False,
 ) -> Settings:
     """Return the settings without the cache and with rankings of the requested length."""
-    places = top
+    length = top
     if scope == "candidates":  # the ranking contains all candidates
-        places = max([top, *(len(query.candidates or ()) for query in queries)])
+        length = max([top, *(len(query.candidates or ()) for query in queries)])
     threads = max(settings.narrow.threads, min(os.cpu_count() or 1, MAX_THREADS))  # to fill the index
     flags = {"narrow_cache": False} | ({"dense_scores": False} if lexical else {})
     return settings.model_copy(
         update={
             "narrow": settings.narrow.model_copy(
-                update={"candidates": min(places, MAX_RANKING_LENGTH), "threads": threads}
+                update={"candidates": min(length, MAX_RANKING_LENGTH), "threads": threads}
             ),
             "flags": settings.flags.model_copy(update=flags),
         }
@@ -273,8 +273,8 @@ def iterate_with_selections(
     waiting: deque[tuple[Prediction, Future[JsonObject]]] = deque()
 
     def first() -> Prediction:
-        prediction, asked = waiting.popleft()
-        return replace(prediction, selection=asked.result())
+        prediction, future = waiting.popleft()
+        return replace(prediction, selection=future.result())
 
     try:
         for routing in routings:
@@ -285,7 +285,7 @@ def iterate_with_selections(
         while waiting:
             yield first()
     finally:
-        _cancel_all(asked for _, asked in waiting)
+        _cancel_all(future for _, future in waiting)
 
 
 def _cancel_all(asked: Iterable[Future[JsonObject]]) -> None:

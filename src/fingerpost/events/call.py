@@ -142,9 +142,9 @@ class AttemptFinished(CallEvent):
     attempt: Attempt
 
     def summary(self) -> str:
-        made = self.attempt
-        outcome = "succeeded" if made.error is None else f"{made.error}: {made.detail}"
-        return f"{made.tool}, attempt {made.number}: {outcome} in {made.milliseconds:.0f} ms"
+        attempt = self.attempt
+        outcome = "succeeded" if attempt.error is None else f"{attempt.error}: {attempt.detail}"
+        return f"{attempt.tool}, attempt {attempt.number}: {outcome} in {attempt.milliseconds:.0f} ms"
 
 
 @frozen

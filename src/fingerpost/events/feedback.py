@@ -22,8 +22,8 @@ class FeedbackGiven(Event):
     comment: str = ""
 
     def summary(self) -> str:
-        said = f"{self.by} said {self.verdict.value}" + (f" of {self.tool}" if self.tool else "")
-        return said + (f": should have used {self.should_have}" if self.should_have else "")
+        text = f"{self.by} said {self.verdict.value}" + (f" of {self.tool}" if self.tool else "")
+        return text + (f": should have used {self.should_have}" if self.should_have else "")
 
 
 @frozen
@@ -38,8 +38,8 @@ class LearningForgotten(Event):
     count: int = 0
 
     def summary(self) -> str:
-        whose = f" of {self.person}" if self.person is not None else ""
-        return f"{self.what}{whose} forgotten by {self.by}"
+        owner = f" of {self.person}" if self.person is not None else ""
+        return f"{self.what}{owner} forgotten by {self.by}"
 
 
 @frozen

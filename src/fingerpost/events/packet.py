@@ -243,10 +243,10 @@ def find_unfinished_attempts(events: Iterable[Event]) -> list[AttemptStarted]:
 
     The order matters: a resumed call numbers its attempts from the start under the same id.
     """
-    begun: dict[tuple[str, str, int], AttemptStarted] = {}
+    started: dict[tuple[str, str, int], AttemptStarted] = {}
     for event in events:
         if isinstance(event, AttemptStarted):
-            begun[event.call_id, event.tool, event.number] = event
+            started[event.call_id, event.tool, event.number] = event
         elif isinstance(event, AttemptFinished):
-            begun.pop((event.call_id, event.attempt.tool, event.attempt.number), None)
-    return list(begun.values())
+            started.pop((event.call_id, event.attempt.tool, event.attempt.number), None)
+    return list(started.values())

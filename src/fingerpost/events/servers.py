@@ -78,8 +78,8 @@ class ToolTrusted(Event):
     decided_by: str
 
     def summary(self) -> str:
-        said = "only reads" if self.only_reads else "is no longer said to read only"
-        return f"{self.tool}: {self.fingerprint[:12]} {said}, by {self.decided_by}"
+        change = "only reads" if self.only_reads else "is no longer said to read only"
+        return f"{self.tool}: {self.fingerprint[:12]} {change}, by {self.decided_by}"
 
 
 @frozen

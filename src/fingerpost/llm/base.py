@@ -31,7 +31,7 @@ class ModelRequest:
     schema: ResponseSchema | None = None
     tools: tuple[JsonObject, ...] = ()  # definitions in the OpenAI format
     tool_choice: Json = None  # "auto", "none", "required", or one by name; only together with tools
-    # If set, a model that ignores the choice says nothing about its server's capabilities.
+    # If set, a reply without a call is no evidence about the capabilities of the server.
     choice_is_callers: bool = False
     # As the caller wrote them; they override all other fields.
     options: JsonObject = field(default_factory=dict[str, Json])
@@ -62,7 +62,7 @@ class ModelReply:
     refusal: str = ""  # why the model refuses, if the server reports it separately
     reasoning: str = ""  # the model's reasoning, if separate; not part of later prompts
     milliseconds: float = 0.0
-    stood_in: bool = False  # as a fallback for the requested model of the pool
+    stood_in: bool = False  # whether the other model of the pool answered as a fallback
 
 
 class ChatModel(Protocol):

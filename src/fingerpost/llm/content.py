@@ -309,7 +309,7 @@ _COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedPro
 
 
 class SchemaMatcher:
-    """Matches the values of one reply with a schema. None accepts any object or array."""
+    """Matches the values of one reply against a schema. Without a schema, any object or array matches."""
 
     def __init__(self, schema: JsonObject | None) -> None:
         self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
@@ -328,13 +328,13 @@ class SchemaMatcher:
         return self._is_valid(value)
 
     def _is_valid(self, value: object) -> bool:
-        told = _steps_left.set(self._steps)
+        token = _steps_left.set(self._steps)
         try:
             return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
         except Exception:  # noqa: BLE001 - a schema that the library cannot handle matches nothing
             return False
         finally:
-            _steps_left.reset(told)
+            _steps_left.reset(token)
 
 
 class _TooManySteps(Exception):
@@ -411,9 +411,9 @@ def parse_structured(text: str, schema: JsonObject | None = None) -> Json | None
 
     Of several values the last one is returned, because models reason before they answer.
     """
-    judge = SchemaMatcher(schema)
+    matcher = SchemaMatcher(schema)
     for value in _iterate_values(strip_reasoning(text[:MAX_REPLY_LENGTH])):
-        if judge.accepts(value):
+        if matcher.accepts(value):
             return cast("Json", value)
     return None
 
@@ -427,7 +427,7 @@ def strip_reasoning(text: str) -> str:
 
 
 def _iterate_values(text: str) -> Iterator[object]:
-    """Yield all JSON values in `text`, most likely first."""
+    """Yield the JSON values in `text`, most likely first. A value may occur more than once."""
     for candidate in (text, *reversed(_FENCE.findall(text)[-MAX_FENCES:])):
         yield from _iterate_parsed(candidate)
     yield from reversed(list(_iterate_embedded(text)))

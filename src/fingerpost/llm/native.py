@@ -110,8 +110,8 @@ class AnthropicDialect:
             if request.schema and "schema" not in native_request.without
             else None
         )
-        told = describe_schema(request.schema) if request.schema and schema is None else ""
-        conversation = build_conversation(request, instructions=told)
+        schema_prompt = describe_schema(request.schema) if request.schema and schema is None else ""
+        conversation = build_conversation(request, instructions=schema_prompt)
         options: dict[str, Json] = {
             "system": conversation.system or None,
             "temperature": None
@@ -304,8 +304,8 @@ class GoogleDialect:
         # Older models refuse a schema together with tools, with a message that names neither.
         if request.schema is not None and not request.tools and "schema" not in native_request.without:
             schema = build_plain_schema(request.schema.schema)
-        told = describe_schema(request.schema) if request.schema and schema is None else ""
-        conversation = build_conversation(request, instructions=told)
+        schema_prompt = describe_schema(request.schema) if request.schema and schema is None else ""
+        conversation = build_conversation(request, instructions=schema_prompt)
         body: dict[str, Json] = {
             "contents": [content for turn in conversation.turns for content in _build_contents(turn)]
         }
@@ -393,7 +393,9 @@ def _decode_name(name: object) -> object:
 
 
 def _build_contents(turn: NativeTurn) -> list[JsonObject]:
-    """Return a turn. Results are separate from text, or the text would count as the model's."""
+    """Return a turn as one or two contents. Results are separate from text, or the text would count as the
+    model's.
+    """
     role = "model" if turn.role == "assistant" else "user"
     results = [part for part in turn.parts if isinstance(part, NativeResult)]
     others = [part for part in turn.parts if not isinstance(part, NativeResult)]
@@ -464,12 +466,12 @@ def _count_google_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
         draft.completion_tokens = (written or 0) + thoughts
 
 
-AFTER_END_SECONDS: Final = 0.2  # seconds for a finished stream to end
+AFTER_END_SECONDS: Final = 0.2  # for the connection to end after the reply is complete
 REASONING_TOKENS: Final = 8192  # tokens for a model whose reasoning counts towards the limit of its answer
 
 
 class NativeChat(RemoteChat["httpx2.AsyncClient"]):
-    """One model. Connections are kept until it is closed."""
+    """One model behind a native API. Connections are kept until it is closed."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         super().__init__(settings, reply_bytes=reply_bytes)
@@ -496,7 +498,9 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
                 await self._wait(failure, failed)
 
     def _drop_refused_option(self, failed: FailedAttempt, request: ModelRequest) -> bool:
-        """Return whether the request can be sent again without an option that the model refused."""
+        """Remember an option that the model refused. Return whether the request can be sent again without
+        it.
+        """
         if not failed.option or failed.option in self._get_refused_options(request):
             return False
         if failed.option in request.options:  # the caller set it, so the error is returned
@@ -522,18 +526,18 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         address = self._dialect.build_url(self._settings.base_url, model, streamed=streamed)
         headers = self._dialect.build_headers(self._key, unwanted)
         content = json.dumps(self._dialect.build_body(native_request)).encode()
-        begun = False
+        has_started = False
         try:
             async with client.stream("POST", address, content=content, headers=headers) as response:
-                begun = response.is_success
-                if not begun:
+                has_started = response.is_success
+                if not has_started:
                     await response.aread()
                     return build_from_status(response, self._dialect.options, model=model)
                 if _is_event_stream(response):
                     return await self._read_stream(response, draft)
                 return self._read_whole(await response.aread(), draft)
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
-            return build_broken_off(self.name) if begun else build_unreachable(error, self.name)
+            return build_broken_off(self.name) if has_started else build_unreachable(error, self.name)
 
     def _read_whole(self, content: bytes, draft: ReplyDraft) -> FailedAttempt | None:
         """Read a complete reply."""
@@ -549,12 +553,12 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
     async def _read_stream(self, response: httpx2.Response, draft: ReplyDraft) -> FailedAttempt | None:
         """Read a streamed reply to its end."""
         reader = ModelEventParser()
-        with anyio.CancelScope() as patience:
+        with anyio.CancelScope() as scope:
             async for piece in response.aiter_bytes():
                 if (broken := self._read_events(reader.parse(piece), draft)) is not None:
                     return broken
                 if draft.ended:
-                    patience.deadline = min(patience.deadline, anyio.current_time() + AFTER_END_SECONDS)
+                    scope.deadline = min(scope.deadline, anyio.current_time() + AFTER_END_SECONDS)
         return self._read_events(reader.finish(), draft) or (
             None if draft.ended else build_broken_off(self.name)
         )

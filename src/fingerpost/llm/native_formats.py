@@ -55,7 +55,7 @@ class _NativeOpenCall:
 
 @dataclass(slots=True)
 class ReplyDraft:
-    """One attempt at a reply. `told` is true after text was streamed; then no retry is allowed."""
+    """One attempt at a reply. `has_streamed` is true after text was streamed; then no retry is allowed."""
 
     asked: str  # the requested model
     on_text: OnText | None = None
@@ -99,7 +99,9 @@ class ReplyDraft:
             call.arguments.append(self._hold_text(json.dumps(value, ensure_ascii=False)))
 
     def _hold_text(self, text: str) -> str:
-        """Return valid text. Raises `ModelReplyInvalid` when the reply gets too long."""
+        """Count the text and return it without lone surrogates. Raises `ModelReplyInvalid` when the reply
+        gets too long.
+        """
         self._size += len(text)
         if self._size > self.limit:
             message = f"{self.asked} answered with more than {self.limit:,} characters"
@@ -207,18 +209,18 @@ def build_from_status(
     option.
     """
     status, body = response.status_code, _parse_error(response.content)
-    said = _get_error_message(body) or format_excerpt(response.content)
+    reported = _get_error_message(body) or format_excerpt(response.content)
     if status in _NATIVE_BUSY_STATUSES or status >= 500:
         what = "is overloaded" if status in _OVERLOADED else "failed"
-        message = f"{model} {what} (status {status}): {said}"
+        message = f"{model} {what} (status {status}): {reported}"
         busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
         return FailedAttempt(error=busy, again=True, wait=_parse_wait(response, body))
-    hint = _NATIVE_HINTS[401] if _WRONG_KEY.search(said) else _NATIVE_HINTS.get(status)
-    message = f"{model} refused the request (status {status}): {said}"
+    hint = _NATIVE_HINTS[401] if _WRONG_KEY.search(reported) else _NATIVE_HINTS.get(status)
+    message = f"{model} refused the request (status {status}): {reported}"
     refused = ModelRefused(message, model=model, hint=hint, status=status)
     option = ""
     if status in (400, 422):
-        option = next((name for name, named in options.items() if named.search(said)), "")
+        option = next((name for name, named in options.items() if named.search(reported)), "")
     return FailedAttempt(error=refused, option=option)
 
 
@@ -228,7 +230,7 @@ def build_unreadable(content: bytes, *, model: str) -> ModelReplyInvalid:
 
 
 def parse_object(content: bytes | str) -> Mapping[str, Any] | None:
-    """Return the JSON object in these bytes, or None."""
+    """Return the JSON object in this content, or None."""
     try:
         value = parse_json(content)
     except ValueError:
@@ -258,8 +260,8 @@ def _get_error_message(error: Mapping[str, Any]) -> str:
 def _parse_wait(response: httpx2.Response, error: Mapping[str, Any]) -> float | None:
     """Return the requested delay from a header, or in Google's form (`"12s"`)."""
     delays = [as_mapping(detail).get("retryDelay") for detail in as_list(error.get("details"))]
-    told = [delay.removesuffix("s") for delay in delays if isinstance(delay, str)]
-    for text in (response.headers.get("retry-after", ""), *told):
+    google_delays = [delay.removesuffix("s") for delay in delays if isinstance(delay, str)]
+    for text in (response.headers.get("retry-after", ""), *google_delays):
         try:
             seconds = float(text[:20])
         except ValueError:
@@ -438,7 +440,7 @@ NativePart: TypeAlias = str | NativeCall | NativeResult | NativeMedia
 
 @frozen(kw_only=False)
 class NativeTurn:
-    """Everything one side says before the other one responds."""
+    """The parts of consecutive messages of one role."""
 
     role: NativeRole
     parts: tuple[NativePart, ...]
@@ -454,10 +456,10 @@ class NativeConversation:
 
 def build_conversation(request: ModelRequest, *, instructions: str = "") -> NativeConversation:
     """Return the messages as alternating turns. `instructions` are added to the system prompt."""
-    said = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
-    system = "\n\n".join(text for text in (*said, instructions) if text.strip())
-    spoken = [message for message in request.messages if message.role not in SYSTEM_ROLES]
-    turns = _merge_turns(_iterate_parts(spoken, with_calls=bool(request.tools)))
+    system_texts = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
+    system = "\n\n".join(text for text in (*system_texts, instructions) if text.strip())
+    dialogue = [message for message in request.messages if message.role not in SYSTEM_ROLES]
+    turns = _merge_turns(_iterate_parts(dialogue, with_calls=bool(request.tools)))
     if not turns or turns[0].role == "assistant":
         turns.insert(0, NativeTurn("user", (EARLIER_TEXT,)))
     if turns[-1].role == "assistant":
@@ -478,8 +480,8 @@ def _iterate_parts(
         role: NativeRole = "assistant" if message.role == "assistant" else "user"
         if message.text.strip():
             yield role, to_valid_text(message.text)
-        for thing in get_media_parts(message) if role == "user" else ():
-            yield role, _parse_media(thing)
+        for media in get_media_parts(message) if role == "user" else ():
+            yield role, _parse_media(media)
         if role == "assistant" and with_calls:
             answered = _get_answered_ids(messages[at + 1 :])
             for call in _iterate_calls(message.tool_calls, answered):
@@ -546,7 +548,7 @@ def _parse_arguments(written: object) -> JsonObject:
 
 
 def _get_signature(entry: JsonObject) -> str | None:
-    """Return the signature from the field of Google's OpenAI-compatible API, or from our own field."""
+    """Return the thought signature, which is in the field of Google's OpenAI-compatible API."""
     found = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get("thought_signature")
     return found if isinstance(found, str) and found else None
 

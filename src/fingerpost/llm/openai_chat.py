@@ -161,19 +161,19 @@ def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
         raise build_invalid_reply(
             f"no choice with a message: {format_excerpt(_format_fields(fields))}", model
         )
-    said = as_mapping(cast("object", message))
-    calls = as_list(said.get("tool_calls"))
+    message_fields = as_mapping(cast("object", message))
+    calls = as_list(message_fields.get("tool_calls"))
     if len(calls) > MAX_REPLY_CALLS:
         raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", model)
     finish = first.get("finish_reason")
     return ModelReply(
-        text=read_text(said.get("content")),
+        text=read_text(message_fields.get("content")),
         model=read_model_name(fields, default=model),
         usage=read_usage(fields.get("usage")),
         finish=finish if isinstance(finish, str) else None,
         tool_calls=read_calls(calls),
-        refusal=read_text(said.get("refusal")),
-        reasoning=read_text(read_reasoning(said)),
+        refusal=read_text(message_fields.get("refusal")),
+        reasoning=read_text(read_reasoning(message_fields)),
     )
 
 
@@ -246,8 +246,8 @@ def _build_settings(
         return ModelSettings.model_validate(wanted)
     except ValidationError as wrong:
         first = wrong.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        message = f"this model cannot be used: {place}: {first['msg']}"
+        location = ".".join(map(str, first["loc"]))
+        message = f"this model cannot be used: {location}: {first['msg']}"
         raise ConfigError(message, hint="See the settings of [models.prime].") from None
 
 
@@ -354,7 +354,7 @@ def limit_response(response: httpx2.Response, *, limit: int, model: str) -> None
 
     Event streams may be larger by their envelope. Raises `ModelReplyInvalid` for a compressed response.
     """
-    # Loads the HTTP library, which is there when a response is.
+    # This import loads the HTTP library, which is already loaded when there is a response.
     from fingerpost.llm.byte_limit import limit_bytes
 
     if response.headers.get("content-encoding", "identity").lower() != "identity":

@@ -45,7 +45,7 @@ class _ConfiguredModel(Protocol):
 
 @frozen
 class PoolMember:
-    """One model of the pool. `ours` is true if the pool created it and must close it."""
+    """One model of the pool. `is_owned` is true if the pool created it and must close it."""
 
     model: ChatModel
     settings: ModelSettings | None = None
@@ -70,8 +70,8 @@ class PoolMember:
         """
         if self.settings is None:
             return None
-        place = f"{self.settings.provider} {self.settings.base_url or ''} {self.settings.model}"
-        return sha256(place.encode()).hexdigest()
+        identity = f"{self.settings.provider} {self.settings.base_url or ''} {self.settings.model}"
+        return sha256(identity.encode()).hexdigest()
 
     @property
     def window(self) -> int:
@@ -119,13 +119,14 @@ class CapabilityRegistry:
         self._memory = memory
         self._clock = clock
         self._known: dict[str, CapabilityFindings] = {}
-        # Of models that callers requested by name.
+        # Findings about models that callers requested by name. They are kept in memory only.
         self._others: OrderedDict[str, CapabilityFindings] = OrderedDict()
 
     async def get_capabilities(self, member: PoolMember, model: str | None = None) -> Capabilities:
         """Return what is known about this model, also from earlier runs.
 
-        `model` names another model at the same address, as in a request. Less is stored about it.
+        `model` names another model at the same address, as in a request. Findings about it are kept in memory
+        only.
         """
         return (await self._load_findings(member, model)).capabilities
 
@@ -140,10 +141,10 @@ class CapabilityRegistry:
     async def note_reply(self, member: PoolMember, request: ModelRequest, reply: ModelReply) -> None:
         """Update the findings after a normal reply."""
         before = await self._load_findings(member, request.model)
-        tells = (
+        is_informative = (
             request.schema is not None or request.tools or before.thinks_aloud or has_leading_reasoning(reply)
         )
-        if tells:
+        if is_informative:
             await self._store_findings(member, request.model, before.update(request, reply, self._clock()))
 
     async def note_refusal(self, member: PoolMember, request: ModelRequest, error: ModelRefused) -> None:
@@ -291,8 +292,8 @@ class ModelPool:
         try:
             reply = await self._ask_member(member, request, relay)
         except _FALLBACK_ERRORS as failure:
-            told = relay is not None and relay.used
-            if told or other is None or other.model is member.model:
+            has_streamed = relay is not None and relay.used
+            if has_streamed or other is None or other.model is member.model:
                 raise
             return await self._ask_other(other, request, relay, failure)
         return reply if role in self._members else replace(reply, stood_in=True)

@@ -112,14 +112,14 @@ def build_reported(error: object, model: str) -> FailedAttempt:
 
 
 def _build_from_status(status: int, body: object, model: str, wait: float | None) -> FailedAttempt:
-    said = _find_message(body)
-    words = f": {said}" if said else ""
-    if status in _BUSY or (status >= 500 and not _UNSUPPORTED_PATTERN.search(said)):
+    reported = _find_message(body)
+    words = f": {reported}" if reported else ""
+    if status in _BUSY or (status >= 500 and not _UNSUPPORTED_PATTERN.search(reported)):
         what = "is overloaded" if status == 429 else "failed"
         message = f"{model} {what} (status {status}){words}"
         busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
         return FailedAttempt(
-            error=busy, again=True, wait=wait, option=_find_refused_option(body, said, status)
+            error=busy, again=True, wait=wait, option=_find_refused_option(body, reported, status)
         )
     refused = ModelRefused(
         f"{model} refused the request (status {status}){words}",
@@ -127,7 +127,7 @@ def _build_from_status(status: int, body: object, model: str, wait: float | None
         hint=_HINTS.get(status),
         status=status,
     )
-    return FailedAttempt(error=refused, option=_find_refused_option(body, said, status))
+    return FailedAttempt(error=refused, option=_find_refused_option(body, reported, status))
 
 
 def _find_refused_option(body: object, said: str, status: int) -> str:
@@ -198,7 +198,7 @@ C = TypeVar("C", bound=Closable)
 
 
 class RemoteChat(ABC, Generic[C]):
-    """One model. Connections are kept until it is closed."""
+    """The base class of models behind an HTTP API. Connections are kept until the model is closed."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._settings = settings
@@ -257,7 +257,7 @@ class RemoteChat(ABC, Generic[C]):
             self._unwanted.popitem(last=False)
 
     async def _wait(self, failed_attempt: FailedAttempt, tries: int) -> None:
-        """Wait for the next attempt, or raise the error if there is none."""
+        """Wait before the next attempt, or raise the error if there is none."""
         wait = (
             compute_delay(tries, failed_attempt.wait)
             if failed_attempt.again and tries <= self._settings.retries

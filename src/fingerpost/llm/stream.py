@@ -72,7 +72,7 @@ class ToolCallAssembler:
         return read_calls([draft.build_call() for draft in self._all])
 
     def _get_draft(self, delta: Mapping[str, Any]) -> _ToolCallDraft:
-        """Return the call that this piece belongs to.
+        """Return the call that this piece belongs to. A new call is added if there is none.
 
         It is found by the index. For servers that omit it or use the same one for all calls, a new id starts
         a new call.
@@ -84,9 +84,9 @@ class ToolCallAssembler:
             return known
         if len(self._all) >= MAX_REPLY_CALLS:
             raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", self._model)
-        made = self._at[place] = _ToolCallDraft()
-        self._all.append(made)
-        return made
+        draft = self._at[place] = _ToolCallDraft()
+        self._all.append(draft)
+        return draft
 
 
 def _to_argument_text(arguments: object) -> str:
@@ -199,7 +199,7 @@ class ReplyAssembler:
         self._limit = limit
         self._written = 0
         self._texts: list[str] = []
-        self._half = ""  # of a character whose other half comes with the next piece
+        self._half = ""  # the first half of a character; the other half arrives with the next piece
         self._refusals: list[str] = []
         self._thoughts: list[str] = []
         self._calls = ToolCallAssembler(model)
@@ -221,7 +221,7 @@ class ReplyAssembler:
                     yield self._add_chunk(chunk)
 
     def take_held_text(self) -> str:
-        """Return text that was held because a character was incomplete."""
+        """Return and clear text that was held because a character was incomplete."""
         half, self._half = to_valid_text(self._half), ""
         self._texts.append(half)
         return half

@@ -79,13 +79,13 @@ def build_columns(snapshot: Snapshot) -> ToolColumns:
     cards = snapshot.cards
     rows = {card.key: row for row, card in enumerate(cards)}
     servers = tuple(dict.fromkeys(card.server for card in cards))
-    place = {server: number for number, server in enumerate(servers)}
+    server_numbers = {server: number for number, server in enumerate(servers)}
     return ToolColumns(
         version=snapshot.version,
         cards=cards,
         rows=rows,
         servers=servers,
-        server_of=np.fromiter((place[card.server] for card in cards), np.intp, len(cards)),
+        server_of=np.fromiter((server_numbers[card.server] for card in cards), np.intp, len(cards)),
         by_server=_group_rows((card.server, row) for row, card in enumerate(cards)),
         by_category=_group_rows((card.intelligence.category.value, row) for row, card in enumerate(cards)),
         priority=np.fromiter((_get_priority(card) for card in cards), np.float32, len(cards)),
@@ -133,13 +133,15 @@ def _get_change_strength(card: ToolCard) -> float:
     """
     if card.effect.source is Source.DEFAULT or Effect.READ in card.effects:
         return 0.0
-    told = find_program_parameter(card.definition) or find_query_language(card.definition, card.description)
-    return 0.0 if told is not None else _CHANGE_BY_EFFECT[card.effect.value]
+    program = find_program_parameter(card.definition) or find_query_language(
+        card.definition, card.description
+    )
+    return 0.0 if program is not None else _CHANGE_BY_EFFECT[card.effect.value]
 
 
 def _get_recall_strength(card: ToolCard) -> float:
-    """Return whether a read-only tool accesses notes, a knowledge base or a memory. Search tools get the full
-    value.
+    """Return how well a tool recalls notes, a knowledge base or a memory, from 0 to 1. It is 0 for tools that
+    do not only read, and 1 for search tools.
     """
     text = f"{card.name.replace('_', ' ').replace('-', ' ')} {card.description[:_DESCRIPTION_LENGTH]}"
     if card.effect.value is not Effect.READ or _KEEPS_NOTES.search(text) is None:
@@ -181,8 +183,8 @@ def _number_twins(cards: Sequence[ToolCard]) -> Rows:
 
 
 def _find_fallback_pairs(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> Iterable[tuple[int, int]]:
-    """Return written fallbacks only. An inferred fallback is an equal tool on another server, not a second
-    choice.
+    """Yield (tool, fallback) for written fallbacks only. An inferred fallback is an equal tool on another
+    server, not a second choice.
     """
     for row, card in enumerate(cards):
         hierarchy = card.intelligence.hierarchy
@@ -202,7 +204,7 @@ def _find_conflicts(cards: Sequence[ToolCard], rows: Mapping[str, int]) -> dict[
 
 
 def _collect_keywords(cards: Sequence[ToolCard]) -> Iterable[tuple[int, frozenset[str], float]]:
-    """Return written keywords only. Inferred ones come from the tool's text, which the lexical scorer already
+    """Yield written keywords only. Inferred ones come from the tool's text, which the lexical scorer already
     uses.
     """
     for row, card in enumerate(cards):

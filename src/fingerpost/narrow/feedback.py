@@ -113,7 +113,7 @@ def _rescale_between(values: Floats, low: float, high: float) -> Floats:
 
 MAX_CORRECTIONS: Final = 2_000
 SETTLED_COUNT: Final = 3  # corrections of the same request that agree
-MIN_WORTH: Final = 0.25  # after two half-lives; older corrections settle nothing
+MIN_WORTH: Final = 0.25  # after two half-lives; older corrections do not count towards a settled one
 NEGATIVE_WEIGHT: Final = 0.5
 _CORRECTION_PRIOR: Final = 1.0
 _MAX_NAMED_PEOPLE: Final = 3
@@ -140,17 +140,17 @@ class Correction:
         return score if score > 0 else NEGATIVE_WEIGHT * score
 
     def describe(self, reader: str | None) -> str:
-        """Describe the correction for the explanation, without request texts. A `reader` sees only their own
-        name; None sees all names.
+        """Describe the correction for the explanation, without request texts. `reader` is the person who
+        reads it and sees only their own name. With None, all names are shown.
         """
-        said = [
+        parts = [
             f"{text} {_format_times(count)}"
             for count, text in ((self.times, "corrected"), (self.praised, "called right"))
             if count
         ]
-        if self.blamed and not said:
-            said = [f"called wrong {_format_times(self.blamed)}"]
-        return f"{', '.join(said)}{_format_names(self.by, reader)}" if said else ""
+        if self.blamed and not parts:
+            parts = [f"called wrong {_format_times(self.blamed)}"]
+        return f"{', '.join(parts)}{_format_names(self.by, reader)}" if parts else ""
 
 
 def _format_times(count: int) -> str:
@@ -230,9 +230,9 @@ class Corrections:
         tallies: defaultdict[str, _CorrectionTally] = defaultdict(_CorrectionTally)
         alike = memory.similarity.compute_weights(text, vector)
         for place in np.flatnonzero(alike):
-            said = memory.feedback[int(place)]
-            if only is None or said.by == only:
-                _count_feedback(tallies, said, float(alike[place]), float(memory.worth[place]))
+            feedback = memory.feedback[int(place)]
+            if only is None or feedback.by == only:
+                _count_feedback(tallies, feedback, float(alike[place]), float(memory.worth[place]))
         return {tool: _build_correction(tally) for tool, tally in tallies.items()}
 
 
@@ -317,7 +317,7 @@ def build_rows(texts: Sequence[str], known: Mapping[str, Floats]) -> Floats | No
 
 MAX_DECISIONS: Final = 2_000
 MIN_DECISION_SIMILARITY: Final = 0.8
-MIN_USES: Final = 2  # successful uses without a failure; one feedback counts as many
+MIN_USES: Final = 2  # successful uses without a failure; one correction counts as this many
 MAX_REMEMBERED_TOOLS: Final = 3
 
 
@@ -373,19 +373,19 @@ class PastDecisions:
         """
         memory = self._memory
         alike = memory.similarity.compute_weights(text, vector)
-        worth: dict[str, int] = {}
+        totals: dict[str, int] = {}
         wrong: set[str] = set()
         for place in np.flatnonzero(alike >= MIN_DECISION_SIMILARITY):
             fact = memory.facts[int(place)]
             if fact.worth < 0:
                 wrong.add(fact.tool)
             else:
-                worth[fact.tool] = worth.get(fact.tool, 0) + fact.worth
-        found = [tool for tool, sum_of in worth.items() if sum_of >= MIN_USES and tool not in wrong]
+                totals[fact.tool] = totals.get(fact.tool, 0) + fact.worth
+        found = [tool for tool, sum_of in totals.items() if sum_of >= MIN_USES and tool not in wrong]
         if not found:
             return None
-        found.sort(key=lambda tool: (-worth[tool], tool))
-        return RememberedDecision(tools=tuple(found[:MAX_REMEMBERED_TOOLS]), times=worth[found[0]])
+        found.sort(key=lambda tool: (-totals[tool], tool))
+        return RememberedDecision(tools=tuple(found[:MAX_REMEMBERED_TOOLS]), times=totals[found[0]])
 
 
 def _collect_facts(
@@ -427,10 +427,10 @@ class Preferences:
         whichever is later.
         """
         counted: dict[str, Counter[str]] = {}
-        everybody = marks.get("", _EARLIEST)
+        common_mark = marks.get("", _EARLIEST)
 
         def add(person: str | None, tool: str | None, at: datetime, weight: float) -> None:
-            if person is None or tool is None or at <= max(everybody, marks.get(person, _EARLIEST)):
+            if person is None or tool is None or at <= max(common_mark, marks.get(person, _EARLIEST)):
                 return
             habits = counted.setdefault(person, Counter())
             habits[tool] += weight * 0.5 ** max(0.0, (now - at) / half_life)
@@ -495,7 +495,7 @@ class FeedbackAdjustments:
         vector: Floats | None = None,
     ) -> FeedbackAdjustments:
         """Collect the feedback on this request for the current tools."""
-        said = (
+        found = (
             _NO_CORRECTIONS
             if corrections is None
             else corrections.find_corrections(query.text, vector, person=request.person)
@@ -504,7 +504,7 @@ class FeedbackAdjustments:
         rows = columns.rows
         unusable = (columns.by_server[name] for name in request.health if name in columns.by_server)
         return cls(
-            corrections={rows[key]: one for key, one in said.items() if key in rows},
+            corrections={rows[key]: one for key, one in found.items() if key in rows},
             habits={rows[key]: weight for key, weight in habits.items() if key in rows},
             person=request.person,
             excluded_rows=frozenset(int(row) for some in unusable for row in some),
@@ -516,15 +516,15 @@ class FeedbackAdjustments:
     @property
     def settled_rows(self) -> frozenset[int]:
         """The tools on which enough corrections agree."""
-        return frozenset(row for row, said in self.corrections.items() if said.settled)
+        return frozenset(row for row, correction in self.corrections.items() if correction.settled)
 
     def compute_correction_points(self, columns: ToolColumns) -> Iterator[ScoreContribution]:
         """Compute the points from corrections, positive and negative."""
         points = np.zeros(columns.size, np.float32)
-        for row, said in self.corrections.items():
-            points[row] = CORRECTION_POINTS * said.score
+        for row, correction in self.corrections.items():
+            points[row] = CORRECTION_POINTS * correction.score
         if points.any():
-            notes = {row: said.describe(self.person) for row, said in self.corrections.items()}
+            notes = {row: correction.describe(self.person) for row, correction in self.corrections.items()}
             yield ScoreContribution(signal="corrected", points=points, notes=notes)
 
     def compute_decisive_points(

@@ -38,14 +38,14 @@ class ScoreContribution:
 def sum_contributions(shares: Iterable[ScoreContribution], size: int) -> Scores:
     """Return the sum by row."""
     score = np.zeros(size, np.float32)
-    for share in shares:
-        score += share.points
+    for contribution in shares:
+        score += contribution.points
     return score
 
 
 def list_score_parts(shares: Iterable[ScoreContribution], row: int) -> tuple[Part, ...]:
     """Return the parts of one tool's score in order. Parts with the same signal are not merged."""
-    found = (share.get_part(row) for share in shares)
+    found = (contribution.get_part(row) for contribution in shares)
     return tuple(part for part in found if part is not None)
 
 
@@ -181,8 +181,8 @@ class LogisticModel:
     coefficients: Mapping[str, float]
 
     def predict_probability(self, features: Mapping[str, float]) -> float:
-        odds = self.bias + sum(weight * features[name] for name, weight in self.coefficients.items())
-        return 1 / (1 + math.exp(-max(-_MAX_LOG_ODDS, min(_MAX_LOG_ODDS, odds))))
+        log_odds = self.bias + sum(weight * features[name] for name, weight in self.coefficients.items())
+        return 1 / (1 + math.exp(-max(-_MAX_LOG_ODDS, min(_MAX_LOG_ODDS, log_odds))))
 
 
 @frozen(kw_only=False)

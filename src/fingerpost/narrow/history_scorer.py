@@ -130,7 +130,7 @@ class ToolHistory:
         """The text for the explanation. It contains no request texts, because they may come from another
         person.
         """
-        said = [
+        notes = [
             text
             for value, text in (
                 (self.worked, "worked for similar requests"),
@@ -139,7 +139,7 @@ class ToolHistory:
             )
             if value > 0.05
         ]
-        return ", ".join(said)
+        return ", ".join(notes)
 
 
 class HistoryScorer:

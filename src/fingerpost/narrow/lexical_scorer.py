@@ -196,10 +196,10 @@ class TermVocabulary:
 
     def weigh_terms(self, text: str, gloss: str = "") -> dict[int, float]:
         """Return the terms of a request by number, with their weights."""
-        said = tuple(iterate_terms(clean_line(text, MAX_REQUEST_LENGTH)))
+        text_terms = tuple(iterate_terms(clean_line(text, MAX_REQUEST_LENGTH)))
         counts = dict(
             islice(
-                Counter((*said, *iterate_terms(clean_line(gloss, MAX_REQUEST_LENGTH)))).items(),
+                Counter((*text_terms, *iterate_terms(clean_line(gloss, MAX_REQUEST_LENGTH)))).items(),
                 MAX_REQUEST_TERMS,
             )
         )
@@ -212,11 +212,11 @@ class TermVocabulary:
                 unknown.append(term)
             else:
                 weights[number] = (1 + math.log(count)) * rarity[number]
-        meant: dict[int, float] = {}
-        for number, weight in self._iterate_weighted_terms(counts, said[:MAX_REQUEST_TERMS], unknown):
+        related: dict[int, float] = {}
+        for number, weight in self._iterate_weighted_terms(counts, text_terms[:MAX_REQUEST_TERMS], unknown):
             if number not in weights:
-                meant[number] = max(meant.get(number, 0.0), weight)
-        return weights | meant
+                related[number] = max(related.get(number, 0.0), weight)
+        return weights | related
 
     def _iterate_weighted_terms(
         self, terms: Iterable[str], said: Sequence[str], unknown: Sequence[str]
@@ -254,7 +254,7 @@ class TermVocabulary:
                 yield number, CORRECTED_WEIGHT * near
 
 
-# The weight of an occurrence by its place in the text.
+# The weight of an occurrence by its position in the text.
 SERVER_WEIGHT: Final = 1.5
 NAME_WEIGHT: Final = 2.0
 DESCRIPTION_WEIGHT: Final = 1.0
@@ -325,7 +325,7 @@ class LexicalScorer:
 
 
 def count_terms(text: ToolText) -> dict[str, float]:
-    """Return the terms of a tool, each with its occurrences weighted by their place in the text."""
+    """Return the terms of a tool, each with its occurrences weighted by their position in the text."""
     counts: dict[str, float] = {}
     for passage, weight in _weigh_passages(text):
         for term in iterate_terms(passage):

@@ -370,8 +370,8 @@ def build_synonym_map() -> dict[str, tuple[str, ...]]:
         for word in group:
             found.setdefault(word, {}).update((other, None) for other in group if other != word)
     for line in ONE_WAY_SYNONYMS.strip().splitlines():
-        said, _, meant = line.partition("->")
-        others = dict.fromkeys(map(stem_word, meant.split()))
-        for word in map(stem_word, said.split()):
+        words, _, synonyms = line.partition("->")
+        others = dict.fromkeys(map(stem_word, synonyms.split()))
+        for word in map(stem_word, words.split()):
             found.setdefault(word, {}).update(others)
     return {word: tuple(others)[:MAX_SYNONYMS] for word, others in found.items()}

@@ -300,7 +300,7 @@ class Narrower:
     ) -> Narrowing:
         scored = self._build_tool_scorer(request).score(text, signals, request, columns, eligible)
         fit = round(self._fit.estimate_fit(scored.evidence, eligible), 4)
-        listing = ShortlistInput(
+        inputs = ShortlistInput(
             columns=columns,
             scored=scored,
             eligible=eligible,
@@ -312,7 +312,7 @@ class Narrower:
         can_recall = bool(columns.recalls[eligible].any())
         need = self._parts.judge.adjust_to_tools(need, text, signals, fit=fit, can_recall=can_recall)
         made = Shortlist(
-            candidates=build_shortlist(listing),
+            candidates=build_shortlist(inputs),
             considered=len(eligible),
             hidden=_list_hidden_tools(request),
             needs=scored.needs,

@@ -58,8 +58,8 @@ def bound_text(text: str) -> str:
 
 def get_earlier_turns(history: tuple[Message, ...], most: int = 2) -> tuple[str, ...]:
     """Return the person's earlier messages, latest first."""
-    said = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
-    return tuple(text for text, _ in zip((text for text in said if text), range(most), strict=False))
+    texts = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
+    return tuple(text for text, _ in zip((text for text in texts if text), range(most), strict=False))
 
 
 # The maximum weight of an earlier turn.
@@ -170,13 +170,13 @@ def _is_fragment(text: str) -> bool:
 def compute_history_weight(text: str) -> float:
     """Return how much earlier turns count for the request, 0 to 1."""
     content = sum(1 for word in _LETTERS.findall(text) if word.casefold() not in _SAYS_LITTLE)
-    silence = max(0.0, 1 - content / _INDEPENDENT_WORDS)
-    needs = classify_dependence(text)
-    if needs is Dependence.FRAGMENT:
-        return 1.0 if content <= 1 else silence
-    if needs is Dependence.REFERS:
-        return silence
-    return 0.0 if _NAMED.search(text) is not None else _COMPLETE_SENTENCE_WEIGHT * silence
+    weight = max(0.0, 1 - content / _INDEPENDENT_WORDS)
+    dependence = classify_dependence(text)
+    if dependence is Dependence.FRAGMENT:
+        return 1.0 if content <= 1 else weight
+    if dependence is Dependence.REFERS:
+        return weight
+    return 0.0 if _NAMED.search(text) is not None else _COMPLETE_SENTENCE_WEIGHT * weight
 
 
 def compute_turn_weights(text: str, turns: int) -> tuple[float, ...]:

@@ -64,14 +64,14 @@ class SmartRoutingStats:
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> SmartRoutingStats:
         """Compute the statistics of these events. Events of other kinds are ignored."""
-        told = [event for event in events if isinstance(event, SmartRoutingEnd)]
-        ends = [event for event in told if not event.widened]
+        all_ends = [event for event in events if isinstance(event, SmartRoutingEnd)]
+        ends = [event for event in all_ends if not event.widened]
         if not ends:
             return cls()
         times = sorted(end.milliseconds for end in ends)
         return cls(
             runs=len(ends),
-            widened=len(told) - len(ends),
+            widened=len(all_ends) - len(ends),
             by_model=sum(end.by == "model" for end in ends),
             success_rate=sum(end.success for end in ends) / len(ends),
             fallback_rate=sum(end.filtered_tools >= end.total_tools for end in ends) / len(ends),
@@ -108,8 +108,16 @@ def adapt_settings(settings: SmartRoutingSettings, stats: SmartRoutingStats) -> 
     if stats.runs < MIN_RUNS:
         return settings
     fell_back, left_out = stats.fallback_rate, stats.reduction
-    later = (factor for factor, most, least in _RAISE_RULES if fell_back >= most or left_out <= least)
-    earlier = (factor for factor, most, least in _LOWER_RULES if fell_back <= most and left_out >= least)
+    later = (
+        factor
+        for factor, rate_limit, reduction_limit in _RAISE_RULES
+        if fell_back >= rate_limit or left_out <= reduction_limit
+    )
+    earlier = (
+        factor
+        for factor, rate_limit, reduction_limit in _LOWER_RULES
+        if fell_back <= rate_limit and left_out >= reduction_limit
+    )
     factor = next(later, None) or next(earlier, 1.0)
     moved = {
         "max_tools": round(settings.max_tools * factor),
@@ -504,8 +512,8 @@ class ServerPicker:
         """Return the model's decision, made now or in an earlier turn and widened for this one. Without a
         model, decide by scores.
         """
-        place = turn.conversation_key
-        if place is None or (turn.model is None and place not in self._conversations):
+        key = turn.conversation_key
+        if key is None or (turn.model is None and key not in self._conversations):
             return await self._decide(turn)
         made_now: list[ServerDecision] = []
 
@@ -513,8 +521,8 @@ class ServerPicker:
             made_now.append(await self._decide(turn))
             return made_now[0]
 
-        decision = await self._conversations.get_or_decide(place, decide)
-        return decision if made_now else await self._widen(place, decision, turn)
+        decision = await self._conversations.get_or_decide(key, decide)
+        return decision if made_now else await self._widen(key, decision, turn)
 
     async def _widen(
         self, place: ConversationKey, decision: ServerDecision, turn: _PickerTurn
@@ -536,8 +544,8 @@ class ServerPicker:
         self._conversations.put(place, wider)
         self._emit_start(turn)
         left_out = [card for card in turn.snapshot.cards if card.server not in wider.kept]
-        told = replace(wider, reasoning=reasoning)
-        self._emit_end(turn, run, told, saved=await self._count_tokens(left_out), widened=new)
+        explained = replace(wider, reasoning=reasoning)
+        self._emit_end(turn, run, explained, saved=await self._count_tokens(left_out), widened=new)
         return wider
 
     async def _find_added_servers(
@@ -612,8 +620,8 @@ class ServerPicker:
             raise ModelTimeout(message, model=model.name)
         picked = await anyio.to_thread.run_sync(parse_server_choice, reply.text, turn.names)
         if not picked.servers:
-            strangers = f" but {', '.join(picked.unknown[:5])}" if picked.unknown else ""
-            message = f"{model.name} named no server there is{strangers}"
+            unknown_names = f" but {', '.join(picked.unknown[:5])}" if picked.unknown else ""
+            message = f"{model.name} named no server there is{unknown_names}"
             raise ModelReplyInvalid(message, model=model.name)
         kept = frozenset(picked.servers) | turn.mentions
         return ServerDecision(kept=kept, known=turn.servers, by="model", reasoning=picked.reasoning)

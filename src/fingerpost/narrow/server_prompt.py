@@ -229,10 +229,10 @@ def _format_message(message: Message, limit: int) -> str:
         half = limit // 2
         cut = len(content) - 2 * half
         content = f"{content[:half]} [{cut} characters left out here] {content[-half:]}"
-    said: dict[str, object] = {"role": message.role, "text": content}
+    entry: dict[str, object] = {"role": message.role, "text": content}
     if calls := [_format_call(call) for call in message.tool_calls]:
-        said["calls"] = calls
-    return json.dumps(said, ensure_ascii=False)
+        entry["calls"] = calls
+    return json.dumps(entry, ensure_ascii=False)
 
 
 def _format_call(call: JsonObject) -> str:
@@ -304,13 +304,13 @@ def parse_server_choice(reply: str, names: ServerNames) -> PickedServers:
         return _match_names(
             _get_listed_names(found["relevant_servers"]), names, _get_reasoning(found.get("reasoning"))
         )
-    said = strip_reasoning(reply[:MAX_REPLY_LENGTH])
-    if cut := _TRUNCATED_LIST.findall(said):
+    text = strip_reasoning(reply[:MAX_REPLY_LENGTH])
+    if cut := _TRUNCATED_LIST.findall(text):
         return _match_names(_STRING.findall(cut[-1][:MAX_TRUNCATED_LENGTH]), names, "the reply was cut short")
-    bare = parse_structured(said, _BARE_LIST_SCHEMA)
+    bare = parse_structured(text, _BARE_LIST_SCHEMA)
     if isinstance(bare, Sequence) and not isinstance(bare, str):
         return _match_names(_get_listed_names(bare), names, "")
-    return _find_names_in_text(said, names)
+    return _find_names_in_text(text, names)
 
 
 def _get_listed_names(value: Json) -> list[str]:

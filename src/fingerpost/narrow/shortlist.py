@@ -39,8 +39,8 @@ class RankedTool:
     row: int
     need: int
     score: float
-    skipped_score: float = 0.0  # penalty for earlier picks of the same need
-    lifted: float = 0.0  # points added to justify its position
+    skipped_score: float = 0.0  # subtracted for earlier picks of the same need
+    lifted: float = 0.0  # points added to match its position
 
 
 def find_best_rows(scores: Scores, eligible: Rows, count: int) -> Rows:
@@ -103,10 +103,10 @@ def _take_best(
             queue.pop(0)
         if not queue:
             continue
-        waited = NEED_TURN_PENALTY * served[need]
-        score = float(needs[need][queue[0]]) - waited
+        penalty = NEED_TURN_PENALTY * served[need]
+        score = float(needs[need][queue[0]]) - penalty
         if best is None or score > best.score:
-            best = RankedTool(queue[0], need, score, waited)
+            best = RankedTool(queue[0], need, score, penalty)
     return best
 
 
@@ -150,11 +150,11 @@ def decide_offers(
     """
     picked = {pick.row for pick in picks if columns.cards[pick.row].server not in health}
     soles = [{row: sole[row] for row in sole if row in picked} for sole in exclusive]
-    rest = picks[-1].score if len(picks) >= _MIN_PICKS_TO_COMPARE else 0.0
+    baseline = picks[-1].score if len(picks) >= _MIN_PICKS_TO_COMPARE else 0.0
     recalling = [pick.row for pick in picks if recalls and columns.recalls[pick.row]][:_MAX_RECALL_TOOLS]
     offered: list[RankedTool] = []
     best: dict[int, float] = {}
-    places: list[OfferDecision] = []
+    decisions: list[OfferDecision] = []
     for pick in picks:
         lost = (
             _explain_unhealthy(pick, columns, health)
@@ -167,15 +167,15 @@ def decide_offers(
                 offered,
                 None if pick.row in recalling else best.get(pick.need),
                 max_offered,
-                rest,
+                baseline,
                 thorough=effort is Effort.THOROUGH,
             )
         )
         if not lost:
             offered.append(pick)
             best.setdefault(pick.need, pick.score)
-        places.append(OfferDecision(pick, lost))
-    return tuple(places)
+        decisions.append(OfferDecision(pick, lost))
+    return tuple(decisions)
 
 
 def _explain_unhealthy(pick: RankedTool, columns: ToolColumns, health: Mapping[str, str]) -> str:
@@ -389,9 +389,9 @@ def build_shortlist(listing: ShortlistInput) -> tuple[Candidate, ...]:
         effort=listing.request.effort,
         recalls=listing.signals.recalls,
     )
-    places = list(offering)
-    found = _find_prerequisite(listing, places) if listing.settings.flags.producers else None
-    candidates = [_build_candidate(listing, place) for place in places]
+    decisions = list(offering)
+    found = _find_prerequisite(listing, decisions) if listing.settings.flags.producers else None
+    candidates = [_build_candidate(listing, decision) for decision in decisions]
     if found is not None:
         candidates = _insert_prerequisite(listing, candidates, found)
     return (*candidates[: listing.max_candidates], *_add_requested_tool(listing, candidates))
@@ -401,12 +401,12 @@ def _build_candidate(listing: ShortlistInput, place: OfferDecision) -> Candidate
     pick = place.pick
     parts = list_score_parts(listing.scored.contributions[pick.need], pick.row)
     if pick.skipped_score:
-        waited = Part(
+        penalty = Part(
             signal="turn",
             points=-round(pick.skipped_score, 4),
             note="the other needs of the request have their turn",
         )
-        parts = (*parts, waited)
+        parts = (*parts, penalty)
     if pick.lifted:
         lifted = Part(
             signal="turn",
@@ -437,10 +437,10 @@ def _classify_confidence(listing: ShortlistInput, need: int, row: int) -> str:
 
 
 def _find_prerequisite(listing: ShortlistInput, places: list[OfferDecision]) -> Prerequisite | None:
-    """Return a tool that finds an argument of one of the first offered tools, if another tool can be
-    offered.
+    """Return a tool that finds an argument of one of the first offered tools. Return None if no further tool
+    may be offered, or if that tool is offered already.
     """
-    offered = [place.pick.row for place in places if place.is_offered]
+    offered = [decision.pick.row for decision in places if decision.is_offered]
     if not offered or len(offered) >= listing.max_offered:
         return None
     columns = listing.columns

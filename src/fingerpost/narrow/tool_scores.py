@@ -145,11 +145,11 @@ def find_exclusive_intents(columns: ToolColumns, text: str, signals: Signals) ->
     """Return the tools with an exclusive intent that the request has, by row, with the intent."""
     if not columns.exclusive:
         return {}
-    meant = {intent.category for intent in signals.intents if intent.category == OFFICIAL_DATA}
+    categories = {intent.category for intent in signals.intents if intent.category == OFFICIAL_DATA}
     if signals.intents and signals.intents[0].score >= MIN_EXCLUSIVE_INTENT:
-        meant.add(signals.intents[0].category)
+        categories.add(signals.intents[0].category)
     spoken = {row for row, _, _ in _find_keywords(columns, text, signals)}
-    return {row: intent for row, intent in columns.exclusive if intent in meant or row in spoken}
+    return {row: intent for row, intent in columns.exclusive if intent in categories or row in spoken}
 
 
 def adjust_for_exclusive_intents(
@@ -221,10 +221,10 @@ def _find_keywords(
     """Return the written keywords that occur in the request: row, words, weight."""
     if not columns.keywords:
         return
-    said = f"{text} {signals.gloss}".casefold()
-    spoken = set(_KEYWORD_WORD.findall(said))
+    lowered = f"{text} {signals.gloss}".casefold()
+    spoken = set(_KEYWORD_WORD.findall(lowered))
     for row, keywords, weight in columns.keywords:
-        found = [word for word in sorted(keywords) if (word in said if " " in word else word in spoken)]
+        found = [word for word in sorted(keywords) if (word in lowered if " " in word else word in spoken)]
         if found:
             yield row, found, weight
 
@@ -261,21 +261,21 @@ class ToolScorer:
         sentences = needs if len(needs) > 1 else split_sentences(text)
         query = ScorerQuery(text=text, sentences=sentences, signals=signals, used=request.used)
         whole = self.gather_evidence(query)
-        taught = self._read_feedback(query, request, columns)
+        feedback = self._read_feedback(query, request, columns)
         common = [
             *self._score_earlier_turns(text, request),
             *self._compute_non_text_points(query, signals, request, columns),
             *(adjust_for_mood(columns, whole.base, text, signals) if self.flags.intent_signals else ()),
-            *taught.compute_correction_points(columns),
+            *feedback.compute_correction_points(columns),
         ]
-        sole = self._find_exclusive_tools(text, signals, taught, columns)
-        shares = self._sum_contributions(whole, common, taught, columns, eligible, sole)
-        score = sum_contributions(shares, columns.size)
+        sole = self._find_exclusive_tools(text, signals, feedback, columns)
+        contributions = self._sum_contributions(whole, common, feedback, columns, eligible, sole)
+        score = sum_contributions(contributions, columns.size)
         if len(needs) < 2:
             return ScoredTools(
                 needs=needs,
                 evidence=whole,
-                contributions=(shares,),
+                contributions=(contributions,),
                 whole=score,
                 by_need=(score,),
                 exclusive=(sole,),
@@ -287,11 +287,11 @@ class ToolScorer:
         ]
         seen = [whole.mix_with(evidence, OWN_NEED_WEIGHT) for evidence in own]
         soles = [
-            self._find_exclusive_tools(need, one, taught, columns)
+            self._find_exclusive_tools(need, one, feedback, columns)
             for need, one in zip(needs, read, strict=True)
         ]
         by_need = tuple(
-            self._sum_contributions(evidence, common, taught, columns, eligible, one)
+            self._sum_contributions(evidence, common, feedback, columns, eligible, one)
             for evidence, one in zip(seen, soles, strict=True)
         )
         return ScoredTools(
@@ -299,7 +299,7 @@ class ToolScorer:
             evidence=whole,
             contributions=by_need,
             whole=score,
-            by_need=tuple(sum_contributions(shares, columns.size) for shares in by_need),
+            by_need=tuple(sum_contributions(contributions, columns.size) for contributions in by_need),
             exclusive=tuple(soles),
         )
 
@@ -337,28 +337,32 @@ class ToolScorer:
         sole: Mapping[int, str],
     ) -> tuple[ScoreContribution, ...]:
         """Combine text, server and common contributions. Decisive feedback comes last."""
-        shares = (
+        contributions = (
             *evidence.to_contributions(),
             compute_server_bonus(evidence.base, columns, eligible),
             *common,
         )
         order = (
-            adjust_for_fallbacks(columns, sum_contributions(shares, columns.size))
+            adjust_for_fallbacks(columns, sum_contributions(contributions, columns.size))
             if columns.ranked_pairs
             else None
         )
-        shares = shares if order is None else (*shares, order)
+        contributions = contributions if order is None else (*contributions, order)
         alone = (
-            adjust_for_exclusive_intents(columns, sum_contributions(shares, columns.size), sole, eligible)
+            adjust_for_exclusive_intents(
+                columns, sum_contributions(contributions, columns.size), sole, eligible
+            )
             if sole
             else None
         )
-        shares = shares if alone is None else (*shares, alone)
+        contributions = contributions if alone is None else (*contributions, alone)
         if taught is NO_FEEDBACK:
-            return shares
+            return contributions
         return (
-            *shares,
-            *taught.compute_decisive_points(columns, sum_contributions(shares, columns.size), eligible),
+            *contributions,
+            *taught.compute_decisive_points(
+                columns, sum_contributions(contributions, columns.size), eligible
+            ),
         )
 
     def _read_feedback(
@@ -386,33 +390,33 @@ class ToolScorer:
     def _score_earlier_turns(self, text: str, request: NarrowRequest) -> list[ScoreContribution]:
         """Score earlier turns, for a request that depends on them."""
         turns = get_earlier_turns(request.history)
-        shares: list[ScoreContribution] = []
+        contributions: list[ScoreContribution] = []
         for turn, weight in zip(turns, compute_turn_weights(text, len(turns)), strict=True):
             if weight > 0:
                 signals = self.components.reader.read(turn)
                 query = ScorerQuery(text=turn, sentences=split_sentences(turn), signals=signals)
                 points = np.asarray(weight * self.gather_evidence(query).base, np.float32)
-                shares.append(
+                contributions.append(
                     ScoreContribution(signal="conversation", points=points, note="from what was said before")
                 )
-        return shares
+        return contributions
 
     def _compute_non_text_points(
         self, query: ScorerQuery, signals: Signals, request: NarrowRequest, columns: ToolColumns
     ) -> list[ScoreContribution]:
-        shares: list[ScoreContribution] = []
+        contributions: list[ScoreContribution] = []
         if self.flags.intent_signals:
-            shares += compute_adjustments(columns, query.text, signals)
+            contributions += compute_adjustments(columns, query.text, signals)
         if self.flags.learned_use and self.components.learned is not None:
             past = self.components.learned
             evidence = past.get_tool_histories(query, self._get_vector(query) if past.uses_vectors else None)
             known = {
                 row: found for key, found in evidence.items() if (row := columns.rows.get(key)) is not None
             }
-            share = adjust_for_history(columns, known)
-            shares += [share] if share is not None else []
-        shares += adjust_for_effort(columns, request.effort)
-        return shares + list(adjust_for_health(columns, request.health))
+            contribution = adjust_for_history(columns, known)
+            contributions += [contribution] if contribution is not None else []
+        contributions += adjust_for_effort(columns, request.effort)
+        return contributions + list(adjust_for_health(columns, request.health))
 
 
 def _find_likely_rows(words: Scores) -> list[int]:

@@ -31,7 +31,9 @@ class Scope:
 
 
 class Right(StrEnum):
-    """What somebody may do at all. An agent's key uses; it does not approve what it asked for itself."""
+    """What a caller may do. A key for an agent has only the right `use`, so it cannot approve its own
+    calls.
+    """
 
     USE = "use"  # send requests, call tools, chat, and read the own requests
     WATCH = "watch"  # read all requests, servers, statistics and the audit trail
@@ -77,7 +79,7 @@ class Principal:
 
 
 class Decision(StrEnum):
-    """What became of a pending call."""
+    """The decision on a call that waits for approval."""
 
     WAITING = "waiting"
     APPROVED = "approved"

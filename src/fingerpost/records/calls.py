@@ -48,7 +48,7 @@ class CallContext:
 
 
 class RepairKind(StrEnum):
-    """In which way an argument was put right."""
+    """How an argument was repaired."""
 
     RENAMED = "renamed"
     COERCED = "coerced"
@@ -61,7 +61,7 @@ class RepairKind(StrEnum):
 
 @frozen
 class Repair:
-    """One change made to the arguments, with what was there before."""
+    """One repaired argument, with its values before and after."""
 
     path: str  # dotted, as in the schema
     kind: RepairKind
@@ -71,7 +71,7 @@ class Repair:
 
 
 class ErrorKind(StrEnum):
-    """What went wrong, in the words a model can act on."""
+    """The kind of an error, for the model."""
 
     TOOL_NOT_FOUND = "tool_not_found"
     INVALID_PARAMETERS = "invalid_parameters"
@@ -88,7 +88,7 @@ class ErrorKind(StrEnum):
 
 
 class ParameterFault(StrEnum):
-    """The three ways in which arguments can be wrong beyond repair."""
+    """How an argument is wrong."""
 
     MISSING = "missing"
     WRONG_TYPE = "wrong_type"
@@ -97,7 +97,7 @@ class ParameterFault(StrEnum):
 
 @frozen
 class ParameterError:
-    """One argument that could not be put right."""
+    """One argument that could not be repaired."""
 
     fault: ParameterFault
     parameter: str
@@ -163,7 +163,7 @@ class Permit:
 
 @frozen
 class Attempt:
-    """One try of one tool."""
+    """One attempt to call a tool."""
 
     tool: str
     number: int
@@ -192,7 +192,7 @@ class Execution:
 
 @frozen
 class Digest:
-    """A result cut to what fits, with an honest note of what was cut and a handle to the rest."""
+    """A result trimmed to a token budget, with a note of what was removed and a handle to the full result."""
 
     text: str
     content_type: str = "text"
@@ -209,7 +209,7 @@ class Digest:
 
 @frozen
 class Outcome:
-    """The one shape in which a call comes back, whatever happened."""
+    """The outcome of a call, successful or not."""
 
     call_id: str
     tool: str

@@ -41,7 +41,9 @@ class Feedback:
 
 @frozen
 class Threshold:
-    """A setting that follows measured results: what it is now, what it was set to, and why it moved."""
+    """A setting that follows measured results: its value, its configured value, and the reason for the
+    change.
+    """
 
     name: str
     base: float
@@ -53,7 +55,7 @@ class Threshold:
 
 @frozen
 class LearnedCorrection:
-    """What people said of one tool beside another, over all requests."""
+    """All feedback for one tool over another."""
 
     right: str | None  # the supported tool
     wrong: str | None  # the rejected tool
@@ -65,7 +67,7 @@ class LearnedCorrection:
 
 @frozen
 class LearnedUse:
-    """How often a tool worked and failed for the requests that are remembered."""
+    """How often a tool succeeded and failed for the stored requests."""
 
     tool: str
     worked: int
@@ -74,7 +76,7 @@ class LearnedUse:
 
 @frozen
 class Preference:
-    """A tool one person is used to, and what others of its category they use less."""
+    """A tool that one person prefers, and the tools of the same category that they use less."""
 
     person: str
     tool: str
@@ -85,7 +87,7 @@ class Preference:
 
 @frozen
 class LearningCheck:
-    """What the last comparison on one's own requests said of learning from feedback."""
+    """The last evaluation of learning from feedback on this installation's own requests."""
 
     at: datetime
     verdict: str  # "would help", "no loss", "loses" or "too little to say"
@@ -95,7 +97,7 @@ class LearningCheck:
 
 @frozen
 class Learned:
-    """Everything that was learned, as one person may see it."""
+    """All learned data that one person may see."""
 
     flags: dict[str, bool]
     corrections: tuple[LearnedCorrection, ...] = ()
@@ -108,7 +110,7 @@ class Learned:
 
 @frozen
 class Choice:
-    """One tool used for a request, and whether it was the right one."""
+    """One tool used for a request, and whether it succeeded."""
 
     request: str
     tool: str

@@ -48,7 +48,7 @@ MAX_REINJECTIONS: Final = 3
 
 
 class PacketState(StrEnum):
-    """Where the packet is on its way."""
+    """The state of the packet."""
 
     RECEIVED = "received"
     PROCESSING = "processing"
@@ -58,7 +58,7 @@ class PacketState(StrEnum):
 
 
 class SystemTask(StrEnum):
-    """What is to be done with the packet next."""
+    """The next task for the packet."""
 
     INTENT_DETECTION = "IntentDetection"
     RESEARCH = "Research"
@@ -73,7 +73,7 @@ class SystemTask(StrEnum):
 
 
 class ExecutionStatus(StrEnum):
-    """How far the selected tool has come."""
+    """The status of the selected tool's call."""
 
     PENDING = "pending"
     AWAITING_CONFIDENCE = "awaiting_confidence"
@@ -113,7 +113,7 @@ _ALLOWED_NEXT: Final[dict[ExecutionStatus, frozenset[ExecutionStatus]]] = {
 
 @frozen
 class Header:
-    """Who asked, when, in which conversation."""
+    """The caller, the time and the conversation of the request."""
 
     packet_id: str
     session_id: str
@@ -124,7 +124,7 @@ class Header:
 
 @frozen
 class Intent:
-    """What the request is about, as far as it is known. `tool_routing` is one such name."""
+    """The detected intent of the request. `tool_routing` is one of the names."""
 
     name: str | None = None
     confidence: float | None = None
@@ -133,7 +133,7 @@ class Intent:
 
 @frozen
 class Message:
-    """One message of the conversation so far, or of what a model is told."""
+    """One message of a conversation with a model."""
 
     role: str
     text: str
@@ -144,7 +144,7 @@ class Message:
 
 @frozen
 class Context:
-    """What the stages may use: the tools offered (by key), the conversation, and how it is to be done."""
+    """The offered tools (by key), the conversation, and the mode of routing."""
 
     available_tools: tuple[str, ...] = ()
     history: tuple[Message, ...] = ()
@@ -159,7 +159,7 @@ class Context:
 
 @frozen
 class DataField:
-    """A named value that belongs to the request. There is one `tool_result` for each call."""
+    """A named value that belongs to the request. Each call adds one `tool_result`."""
 
     key: str
     value: Json
@@ -174,7 +174,7 @@ class DataField:
 
 @frozen
 class Content:
-    """The person's own words, unchanged, and the data that came with or after them."""
+    """The user's request, unchanged, and data that belongs to it."""
 
     original_prompt: str
     data_fields: tuple[DataField, ...] = ()
@@ -182,7 +182,7 @@ class Content:
 
 @frozen
 class Reflection:
-    """One line of the reflection log: which stage concluded what."""
+    """One entry of the reflection log: a stage and its conclusion."""
 
     at: datetime
     stage: str
@@ -201,7 +201,7 @@ class SketchpadEntry:
 
 @frozen
 class Reasoning:
-    """What the stages noted on the way."""
+    """The notes of the stages."""
 
     reflection_log: tuple[Reflection, ...] = ()
     sketchpad: tuple[SketchpadEntry, ...] = ()
@@ -209,7 +209,7 @@ class Reasoning:
 
 @frozen
 class Status:
-    """Where the packet is, and what comes next."""
+    """The packet's state and next task."""
 
     state: PacketState = PacketState.RECEIVED
     next_task: SystemTask | None = SystemTask.INTENT_DETECTION
@@ -217,7 +217,7 @@ class Status:
 
 @frozen
 class Selection:
-    """One tool with the arguments a model wrote for it, and how sure the model claims to be."""
+    """A tool selected by a model, with arguments and the model's claimed confidence."""
 
     tool: str
     arguments: JsonObject = field(default_factory=dict[str, Json])
@@ -228,7 +228,7 @@ class Selection:
 
 @frozen
 class Review:
-    """The second opinion on a selection."""
+    """A model's review of a selection."""
 
     approved: bool
     confidence: float
@@ -238,7 +238,7 @@ class Review:
 
 @frozen
 class ToolResult:
-    """What came back from the tool, or why nothing did."""
+    """The tool's result, or the error."""
 
     success: bool
     output: Json = None
@@ -251,7 +251,7 @@ class ToolResult:
 
 @frozen
 class Step:
-    """One call this packet made, as the model is told about it: what was asked, what came back."""
+    """One call of this packet, as shown to the model: the arguments and the result."""
 
     tool: str
     arguments: JsonObject
@@ -266,7 +266,7 @@ class Step:
 
 @frozen
 class ToolRouting:
-    """The tool decision, from "is one needed" to its result."""
+    """The tool decision, from whether a tool is needed to its result."""
 
     needs_tool: bool | None = None
     routing_requested: bool = False
@@ -296,7 +296,7 @@ class ToolRouting:
 
 @frozen
 class Packet:
-    """One request entering the router, with an id that survives every stage."""
+    """One request, with an id that stays the same in all stages."""
 
     header: Header
     content: Content

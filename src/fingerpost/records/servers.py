@@ -75,7 +75,7 @@ class ServerSpec:
 
 
 class ServerState(StrEnum):
-    """One word for how a server is doing; the reason says why."""
+    """The state of a server."""
 
     IDLE = "idle"  # not started yet
     CONNECTING = "connecting"

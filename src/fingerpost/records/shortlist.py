@@ -9,7 +9,7 @@ from fingerpost.frozen import frozen
 
 
 class NeedVerdict(StrEnum):
-    """Would the language model alone do?"""
+    """Whether a tool is needed."""
 
     TOOL = "tool"
     NONE = "none"
@@ -17,7 +17,7 @@ class NeedVerdict(StrEnum):
 
 
 class Effort(StrEnum):
-    """What a person wants of answers."""
+    """The effort that a user wants for answers."""
 
     QUICK = "quick"
     THOROUGH = "thorough"
@@ -25,9 +25,9 @@ class Effort(StrEnum):
 
 @frozen
 class Need:
-    """Whether the request needs a tool at all. The score is the probability that it does.
+    """Whether the request needs a tool. The score is the probability that it does.
 
-    A verdict is `certain` where a rule settled it: a greeting, a sum, what the conversation holds.
+    A verdict is `certain` if a rule decided it, for example for a greeting or a sum.
     """
 
     verdict: NeedVerdict
@@ -38,7 +38,7 @@ class Need:
 
 @frozen
 class IntentMatch:
-    """One of the twelve categories, or an intent within one, that a request seems to have, and the words."""
+    """A category or a narrower intent that the request seems to have, and the matching words."""
 
     category: str
     score: float  # 0..1
@@ -46,7 +46,7 @@ class IntentMatch:
 
 
 class EntityKind(StrEnum):
-    """Things in a request that tools take as arguments."""
+    """Kinds of values in a request that tools take as arguments."""
 
     PATH = "path"
     URL = "url"
@@ -60,7 +60,7 @@ class EntityKind(StrEnum):
 
 @frozen
 class Entity:
-    """One such thing, as it stands in the request."""
+    """One value in a request, as written there."""
 
     kind: EntityKind
     text: str
@@ -68,7 +68,7 @@ class Entity:
 
 @frozen
 class Mention:
-    """A tool (by key) or a server the request names outright, and the words that name it."""
+    """A tool (by key) or a server that the request names, and the words that name it."""
 
     kind: str  # "tool" or "server"
     name: str
@@ -77,7 +77,7 @@ class Mention:
 
 @frozen
 class Signals:
-    """What can be read off a request without knowing the tools' texts."""
+    """What can be derived from a request without the tools' texts."""
 
     language: str = "en"  # en, he, zh, … by script and words; "und" if there are no letters
     gloss: str = ""  # the request's tool vocabulary in English, if it is in another language
@@ -91,7 +91,7 @@ class Signals:
 
 @frozen
 class Part:
-    """One signal's share of a candidate's score: `points` is what it added or took."""
+    """One signal's share of a candidate's score. `points` may be negative."""
 
     signal: str
     points: float
@@ -100,7 +100,7 @@ class Part:
 
 @frozen
 class Candidate:
-    """One tool that was considered, and why it stands where it stands."""
+    """One tool that was considered, and the reasons for its rank."""
 
     tool: str
     score: float
@@ -114,7 +114,7 @@ class Candidate:
 
 @frozen
 class HiddenTool:
-    """A tool that may not be found by this caller, and the rule that says so."""
+    """A tool that this caller must not see, and the rule for that."""
 
     tool: str
     rule: str
@@ -124,7 +124,7 @@ class HiddenTool:
 
 @frozen
 class ServerChoice:
-    """Which servers a turn of a conversation works with, and who decided."""
+    """The servers used in a turn of a conversation, and how they were chosen."""
 
     servers: tuple[str, ...]
     left_out: tuple[str, ...] = ()
@@ -137,7 +137,7 @@ class ServerChoice:
 
 @frozen
 class Shortlist:
-    """The few ranked tools, with scores, and how many were considered."""
+    """The ranked tools with their scores, and how many were considered."""
 
     candidates: tuple[Candidate, ...] = ()  # best first; those with `offered` go to the model
     considered: int = 0

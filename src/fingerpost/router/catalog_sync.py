@@ -78,12 +78,12 @@ class LazyConnector:
             return context
         began = anyio.current_time()
         with anyio.move_on_after(math.inf if context.seconds is None else context.seconds):
-            away = self._calls.find_absence(tool_call, context)
-            if away is None:
+            absence = self._calls.find_absence(tool_call, context)
+            if absence is None:
                 await self.connect_idle()
-            elif self._is_connecting(away.server):
+            elif self._is_connecting(absence.server):
                 with suppress(ServerUnavailable):  # the call reports this error itself
-                    await self._servers.ensure(away.server, timeout=self._patience)
+                    await self._servers.ensure(absence.server, timeout=self._patience)
         if context.seconds is None:
             return context
         return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
@@ -117,10 +117,10 @@ class CatalogSync:
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""
-        before, studied = self._studied.pop(listing.server, (None, None))
+        prepared_listing, cards = self._studied.pop(listing.server, (None, None))
         if listing is not self._taken.get(listing.server):
             self._taken[listing.server] = listing
-            self._catalog.replace_server(listing, studied if listing is before else None)
+            self._catalog.replace_server(listing, cards if listing is prepared_listing else None)
             self._unsaved.set()
 
     def remove_server(self, server: str) -> None:

@@ -56,16 +56,16 @@ def find_question(events: Sequence[Event]) -> Route | None:
     """
     from fingerpost.router.route import Route
 
-    asked, standing = _find_last_word(events), rebuild_packet(events)
+    asked, packet = _find_last_word(events), rebuild_packet(events)
     narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
-    if standing is None or standing.context.mode is None or not isinstance(asked, QuestionAsked):
+    if packet is None or packet.context.mode is None or not isinstance(asked, QuestionAsked):
         return None
-    if standing.context.mode != Mode.KEYLESS and asked.question.call is None:
+    if packet.context.mode != Mode.KEYLESS and asked.question.call is None:
         return None
     return Route(
-        packet=standing,
+        packet=packet,
         outcome=RouteOutcome.ASKED,
-        mode=Mode(standing.context.mode),
+        mode=Mode(packet.context.mode),
         answer=asked.question.text,
         question=asked.question,
         narrowing=narrowings[-1] if narrowings else None,

@@ -239,18 +239,18 @@ class FeedbackService:
         `tool` is the judged tool, by default the called one, or None if no tool was called. Raises if there
         is no such request, or if `should_have` is not a tool that this request could use.
         """
-        said = _parse_verdict(verdict)
+        parsed_verdict = _parse_verdict(verdict)
         if not by.strip():
             message = "nobody said this"
             raise ConfigError(message, hint="Say who does with `by`.")
         request = await self._read_request(packet_id)
         judged = await self._find_judged_tool(request, tool)
-        right = await self._find_right_tool(request, said, judged, should_have, scopes)
+        right = await self._find_right_tool(request, parsed_verdict, judged, should_have, scopes)
         kept = await self._store.feedback.record(
             Feedback(
                 packet_id=packet_id,
                 by=by,
-                verdict=said,
+                verdict=parsed_verdict,
                 request=request.packet.content.original_prompt,
                 at=utc_now(),
                 tool=judged,
@@ -281,7 +281,9 @@ class FeedbackService:
         return await self._store.feedback.list_about(packet_id)
 
     async def find_latest_request(self, *, caller: str | None = None) -> str | None:
-        """Return the id of the caller's latest request. None stands for anonymous callers."""
+        """Return the id of the latest request of this caller or of an anonymous caller. With None, only
+        anonymous requests are searched.
+        """
         await self._store.journal.flush()
         recorded = await self._store.journal.list_newest(kinds=("packet_received",), limit=MAX_PACKETS)
         for entry in recorded:

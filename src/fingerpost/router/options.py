@@ -190,7 +190,7 @@ def resolve_model_names(
 
 async def close_models(models: Iterable[ChatModel | None]) -> None:
     """Close each model once. A closed model reopens if it is asked again."""
-    async with AsyncExitStack() as leaving:
+    async with AsyncExitStack() as stack:
         for model in {id(model): model for model in models}.values():
             if isinstance(model, Closable):
-                leaving.push_async_callback(model.aclose)
+                stack.push_async_callback(model.aclose)

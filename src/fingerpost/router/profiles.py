@@ -125,19 +125,21 @@ class Profiles(Mapping[str, ProfileSettings]):
         if requested is not None:
             self._check_allowed(requested, caller)
             return requested
-        theirs = {
+        allowed = {
             name: (closeness, name)
             for name, profile in self._now.items()
             if (not among or name in among)
             and (closeness := self._get_closeness(profile, caller)) is not None
         }
         if api_version is not None:
-            versioned = [name for name in theirs if api_version in self._now[name].api_versions]
+            versioned = [name for name in allowed if api_version in self._now[name].api_versions]
             if versioned:
-                return min(versioned, key=lambda name: theirs[name])
-        if self._preferred in theirs:
+                return min(versioned, key=lambda name: allowed[name])
+        if self._preferred in allowed:
             return self._preferred
-        return min((name for name in theirs if self._now[name].default), key=theirs.__getitem__, default=None)
+        return min(
+            (name for name in allowed if self._now[name].default), key=allowed.__getitem__, default=None
+        )
 
     def prefer(self, name: str | None) -> None:
         """Set the default profile for callers that name none and may use it."""
@@ -169,8 +171,8 @@ class Profiles(Mapping[str, ProfileSettings]):
                 message = f"there is no effort {str(asked)[:60]!r}"
                 raise ConfigError(message, hint=f"There are: {', '.join(Effort)}.")
             return Effort(asked)
-        theirs = self.efforts.get(options.get("caller") or "")
-        return theirs or (None if profile is None else self._now[profile].effort)
+        preferred = self.efforts.get(options.get("caller") or "")
+        return preferred or (None if profile is None else self._now[profile].effort)
 
     def _check_allowed(self, name: str, caller: str | None) -> None:
         self.get_profile(name)

@@ -94,7 +94,7 @@ class LearnedData:
         self._one_reads = anyio.Lock()  # older data never replaces newer data
 
     def compare_by_meaning(self, encode: Callable[[str], Floats]) -> None:
-        """Compare requests by vectors too from now on."""
+        """Set the encoder. From now on, requests are also compared by vectors."""
         self._vectors = RequestVectors(encode)
 
     def mark_stale(self, *, at_once: bool = False) -> None:
@@ -270,9 +270,9 @@ class RequestNarrower:
         """Narrow a request and record it in the journal as a new packet."""
         packet = build_packet(text, options)
         self._events.emit(PacketReceived.from_packet(packet))
-        narrowing, facts = await self.narrow_packet(snapshot, packet, options)
-        for fact in facts:
-            self._events.emit(fact)
+        narrowing, events = await self.narrow_packet(snapshot, packet, options)
+        for event in events:
+            self._events.emit(event)
         return narrowing
 
     async def narrow_packet(
@@ -334,9 +334,11 @@ class RequestNarrower:
         view = await self._sight.compute_view(
             snapshot, wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ())
         )
-        away, server = self._unusable(), wanted.get("server")
+        unusable, server = self._unusable(), wanted.get("server")
         found = [card for key in tools if (card := view.visible.get(key)) is not None]
-        return tuple(card.key for card in found if card.server not in away and server in (None, card.server))
+        return tuple(
+            card.key for card in found if card.server not in unusable and server in (None, card.server)
+        )
 
     async def _count_tokens(
         self, snapshot: Snapshot, view: VisibleCatalog, narrowing: Narrowing
@@ -434,7 +436,9 @@ class RequestNarrower:
     async def _find_taught_servers(
         self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
     ) -> frozenset[str]:
-        """Return the servers of tools that feedback agrees on for this request. They are always included."""
+        """Return the servers of tools that enough corrections name as right for this request. They are always
+        included.
+        """
         if not self._settings.flags.learn_from_feedback:
             return frozenset()
 

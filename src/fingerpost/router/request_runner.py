@@ -144,12 +144,12 @@ class ConfidenceThresholds:
                 return
             self._read_at = time.monotonic()
             before = await self._read_previous()
-            asked = await self._compute_adapted()
-            if abs(asked.value - before) < MIN_MOVE:
+            adapted = await self._compute_adapted()
+            if abs(adapted.value - before) < MIN_MOVE:
                 self._value = before
                 return
-            self._value = asked.value
-            await self._move_threshold(before, asked)
+            self._value = adapted.value
+            await self._move_threshold(before, adapted)
 
     async def _read_previous(self) -> float:
         """Return the last threshold of any process. A changed setting starts from its own value."""
@@ -357,8 +357,8 @@ class RequestRunner:
             known, run = await self._restore_run(pending, options, packet_id)
 
             async def go_on() -> Route:
-                standing = pending if approval is None else await self._apply_approval(approval)
-                return await run_within_limits(run, lambda run: resume_run(run, standing, known))
+                decided = pending if approval is None else await self._apply_approval(approval)
+                return await run_within_limits(run, lambda run: resume_run(run, decided, known))
 
             return await self._run_with_events(run, go_on)
 
@@ -445,9 +445,9 @@ class RequestRunner:
         """Yield the events of one request, the pieces of its answer, and finally its route."""
         options = (await self._add_history(options)).copy()
         options["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
-        journey = self._build_run(text, options)  # may raise while there is nothing to close yet
+        run_state = self._build_run(text, options)  # may raise while there is nothing to close yet
         send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
-        packet_id = journey.packet.packet_id
+        packet_id = run_state.packet.packet_id
         scope, failures = anyio.CancelScope(), list[Exception]()
 
         def pass_on(item: StreamItem) -> None:
@@ -459,7 +459,7 @@ class RequestRunner:
             with scope, send, self._subscriptions.watch(packet_id, pass_on):
                 try:
                     async with self._deps.calls.under_way.track():
-                        pass_on(await self._run_with_events(journey, lambda: self._run_new(journey)))
+                        pass_on(await self._run_with_events(run_state, lambda: self._run_new(run_state)))
                 except Exception as error:  # noqa: BLE001 - raised to the reader; must not end other tasks
                     failures.append(error)
 
@@ -553,9 +553,9 @@ class RequestRunner:
         if parent is None:
             message = f"{name} is not under way here, so nothing can be done on its behalf"
             raise CallError(message, hint="Ask without `parent`.")
-        deepest = self._settings.builtin.subagents.max_depth
-        if parent.depth >= deepest:
-            message = f"subagents may begin each other {deepest} deep, and no deeper"
+        max_depth = self._settings.builtin.subagents.max_depth
+        if parent.depth >= max_depth:
+            message = f"subagents may begin each other {max_depth} deep, and no deeper"
             raise CallError(message, hint="Do this part yourself, or raise builtin.subagents.max_depth.")
         return parent
 

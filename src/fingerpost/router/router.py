@@ -171,8 +171,8 @@ class Router:
             self.events.add(self.store.journal)
             self.catalog.learn(await self.store.usage.get_profiles())
             self._intake = CatalogSync(self.catalog, self.store)
-            trust = PinSync(store=self.store, catalog=self.catalog, intake=self._intake)
-            await trust.refresh()
+            pin_sync = PinSync(store=self.store, catalog=self.catalog, intake=self._intake)
+            await pin_sync.refresh()
             # Before any task starts, because a task group would wrap configuration errors.
             servers = ServerPool(
                 self._specs,
@@ -223,7 +223,7 @@ class Router:
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._tasks.start_soon(
-                run_restarting, poll_store, self.shutters.refresh, trust.refresh, self._read_preferences
+                run_restarting, poll_store, self.shutters.refresh, pin_sync.refresh, self._read_preferences
             )
             lease_s = self.settings.store.lease_seconds
             with suppress(StoreError):  # a read-only store is enough for reading
@@ -271,8 +271,8 @@ class Router:
 
     def _apply_profiles(self, settings: Settings) -> Settings:
         """Return the settings with the current profiles and their rules."""
-        before, behind = self._rules
-        rules = (*before, *build_profile_rules(self.profiles), *behind)
+        before, after = self._rules
+        rules = (*before, *build_profile_rules(self.profiles), *after)
         return settings.model_copy(update={"policy": rules, "profiles": dict(self.profiles)})
 
     def follow_profiles(self, files: ProfileFiles, *, every: float = POLL_INTERVAL_S) -> None:
@@ -321,8 +321,8 @@ class Router:
         item.
         """
         async with self._track_request():  # the runner tracks the stream itself: a reader may never come back
-            answerer = await self._get_request_runner(options.get("server"))
-        async with aclosing(answerer.stream(text, options)) as items:
+            runner = await self._get_request_runner(options.get("server"))
+        async with aclosing(runner.stream(text, options)) as items:
             async for item in items:
                 yield item
 
@@ -343,8 +343,8 @@ class Router:
         """
         async with self._track_request():
             named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
-            answerer = await self._get_request_runner()
-            return await answerer.resume(_get_pending_id(waiting), approval, options, packet_id=named)
+            runner = await self._get_request_runner()
+            return await runner.resume(_get_pending_id(waiting), approval, options, packet_id=named)
 
     async def reply(self, asked: Route, answer: str, **options: Unpack[RouteOptions]) -> Route:
         """Continue a request after the person answered its question (`asked.question`)."""
@@ -356,8 +356,8 @@ class Router:
     ) -> ParsedSelection:
         """Return which of the narrowed tools a model would call, and the arguments. Nothing is called."""
         async with self._track_request():
-            answerer = await self._get_request_runner()
-            return await answerer.select(text, narrowing or await self.narrow(text, **options), options)
+            runner = await self._get_request_runner()
+            return await runner.select(text, narrowing or await self.narrow(text, **options), options)
 
     def _check_open(self) -> None:
         if not self._open:
@@ -499,12 +499,12 @@ class Router:
 
         async with self._track_request():
             tool = build_function_tool(function, name=name, description=description, effect=effect)
-            made = self._functions.get(server)
-            if made is None:
-                made = FunctionServer(server)
-                await self.servers.add(made.build_spec())
-                self._functions[server] = made
-            key = made.add(tool)
+            function_server = self._functions.get(server)
+            if function_server is None:
+                function_server = FunctionServer(server)
+                await self.servers.add(function_server.build_spec())
+                self._functions[server] = function_server
+            key = function_server.add(tool)
             await self.servers.refresh(server)
             card = self.tools.get(key)
             if card is None:
@@ -514,11 +514,11 @@ class Router:
             return card
 
     async def unregister(self, key: str) -> None:
-        """Remove a registered function. Raises `ToolNotFoundError` if none is registered under this key."""
+        """Remove a registered function. Raises `UnknownTool` if none is registered under this key."""
         async with self._track_request():
             server, _, name = key.partition("/")
-            made = self._functions.get(server)
-            if made is None or not made.remove(name):
+            function_server = self._functions.get(server)
+            if function_server is None or not function_server.remove(name):
                 message = f"no function is registered as {key}"
                 raise UnknownTool(message, hint="Only what was registered can be taken away.")
             await self.servers.refresh(server)
@@ -544,10 +544,10 @@ class Router:
             options.get("profile"), caller=options.get("caller"), api_version=api_version
         )
         async with self._track_request():
-            made = await self._arrivals.connect_for_call(
+            context = await self._arrivals.connect_for_call(
                 tool_call, CallContext(call_id=create_id("cal"), **options)
             )
-            outcome = await self.calls.call(tool_call, made)
+            outcome = await self.calls.call(tool_call, context)
         self.learn(
             options.get("request", ""), outcome, options.get("conversation"), caller=options.get("caller")
         )

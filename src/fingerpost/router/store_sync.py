@@ -77,8 +77,8 @@ async def record_interrupted(store: Store) -> None:
     A process that was only paused records its own end later, which then takes precedence.
     """
     for instance in await store.instances.list_expired():
-        left = await _build_interrupted_events(store, instance)
-        await store.journal.append(*left)  # recorded once, even if two processes do this
+        events = await _build_interrupted_events(store, instance)
+        await store.journal.append(*events)  # recorded once, even if two processes do this
         await store.instances.end(instance.instance_id)
 
 
@@ -153,7 +153,7 @@ class PinSync:
         """Apply the pins that changed since the last refresh. Tools that became new are pinned as they
         are.
         """
-        news = await self._pins.take_changes()
-        if news is not None:
-            self._catalog.use_pins(news.changed, news.gone)
+        changes = await self._pins.take_changes()
+        if changes is not None:
+            self._catalog.use_pins(changes.changed, changes.gone)
             await self._intake.save_pins()

@@ -153,10 +153,10 @@ class DisabledTools:
             self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
 
     async def _apply(self) -> None:
-        closed = {(entry.what, entry.name): entry for entry in await self._store.disabled.list_all()}
-        changed = closed != self._closed
-        self._closed = closed
-        off = {what: _build_sentences(closed.values(), what) for what in DisabledKind}
+        disabled = {(entry.what, entry.name): entry for entry in await self._store.disabled.list_all()}
+        changed = disabled != self._closed
+        self._closed = disabled
+        off = {what: _build_sentences(disabled.values(), what) for what in DisabledKind}
         if changed:
             self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
         if changed or off[DisabledKind.SERVER]:

@@ -195,10 +195,10 @@ class _Connector:
                 spec, client, limits, self._state, registry=self._registry, on_open=self._on_transport_opened
             )
 
-        def ours(*_: object, **__: object) -> httpx2.AsyncClient:
+        def use_client(*_: object, **__: object) -> httpx2.AsyncClient:
             return client
 
-        return WatchedTransport(sse_client(spec.url, httpx_client_factory=ours), self._state)
+        return WatchedTransport(sse_client(spec.url, httpx_client_factory=use_client), self._state)
 
     async def _check_streaming(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code == 200:
@@ -243,12 +243,12 @@ class _Connector:
             return None
         limits = self._deps.limits
         headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
-        posting = await self._deps.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
-        if posting is None:
+        endpoint = await self._deps.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
+        if endpoint is None:
             return None
         return DirectHttp(
             self._spec.name,
-            posting,
+            endpoint,
             self._transport,
             limits=limits,
             state=self._state,

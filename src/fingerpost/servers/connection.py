@@ -364,8 +364,8 @@ class ServerConnection:
         if context.caller is None and CALL_ID in (params.get("_meta") or ()):
             return result  # the outer request asks the caller; this call has no caller
 
-        async def send(passage: RequestContext | None) -> dict[str, Any]:
-            return await self._send(method, params, passage, on_progress, clock, quota)
+        async def send(round_context: RequestContext | None) -> dict[str, Any]:
+            return await self._send(method, params, round_context, on_progress, clock, quota)
 
         return await run_rounds(self._spec.name, result, context, clock, quota, send)
 
@@ -411,10 +411,10 @@ class ServerConnection:
             raise
         except MCPError as error:
             in_flight.answered = True
-            made = from_reply(self._spec.name, error, failure=self.lifeline.failure)
-            if isinstance(made, ToolFailed) and self._secrets:
-                made.data = await self._secrets.mask_async(made.data)
-            raise made from error
+            converted = from_reply(self._spec.name, error, failure=self.lifeline.failure)
+            if isinstance(converted, ToolFailed) and self._secrets:
+                converted.data = await self._secrets.mask_async(converted.data)
+            raise converted from error
         finally:
             self._registry.close(in_flight)
 
@@ -452,8 +452,8 @@ class ServerConnection:
     ) -> dict[str, Any]:
         """Send one tools/call. Send it again only if the server rejected it because of mirrored headers.
 
-        A modern server rejects a call whose arguments are not repeated as headers as its current schema says.
-        Our copy of the schema is then out of date, so the tools are listed first.
+        A modern server rejects a call if its arguments are not repeated as headers according to the server's
+        current schema. Our copy of the schema is then out of date, so the tools are listed first.
         """
         try:
             return await self.ask("tools/call", params, context=context, on_progress=on_progress, clock=clock)

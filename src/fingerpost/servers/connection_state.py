@@ -94,7 +94,9 @@ class Backoff:
         self.failures = 0  # consecutive
 
     def get_delay(self, pace: RetryPace, *, began: float, now: float) -> float:
-        """Return the seconds to wait after the connection that was started at `began` ended."""
+        """Count the end of the connection that was started at `began`, and return the seconds to wait before
+        the next attempt.
+        """
         if now - began >= STABLE_SECONDS:
             self.failures = 0
         if pace is RetryPace.NOW and self._may_retry_now(now):

@@ -24,16 +24,19 @@ def find_schema_fault(path: str, schema: object) -> str | None:
     """Return why this is not a JSON Schema, with the path of the fault, or None."""
     todo: _Pending = [(path, schema)]
     while todo:
-        place, node = todo.pop()
+        node_path, node = todo.pop()
         if isinstance(node, bool):
             continue
         # `isinstance` with an abstract class is slow, so the exact type is checked first.
         if type(node) is not dict and not isinstance(node, Mapping):
-            return f"{place} is {describe_kind(node)}, not a schema"
+            return f"{node_path} is {describe_kind(node)}, not a schema"
         # Only existing keywords are checked: a catalog has thousands of schema parts, most with two keywords.
         for keyword, value in cast("Mapping[str, object]", node).items():
-            look = _CHECKS.get(keyword)
-            if look is not None and (reason := look(f"{place}.{keyword}", value, todo)) is not None:
+            find_fault = _CHECKS.get(keyword)
+            if (
+                find_fault is not None
+                and (reason := find_fault(f"{node_path}.{keyword}", value, todo)) is not None
+            ):
                 return reason
     return None
 
@@ -238,12 +241,12 @@ async def read_listing(
 ) -> Listing:
     """Read all tools of the server and check each definition separately."""
     server = spec.name
-    intake = DefinitionFilter(server, limits, modern=modern)
-    truncated = await _read_pages(server, read_page, limits, intake)
+    collected = DefinitionFilter(server, limits, modern=modern)
+    truncated = await _read_pages(server, read_page, limits, collected)
     return Listing(
         server=server,
-        definitions=tuple(intake.kept),
-        dropped=tuple(intake.dropped),
+        definitions=tuple(collected.kept),
+        dropped=tuple(collected.dropped),
         instructions=instructions,
         prefix=spec.prefix,
         package=get_package(spec),

@@ -91,8 +91,8 @@ def find_proxy(url: httpx2.URL) -> ProxyVariable | None:
     for scheme in (url.scheme, "all"):
         if scheme in named:
             parts = httpx2.URL(_format_proxy_address(named[scheme]))
-            place = parts.host if parts.port is None else f"{parts.host}:{parts.port}"
-            return ProxyVariable(variable=_find_variable(scheme), place=place)
+            address = parts.host if parts.port is None else f"{parts.host}:{parts.port}"
+            return ProxyVariable(variable=_find_variable(scheme), place=address)
     return None
 
 
@@ -172,8 +172,8 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
         ):
             if cause.reason in _NOT_TLS:
                 return TlsFault(reason="what it answers is not TLS", hint=NO_TLS_HINT)
-            said = (cause.reason or "no reason given").replace("_", " ").lower()
-            reason = f"TLS could not be agreed on ({said})"
+            detail = (cause.reason or "no reason given").replace("_", " ").lower()
+            reason = f"TLS could not be agreed on ({detail})"
             return TlsFault(reason=reason, hint="the server's own log says more")
     return None
 
@@ -237,7 +237,7 @@ class RateLimited(ServerBusy, RequestNotExecuted):
 
 
 class ConnectionBroken(ServerUnavailable):
-    """An open connection was lost. `mute` is true when no valid HTTP response was received."""
+    """An open connection was lost. `no_valid_response` is true when no valid HTTP response was received."""
 
     def __init__(self, message: str, *, server: str, hint: str | None = None, mute: bool = False) -> None:
         super().__init__(message, server=server, hint=hint)
@@ -348,14 +348,14 @@ def build_not_sent(server: str, error: BaseException) -> RequestNotSent:
 
 def build_connection_broken(server: str, error: BaseException) -> ConnectionBroken:
     """Build the error for an open connection that was lost."""
-    reason, mute = clean_text(str(error)) or type(error).__name__, False
+    reason, no_valid_response = clean_text(str(error)) or type(error).__name__, False
     if isinstance(error, httpx2.RemoteProtocolError):
         # The library's message contains parts of the received bytes, so it is not shown.
-        mute = True
+        no_valid_response = True
         closed = "disconnected" in reason
         reason = "the server closed the connection" if closed else "what it answers is not valid HTTP"
     message = f"the connection to {server} broke: {reason}"
-    return ConnectionBroken(message, server=server, hint=UNKNOWN_OUTCOME, mute=mute)
+    return ConnectionBroken(message, server=server, hint=UNKNOWN_OUTCOME, mute=no_valid_response)
 
 
 def build_http_refusal(server: str, status: int, retry_after: str | None = None) -> FingerpostError:

@@ -85,7 +85,9 @@ def resolve_redirect(here: str, status: int, location: str | None) -> str | None
 
 
 def is_same_server(here: str, status: int, target: str) -> bool:
-    """Return whether the same request may be sent to `target`: the same server, or its TLS port."""
+    """Return whether a redirect with this status may be followed: it keeps the method, and `target` is the
+    same server or its TLS port.
+    """
     if status not in SAME_METHOD_STATUSES:
         return False
     before, after = urlsplit(here), urlsplit(target)
@@ -276,7 +278,7 @@ Origin = tuple[str, int]
 
 
 class Http11Response:
-    """An `HttpResponse` over HTTP/1.1. JSON is readable when it is complete, a stream when it has begun."""
+    """An `HttpResponse` over HTTP/1.1. JSON is readable when it is complete, a stream when it has started."""
 
     __slots__ = ("_connection", "_decompressor", "_error", "_limit", "_parts", "_server", "_size", "_waiter",
                  "kind", "leads_to", "location", "retry_after", "status", "whole_length")  # fmt: skip
@@ -647,8 +649,8 @@ class Http11Endpoint:
         port = f":{parts.port}" if parts.port else ""
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._first = f"POST {target} HTTP/1.1\r\n".encode("ascii")
-        standing = {"host": f"{host}{port}", "accept-encoding": "identity", **self._headers}
-        self._lines = {name: _format_header(name, value) for name, value in standing.items()}
+        common = {"host": f"{host}{port}", "accept-encoding": "identity", **self._headers}
+        self._lines = {name: _format_header(name, value) for name, value in common.items()}
         self._head = self._first + b"".join(self._lines.values())
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
@@ -782,15 +784,15 @@ class HttpClients:
         if transport is not shared._transport:  # pyright: ignore[reportPrivateUsage]
             return None
 
-        async def full(url: str) -> HttpEndpoint:
-            anyhttp = await anyio.to_thread.run_sync(import_module, "fingerpost.servers.http_aiohttp")
+        async def open_aiohttp_endpoint(url: str) -> HttpEndpoint:
+            aiohttp_module = await anyio.to_thread.run_sync(import_module, "fingerpost.servers.http_aiohttp")
             if self._full is None:
-                self._full = anyhttp.open_session(tls)
-            return anyhttp.AnyPosting(spec, url, self._full, headers, limit=limit)
+                self._full = aiohttp_module.open_session(tls)
+            return aiohttp_module.AnyPosting(spec, url, self._full, headers, limit=limit)
 
         if supports(url, spec.headers):
-            return Http11Endpoint(spec, self._plain, headers, limit=limit, fallback=full)
-        return await full(url)
+            return Http11Endpoint(spec, self._plain, headers, limit=limit, fallback=open_aiohttp_endpoint)
+        return await open_aiohttp_endpoint(url)
 
     async def _ensure_open(self) -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
         async with self._lock:

@@ -283,17 +283,17 @@ async def check_authority(authority: OAuthMetadata, server: str) -> None:
     # attacker who intercepts the authorization code gets the token.
     methods = authority.code_challenge_methods_supported or []
     if "S256" not in methods:
-        said = f"only {', '.join(methods)}"[:MAX_ADDRESS_LENGTH] if methods else "nothing"
+        listed = f"only {', '.join(methods)}"[:MAX_ADDRESS_LENGTH] if methods else "nothing"
         message = (
             f"its authority {_format_url(httpx2.URL(str(authority.issuer)))} "
             "does not say that it supports PKCE "
-            f"by S256 (code_challenge_methods_supported names {said}), without which nobody should sign in"
+            f"by S256 (code_challenge_methods_supported names {listed}), without which nobody should sign in"
         )
         raise OAuthFlowError(message)
 
 
 async def check_redirect(address: str, purpose: str, server: str) -> None:
-    """Raise `OAuthFlowError` for a URL that must not be used."""
+    """Raise `OAuthFlowError` for a URL that must not be used. `purpose` is part of the message."""
     url = httpx2.URL(address)
     why = await why_not_connect(url, server=httpx2.URL(server))
     if why is not None:
@@ -337,11 +337,11 @@ async def sign_in(
     if spec.url is None or spec.transport not in ("http", "sse"):
         message = f"{spec.name} is not a server at an address; only those are signed in to"
         raise ConfigError(message, hint="programs get their credentials by their env")
-    keeper = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
+    storage = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
     try:
         with anyio.fail_after(timeout):
             await check_address(spec)
-            await _run_sign_in(spec, spec.url, keeper, open_browser)
+            await _run_sign_in(spec, spec.url, storage, open_browser)
     except TimeoutError:
         message = f"nobody signed in to {spec.name} within {timeout:g} s"
         raise ServerUnavailable(message, server=spec.name, hint="run the command again") from None
@@ -350,7 +350,7 @@ async def sign_in(
         raise ServerUnavailable(message, server=spec.name) from error
     except Exception as error:
         raise from_exception(spec.name, error) from error
-    return keeper.sign_in.tokens is not None
+    return storage.sign_in.tokens is not None
 
 
 async def _run_sign_in(
@@ -362,7 +362,7 @@ async def _run_sign_in(
         )
         storage.sign_in.client = _build_registered_client(spec, callback.address)
 
-        async def send_person(url: str) -> None:
+        async def open_authorization_page(url: str) -> None:
             await check_redirect(url, "to authorize", address)
             await anyio.to_thread.run_sync(open_browser, url)
 
@@ -370,7 +370,7 @@ async def _run_sign_in(
             address,
             build_client_metadata(spec.oauth, callback.address),
             storage,
-            send_person,
+            open_authorization_page,
             callback.wait_for_code,
         )
         storage.context = flow.context

@@ -158,19 +158,19 @@ class CallerConnections:
         spec: ServerSpec,
     ) -> None:
         """Run one connection from start to end."""
-        lifeline = ConnectionState(self._spec.name, stderr=RingBuffer(self._deps.limits.stderr_bytes))
+        state = ConnectionState(self._spec.name, stderr=RingBuffer(self._deps.limits.stderr_bytes))
         caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout
         try:
             with caller_connection.scope:
                 async with open_connection(
-                    spec, deps, state=lifeline, on_notification=self._on_notification
+                    spec, deps, state=state, on_notification=self._on_notification
                 ) as connection:
                     if listing is not None:
                         connection.learn_mirrored_headers(listing)
                     caller_connection.scope.deadline = math.inf
                     caller_connection.connection = connection
                     caller_connection.ready.set()
-                    await self._wait_until_idle(caller_connection, lifeline)
+                    await self._wait_until_idle(caller_connection, state)
                     await connection.drain()
         except Exception as error:  # noqa: BLE001 - any error of a server or the library
             caller_connection.error = from_exception(self._spec.name, error)
@@ -321,8 +321,9 @@ class LegacySessions:
     def get_connection(
         self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tools: int
     ) -> CallerConnection | None:
-        """Return the caller's own connection, or None to use the shared one. `tools` is the server's tool
-        count.
+        """Return the caller's own connection, or None to use the shared one. `tool_count` is the number of
+        tools of the server. Counts the call, and opens a connection in the background for callers that call
+        often.
 
         A connection that is still being opened is returned only to callers that must wait for it with
         `wait_for_connection`.

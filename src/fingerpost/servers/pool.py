@@ -282,11 +282,11 @@ class ServerPool:
                     supervisor.legacy_sessions.build_unsupported_error(error, context, connection) or error
                 ) from error.__cause__
             if result.get("isError") is True:
-                why = supervisor.legacy_sessions.build_unsupported_error(
+                unsupported = supervisor.legacy_sessions.build_unsupported_error(
                     await _check_result(name, result), context, connection
                 )
-                if why is not None:
-                    raise why
+                if unsupported is not None:
+                    raise unsupported
             return result
 
         return await self._run_within(supervisor, tool, ask, timeout=timeout, context=context)
@@ -306,11 +306,11 @@ class ServerPool:
         """
         supervisor = self._get_supervisor(name)
         until = anyio.current_time() + timeout
-        at_work = RequestClock()
+        last_clock = RequestClock()
 
         async def ask(connection: ServerConnection, clock: RequestClock) -> JsonObject:
-            nonlocal at_work
-            at_work = clock
+            nonlocal last_clock
+            last_clock = clock
             if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):
                 return await supervisor.subscriptions.change(connection, method, params, context)
             if context is None and method not in REPEATABLE_METHODS:
@@ -322,7 +322,7 @@ class ServerPool:
             return await self._run_within(supervisor, method, ask, timeout=timeout, context=context)
         except SessionForgotten as error:
             left = until - anyio.current_time()
-            if left <= 0 or not _may_repeat(method, error, at_work):
+            if left <= 0 or not _may_repeat(method, error, last_clock):
                 raise
         return await self._run_within(supervisor, method, ask, timeout=left, context=context)
 
@@ -449,8 +449,8 @@ class ServerPool:
     def enable(self, name: str) -> None:
         """Allow this server to connect again, and start it."""
         supervisor = self._get_supervisor(name)
-        was_shut, supervisor.disabled = supervisor.disabled, False
-        if was_shut and supervisor.spec.enabled:
+        was_disabled, supervisor.disabled = supervisor.disabled, False
+        if was_disabled and supervisor.spec.enabled:
             supervisor.status_tracker.reset()
             self.start(name)
 

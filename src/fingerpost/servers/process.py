@@ -36,7 +36,7 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
     if not spec.command:
         message = f"{spec.name} has no command to start"
         raise ServerUnavailable(message, server=spec.name, hint="give it a command, or a url")
-    # Starting takes milliseconds; a cancellation here would leave an unknown child.
+    # Starting takes milliseconds; if it were cancelled here, an unknown child would remain.
     process: Process | None = None
     with anyio.CancelScope(shield=True):
         try:

@@ -418,8 +418,8 @@ class InFlightRequest:
             raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
 
     def check_question(self, params: JsonObject) -> MCPError | None:
-        """Count a question. Return the error for the server if it is refused. Exceeding the limit ends the
-        request.
+        """Count a question. Return the error for the server if the question is refused, else None. Exceeding
+        the limit ends the request.
         """
         if self.failure is None:
             try:

@@ -50,7 +50,7 @@ logger = logging.getLogger("fingerpost.servers")
 
 EXIT_POLL_SECONDS = 0.5  # an exited parent whose children keep the pipes open is detected after this
 STDERR_DRAIN_SECONDS = 0.2  # to read the rest of stderr of an exited child
-MAX_SKIPPED_REPLIES = 16  # times the reply limit; a child that sends more is stopped
+MAX_SKIPPED_REPLIES = 16  # multiple of the reply limit; a child that sends more is stopped
 LINES_PER_TURN = 100  # lines handled before other tasks run
 WRITE_QUEUE_SIZE = 256  # messages; a child that does not read must not block callers that give up
 
@@ -290,8 +290,8 @@ class ChildServer:
         ended = describe_exit(self._process)
         lines = self._state.stderr.read_text(2000).strip().splitlines()
         if lines or not self._state.stray_lines:
-            said = f"; it last said: {clean_text(lines[-1])}" if lines else ""
-            return ConnectionFailure(reason=ended + said, hint="its stderr says more")
+            last_line = f"; it last said: {clean_text(lines[-1])}" if lines else ""
+            return ConnectionFailure(reason=ended + last_line, hint="its stderr says more")
         return ConnectionFailure(reason=ended + self._state.describe_stray_lines(), hint=STRAY_OUTPUT_HINT)
 
     async def _close(self, failure: ConnectionFailure) -> None:

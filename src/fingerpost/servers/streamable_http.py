@@ -681,7 +681,7 @@ class DirectHttp:
         failures = empty = 0
         while failures < MAX_RECONNECTION_ATTEMPTS and empty < MAX_EMPTY_RESPONSES:
             await anyio.sleep(cursor.get_pause(empty))
-            news = cursor.news
+            new_events_before = cursor.news
             try:
                 found = await self._read_resumed(in_flight, cursor, headers)
             except OSError:
@@ -690,7 +690,7 @@ class DirectHttp:
                 if found is not None:
                     return found
                 empty += 1
-            if cursor.news > news:
+            if cursor.news > new_events_before:
                 failures = empty = 0
         raise self._replies.build_cut_short()
 

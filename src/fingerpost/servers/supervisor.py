@@ -356,29 +356,29 @@ class Supervisor:
 
     async def _run_connection(self) -> ConnectionFailure:
         """Run one connection from start to end. Return why it ended."""
-        lifeline = ConnectionState(self.spec.name, stderr=self._stderr)
+        state = ConnectionState(self.spec.name, stderr=self._stderr)
         began = anyio.current_time()
         seconds = self.spec.connect_timeout
-        with anyio.CancelScope(deadline=began + seconds) as patience:
+        with anyio.CancelScope(deadline=began + seconds) as connect_scope:
             try:
                 async with open_connection(
                     self.spec,
                     self._shared.connect_deps,
-                    state=lifeline,
+                    state=state,
                     on_notification=self._on_notification,
                 ) as connection:
                     async with anyio.create_task_group() as tasks:
                         await self._start_listening(connection, tasks)
                         await self._read_first_listing(connection)
-                        patience.deadline = math.inf
+                        connect_scope.deadline = math.inf
                         self._set_ready(connection, milliseconds=(anyio.current_time() - began) * 1000)
                         await self._serve(connection, tasks)
-                    return lifeline.failure or ConnectionFailure(reason="the connection ended")
+                    return state.failure or ConnectionFailure(reason="the connection ended")
             except Exception as error:  # noqa: BLE001 - any error of a server or the library
-                return self._build_failure(error, lifeline)
+                return self._build_failure(error, state)
         hint = "give it a longer connect_timeout if it is only slow"
-        if lifeline.stray_lines:
-            reason = f"no answer within {seconds:g} s{lifeline.describe_stray_lines()}"
+        if state.stray_lines:
+            reason = f"no answer within {seconds:g} s{state.describe_stray_lines()}"
             return ConnectionFailure(reason=reason, hint=f"{STRAY_OUTPUT_HINT}; {hint}")
         return ConnectionFailure(
             reason=f"no answer within {seconds:g} s{self.status_tracker.describe_last_stderr()}", hint=hint
@@ -447,7 +447,7 @@ class Supervisor:
 
     @property
     def _may_want_own_keys(self) -> bool:
-        """Return whether a refused listing means that a caller's key is needed, not that our own is wrong."""
+        """Whether a refused listing means that a caller's key is needed, not that our own is wrong."""
         return self.lists_only_with_caller_key and not self._has_own_key
 
     @property

@@ -22,11 +22,11 @@ def read_reports(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
     groups: set[int] = set()
     marks: set[str] = set()
     for line in lines:
-        sign, told = line[:1], line[1:].strip()
-        if sign in b"?!" and told.isalnum():
-            (marks.add if sign == b"?" else marks.discard)(told.decode())
-        elif sign in b"+-" and told.isdigit() and int(told) > 1:
-            (groups.add if sign == b"+" else groups.discard)(int(told))
+        sign, value = line[:1], line[1:].strip()
+        if sign in b"?!" and value.isalnum():
+            (marks.add if sign == b"?" else marks.discard)(value.decode())
+        elif sign in b"+-" and value.isdigit() and int(value) > 1:
+            (groups.add if sign == b"+" else groups.discard)(int(value))
     return groups, marks
 
 

@@ -74,8 +74,8 @@ def parse_message(data: bytes) -> JSONRPCMessage:
         message = jsonrpc_message_adapter.validate_json(data, by_name=False)
     except ValidationError:
         return to_message(_to_envelope(_load_json(data)))
-    word = b'"error"' if isinstance(message, JSONRPCResponse) else b'"result"'
-    if isinstance(message, JSONRPCResponse | JSONRPCError) and word in data:
+    excluded_member = b'"error"' if isinstance(message, JSONRPCResponse) else b'"result"'
+    if isinstance(message, JSONRPCResponse | JSONRPCError) and excluded_member in data:
         _check_envelope(_load_json(data))
     return message
 

@@ -246,9 +246,11 @@ def _find_repeated(document: SettingsDocument) -> Iterator[Problem]:
 def build_no_servers_problem(document: SettingsDocument) -> Problem:
     """Build the problem for a file without a table of servers."""
     fix = 'the servers stand in {"mcpServers": {"name": {"command": "…"}}}'
-    if (place := _find_misused_table(document)) is not None:
+    if (table_path := _find_misused_table(document)) is not None:
         message = "must be an object with each server under its name"
-        return Problem(message=message, fix=fix, path=format_path(place), origin=document.get_origin(place))
+        return Problem(
+            message=message, fix=fix, path=format_path(table_path), origin=document.get_origin(table_path)
+        )
     near = find_nearest("mcpServers", document.values, cutoff=0.75)
     return Problem(
         message="holds no servers",
@@ -391,8 +393,10 @@ def _read_project_drafts(document: SettingsDocument) -> Iterator[ServerDraft]:
                 continue
             for name, entry in entries.servers.items():
                 if (values := as_table(entry)) is not None:
-                    at_home = replace(document, folder=Path(folder))
-                    yield build_draft(name, values, at_home, ("projects", folder, "mcpServers", name), {})
+                    project_document = replace(document, folder=Path(folder))
+                    yield build_draft(
+                        name, values, project_document, ("projects", folder, "mcpServers", name), {}
+                    )
 
 
 def shorten_path(path: Path, home: Path) -> str:
@@ -448,7 +452,7 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
     """
     found = tuple(found)
     servers: dict[str, Mapping[str, object]] = {}
-    places: dict[str, tuple[str, ...]] = {}
+    origins: dict[str, tuple[str, ...]] = {}
     clients: dict[str, tuple[str, ...]] = {}
     renamed: list[RenamedServer] = []
     inputs: dict[str, PromptInput] = {}
@@ -457,7 +461,7 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
         if name != one.name and name not in servers:
             renamed.append(RenamedServer(name=one.name, became=name, place=one.place))
         servers[name] = _merge_values(servers.get(name), one.entry)
-        places[name] = (*places.get(name, ()), one.place)
+        origins[name] = (*origins.get(name, ()), one.place)
         clients[name] = tuple(dict.fromkeys((*clients.get(name, ()), one.client)))
         inputs = {**one.inputs, **inputs}
     secrets = tuple(
@@ -465,7 +469,7 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
     )
     return MergedServers(
         servers=servers,
-        places=places,
+        places=origins,
         clients=clients,
         renamed=tuple(renamed),
         inputs=inputs,

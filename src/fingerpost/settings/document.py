@@ -337,8 +337,8 @@ def parse_toml(text: str, shown_as: str, folder: Path) -> SettingsDocument | Pro
     try:
         values = tomllib.loads(text)
     except ValueError as error:
-        place = _TOML_PLACE.search(str(error))
-        line = int(place["line"]) if place and place["line"] else text.rstrip().count("\n") + 1
+        position = _TOML_PLACE.search(str(error))
+        line = int(position["line"]) if position and position["line"] else text.rstrip().count("\n") + 1
         message = _TOML_PLACE.sub("", str(error))
         return _build_problem(
             shown_as, line, f"is not valid TOML: {_lower_first(message)}", _find_toml_fix(message, text, line)

@@ -120,8 +120,8 @@ def resolve_server(
     _check_name(entry)
     values = _expand_values(entry)
     _merge_env_file(entry, values)
-    where = ValidationContext(entry.get_origin, ("servers", draft.name))
-    server, wrong = validate(ServerSettings, values, where)
+    context = ValidationContext(entry.get_origin, ("servers", draft.name))
+    server, wrong = validate(ServerSettings, values, context)
     entry.problems += wrong
     if server is None:
         return ResolvedServer(draft, problems=tuple(entry.problems))
@@ -200,12 +200,12 @@ def _merge_env_file(entry: _ServerEntry, values: dict[str, object]) -> None:
 
 def _resolve_paths(server: ServerSettings, scope: VariableScope) -> dict[str, str]:
     """Resolve `~` to the home folder, and a relative `cwd` from the file that contains it."""
-    places: dict[str, str] = {}
+    paths: dict[str, str] = {}
     if server.cwd is not None:
-        places["cwd"] = str(_resolve_path(server.cwd, scope))
+        paths["cwd"] = str(_resolve_path(server.cwd, scope))
     if server.command is not None and server.command.startswith("~/"):
-        places["command"] = str(scope.home / server.command[2:])
-    return places
+        paths["command"] = str(scope.home / server.command[2:])
+    return paths
 
 
 def _resolve_path(path: str, scope: VariableScope) -> Path:
@@ -403,7 +403,7 @@ def _build_sources(
     cwd: Path | None,
 ) -> Sources:
     try:
-        here = (cwd or Path.cwd()).absolute()
+        current_folder = (cwd or Path.cwd()).absolute()
     except FileNotFoundError:
         message = "the current folder does not exist any more"
         raise ConfigError(message, hint="change to another folder") from None
@@ -412,7 +412,7 @@ def _build_sources(
         servers=servers,
         overrides=overrides or {},
         environ=os.environ if environ is None else environ,
-        cwd=here,
+        cwd=current_folder,
     )
 
 
@@ -422,20 +422,20 @@ def _gather(sources: Sources) -> _GatheredSettings:
     given, warnings = read_environment(sources.environ)
     stronger, refused = read_arguments(sources)
     gathered.problems += (*warnings, *refused)
-    values, places = _merge(document, (*given, *stronger))
-    where = ValidationContext(lambda path: _get_origin(path, places, document))
-    settings, problems = validate(Settings, values, where)
+    values, given_origins = _merge(document, (*given, *stronger))
+    context = ValidationContext(lambda path: _get_origin(path, given_origins, document))
+    settings, problems = validate(Settings, values, context)
     gathered.problems += problems
     if settings is not None and settings.store.url:
         remember_url(settings.store.url)
     if settings is not None:
         gathered.problems += (
-            where.build_problem(flaw.path, flaw.message, flaw.fix) for flaw in find_flaws(settings)
+            context.build_problem(flaw.path, flaw.message, flaw.fix) for flaw in find_flaws(settings)
         )
     documents: Mapping[str, SettingsDocument] = {}
     if settings is not None:
-        settings, documents = _add_profiles(sources, settings, where, document, gathered)
-    servers_document = _read_servers(sources, values, where.origin(("servers_file",)), document, gathered)
+        settings, documents = _add_profiles(sources, settings, context, document, gathered)
+    servers_document = _read_servers(sources, values, context.origin(("servers_file",)), document, gathered)
     timeout = (settings or Settings()).limits.connect_timeout
     _add_servers(sources, document, servers_document, timeout, gathered)
     if settings is not None:
@@ -443,8 +443,8 @@ def _gather(sources: Sources) -> _GatheredSettings:
             server.draft.name: server.settings for server in gathered.servers if server.settings is not None
         }
         gathered.settings = settings.model_copy(update={"servers": entries})
-        gathered.origins = _collect_origins(gathered.settings, where, gathered.servers)
-        gathered.origins |= _collect_profile_origins(gathered.settings, where, documents)
+        gathered.origins = _collect_origins(gathered.settings, context, gathered.servers)
+        gathered.origins |= _collect_profile_origins(gathered.settings, context, documents)
     if not gathered.servers and not gathered.server_problems and "servers_file" not in values:
         gathered.problems += _suggest_project_file(sources)
     return gathered
@@ -468,11 +468,11 @@ def _merge(
     """Return the file's values overridden by single values. Servers are handled separately."""
     values: dict[str, object] = dict(document.values) if document else {}
     values.pop("servers", None)
-    places: dict[KeyPath, ValueOrigin] = {}
+    origins: dict[KeyPath, ValueOrigin] = {}
     for one in given:
         values = _set_value(values, one.path, one.value)
-        places[one.path] = one.origin
-    return values, places
+        origins[one.path] = one.origin
+    return values, origins
 
 
 def _set_value(values: Mapping[str, object], path: tuple[str, ...], value: object) -> dict[str, object]:

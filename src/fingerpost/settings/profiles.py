@@ -85,8 +85,8 @@ class ProfileFiles:
         document = read_document(path, shown, toml=True)
         if isinstance(document, Problem):
             return None, None, (replace(document, path=format_path((FOLDER, name))),)
-        where = ValidationContext(document.get_origin, prefix=(FOLDER, name))
-        profile, problems = validate(ProfileSettings, document.values, where)
+        context = ValidationContext(document.get_origin, prefix=(FOLDER, name))
+        profile, problems = validate(ProfileSettings, document.values, context)
         return profile, document, problems
 
     def _find_name_problem(self, name: str, shown: str) -> Problem | None:
@@ -130,7 +130,7 @@ def _iterate_file_stats(paths: Iterable[Path]) -> Iterator[tuple[str, int, int, 
 
 def read_examples() -> dict[str, str]:
     """Return the shipped example profiles: file texts by name."""
-    shelf = files("fingerpost.settings").joinpath("profile_examples")
-    found = (entry for entry in shelf.iterdir() if entry.name.endswith(SUFFIX))
+    folder = files("fingerpost.settings").joinpath("profile_examples")
+    found = (entry for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
     texts = {entry.name.removesuffix(SUFFIX): entry.read_text(encoding="utf-8") for entry in found}
     return dict(sorted(texts.items()))

@@ -91,13 +91,13 @@ def _find_unusable(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath,
     """Yield values that no setting can hold, such as dates, lone surrogates and infinities."""
     todo: list[tuple[object, KeyPath]] = [(value, path)]
     while todo:
-        node, here = todo.pop()
+        node, node_path = todo.pop()
         if (entries := as_table(node)) is not None:
-            todo += [(entry, (*here, key)) for key, entry in entries.items()]
+            todo += [(entry, (*node_path, key)) for key, entry in entries.items()]
         elif listed := as_list(node):
-            todo += [(item, (*here, index)) for index, item in enumerate(listed)]
+            todo += [(item, (*node_path, index)) for index, item in enumerate(listed)]
         elif (reason := check_json(node)) is not None:
-            yield here, reason
+            yield node_path, reason
 
 
 def _explain_error(
@@ -168,8 +168,8 @@ def _get_section(model: type[Section], path: KeyPath) -> type[Section] | None:
 def _get_item_section(field: FieldInfo) -> type[Section] | None:
     """Return `X` of a field of type `tuple[X, ...]` or `dict[str, X]`."""
     kind = strip_none(field.annotation)
-    place = {tuple: 0, dict: 1}.get(get_origin(kind))
-    first: Any = None if place is None else get_args(kind)[place]
+    index = {tuple: 0, dict: 1}.get(get_origin(kind))
+    first: Any = None if index is None else get_args(kind)[index]
     return first if isinstance(first, type) and issubclass(first, Section) else None
 
 
@@ -299,8 +299,8 @@ def _find_misfit(one: RolloutSettings) -> str | None:
 
 def _compute_position(name: str, unit: str) -> float:
     """Return the position of a conversation between 0 and 1 for this rollout, derived from its name."""
-    said = hashlib.blake2b(f"{name}\n{unit}".encode("utf-8", "replace"), digest_size=8)
-    return int.from_bytes(said.digest(), "big") / 2**64
+    hasher = hashlib.blake2b(f"{name}\n{unit}".encode("utf-8", "replace"), digest_size=8)
+    return int.from_bytes(hasher.digest(), "big") / 2**64
 
 
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}

@@ -204,7 +204,9 @@ def _is_secret(key: str, taken: TakenVariable) -> bool:
 
 
 def remember_literals(entry: Mapping[str, object]) -> None:
-    """Register literal values of a server entry whose names indicate secrets."""
+    """Register the literal secrets of a server entry for redaction: values with secret names, and the URL's
+    secrets.
+    """
     for name, _, value in _iterate_named_secrets(entry):
         register_setting(name, value)
     if isinstance(url := entry.get("url"), str):

@@ -69,9 +69,9 @@ class Anchor:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
         try:
-            # One write with O_APPEND, so that lines of several processes do not mix. A power cut may have
-            # left the
-            # previous line incomplete; a line feed first keeps this line intact.
+            # One write with O_APPEND, so that lines of several processes do not mix. A power failure may
+            # have left the previous line incomplete;
+            # a line feed first keeps this line intact.
             start = "\n" if self._last is None and os.fstat(handle).st_size > 0 else ""
             os.write(handle, f"{start}{seq} {digest}\n".encode("ascii"))
         finally:
@@ -159,13 +159,13 @@ class SyslogTarget:
                 stream.sendall(b"".join(b"%d %b" % (len(message), message) for message in messages))
             return
         family: Any = socket.AF_UNIX
-        place: Any = self.host
+        address: Any = self.host
         if self.kind == "udp":
-            family, *_, place = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
+            family, *_, address = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as sender:
             sender.settimeout(timeout)
             for message in messages:
-                sender.sendto(message, place)
+                sender.sendto(message, address)
 
     def _format_message(self, line: str) -> bytes:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -322,8 +322,8 @@ def read_remote_lines(place: str, label: str) -> RemoteAnchorLines:
     journal: list[JournalRange] = []
     elsewhere: list[tuple[int, str]] = []
     for found in (match for text in texts for match in _REMOTE_LINE.finditer(text)):
-        whose, seq, first, last, digest = found.groups()
-        if whose != label:
+        line_label, seq, first, last, digest = found.groups()
+        if line_label != label:
             elsewhere += [(int(seq), digest)] if seq is not None else []
         elif seq is not None:
             rows[int(seq)].add(digest)

@@ -129,12 +129,14 @@ class ApiKeyStore:
     async def list_all(self) -> list[ApiKey]:
         """Return all keys, including revoked ones, in order of creation."""
         query = select(api_keys).order_by(api_keys.c.created, api_keys.c.key_id)
-        return await self._database.read(lambda found: [_build_key(row) for row in found.execute(query)])
+        return await self._database.read(
+            lambda connection: [_build_key(row) for row in connection.execute(query)]
+        )
 
     async def has_valid(self, *, now: datetime | None = None) -> bool:
         """Return whether there is any valid key."""
         query = select(api_keys.c.key_id).where(_is_live(now or utc_now())).limit(1)
-        return await self._database.read(lambda found: found.execute(query).first() is not None)
+        return await self._database.read(lambda connection: connection.execute(query).first() is not None)
 
     async def revoke(self, name_or_id: str, *, now: datetime | None = None) -> bool:
         """Revoke the key. Return False if no active key has this name or id."""

@@ -262,8 +262,8 @@ class ApprovalStore:
         asked = (call_fingerprint, asker or conversation, caller)
 
         def find(connection: Connection) -> Pending | None:
-            words = (_build_pending(row, since) for row in connection.execute(query))
-            return next((decision for decision in words if _get_request_key(decision) == asked), None)
+            decisions = (_build_pending(row, since) for row in connection.execute(query))
+            return next((decision for decision in decisions if _get_request_key(decision) == asked), None)
 
         return await self._database.read(find)
 
@@ -286,7 +286,7 @@ class ApprovalStore:
         if decision not in (Decision.APPROVED, Decision.REJECTED):
             message = f"a person approves or rejects; {decision.value!r} is not a decision"
             raise ValueError(message)
-        verdict = _DecisionRequest(
+        request = _DecisionRequest(
             pending_id=pending_id,
             decision=decision,
             by=by,
@@ -295,11 +295,11 @@ class ApprovalStore:
             grants=grants,
             now=now or utc_now(),
         )
-        standing = await self._writer.write(_decide, verdict)
-        if standing is None:
+        result = await self._writer.write(_decide, request)
+        if result is None:
             message = f"no call {pending_id!r} waits for a decision"
             raise CallError(message, hint="Look at the list of waiting calls for its id.")
-        return standing
+        return result
 
 
 def _add_pending(connection: Connection, new: Sequence[Pending]) -> list[None]:
@@ -308,7 +308,7 @@ def _add_pending(connection: Connection, new: Sequence[Pending]) -> list[None]:
 
 
 def _add_or_join(connection: Connection, requests: Sequence[_ApprovalRequest]) -> list[Pending]:
-    return [_add_or_join_one(connection, question) for question in requests]
+    return [_add_or_join_one(connection, request) for request in requests]
 
 
 def _add_or_join_one(connection: Connection, request: _ApprovalRequest) -> Pending:
@@ -356,9 +356,10 @@ def _select_recent(decided: bool | None, limit: int, before: str | None, now: da
     if decided is not None:
         query = query.where(not_(waits) if decided else waits)
     if before is not None:
-        asked = select(approvals.c.created).where(approvals.c.pending_id == before).scalar_subquery()
+        created_at = select(approvals.c.created).where(approvals.c.pending_id == before).scalar_subquery()
         older = or_(
-            approvals.c.created < asked, and_(approvals.c.created == asked, approvals.c.pending_id < before)
+            approvals.c.created < created_at,
+            and_(approvals.c.created == created_at, approvals.c.pending_id < before),
         )
         query = query.where(older)
     return query
@@ -375,7 +376,7 @@ def _pending_to_row(pending: Pending) -> dict[str, Any]:
 
 
 def _decide(connection: Connection, requests: Sequence[_DecisionRequest]) -> list[Pending | None]:
-    return [_decide_one(connection, verdict) for verdict in requests]
+    return [_decide_one(connection, request) for request in requests]
 
 
 def _decide_one(connection: Connection, request: _DecisionRequest) -> Pending | None:
@@ -407,14 +408,14 @@ def _read_pending(connection: Connection, pending_id: str, now: datetime) -> Pen
 
 
 def _build_pending(row: Row[Any], now: datetime) -> Pending:
-    asked = from_json(Pending, row.record)
+    pending = from_json(Pending, row.record)
     decision = Decision(row.decision)
     if decision is Decision.WAITING:
-        return replace(asked, decision=Decision.EXPIRED) if asked.expires <= now else asked
+        return replace(pending, decision=Decision.EXPIRED) if pending.expires <= now else pending
     if row.decided_at is None:  # the call was added with a decision
-        return asked
+        return pending
     return replace(
-        asked,
+        pending,
         decision=decision,
         decided_by=row.decided_by,
         decided_at=row.decided_at,

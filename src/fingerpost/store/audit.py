@@ -165,7 +165,9 @@ ALL_ENTRIES: Final = AuditQuery()
 
 @frozen
 class AuditReport:
-    """What verifying found. `anchors` says how many remembered rows were compared: 0 proves less."""
+    """Result of verifying the audit trail. `anchors` is the number of rows compared with hashes stored
+    outside the database. If it is 0, a completely rewritten chain is not detected.
+    """
 
     rows: int
     intact: bool
@@ -224,8 +226,8 @@ class AuditTrail:
     async def verify(self, *places: str) -> AuditReport:
         """Check the whole chain and compare it and the journal with the anchors.
 
-        Uses the local anchor file and those at `places`: files, logs or URLs. Raises `OSError` if one cannot
-        be read.
+        Uses the local anchor file and those at `anchor_locations`: files, logs or URLs. Raises `OSError` if
+        one cannot be read.
         """
         return await self._database.read(lambda connection: self._verify(connection, places))
 
@@ -292,10 +294,13 @@ class AuditTrail:
 
     def _verify(self, connection: Connection, places: Sequence[str]) -> AuditReport:
         # Read before the snapshot, so that all anchored rows are committed.
-        outside = [read_remote_lines(place, self._database.location.identity) for place in places]
-        anchors = merge_lines([self._anchor.read_lines(), *(lines.rows for lines in outside)])
-        ranges = {*self._anchor.read_journal_ranges(), *(one for lines in outside for one in lines.journal)}
-        elsewhere = {line for lines in outside for line in lines.elsewhere}
+        remote_lines = [read_remote_lines(location, self._database.location.identity) for location in places]
+        anchors = merge_lines([self._anchor.read_lines(), *(lines.rows for lines in remote_lines)])
+        ranges = {
+            *self._anchor.read_journal_ranges(),
+            *(one for lines in remote_lines for one in lines.journal),
+        }
+        elsewhere = {line for lines in remote_lines for line in lines.elsewhere}
         alike = 0
         check = ChainCheck(anchors)
         broken: ChainBreak | None = None
@@ -362,9 +367,9 @@ def _find_journal_break(connection: Connection, ranges: Collection[JournalRange]
     for row in _iterate_journal_rows(connection, after=waiting[-1].first - 1):
         while waiting and waiting[-1].first <= row[0]:
             under_way.append((waiting.pop(), GENESIS))
-        for place, (one, digest) in enumerate(under_way):
+        for index, (one, digest) in enumerate(under_way):
             if row[0] <= one.last:
-                under_way[place] = one, hash_parts(digest, *row)
+                under_way[index] = one, hash_parts(digest, *row)
         over = [(one, digest) for one, digest in under_way if one.last <= row[0]]
         if (wrong := next((one for one, digest in over if digest != one.digest), None)) is not None:
             return _build_journal_break(wrong)

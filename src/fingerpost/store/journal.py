@@ -116,7 +116,9 @@ class Journal:
             query = query.where(journal.c.packet_id == packet_id)
         if kinds is not None:
             query = query.where(journal.c.kind.in_(kinds))
-        return await self._database.read(lambda found: [_build_entry(row) for row in found.execute(query)])
+        return await self._database.read(
+            lambda connection: [_build_entry(row) for row in connection.execute(query)]
+        )
 
     async def list_newest(
         self, *, kinds: Collection[str], before: int | None = None, limit: int = 200
@@ -125,9 +127,9 @@ class Journal:
         older one.
         """
 
-        def find(found: Connection) -> list[JournalEntry]:
+        def find(connection: Connection) -> list[JournalEntry]:
             # One query per kind: each reads its index backwards and stops early.
-            rows = [row for kind in kinds for row in found.execute(_select_newest(kind, before, limit))]
+            rows = [row for kind in kinds for row in connection.execute(_select_newest(kind, before, limit))]
             rows.sort(key=lambda row: row.seq, reverse=True)
             return [_build_entry(row) for row in rows[:limit]]
 
@@ -145,10 +147,10 @@ class Journal:
             select(journal).where(journal.c.packet_id.in_(packet_ids)).order_by(journal.c.seq).limit(limit)
         )
 
-        def find(found: Connection) -> list[JournalEntry]:
+        def find(connection: Connection) -> list[JournalEntry]:
             # Kinds are filtered here: in the query they could make the database scan the whole index of
             # kinds.
-            rows = found.execute(query)
+            rows = connection.execute(query)
             return [_build_entry(row) for row in rows if kinds is None or row.kind in kinds]
 
         return await self._database.read(find)
@@ -156,7 +158,7 @@ class Journal:
     async def get_last_seq(self) -> int:
         """Return the number of the last event, or 0."""
         query = select(func.max(journal.c.seq))
-        return await self._database.read(lambda found: found.execute(query).scalar() or 0)
+        return await self._database.read(lambda connection: connection.execute(query).scalar() or 0)
 
     async def find_seq_at(self, moment: datetime) -> int:
         """Return the number of the first event at or after `moment`, or the next number if all are older.
@@ -164,15 +166,15 @@ class Journal:
         Events are written almost in time order, so bisection works.
         """
 
-        def find(found: Connection) -> int:
-            low, high = found.execute(select(func.min(journal.c.seq), func.max(journal.c.seq))).one()
+        def find(connection: Connection) -> int:
+            low, high = connection.execute(select(func.min(journal.c.seq), func.max(journal.c.seq))).one()
             if low is None:
                 return 1
             high += 1
             while low < high:
                 middle = (low + high) // 2
                 one = select(journal.c.at).where(journal.c.seq >= middle).order_by(journal.c.seq).limit(1)
-                if found.execute(one).scalar_one() < moment:
+                if connection.execute(one).scalar_one() < moment:
                     low = middle + 1
                 else:
                     high = middle
@@ -213,8 +215,8 @@ class Journal:
 
 def select_session_packets(session_id: str, *, limit: int) -> Select[Any]:
     """Select the received requests of one conversation, newest first."""
-    of_it = select(journal).where(journal.c.conversation == session_id)
-    return of_it.order_by(journal.c.seq.desc()).limit(limit)
+    query = select(journal).where(journal.c.conversation == session_id)
+    return query.order_by(journal.c.seq.desc()).limit(limit)
 
 
 def _select_newest(kind: str, before: int | None, limit: int) -> Select[Any]:

@@ -66,7 +66,9 @@ class ChoiceStore:
     async def list_recent(self, limit: int = 2_000) -> list[Choice]:
         """Return the newest choices, newest first."""
         newest = select(choices).order_by(choices.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda found: [_build_choice(row) for row in found.execute(newest)])
+        return await self._database.read(
+            lambda connection: [_build_choice(row) for row in connection.execute(newest)]
+        )
 
     async def list_followers(self, limit: int = 1_000) -> list[ToolFollower]:
         """Return which tool succeeded right after which in one conversation, most frequent pairs first."""
@@ -162,7 +164,9 @@ class ConfidenceStore:
         newest = select(confidences).order_by(confidences.c.seq.desc()).limit(limit)
         if since is not None:
             newest = newest.where(confidences.c.at > since)
-        return await self._database.read(lambda found: [_build_sample(row) for row in found.execute(newest)])
+        return await self._database.read(
+            lambda connection: [_build_sample(row) for row in connection.execute(newest)]
+        )
 
     async def clear(self) -> int:
         """Delete all samples and return their number."""
@@ -239,7 +243,7 @@ class FeedbackStore:
         newest = select(feedback).where(*conditions)
         newest = newest.order_by(feedback.c.at.desc(), feedback.c.packet_id, feedback.c.by_whom).limit(limit)
         return await self._database.read(
-            lambda found: [_build_feedback(row) for row in found.execute(newest)]
+            lambda connection: [_build_feedback(row) for row in connection.execute(newest)]
         )
 
 
@@ -332,7 +336,9 @@ class LearnedStore:
     async def get_marks(self, what: str) -> Mapping[str, datetime]:
         """Return the marks of this kind by person; `EVERYBODY` is the mark for all."""
         query = select(learned_marks).where(learned_marks.c.what == what)
-        return await self._database.read(lambda found: {row.person: row.at for row in found.execute(query)})
+        return await self._database.read(
+            lambda connection: {row.person: row.at for row in connection.execute(query)}
+        )
 
     async def get_version(self) -> tuple[object, ...]:
         """Return a value that changes whenever learning data changes in any process."""
@@ -342,13 +348,13 @@ class LearnedStore:
             select(func.max(choices.c.seq)).scalar_subquery(),
             select(func.max(learned_marks.c.at)).scalar_subquery(),
         )
-        return await self._database.read(lambda found: tuple(found.execute(query).one()))
+        return await self._database.read(lambda connection: tuple(connection.execute(query).one()))
 
     async def list_thresholds(self) -> list[Threshold]:
         """Return the changed thresholds, by name."""
         query = select(thresholds).order_by(thresholds.c.name)
         return await self._database.read(
-            lambda found: [_build_threshold(row) for row in found.execute(query)]
+            lambda connection: [_build_threshold(row) for row in connection.execute(query)]
         )
 
     async def set_threshold(self, threshold: Threshold) -> None:

@@ -60,11 +60,13 @@ class MemoryStore:
     async def list_all(self, owner: MemoryOwner, *, limit: int | None = None) -> list[Memory]:
         """Return the memories visible to the owner in their conversation, newest first."""
         query = select(memories).where(_is_visible_to(owner)).order_by(memories.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda found: [_build_memory(row) for row in found.execute(query)])
+        return await self._database.read(
+            lambda connection: [_build_memory(row) for row in connection.execute(query)]
+        )
 
     async def get_stamp(self, owner: MemoryOwner) -> MemoryStamp:
         query = select(func.count(), func.max(memories.c.seq)).where(_is_visible_to(owner))
-        count, newest = await self._database.read(lambda found: found.execute(query).one())
+        count, newest = await self._database.read(lambda connection: connection.execute(query).one())
         return MemoryStamp(count, newest or 0)
 
     async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:

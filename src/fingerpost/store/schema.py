@@ -520,9 +520,9 @@ class MigrationStep:
 
 def _build_migration(statements: Sequence[str]) -> Callable[[Connection], None]:
     def apply(connection: Connection) -> None:
-        words = _DIALECT_TYPES[connection.dialect.name]
+        types = _DIALECT_TYPES[connection.dialect.name]
         for statement in statements:
-            connection.execute(text(statement.format(**words)))
+            connection.execute(text(statement.format(**types)))
 
     return apply
 

@@ -67,8 +67,8 @@ class InstanceStore:
         self, instance_id: str, *, lease_s: float = LEASE_SECONDS, now: datetime | None = None
     ) -> None:
         """Record that this process is alive for `lease_s` seconds. It must renew the lease earlier."""
-        beaten = Instance(instance_id=instance_id, seen=now or utc_now(), lease_s=lease_s, since_seq=0)
-        await self._writer.write(_renew_leases, beaten)
+        instance = Instance(instance_id=instance_id, seen=now or utc_now(), lease_s=lease_s, since_seq=0)
+        await self._writer.write(_renew_leases, instance)
 
     async def end(self, instance_id: str) -> None:
         """Remove this process and its claims."""
@@ -204,9 +204,9 @@ class Store:
         """
         location = resolve_location(url, anchor=anchor)
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
-        outside = RemoteAnchors(anchors if audit else (), location.identity, interval=anchor_seconds)
+        remote_anchors = RemoteAnchors(anchors if audit else (), location.identity, interval=anchor_seconds)
         trail = await anyio.to_thread.run_sync(
-            partial(AuditTrail, database, Anchor(location.anchor), enabled=audit, remote=outside)
+            partial(AuditTrail, database, Anchor(location.anchor), enabled=audit, remote=remote_anchors)
         )
         await anyio.to_thread.run_sync(_check_audit_trail, trail, database)
         writer = StoreWriter(
@@ -218,11 +218,11 @@ class Store:
             yield store
         except BaseException:
             try:
-                await _close_store(store, database, writer, outside)
+                await _close_store(store, database, writer, remote_anchors)
             except StoreUnavailable as error:  # the error that ended the block is more important
                 logger.error("%s", error)
             raise
-        await _close_store(store, database, writer, outside)
+        await _close_store(store, database, writer, remote_anchors)
 
     @property
     def statistics(self) -> WriterStatistics:
@@ -231,7 +231,7 @@ class Store:
 
 
 def _check_audit_trail(trail: AuditTrail, database: Database) -> None:
-    """Make the database read-only if its audit trail is inconsistent."""
+    """Make the database read-only if its audit trail is inconsistent. Closes it if the check fails."""
     try:
         reason = trail.find_break()
     except BaseException:

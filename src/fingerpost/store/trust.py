@@ -153,11 +153,11 @@ def _list_disabled(connection: Connection) -> tuple[DisabledEntry, ...]:
         )
         for row in rows
     ]
-    return tuple(sorted(found, key=lambda shutter: (shutter.what, shutter.name)))
+    return tuple(sorted(found, key=lambda entry: (entry.what, entry.name)))
 
 
 def _disable_entries(connection: Connection, wanted: Sequence[DisabledEntry]) -> list[bool]:
-    return [_disable_entry(connection, shutter) for shutter in wanted]
+    return [_disable_entry(connection, entry) for entry in wanted]
 
 
 def _disable_entry(connection: Connection, entry: DisabledEntry) -> bool:
@@ -213,12 +213,12 @@ def _put_tokens(connection: Connection, items: Sequence[tuple[str, bytes]]) -> l
 
 
 def _put_tokens_if_absent(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    standing: list[bytes] = []
+    stored: list[bytes] = []
     for name, data in items:
         row = {"server": name, "data": data, "saved": utc_now()}
         connection.execute(insert_ignoring(connection, tokens), row)
-        standing.append(connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one())
-    return standing
+        stored.append(connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one())
+    return stored
 
 
 def _remove_tokens(connection: Connection, servers: Sequence[str]) -> list[bool]:

@@ -454,9 +454,9 @@ class StoreWriter:
         try:
             connection.begin()
             for write, run in groupby(order, key=lambda index: jobs[index].write):
-                places = list(run)
-                made = write(connection, [jobs[index].item for index in places])
-                for index, result in zip(places, made, strict=True):
+                indexes = list(run)
+                made = write(connection, [jobs[index].item for index in indexes])
+                for index, result in zip(indexes, made, strict=True):
                     results[index] = result
         except BaseException:
             self._roll_back()

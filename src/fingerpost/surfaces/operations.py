@@ -104,9 +104,9 @@ class OperationsApp:
         if isinstance(admitted, AccessDenial):
             more = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
             raise HttpError(admitted.status, admitted.message, headers=more)
-        house = await self._collect_gauges()
+        gauges = await self._collect_gauges()
         accept = headers.get("accept", "")
-        body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(house, accept=accept))
+        body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(gauges, accept=accept))
         kind = (b"content-type", content_type.encode())
         await respond(send, 200, body, (kind, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS))
 
@@ -132,7 +132,7 @@ class OperationsApp:
         trying = sum(status.state in _CONNECTING_STATES for status in statuses)
         store = await self._count_waiting() is not None and not self._router.store.statistics.refused
         ready = store and not trying
-        told = {
+        report = {
             "ready": ready,
             "store": store,
             "servers": {
@@ -146,7 +146,7 @@ class OperationsApp:
         await respond(
             send,
             200 if ready else 503,
-            orjson.dumps(told),
+            orjson.dumps(report),
             (_JSON_TYPE, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS),
         )
 

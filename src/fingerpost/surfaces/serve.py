@@ -150,12 +150,12 @@ async def serve(
     bound = get_address(listening)
     address = f"http://{get_reachable_address(bound)}"
     with listening:
-        judge = authenticator(bound) if callable(authenticator) else authenticator
-        reached_at = router.settings.gateway.public_url or address
-        router.calls.addresses.add_listener(bound, reached_at)
+        active_authenticator = authenticator(bound) if callable(authenticator) else authenticator
+        public_url = router.settings.gateway.public_url or address
+        router.calls.addresses.add_listener(bound, public_url)
         with suppress(StoreError):  # `fingerpost console` then prints the address from the settings
-            await save_address(router.store, reached_at)
-        async with _open_surfaces(router, judge, reached_at, loaded) as app:
+            await save_address(router.store, public_url)
+        async with _open_surfaces(router, active_authenticator, public_url, loaded) as app:
             await serve_app(
                 app,
                 listening,

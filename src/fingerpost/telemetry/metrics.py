@@ -219,10 +219,10 @@ class PrometheusMetrics:
 
     def emit(self, event: Event) -> None:
         """Count one event, if a metric uses its kind."""
-        meaning = self._handlers.get(type(event))
-        if meaning is not None:
+        handler = self._handlers.get(type(event))
+        if handler is not None:
             with self._lock:
-                meaning(event)
+                handler(event)
 
     def render(self, gauges: GaugeValues | None = None, *, accept: str = "") -> tuple[bytes, str]:
         """Return all metrics and their content type. This is slow, so do not call it on the event loop."""

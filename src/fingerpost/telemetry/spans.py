@@ -228,10 +228,10 @@ class SpanSink:
 
     def emit(self, event: Event) -> None:
         """Start, change or end the span of the event."""
-        meaning = _SPAN_HANDLERS.get(type(event))
-        if meaning is not None and event.packet_id is not None:
+        handler = _SPAN_HANDLERS.get(type(event))
+        if handler is not None and event.packet_id is not None:
             with self._lock:
-                meaning(self, event)
+                handler(self, event)
 
     def close(self) -> None:
         """End all open spans."""
@@ -259,16 +259,18 @@ class SpanSink:
         """
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
-        if tree is None and (came_from := self._open_traces.take_waiting(event.packet_id)) is not None:
+        if tree is None and (linked_context := self._open_traces.take_waiting(event.packet_id)) is not None:
             attributes = {**_build_agent_attributes(event.packet_id), ATTR_RESUMED: True}
-            tree = self._open_trace(event, f"invoke_agent {_AGENT_NAME}", attributes, came_from=came_from)
+            tree = self._open_trace(
+                event, f"invoke_agent {_AGENT_NAME}", attributes, came_from=linked_context
+            )
             tree.is_routed = True
         return tree
 
     def _start_finished_span(
         self, parent: Span, name: str, began: int, ended: datetime, kind: SpanKind, attributes: SpanAttributes
     ) -> Span:
-        """Start a span for work that has already finished. The caller ends it."""
+        """Start a span for work that has already finished. The caller must end it."""
         return self._tracer.start_span(
             name,
             context=set_span_in_context(parent),
@@ -348,10 +350,10 @@ class SpanSink:
         if (tree := self._get_trace(event)) is not None:
             tree.selected = event.at
             chosen = event.selection
-            told: SpanAttributes = {} if chosen is None else {ATTR_TOOL: chosen.tool}
+            attributes: SpanAttributes = {} if chosen is None else {ATTR_TOOL: chosen.tool}
             if chosen is not None:
-                told[ATTR_CONFIDENCE] = chosen.confidence
-            tree.root.add_event("tool selected", told, to_nanoseconds(event.at))
+                attributes[ATTR_CONFIDENCE] = chosen.confidence
+            tree.root.add_event("tool selected", attributes, to_nanoseconds(event.at))
 
     def _trace_reviewed(self, event: SelectionReviewed) -> None:
         if (tree := self._get_trace(event)) is not None:
@@ -367,11 +369,11 @@ class SpanSink:
 
     def _trace_judged(self, event: ConfidenceJudged) -> None:
         if (tree := self._get_trace(event)) is not None:
-            told: SpanAttributes = {
+            attributes: SpanAttributes = {
                 ATTR_CONFIDENCE: event.confidence.score,
                 ATTR_VERDICT: event.confidence.verdict.value,
             }
-            tree.root.add_event("confidence judged", told, to_nanoseconds(event.at))
+            tree.root.add_event("confidence judged", attributes, to_nanoseconds(event.at))
 
     def _trace_limit_reached(self, event: BudgetReached) -> None:
         if (tree := self._get_trace(event)) is not None:
@@ -379,8 +381,8 @@ class SpanSink:
 
     def _trace_result_injected(self, event: ToolResultInjected) -> None:
         if self._content and (tree := self._get_trace(event)) is not None:
-            told: SpanAttributes = {ATTR_TOOL_RESULT: _format_text(event.result.output)}
-            tree.root.add_event("tool result", told, to_nanoseconds(event.at))
+            attributes: SpanAttributes = {ATTR_TOOL_RESULT: _format_text(event.result.output)}
+            tree.root.add_event("tool result", attributes, to_nanoseconds(event.at))
 
     def _trace_answered(self, event: AnswerGiven) -> None:
         if self._content and (tree := self._get_trace(event)) is not None:
@@ -425,8 +427,8 @@ class SpanSink:
 
     def _trace_call_ruled(self, event: CallRuled) -> None:
         if (span := self._get_call_span(event)) is not None:
-            told: SpanAttributes = {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule}
-            span.add_event("policy", told, to_nanoseconds(event.at))
+            attributes: SpanAttributes = {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule}
+            span.add_event("policy", attributes, to_nanoseconds(event.at))
 
     def _trace_approval_requested(self, event: ApprovalRequested) -> None:
         if (span := self._get_call_span(event)) is not None:
@@ -436,12 +438,12 @@ class SpanSink:
         """Add the decision to the waiting call's span or, if it has ended, to the request's span."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
         if tree is not None:
-            told: SpanAttributes = {
+            attributes: SpanAttributes = {
                 ATTR_PENDING: event.pending_id,
                 ATTR_VERDICT: event.decision.value,
             }
             span = tree.calls.get(event.call_id, tree.root)
-            span.add_event("approval decided", told, to_nanoseconds(event.at))
+            span.add_event("approval decided", attributes, to_nanoseconds(event.at))
 
     def _trace_fallback_taken(self, event: FallbackTaken) -> None:
         if (span := self._get_call_span(event)) is not None:

@@ -99,7 +99,7 @@ async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> 
     try:
         return await anyio.to_thread.run_sync(_make_provider, settings.telemetry.service_name, endpoint)
     except ModuleNotFoundError as error:
-        if endpoint is None:  # the variables may be meant for other programs
+        if endpoint is None:  # the variables may be set for other programs
             logger.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set; sending spans needs %s", _INSTALL_HINT)
             return None
         message = "spans are to be sent (telemetry.otlp_endpoint), and what sends them is not installed"

@@ -47,12 +47,12 @@ class ScriptedModel:
         if self._seconds:
             await anyio.sleep(self._seconds)
         line = self._script(request)
-        said = await line if isawaitable(line) else line
-        if isinstance(said, Exception):
-            raise said
-        if said == HANG:
+        output = await line if isawaitable(line) else line
+        if isinstance(output, Exception):
+            raise output
+        if output == HANG:
             await anyio.sleep_forever()
-        reply = self._reply(said, request) if isinstance(said, str) else said
+        reply = self._reply(output, request) if isinstance(output, str) else output
         if on_text is not None:
             for at in range(0, len(reply.text), _PIECE_LENGTH):
                 on_text(reply.text[at : at + _PIECE_LENGTH])

@@ -288,13 +288,13 @@ def _parse_parts(data: Json) -> Sequence[JsonObject]:
 def _parse_words(text: str) -> tuple[JsonObject, ...]:
     """Parse `a red box 2 x 1 x 1`. Several bodies are placed side by side."""
     found: list[JsonObject] = []
-    for said in _SHAPE_PATTERN.finditer(text[:4000].replace(" and ", " ;and ")):
-        part: dict[str, Json] = {"shape": _SHAPE_NAMES[said["shape"].lower()]}
-        if said["colour"]:
-            part["color"] = said["colour"].lower()
-        for measure in _MEASURE_PATTERN.finditer(said["rest"]):
+    for match in _SHAPE_PATTERN.finditer(text[:4000].replace(" and ", " ;and ")):
+        part: dict[str, Json] = {"shape": _SHAPE_NAMES[match["shape"].lower()]}
+        if match["colour"]:
+            part["color"] = match["colour"].lower()
+        for measure in _MEASURE_PATTERN.finditer(match["rest"]):
             part[measure["name"].lower()] = float(measure["value"])
-        if sizes := _DIMENSIONS_PATTERN.search(said["rest"]):
+        if sizes := _DIMENSIONS_PATTERN.search(match["rest"]):
             part["size"] = [float(value) for value in sizes.groups()]
         if "diameter" in part:
             part["radius"] = cast("float", part.pop("diameter")) / 2

@@ -125,11 +125,11 @@ def format_number(value: float, step: float | None = None, size: float | None = 
         return f"{value:.3g}"
     for least, unit, name in _UNIT_SUFFIXES:
         if size >= least and (step is None or step >= unit / 100):
-            told = f"{value / unit:,.2f}".rstrip("0").rstrip(".")
-            return f"{told}{name}" if value else "0"
+            text = f"{value / unit:,.2f}".rstrip("0").rstrip(".")
+            return f"{text}{name}" if value else "0"
     if step is None:
-        told = f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
-        return told.rstrip("0").rstrip(".") or "0"
+        text = f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
+        return text.rstrip("0").rstrip(".") or "0"
     places = 0
     while places < _MAX_DECIMALS and abs(step * 10**places - round(step * 10**places)) > 1e-6:
         places += 1
@@ -181,8 +181,8 @@ def find_pairs(text: str) -> list[Json]:
     body = text.partition(":")[2] if _is_introduced(text) else _REQUEST_PATTERN.sub("", text, count=1)
     found: list[Json] = []
     for part in re.split(r"[;\n]|,(?!\d{3}\b)|\band\b", body):
-        said = part.strip()[-_MAX_PART_LENGTH:]
-        match = _LABEL_FIRST_PATTERN.match(said) or _VALUE_FIRST_PATTERN.match(said)
+        entry = part.strip()[-_MAX_PART_LENGTH:]
+        match = _LABEL_FIRST_PATTERN.match(entry) or _VALUE_FIRST_PATTERN.match(entry)
         if match is not None and (label := _clean_label(match["label"])):
             found.append([label, _parse_prompt_value(match["value"])])
     return found if len(found) > 1 or (found and ":" in text) else []
@@ -232,18 +232,18 @@ _NUMBER_PATTERN: Final = re.compile(
 
 def parse_chart(data: Json, prompt: str, title: str = "") -> Chart:
     """Return the requested chart. Raises `ToolRefused` if there is nothing to show."""
-    said: JsonObject = data if isinstance(data, Mapping) else {}
+    options: JsonObject = data if isinstance(data, Mapping) else {}
     shown = _parse_data(_drop_options(data) if data not in (None, "", [], {}) else find_pairs(prompt))
     if shown is None or not shown.labels:
         message = "There are no values to draw a chart from."
         raise ToolRefused(message, hint=CHART_HINT)
-    kind = _choose_type(said.get("type"), prompt, shown)
+    kind = _choose_type(options.get("type"), prompt, shown)
     chart = replace(
         shown,
         type=kind,
-        title=_format_label(title or said.get("title")) or find_title(prompt),
-        x_label=_format_label(said.get("x_label")) or shown.x_label,
-        y_label=_format_label(said.get("y_label")) or shown.y_label,
+        title=_format_label(title or options.get("title")) or find_title(prompt),
+        x_label=_format_label(options.get("x_label")) or shown.x_label,
+        y_label=_format_label(options.get("y_label")) or shown.y_label,
     )
     return _check_chart(chart)
 
@@ -458,7 +458,9 @@ def _parse_number(value: Json) -> float | None:
 
 
 def _parse_number_text(value: Json) -> float | None:
-    """Parse a number, also from text with a currency sign or thousands separators."""
+    """Parse a number, also from text with a currency sign or thousands separators. Return infinity if it is
+    too large, None if it is no number.
+    """
     if isinstance(value, bool) or value is None:
         return None
     if isinstance(value, int | float):
@@ -571,7 +573,7 @@ def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
 
 
 def _is_near_zero(values: Sequence[float]) -> bool:
-    """Return whether an axis from zero would waste little space."""
+    """Return whether the axis should start at zero, because that would waste little space."""
     return min(values) >= 0 and min(values) < max(values) * 0.4
 
 
@@ -667,7 +669,9 @@ class _AxisLabels:
 
 
 def _are_short(kept: Sequence[tuple[float, tuple[str, ...]]], width: float) -> bool:
-    """Return whether the labels are short, such as years and days, so that omitted ones are obvious."""
+    """Return whether labels can be omitted: there are many, and each contains a digit, as years and days do,
+    so that a reader can fill the gaps.
+    """
     return len(kept) > 12 and all(any(letter.isdigit() for letter in lines[0]) for _, lines in kept)
 
 
@@ -682,7 +686,7 @@ def _draw_bars(chart: Chart, up: AxisScale, area: _PlotArea) -> Iterator[Picture
     slot = area.width / count
     wide = min(slot * 0.72 / many, _MAX_BAR_WIDTH)
     base = area.bottom - up.get_fraction(min(max(0.0, up.low), up.high)) * area.height
-    tells = wide >= 26 and count * many <= 24
+    shows_values = wide >= 26 and count * many <= 24
     size = max(abs(value) for series in chart.series for value in series.values if value is not None)
     for at in range(count):
         left = area.left + slot * (at + 0.5) - wide * many / 2
@@ -696,7 +700,7 @@ def _draw_bars(chart: Chart, up: AxisScale, area: _PlotArea) -> Iterator[Picture
             yield OutlineShape(
                 points=build_box(x + 1, top, max(1.0, wide - 2), max(0.5, tall)), fill=_get_colour(number)
             )
-            if tells:
+            if shows_values:
                 y = top - 6 if value >= 0 else top + tall + 14
                 text = format_number(value, size=size)
                 if estimate_width(text, 11) <= wide + 10:
@@ -710,7 +714,7 @@ def _draw_lines(
 ) -> Iterator[PictureMark]:
     count = len(chart.labels)
 
-    def place(at: int, value: float) -> Point:
+    def locate(at: int, value: float) -> Point:
         share = (
             _get_slot_centre(at, count, bars=False)
             if across is None
@@ -720,7 +724,7 @@ def _draw_lines(
 
     dots = 4.5 if chart.type == "scatter" else (3.5 if count <= 40 else 0.0)
     for number, series in enumerate(chart.series):
-        runs = _split_at_gaps(series.values, place)
+        runs = _split_at_gaps(series.values, locate)
         if chart.type == "line":
             for run in runs:
                 yield LineStroke(points=run, colour=_get_colour(number), width=2.5)

@@ -107,9 +107,9 @@ def compute_layout(
 ) -> DiagramLayout:
     """Compute the layout. `get_width` returns the width of a node, including the gap to the next."""
     layer = _assign_layers(nodes, _remove_cycles(nodes, edges))
-    paths, places = _build_paths(edges, layer)
+    paths, unordered_rows = _build_paths(edges, layer)
     links = [link for path in paths for link in pairwise(path)]
-    rows = _order_rows(places, links)
+    rows = _order_rows(unordered_rows, links)
 
     def width(name: NodeName) -> float:
         return get_width(name) if name in layer else 26.0
@@ -239,13 +239,13 @@ def _place_nodes(
             left += width(name)
     for sweep in range(_ORDERING_SWEEPS * 2):
         for row in rows if sweep % 2 == 0 else reversed(rows):
-            wished = {
+            preferred = {
                 name: sum(across[other] for other in near[name]) / len(near[name])
                 if near.get(name)
                 else across[name]
                 for name in row
             }
-            across.update(_spread_row(row, wished, width))
+            across.update(_spread_row(row, preferred, width))
     return across
 
 
@@ -258,18 +258,18 @@ def _spread_row(
     """
     blocks: list[tuple[list[NodeName], list[float]]] = []  # the names, and the block start that each prefers
     for name in row:
-        names, wishes = [name], [preferred[name] - width(name) / 2]
+        names, starts = [name], [preferred[name] - width(name) / 2]
         while (
             blocks
-            and _find_start(blocks[-1][1]) + sum(map(width, blocks[-1][0])) > _find_start(wishes) - 1e-9
+            and _find_start(blocks[-1][1]) + sum(map(width, blocks[-1][0])) > _find_start(starts) - 1e-9
         ):
             before, earlier = blocks.pop()
             taken = sum(map(width, before))
-            names, wishes = [*before, *names], [*earlier, *(wish - taken for wish in wishes)]
-        blocks.append((names, wishes))
+            names, starts = [*before, *names], [*earlier, *(start - taken for start in starts)]
+        blocks.append((names, starts))
     found: dict[NodeName, float] = {}
-    for names, wishes in blocks:
-        left = _find_start(wishes)
+    for names, starts in blocks:
+        left = _find_start(starts)
         for name in names:
             found[name] = left + width(name) / 2
             left += width(name)
@@ -324,12 +324,12 @@ def parse_diagram(data: Json, prompt: str, title: str = "") -> FlowDiagram | Seq
 
 def _check_diagram(diagram: FlowDiagram | SequenceDiagram) -> FlowDiagram | SequenceDiagram:
     if isinstance(diagram, FlowDiagram):
-        few = len(diagram.nodes) <= MAX_NODES and len(diagram.edges) <= MAX_EDGES
+        fits = len(diagram.nodes) <= MAX_NODES and len(diagram.edges) <= MAX_EDGES
         most = f"{MAX_NODES} boxes and {MAX_EDGES} arrows"
     else:
-        few = len(diagram.participants) <= MAX_PARTICIPANTS and len(diagram.messages) <= MAX_MESSAGES
+        fits = len(diagram.participants) <= MAX_PARTICIPANTS and len(diagram.messages) <= MAX_MESSAGES
         most = f"{MAX_PARTICIPANTS} participants and {MAX_MESSAGES} messages"
-    if not few:
+    if not fits:
         message = f"A diagram has at most {most}."
         raise ToolRefused(message, hint="Draw a part of it, or several.")
     return diagram
@@ -388,12 +388,12 @@ def _get_fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
             next((_format_text(item[name]) for name in group if item.get(name) is not None), "")
             for group in names
         )
-    places = (
+    cells = (
         [_format_text(cell) for cell in cast("Items[Json]", item)]
         if isinstance(item, list | tuple)
         else [_format_text(item)]
     )
-    return tuple(places[at] if at < len(places) else "" for at in range(len(names)))
+    return tuple(cells[at] if at < len(cells) else "" for at in range(len(names)))
 
 
 def _get_items(value: Json) -> Items[Json]:
@@ -426,13 +426,13 @@ def _parse_sequence_lines(lines: Iterable[str]) -> SequenceDiagram | None:
             names[key] = DiagramNode(key=key, text=_format_text(named["text"]) or key)
         elif _IGNORED_LINES.match(line):
             continue
-        elif said := _MESSAGE_PATTERN.match(_strip_introduction(line)):
-            start, end = _format_text(said["start"]), _format_text(said["end"])
+        elif match := _MESSAGE_PATTERN.match(_strip_introduction(line)):
+            start, end = _format_text(match["start"]), _format_text(match["end"])
             for key in (start, end):
                 names.setdefault(key, DiagramNode(key=key, text=key))
-            dashed = said["line"].startswith("--")
+            dashed = match["line"].startswith("--")
             messages.append(
-                DiagramEdge(start=start, end=end, label=_format_text(said["text"]), dashed=dashed)
+                DiagramEdge(start=start, end=end, label=_format_text(match["text"]), dashed=dashed)
             )
     return SequenceDiagram(participants=tuple(names.values()), messages=tuple(messages)) if messages else None
 
@@ -484,15 +484,15 @@ def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
     match = _NODE_PATTERN.match(part.strip())
     if match is None:
         return None
-    told = next(((name, match[name]) for name in _SHAPE_BY_BRACKET if match[name]), None)
-    text = _format_text(told[1]) if told else ""
+    bracketed = next(((name, match[name]) for name in _SHAPE_BY_BRACKET if match[name]), None)
+    text = _format_text(bracketed[1]) if bracketed else ""
     key = _format_text(match["key"]) or text
     if not key:
         return None
     known = nodes.get(key)
-    if known is None or (told is not None and known.text == known.key):
+    if known is None or (bracketed is not None and known.text == known.key):
         nodes[key] = DiagramNode(
-            key=key, text=text or key, shape=_SHAPE_BY_BRACKET[told[0]] if told else "box"
+            key=key, text=text or key, shape=_SHAPE_BY_BRACKET[bracketed[0]] if bracketed else "box"
         )
     return key
 
@@ -730,12 +730,14 @@ def _compute_columns(sequence: SequenceDiagram, names: list[str], widths: list[f
     places = [_SEQUENCE_PADDING + widths[0] / 2]
     for number in range(1, len(names)):
         pair = {names[number - 1], names[number]}
-        said = [
+        label_widths = [
             estimate_width(message.label, _MESSAGE_TEXT_SIZE) + (40 if message.start == message.end else 0)
             for message in sequence.messages
             if {message.start, message.end} == pair or message.start == message.end == names[number - 1]
         ]
-        room = max((widths[number - 1] + widths[number]) / 2 + 30, min(260.0, max(said, default=0.0)) + 34)
+        room = max(
+            (widths[number - 1] + widths[number]) / 2 + 30, min(260.0, max(label_widths, default=0.0)) + 34
+        )
         places.append(places[-1] + room)
     return places
 

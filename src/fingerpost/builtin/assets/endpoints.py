@@ -166,8 +166,8 @@ async def _open_service(
         message = f"The service at {_get_host(settings)} did not answer within {allowed:g} s."
         raise ToolRefused(message, hint="Raise its timeout in builtin.specialists.") from late
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        said = scrub(str(error))[:_MAX_ERROR_SHOWN] or type(error).__name__
-        message = f"The service at {_get_host(settings)} cannot be reached: {said}."
+        detail = scrub(str(error))[:_MAX_ERROR_SHOWN] or type(error).__name__
+        message = f"The service at {_get_host(settings)} cannot be reached: {detail}."
         raise ToolRefused(message, hint="Check its base_url in builtin.specialists.") from error
 
 
@@ -211,8 +211,8 @@ def _build_service_error(status: int, body: bytes) -> ToolRefused:
         found = None
     error = as_mapping(found).get("error", found)
     words = as_mapping(error).get("message") or as_mapping(error).get("detail") or error
-    said = " ".join(words.split()) if isinstance(words, str) else ""
-    detail = f": {scrub(said[:2000])[:_MAX_ERROR_SHOWN]}" if said else ""
+    text = " ".join(words.split()) if isinstance(words, str) else ""
+    detail = f": {scrub(text[:2000])[:_MAX_ERROR_SHOWN]}" if text else ""
     message = f"The service refused with status {status}{detail}."
     return ToolRefused(message, hint=_HINT_BY_STATUS.get(status, "Try again later, or with other words."))
 
@@ -242,7 +242,7 @@ _VOICE_PATTERN: Final = re.compile(r"^[A-Za-z0-9_+-]{1,40}$")
 
 @frozen
 class Synthesiser:
-    """A program that reads text from its input and writes WAV to its output."""
+    """A program that reads text from its standard input and writes WAV to its standard output."""
 
     program: str
     arguments: tuple[str, ...]

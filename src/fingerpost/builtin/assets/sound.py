@@ -80,8 +80,8 @@ def parse_tune(data: Json, prompt: str) -> Tune:
     if not tones:
         message = "There are no tones to make."
         raise ToolRefused(message, hint=TUNE_HINT)
-    said = data.get("wave") if isinstance(data, Mapping) else None
-    tune = Tune(tuple(tones), _choose_wave(said, prompt.lower()))
+    wave_name = data.get("wave") if isinstance(data, Mapping) else None
+    tune = Tune(tuple(tones), _choose_wave(wave_name, prompt.lower()))
     if tune.seconds > MAX_TUNE_S or len(tones) > MAX_NOTES:
         message = f"A sound lasts at most {MAX_TUNE_S:g} s and has at most {MAX_NOTES:,} tones."
         raise ToolRefused(message, hint="Make it shorter, or faster (bpm).")

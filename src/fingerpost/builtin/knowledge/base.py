@@ -243,14 +243,14 @@ def build_graph(notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGra
     broken: dict[str, tuple[str, ...]] = {}
     incoming: dict[str, list[str]] = {}
     for path, note in notes.items():
-        led = {
+        resolved = {
             each.target: names.resolve(each.target, note.folder, by_name=each.by_name)
             for each in note.references
         }
-        reached = tuple(dict.fromkeys(to for to in led.values() if to is not None and to != path))
+        reached = tuple(dict.fromkeys(to for to in resolved.values() if to is not None and to != path))
         if reached:
             outgoing[path] = reached
-        if lost := tuple(target for target, to in led.items() if to is None):
+        if lost := tuple(target for target, to in resolved.items() if to is None):
             broken[path] = lost
         for to in reached:
             incoming.setdefault(to, []).append(path)

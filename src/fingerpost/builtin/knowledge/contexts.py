@@ -162,16 +162,16 @@ def _find_named(library: NoteLibrary, name: str) -> KnowledgeNote | None:
 
 def _fit_pieces(head: str, pieces: Sequence[ContextPiece], tokens: int, *, share: bool = True) -> str:
     """Return the head and as much of the pieces as fits, with equal shares or one after another."""
-    said = [head] if head else []
+    parts = [head] if head else []
     left = tokens - count_tokens(head)
     for place, piece in enumerate(pieces):
         title = f"--- {piece.title}\n"
         room = (left // (len(pieces) - place) if share else left) - count_tokens(title) - 16
         if room < MIN_PIECE_TOKENS and place:
-            said.append(f"Left out for want of room: {len(pieces) - place} more.")
+            parts.append(f"Left out for want of room: {len(pieces) - place} more.")
             break
         text = clip_to_tokens(piece.text, max(room, 0))
         whole = title + text + (" …" if len(text) < len(piece.text) else "")
-        said.append(whole)
+        parts.append(whole)
         left -= count_tokens(whole) + 2
-    return "\n\n".join(said)
+    return "\n\n".join(parts)

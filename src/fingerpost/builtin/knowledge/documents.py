@@ -121,7 +121,7 @@ def decode_text(content: bytes) -> str | None:
     try:
         return _normalize_line_ends(content.decode("utf-8"))
     except UnicodeDecodeError:
-        # Older Western files. Every byte is a character there, so nothing is lost.
+        # Older Western files. The few bytes that this encoding does not define are replaced.
         return _normalize_line_ends(content.decode("cp1252", "replace"))
 
 
@@ -236,8 +236,8 @@ def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter
 
     def words(*names: str) -> list[str]:
         """Return the values of a list, or the parts of one value that is separated by commas or spaces."""
-        said = [value for name in names for value in values.get(name, ())]
-        return said if len(said) != 1 else re.split(r"[,\s]+", said[0])
+        listed = [value for name in names for value in values.get(name, ())]
+        return listed if len(listed) != 1 else re.split(r"[,\s]+", listed[0])
 
     return FrontMatter(
         title=first("title"),
@@ -367,7 +367,7 @@ def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) 
     held: list[str] = []  # lines of the current paragraph
     place = start
 
-    def keep(before: int) -> None:
+    def end_paragraph(before: int) -> None:
         """End the paragraph before line `before`."""
         blocks.extend(split_paragraphs(held, before - len(held)))
         held.clear()
@@ -375,23 +375,23 @@ def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) 
     while place < len(lines):
         line, number = lines[place], place + 1
         if (fence := _FENCE.match(line)) is not None:
-            keep(number)
+            end_paragraph(number)
             end = _find_code_end(lines, place, fence[1])
             blocks.append(TextBlock(number, end, "\n".join(lines[place:end])))
             place = end
             continue
-        if (made := _read_heading(line, number, held)) is not None:
-            if made.line != number:
+        if (new_heading := _read_heading(line, number, held)) is not None:
+            if new_heading.line != number:
                 held.pop()  # the words above the underline are the heading
-            keep(made.line)
+            end_paragraph(new_heading.line)
             yield _MarkdownSection(heading, tuple(blocks))
-            heading, blocks = made, []
-            found.headings.append(made)
+            heading, blocks = new_heading, []
+            found.headings.append(new_heading)
         else:
             found.read_line(number, line)
             held.append(line)
         place += 1
-    keep(len(lines) + 1)
+    end_paragraph(len(lines) + 1)
     yield _MarkdownSection(heading, tuple(blocks))
 
 
@@ -414,7 +414,9 @@ def _strip_marks(words: str) -> str:
 
 
 def _find_code_end(lines: Sequence[str], place: int, fence: str) -> int:
-    """Return the line that ends the code block which starts at this place, or the last line."""
+    """Return the number of the last line of the code block that starts at index `place`. Without a closing
+    fence, it is the last line of the note.
+    """
     for at in range(place + 1, len(lines)):
         match = _FENCE.match(lines[at])
         if match is not None and match[1].startswith(fence) and not lines[at].strip(" \t`~"):
@@ -528,15 +530,15 @@ class PdfReader:
                 env={name: os.environ[name] for name in _PASSED_ENVIRONMENT if name in os.environ},
             )
         try:
-            told, _ = process.communicate(timeout=seconds)
+            output, _ = process.communicate(timeout=seconds)
             late = False
         except subprocess.TimeoutExpired:
             process.kill()
-            told, _ = process.communicate()
+            output, _ = process.communicate()
             late = True
         finally:
             self._running = None
-        document = _build_document(_parse_lines(told))
+        document = _build_document(_parse_lines(output))
         if late:
             return _add_problem(document, f"reading it took longer than {seconds:g} s")
         if process.returncode != 0 and not document.problem:

@@ -44,7 +44,9 @@ _MARKS = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\s+|\*\*|_
 
 @frozen
 class CitedAnswer:
-    """The sentences of a model's answer that cite an existing source."""
+    """An answer of sentences that cite existing sources, the numbers of these sources, and how many sentences
+    were dropped.
+    """
 
     text: str
     cited: tuple[int, ...]
@@ -61,7 +63,7 @@ def build_prompt(question: str, sources: Sequence[TextPassage]) -> str:
 
 
 def check_citations(answer: str, count: int) -> CitedAnswer:
-    """Remove invented sources and sentences without a source."""
+    """Return the answer without invented sources and without sentences that cite no source."""
     cited: dict[int, None] = {}
     dropped = 0
     lines: list[str] = []
@@ -138,10 +140,10 @@ def extract_answer(question: str, hits: Sequence[PassageHit], *, by_meaning: boo
             each.text.casefold() for each in best.values()
         ):
             best[name] = sentence
-    told = sorted(best.values(), key=lambda sentence: (sentence.number, sentence.order))
+    chosen = sorted(best.values(), key=lambda sentence: (sentence.number, sentence.order))
     return CitedAnswer(
-        text="\n".join(f"- {sentence.text} [{sentence.number}]" for sentence in told),
-        cited=tuple(sorted({sentence.number for sentence in told})),
+        text="\n".join(f"- {sentence.text} [{sentence.number}]" for sentence in chosen),
+        cited=tuple(sorted({sentence.number for sentence in chosen})),
     )
 
 

@@ -33,12 +33,12 @@ def explain_hit(query: str, hit: PassageHit) -> str:
     there = set(iterate_terms(f"{hit.passage.heading}\n{hit.passage.text}"))
     asked = {next(iter(iterate_terms(word)), ""): word for word in query.split()[:64]}
     shared = [word.strip(".,;:!?\"'()").lower() for term, word in asked.items() if term in there][:_SHARED]
-    said = [f"shares {', '.join(shared)}"] if shared else []
+    reasons = [f"shares {', '.join(shared)}"] if shared else []
     if hit.meaning is not None and hit.meaning >= _STRONG_SCORE:
-        said.append("means much the same")
+        reasons.append("means much the same")
     elif not shared:
-        said.append("means something near")
-    return "; ".join(said)
+        reasons.append("means something near")
+    return "; ".join(reasons)
 
 
 def format_hits(query: str, found: SearchResult) -> str:
@@ -54,21 +54,21 @@ def format_hits(query: str, found: SearchResult) -> str:
 
 def list_caveats(found: SearchResult) -> Sequence[str]:
     """Return what the search could not include, so that a missing hit is not taken for "there is nothing"."""
-    said: list[str] = []
+    caveats: list[str] = []
     if found.reading:
-        said.append(f"Not searched yet: {_format_count(found.reading, 'PDF file')} still being read.")
+        caveats.append(f"Not searched yet: {_format_count(found.reading, 'PDF file')} still being read.")
     if found.unread:
         named = ", ".join(f"{note.path} ({note.problem})" for note in found.unread[:MAX_NAMED])
         more = len(found.unread) - MAX_NAMED
-        said.append(f"Not searched: {named}" + (f" and {more} more." if more > 0 else "."))
-    return said
+        caveats.append(f"Not searched: {named}" + (f" and {more} more." if more > 0 else "."))
+    return caveats
 
 
 def describe_note(note: KnowledgeNote, *, outgoing: Iterable[str] = (), incoming: Iterable[str] = ()) -> str:
     """Return one line about a note, and its links."""
-    said = [note.title if note.title != note.stem else ""]
-    said += [f"tags {', '.join(note.tags[:MAX_NAMED])}" if note.tags else "", note.front.date]
-    lines = [f"{note.path} · {' · '.join(filter(None, said))}" if any(said) else note.path]
+    details = [note.title if note.title != note.stem else ""]
+    details += [f"tags {', '.join(note.tags[:MAX_NAMED])}" if note.tags else "", note.front.date]
+    lines = [f"{note.path} · {' · '.join(filter(None, details))}" if any(details) else note.path]
     for words, paths in (("Links to", tuple(outgoing)), ("Linked from", tuple(incoming))):
         if paths:
             more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""

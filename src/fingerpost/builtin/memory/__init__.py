@@ -147,12 +147,12 @@ class _MemoryOperations:
         return ToolReply(_format_memories([one.memory for one in found]))
 
     async def _list(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
-        standing = _filter_scope(await self._keeper.list_all(owner), _get_scope(arguments, owner))
-        if not standing:
+        memories = _filter_scope(await self._keeper.list_all(owner), _get_scope(arguments, owner))
+        if not memories:
             return ToolReply("Nothing is remembered.")
-        shown = standing[: _get_limit(arguments)]
-        count = f"{len(standing)} remembered" + (
-            "" if len(shown) == len(standing) else ", the newest of them"
+        shown = memories[: _get_limit(arguments)]
+        count = f"{len(memories)} remembered" + (
+            "" if len(shown) == len(memories) else ", the newest of them"
         )
         return ToolReply(f"{count}:\n{_format_memories(shown)}")
 
@@ -164,8 +164,8 @@ class _MemoryOperations:
                 raise ToolRefused(message, hint="`list` and `search` show the ids.")
             return ToolReply(f"Forgot {named}.")
         query = _get_argument(arguments, "query", "forget", alternative="id")
-        standing = await self._keeper.find_matching(owner, query)
-        found = _filter_scope(standing, _get_scope(arguments, owner))
+        memories = await self._keeper.find_matching(owner, query)
+        found = _filter_scope(memories, _get_scope(arguments, owner))
         return await self._forget_found(found, arguments, owner)
 
     async def _forget_found(

@@ -153,7 +153,7 @@ class _OwnerIndex:
 
 
 class MemoryKeeper:
-    """Stores and deletes memories of the caller."""
+    """Stores, finds and deletes memories. Each operation is limited to the memories of one owner."""
 
     def __init__(self, host: BuiltinHost) -> None:
         self._host = host
@@ -211,15 +211,15 @@ class MemoryKeeper:
         self, owner: MemoryOwner, query: str, limit: int, *, within: frozenset[str] | None = None
     ) -> tuple[FoundMemory, ...]:
         """Return the best memories first. `within` restricts the search to these ids."""
-        shelf = await self._get_owner_index(owner)
-        return await anyio.to_thread.run_sync(shelf.search, query, limit, within)
+        owner_index = await self._get_owner_index(owner)
+        return await anyio.to_thread.run_sync(owner_index.search, query, limit, within)
 
     async def find_matching(self, owner: MemoryOwner, query: str) -> list[Memory]:
         """Return the memories that contain every word of the query. Unlike search, this is exact, for
         deletion.
         """
-        standing = await self.list_all(owner)
-        return await anyio.to_thread.run_sync(_filter_holding, standing, query)
+        memories = await self.list_all(owner)
+        return await anyio.to_thread.run_sync(_filter_holding, memories, query)
 
     async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
         return await (await self._get_memories()).forget(owner, ids)
@@ -236,18 +236,18 @@ class MemoryKeeper:
                 self._shelves[owner] = _OwnerIndex(
                     PassageIndex(by_meaning=self._host.settings.flags.dense_scores)
                 )
-            shelf = self._shelves[owner]
+            owner_index = self._shelves[owner]
             self._shelves.move_to_end(owner)
             stamp = await memories.get_stamp(owner)
-            if shelf.stamp != stamp:
-                standing = await memories.list_all(owner)
-                await anyio.to_thread.run_sync(shelf.update, standing)
-                shelf.stamp = stamp
+            if owner_index.stamp != stamp:
+                current = await memories.list_all(owner)
+                await anyio.to_thread.run_sync(owner_index.update, current)
+                owner_index.stamp = stamp
         while len(self._shelves) > MAX_INDEXES:
             oldest, old = self._shelves.popitem(last=False)
             old.index.close()
             self._locks.pop(oldest, None)
-        return shelf
+        return owner_index
 
     async def _get_memories(self) -> MemoryStore:
         if self._host.router is not None:

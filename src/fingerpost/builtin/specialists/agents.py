@@ -33,7 +33,7 @@ class RequestShare:
     turns: int
 
     def take_part(self, of_tokens: float, of_seconds: float) -> RequestShare:
-        """Return a part of this share."""
+        """Return a part of this share, which itself does not change."""
         return RequestShare(
             tokens=max(1, int(self.tokens * of_tokens)),
             seconds=self.seconds * of_seconds,
@@ -185,15 +185,15 @@ _STOPPED_OUTCOMES: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
 
 
 def _describe_run(route: Route, used: tuple[str, ...]) -> str:
-    told = (
+    text = (
         f"The agent {_OUTCOME_TEXTS.get(route.outcome, 'stopped')} and used {', '.join(used) or 'no tool'}."
     )
     if route.pending is not None:
-        told += (
+        text += (
             f" Once {route.pending.pending_id} is decided, call run_subagent with "
             f"resume={route.pending.pending_id!r} for what became of it."
         )
-    return told
+    return text
 
 
 _OUTCOME_TEXTS: Final = {
@@ -213,7 +213,7 @@ MAX_TASK_LENGTH: Final = 20_000
 MAX_CONTEXT_LENGTH: Final = 50_000
 MAX_ANSWER_LENGTH: Final = 50_000
 MAX_PATTERNS: Final = 50
-RESERVED_TOKENS: Final = 0.9  # share of the caller's time, so that the result arrives before its timeout
+RESERVED_TOKENS: Final = 0.9  # of the caller's time, so that the result arrives before its timeout
 RESERVED_MS: Final = 5_000
 
 # For the server that offers the tools of `build_subagent_tools`.
@@ -339,7 +339,9 @@ class _Subagents:
                 del self._begun[parent]
 
     def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
-        """Return options with the same caller and scopes, restricted further if the task says so."""
+        """Return options with the same caller and scopes. The arguments can restrict the tools and turns
+        further.
+        """
         limits, router = self._limits, self._premises.required_router
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
@@ -360,10 +362,10 @@ class _Subagents:
     async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
         """Resume a subagent that waited for a person, and return its report."""
         pending = await self._find_pending_id(name, context)
-        asking = self._build_options(context, arguments)
-        asking.pop("mode", None)
+        options = self._build_options(context, arguments)
+        options.pop("mode", None)
         with self._count_subagent(context):
-            route = await self._premises.required_router.resume(pending, **asking)
+            route = await self._premises.required_router.resume(pending, **options)
         # Reported as failed, so that a repeated call is not refused as a duplicate write.
         return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 

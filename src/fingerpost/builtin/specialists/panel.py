@@ -47,7 +47,9 @@ class ExpertDisagreement:
 
 @frozen
 class PanelSynthesis:
-    """One answer from all views. `read` is False if the disagreements could not be parsed."""
+    """One answer from all views. `read` is False if the model's reply could not be parsed, so that
+    disagreements are unknown.
+    """
 
     answer: str
     agreements: tuple[str, ...] = ()
@@ -104,9 +106,9 @@ async def choose_experts(
     nested: NestedRequests, question: str, share: RequestShare, few: int
 ) -> tuple[PanelExpert, ...]:
     """Let a model choose experts. If its reply is unusable, return the three default experts."""
-    asked = _EXPERTS_PROMPT.format(few=few, question=question)
+    prompt = _EXPERTS_PROMPT.format(few=few, question=question)
     route = await nested.ask(
-        asked,
+        prompt,
         share,
         mode=Mode.SIMPLE,
         tool_choice="none",
@@ -164,10 +166,10 @@ async def ask_experts(
     rounds = math.ceil(len(experts) / nested.max_parallel)
     own = share.take_part(1 / len(experts), 1 / rounds)
     views: list[ExpertView | None] = [None] * len(experts)
-    few = anyio.CapacityLimiter(nested.max_parallel)
+    limiter = anyio.CapacityLimiter(nested.max_parallel)
 
     async def ask(place: int, expert: PanelExpert) -> None:
-        async with few:
+        async with limiter:
             views[place] = view = await _ask_expert(nested, question, expert, own, reads=reads)
         await on_answered(view)
 
@@ -252,21 +254,21 @@ async def synthesize(
     messages: list[JsonObject] = [
         {"expert": view.expert.name, "says": view.says[:MAX_VIEW_LENGTH]} for view in views
     ]
-    asked = _SYNTHESIS_PROMPT.format(
+    prompt = _SYNTHESIS_PROMPT.format(
         question=question, views=json.dumps(messages, ensure_ascii=False, indent=1)
     )
     route = await nested.ask(
-        asked + _JSON_NOTE,
+        prompt + _JSON_NOTE,
         share,
         mode=Mode.SIMPLE,
         tool_choice="none",
         options=build_response_format("synthesis", SYNTHESIS_SCHEMA),
     )
     if isinstance(route.failure, ModelRefused):  # perhaps only because of the response format
-        route = await nested.ask(asked + _PLAIN_NOTE, share, mode=Mode.SIMPLE, tool_choice="none")
+        route = await nested.ask(prompt + _PLAIN_NOTE, share, mode=Mode.SIMPLE, tool_choice="none")
     if problem := describe_problem(route):
-        said = f"The views could not be brought together: {problem}\n\n{join_views(views)}"
-        return PanelSynthesis(answer=said, read=False, packet=route.packet_id)
+        text = f"The views could not be brought together: {problem}\n\n{join_views(views)}"
+        return PanelSynthesis(answer=text, read=False, packet=route.packet_id)
     found = parse_structured(route.answer, SYNTHESIS_SCHEMA)
     if not isinstance(found, Mapping):
         return PanelSynthesis(answer=route.answer, read=False, packet=route.packet_id)
@@ -412,8 +414,8 @@ async def _run_panel(
     async def note_answer(view: ExpertView) -> None:
         nonlocal done
         done += 1
-        said = "could not answer" if view.problem else "has answered"
-        await caller.progress(done, steps, f"{view.expert.name} {said}")
+        status = "could not answer" if view.problem else "has answered"
+        await caller.progress(done, steps, f"{view.expert.name} {status}")
 
     part = share.take_part(_EXPERTS_SHARE, _EXPERTS_SHARE)
     views = await ask_experts(
@@ -425,9 +427,9 @@ async def _run_panel(
         message = f"None of the experts could answer. {reasons}"
         raise ToolRefused(message, hint="`fingerpost trace` shows each of them.")
     await caller.progress(len(experts), steps, "bringing the views together")
-    made = await synthesize(nested, question, good, share.take_part(_SYNTHESIS_SHARE, _SYNTHESIS_SHARE))
+    synthesis = await synthesize(nested, question, good, share.take_part(_SYNTHESIS_SHARE, _SYNTHESIS_SHARE))
     left_out = len(wanted) - len(experts) if isinstance(wanted, list | tuple) else 0
-    return ToolReply(_format_panel(made, views, left_out, most), data=_build_data(made, views))
+    return ToolReply(_format_panel(synthesis, views, left_out, most), data=_build_data(synthesis, views))
 
 
 def _format_panel(made: PanelSynthesis, views: Sequence[ExpertView], left_out: int, most: int) -> str:

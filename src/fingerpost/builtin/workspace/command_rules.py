@@ -51,20 +51,20 @@ def split_command(command: str) -> tuple[str, ...]:
     if len(command) > MAX_COMMAND_LENGTH or "\0" in command:
         message = f"A command has at most {MAX_COMMAND_LENGTH} characters and no zero bytes."
         raise ToolRefused(message)
-    reading, place = _CommandLineParser(), 0
-    while place < len(command):
-        place = _parse_next(reading, command, place)
-    if reading.quote:
-        message = f"The command ends inside of {reading.quote}."
+    parser, position = _CommandLineParser(), 0
+    while position < len(command):
+        position = _parse_next(parser, command, position)
+    if parser.quote:
+        message = f"The command ends inside of {parser.quote}."
         raise ToolRefused(message, hint="Close the quotes.")
-    reading.end_word()
-    if not reading.words:
+    parser.end_word()
+    if not parser.words:
         message = "The command is empty."
         raise ToolRefused(message, hint="Name a program, and its arguments.")
-    if _ASSIGNMENT.match(reading.words[0]):
-        message = f"{reading.words[0][:60]} sets a variable, which needs a shell, and none is used."
+    if _ASSIGNMENT.match(parser.words[0]):
+        message = f"{parser.words[0][:60]} sets a variable, which needs a shell, and none is used."
         raise ToolRefused(message, hint=_NO_SHELL_HINT)
-    return tuple(reading.words)
+    return tuple(parser.words)
 
 
 def _parse_next(parser: _CommandLineParser, command: str, position: int) -> int:
@@ -364,8 +364,8 @@ def find_unsafe(words: Sequence[str], root: str, *, named: frozenset[str] = froz
             which = rest[0] if rest else "no subcommand"
             return f"{name} with {which[:60]} is not among what is known as safe"
         name, program, rest = f"{name} {rest[0]}", program.subcommands[rest[0]], rest[1:]
-    reading = _CommandCheck(program, name, root, named)
-    return reading.check(rest)
+    check = _CommandCheck(program, name, root, named)
+    return check.check(rest)
 
 
 @frozen(kw_only=False)
@@ -555,8 +555,8 @@ def find_program(name: str, folder: Path) -> Path | None:
     if "/" in name:
         found = folder / name
         return found if found.is_file() and os.access(found, os.X_OK) else None
-    places = (str(folder / place) for place in os.environ.get("PATH", os.defpath).split(os.pathsep))
-    found = shutil.which(name, path=os.pathsep.join(places))
+    search_paths = (str(folder / entry) for entry in os.environ.get("PATH", os.defpath).split(os.pathsep))
+    found = shutil.which(name, path=os.pathsep.join(search_paths))
     return None if found is None else Path(found)
 
 

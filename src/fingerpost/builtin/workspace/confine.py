@@ -34,7 +34,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 
     1 << 18,
 )
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-_FILE_CAPABILITIES = 5  # the first five concern owners and modes of files and stay with the account
+_FILE_CAPABILITIES = 5  # lower ones concern owners and modes of files and are kept
 _FAILED_STATUS = 125
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
@@ -118,9 +118,9 @@ def _start_loopback() -> None:
     import fcntl
     import socket
 
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plug:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control_socket:
         up_and_running = 0x1 | 0x40
-        fcntl.ioctl(plug, 0x8914, struct.pack("16sh22x", b"lo", up_and_running))
+        fcntl.ioctl(control_socket, 0x8914, struct.pack("16sh22x", b"lo", up_and_running))
 
 
 def _cover_folders(covered: "list[str]", kept: "list[str]", masked: "list[str]") -> None:
@@ -200,19 +200,19 @@ def main() -> None:
     here = os.stat(".")  # noqa: PTH116
     if (here.st_dev, here.st_ino) != (where.st_dev, where.st_ino):
         raise OSError(0, "the folder was moved meanwhile")
-    news, told = os.pipe()
+    read_end, write_end = os.pipe()
     if (first := os.fork()) != 0:
-        os.close(told)
+        os.close(write_end)
         ended = _wait_for(first)
-        said = os.read(news, 4)
-        _exit_like(struct.unpack("=i", said)[0] if len(said) == 4 else ended)
+        data = os.read(read_end, 4)
+        _exit_like(struct.unpack("=i", data)[0] if len(data) == 4 else ended)
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _mount_path("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     _restrict_files(reads, writes, network=True)  # without network access, its own network namespace is empty
     _drop_rights()
     if (command := os.fork()) == 0:
         _execute_command(words)
-    os.write(told, struct.pack("=i", _wait_for(command)))
+    os.write(write_end, struct.pack("=i", _wait_for(command)))
     os._exit(0)  # the kernel then ends all remaining processes of the namespace
 
 

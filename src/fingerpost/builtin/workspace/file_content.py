@@ -297,10 +297,10 @@ def describe_path(workspace: WorkspaceContext, path: str) -> str:
 def _describe_link(workspace: WorkspaceContext, entry: PathEntry, path: str) -> str:
     target = os.readlink(entry.name, dir_fd=entry.folder)
     try:
-        with workspace.root_folder.open_entry(path) as led:
-            there = led.get_stat()
+        with workspace.root_folder.open_entry(path) as target_entry:
+            there = target_entry.get_stat()
             leads = (
-                f"leads to {led.display_path}, "
+                f"leads to {target_entry.display_path}, "
                 f"{'where nothing is' if there is None else describe_kind(there)}"
             )
     except ToolRefused:

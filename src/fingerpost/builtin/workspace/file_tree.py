@@ -83,10 +83,10 @@ def list_folder(
     """List the entries of a folder: folders with a slash, files with their size, down to `max_depth`."""
     walk = workspace.build_walk(include_ignored=include_ignored, max_depth=max_depth)
     lines: list[str] = []
-    with walk_folder(workspace, path, walk) as (place, found):
-        start = len(place.names)
+    with walk_folder(workspace, path, walk) as (folder_entry, found):
+        start = len(folder_entry.names)
         lines.extend(_format_entry(entry, start) for entry in islice(found, limit + 1))
-        shown = place.display_path
+        shown = folder_entry.display_path
     more = _format_truncation(len(lines) > limit, limit, walk)
     if not lines:
         return f"{shown} is empty{'' if include_ignored else ', apart from what is ignored'}."
@@ -113,14 +113,14 @@ def find_files(
     fits = compile_path_pattern(pattern)
     walk = workspace.build_walk(include_ignored=include_ignored)
     found: list[str] = []
-    with walk_folder(workspace, path, walk) as (place, below):
-        start = len("/".join(place.names)) + 1 if place.names else 0
+    with walk_folder(workspace, path, walk) as (folder_entry, below):
+        start = len("/".join(folder_entry.names)) + 1 if folder_entry.names else 0
         for entry in below:
             if fits.fullmatch(entry.path[start:]):
                 found.append(format_name(entry.path) + ("/" if entry.is_folder else ""))
                 if len(found) > limit:
                     break
-        shown = place.display_path
+        shown = folder_entry.display_path
     if not found:
         more = f" ({walk.stop_reason})" if walk.stop_reason else ""
         return f"Nothing in {shown} fits {pattern}{more}. {walk.count} entries were looked at."
@@ -339,19 +339,19 @@ def _copy_entry(
         if stat.S_ISDIR(found.st_mode):
             if not run_mode.is_dry_run:
                 with (
-                    workspace.root_folder.create_parents(copy) as place,
+                    workspace.root_folder.create_parents(copy) as created,
                     translate_os_errors(copy.display_path),
                 ):
-                    os.mkdir(place.name, dir_fd=place.folder)
+                    os.mkdir(created.name, dir_fd=created.folder)
             return None
         if not stat.S_ISREG(found.st_mode):
             return None
         content = read_bytes(entry, workspace.settings.write_bytes + 1)
         _check_size(workspace, entry.display_path, len(content.data))
         if not run_mode.is_dry_run:
-            with workspace.root_folder.create_parents(copy) as place:
-                write_atomically(place, content.data, None)
-                _keep_mode(place, content.file_stat)
+            with workspace.root_folder.create_parents(copy) as created:
+                write_atomically(created, content.data, None)
+                _keep_mode(created, content.file_stat)
         return len(content.data)
 
 
@@ -362,7 +362,7 @@ def _check_size(workspace: WorkspaceContext, display_path: str, size: int) -> No
 
 
 def _keep_mode(entry: PathEntry, file_stat: os.stat_result) -> None:
-    """Keep the permission to execute."""
+    """Copy the permissions of an executable file."""
     if not file_stat.st_mode & 0o111:
         return
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC

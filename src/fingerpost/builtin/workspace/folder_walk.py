@@ -99,11 +99,11 @@ def _translate_class(glob: str, position: int) -> tuple[str, int]:
     if end < 0:
         return re.escape("["), position + 1
     inside = glob[position + 1 : end]
-    turned = inside[:1] in ("!", "^")
-    inside = inside[1:] if turned else inside
+    negated = inside[:1] in ("!", "^")
+    inside = inside[1:] if negated else inside
     inside = inside.replace("\\", "\\\\").replace("[", "\\[").replace("&", "\\&").replace("~", "\\~")
     inside = inside.replace("|", "\\|").replace("^", "\\^")
-    return f"(?!/)[{'^' if turned else ''}{inside}]", end + 1
+    return f"(?!/)[{'^' if negated else ''}{inside}]", end + 1
 
 
 GITIGNORE_NAME: Final = ".gitignore"

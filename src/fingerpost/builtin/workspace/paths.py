@@ -314,7 +314,7 @@ _CHANGED_MESSAGE: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
 
 @frozen
 class OutsideAccess:
-    """Permits granted calls outside the root, except for these sensitive names."""
+    """Paths outside the root may be used in granted calls, except those that match a sensitive pattern."""
 
     sensitive: tuple[str, ...] = ()
 
@@ -410,7 +410,7 @@ class RootFolder:
                 return resolver, resolver.resolve(names, follow=follow)
             except OSError as error:
                 resolver.close()
-                # Otherwise something changed meanwhile: try again.
+                # Other errors are final. These mean that the path changed meanwhile: try again.
                 if not tries or error.errno not in _CHANGED_MESSAGE:
                     with translate_os_errors(format_name(path)):
                         raise
@@ -489,10 +489,10 @@ class _PathResolver:
                 continue
             if not waiting and not follow:
                 return self._build_entry(name)
-            kind = self._get_kind(name)
-            if kind is None:
+            mode = self._get_kind(name)
+            if mode is None:
                 return self._build_missing_entry(name, tuple(waiting))
-            if stat.S_ISLNK(kind):
+            if stat.S_ISLNK(mode):
                 waiting.extendleft(reversed(self._follow(name)))
             elif not waiting:
                 return self._build_entry(name)

@@ -132,7 +132,7 @@ def _list_git_settings(folder: Path) -> list[str]:
     environment = {
         name: os.environ[name] for name in ("HOME", "PATH", "XDG_CONFIG_HOME") if name in os.environ
     }
-    listed = [
+    command = [
         "git",
         "--no-pager",
         "-c",
@@ -144,7 +144,7 @@ def _list_git_settings(folder: Path) -> list[str]:
     ]
     try:
         done = subprocess.run(
-            listed,
+            command,
             cwd=folder,
             env={**environment, **_GIT_VARIABLES},
             stdin=subprocess.DEVNULL,
@@ -164,11 +164,11 @@ def _refuse_bare_repository(folder: Path) -> None:
     """Raise `ToolRefused` if git would treat the folder as a bare repository. Older versions do this without
     asking.
     """
-    for place in (folder, *folder.parents):
-        if (place / ".git").exists():
+    for candidate in (folder, *folder.parents):
+        if (candidate / ".git").exists():
             return
-        if all((place / name).exists() for name in ("HEAD", "objects", "refs")):
-            message = f"{place} looks like a bare repository, whose settings could run programs."
+        if all((candidate / name).exists() for name in ("HEAD", "objects", "refs")):
+            message = f"{candidate} looks like a bare repository, whose settings could run programs."
             raise ToolRefused(message, hint="git is used only in folders with a .git of their own.")
 
 
@@ -214,7 +214,7 @@ class RunningCommand:
 
     async def _run_command(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
         try:
-            # In case this process is killed next.
+            # The watchdog ends processes with this mark if this process is killed.
             await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)
             await self._run_expected(root_folder, started)
         finally:
@@ -307,8 +307,8 @@ class RunningCommand:
 
 
 def _open_folder(root_folder: RootFolder, folder: str) -> int:
-    with root_folder.open_entry(folder) as place:
-        return place.open_folder()
+    with root_folder.open_entry(folder) as entry:
+        return entry.open_folder()
 
 
 def _get_descriptor_path(folder: int, where: str) -> str:
@@ -371,18 +371,18 @@ class BackgroundJobs:
         return job
 
     async def _run_job(self, job: BackgroundJob, *, task_status: TaskStatus[None]) -> None:
-        begun = False
+        has_started = False
 
         def note_start() -> None:
-            nonlocal begun
-            begun = True
+            nonlocal has_started
+            has_started = True
             task_status.started()
 
         with job.scope:
             try:
                 await job.command.run(self._ground, started=note_start)
             except Exception:
-                if not begun:
+                if not has_started:
                     raise  # the caller that waits for the start gets the error
                 log.exception("a background command ended in a way it should not")
 

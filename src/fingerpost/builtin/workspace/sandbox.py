@@ -64,7 +64,7 @@ class CommandSandbox:
         if full:
             writes += map(Path, _COVERED_FOLDERS)
         hidden = {Path(path) for path in (*_HIDDEN_FOLDERS, Path.home(), *self.own)}
-        masked = [path for path in self.own if any(path.is_relative_to(place) for place in writes)]
+        masked = [path for path in self.own if any(path.is_relative_to(writable) for writable in writes)]
         return {
             "namespaces": full,
             "network": self.network,
@@ -82,9 +82,9 @@ class CommandSandbox:
         yield from map(Path, _NEEDED_PATHS)
         yield from (home / name for name in _NEEDED_HOME_PATHS)
         yield from {Path(sys.prefix), Path(sys.base_prefix)}
-        for place in map(Path, filter(None, os.environ.get("PATH", "").split(os.pathsep))):
-            if place.is_absolute() and place != home:
-                yield place.parent if (place.parent / "pyvenv.cfg").exists() else place
+        for directory in map(Path, filter(None, os.environ.get("PATH", "").split(os.pathsep))):
+            if directory.is_absolute() and directory != home:
+                yield directory.parent if (directory.parent / "pyvenv.cfg").exists() else directory
         yield from self.reads
 
 
@@ -106,7 +106,7 @@ def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
 
 
 def _is_below(path: Path, places: Iterable[str]) -> bool:
-    return any(path.is_relative_to(place) and str(path) != place for place in places)
+    return any(path.is_relative_to(folder) and str(path) != folder for folder in places)
 
 
 def has_landlock() -> bool:

@@ -245,18 +245,18 @@ def _search_files(
 def _read_contents(
     workspace: WorkspaceContext, query: TextQuery, walk: FolderWalk, counts: _SearchCounts
 ) -> Iterator[tuple[str, bytes]]:
-    with workspace.root_folder.open_entry(query.path) as place:
-        found = place.require_stat()
+    with workspace.root_folder.open_entry(query.path) as start_entry:
+        found = start_entry.require_stat()
         if not _is_folder(found):
-            descriptor, found = place.open_file()
+            descriptor, found = start_entry.open_file()
             try:
-                yield place.display_path, _read_all(descriptor, found.st_size, counts)
+                yield start_entry.display_path, _read_all(descriptor, found.st_size, counts)
             finally:
                 os.close(descriptor)
             return
     fits = compile_path_pattern(query.glob) if query.glob else None
-    with walk_folder(workspace, query.path, walk) as (place, below):
-        start = len(place.display_path) + 1 if place.names else 0
+    with walk_folder(workspace, query.path, walk) as (start_entry, below):
+        start = len(start_entry.display_path) + 1 if start_entry.names else 0
         for entry in _filter_files(below):
             if fits is not None and not fits.fullmatch(entry.path[start:]):
                 continue

@@ -71,7 +71,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
         writes=_resolve_paths(host, own.sandbox_write),
         own=_list_own_files(settings),
     )
-    desk, terminal = FileContext(work, meaning), Terminal(work, jobs, sandbox)
+    context, terminal = FileContext(work, meaning), Terminal(work, jobs, sandbox)
 
     @asynccontextmanager
     async def open_all() -> AsyncGenerator[None]:
@@ -82,14 +82,14 @@ def make(host: BuiltinHost) -> BuiltinServer:
             meaning.close()
 
     tools = (
-        build_file_operations(desk),
-        build_terminal_operations(desk, terminal),
-        build_ai_read(desk),
-        build_ai_write(desk),
-        build_ai_execute(desk, terminal),
-        build_run_tests(desk, terminal),
-        build_search_files(desk),
-        build_embedding_query(desk),
+        build_file_operations(context),
+        build_terminal_operations(context, terminal),
+        build_ai_read(context),
+        build_ai_write(context),
+        build_ai_execute(context, terminal),
+        build_run_tests(context, terminal),
+        build_search_files(context),
+        build_embedding_query(context),
     )
     return BuiltinServer(
         SERVER_NAME,
@@ -115,9 +115,9 @@ def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
 
 
 def open_unreviewed(host: BuiltinHost) -> UnreviewedWrites:
-    """Return the list of unreviewed writes in the folder, which is stored beside the store."""
-    place = resolve_location(host.settings.store.url).anchor.parent
-    return UnreviewedWrites(place, host.resolve_path(host.settings.builtin.workspace.root))
+    """Build the list of unreviewed writes in the working directory. Its file is beside the store."""
+    folder = resolve_location(host.settings.store.url).anchor.parent
+    return UnreviewedWrites(folder, host.resolve_path(host.settings.builtin.workspace.root))
 
 
 def _resolve_paths(host: BuiltinHost, given: Iterable[str]) -> tuple[Path, ...]:
@@ -125,7 +125,7 @@ def _resolve_paths(host: BuiltinHost, given: Iterable[str]) -> tuple[Path, ...]:
 
 
 def _list_own_files(settings: Settings) -> tuple[Path, ...]:
-    """Return Fingerpost's own files: its data and its protection."""
+    """Return Fingerpost's own files: its data directory, the store and the store's secret."""
     location = resolve_location(settings.store.url)
     files = [get_data_directory(), location.anchor]
     if location.file is not None:

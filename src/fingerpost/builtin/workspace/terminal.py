@@ -85,9 +85,9 @@ class Terminal:
             return await self.run_background(args, caller)
         words, folder = await self._prepare_command(args, is_elevated=is_elevated)
         seconds = self._get_timeout(args, caller, self.workspace.settings.command_seconds)
-        act = self._get_run_mode(args)
-        if act.is_dry_run:
-            return ToolReply(self._render_dry_run(act, words, folder, seconds))
+        run_mode = self._get_run_mode(args)
+        if run_mode.is_dry_run:
+            return ToolReply(self._render_dry_run(run_mode, words, folder, seconds))
         await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
         running = self._build_command(words, folder, seconds, is_elevated=is_elevated)
         await running.run(self.workspace.root_folder)
@@ -97,9 +97,9 @@ class Terminal:
         """Start a command in the background and return at once."""
         words, folder = await self._prepare_command(args, is_elevated=False)
         seconds = self._get_timeout(args, None, self.workspace.settings.background_seconds)
-        act = self._get_run_mode(args)
-        if act.is_dry_run:
-            return ToolReply(self._render_dry_run(act, words, folder, seconds))
+        run_mode = self._get_run_mode(args)
+        if run_mode.is_dry_run:
+            return ToolReply(self._render_dry_run(run_mode, words, folder, seconds))
         await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
         job = await self.jobs.start_job(caller.user, self._build_command(words, folder, seconds))
         text = (
@@ -169,7 +169,9 @@ class Terminal:
         )
 
     def _note_writes(self, words: Sequence[str], folder: str, caller: ToolCaller) -> None:
-        """Check and record the command just before it runs. Files that it changes count as unreviewed."""
+        """Refuse the command if it needs approval by now, and record it as an unreviewed write if it may
+        change files. Called just before it runs.
+        """
         if caller.granted or caller.context is None:
             return  # a person approved exactly this command, or there is no person to ask
         root = self.workspace.root_folder.root

@@ -121,7 +121,9 @@ class TextEdit:
 
 
 def replace_text(text: str, edit: TextEdit, display_path: str) -> str:
-    """Return the text after the edit. Raises `ToolRefused` if the place is ambiguous or not found."""
+    """Return the text after the edit. Raises `ToolRefused` if the old text does not occur, or occurs several
+    times.
+    """
     if not edit.old:
         message = "`old_string` is empty."
         raise ToolRefused(

@@ -414,13 +414,13 @@ async def _get_grant_reason(context: FileContext, operation: str, arguments: Jso
 
 
 async def _run_operation(context: FileContext, operation: FileOperation, args: ToolArguments) -> str:
-    act = context.workspace.switches.get_write_mode(dry_run=args.get_flag("dry_run"))
-    if operation.effect is not Effect.READ and not act.is_dry_run:
+    run_mode = context.workspace.switches.get_write_mode(dry_run=args.get_flag("dry_run"))
+    if operation.effect is not Effect.READ and not run_mode.is_dry_run:
         await anyio.to_thread.run_sync(note_writes, context.workspace, args)
     # A cancelled read may end in the background; a write is always awaited.
     with attribute_to_paths(args):
         return await anyio.to_thread.run_sync(
-            operation.action, context, args, act, abandon_on_cancel=operation.effect is Effect.READ
+            operation.action, context, args, run_mode, abandon_on_cancel=operation.effect is Effect.READ
         )
 
 
@@ -538,11 +538,11 @@ def build_ai_read(context: FileContext) -> BuiltinTool:
 def build_ai_write(context: FileContext) -> BuiltinTool:
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         given = ToolArguments(WRITE, arguments)
-        act = context.workspace.switches.get_write_mode(dry_run=given.get_flag("dry_run"))
+        run_mode = context.workspace.switches.get_write_mode(dry_run=given.get_flag("dry_run"))
         work = _build_call_context(context, caller).workspace
-        if not act.is_dry_run:
+        if not run_mode.is_dry_run:
             await anyio.to_thread.run_sync(note_writes, work, given)
-        do = partial(write_file, work, given.get_text("path"), given.get_text("content"), act)
+        do = partial(write_file, work, given.get_text("path"), given.get_text("content"), run_mode)
         with attribute_to_paths(given):
             return ToolReply(await anyio.to_thread.run_sync(do))
 

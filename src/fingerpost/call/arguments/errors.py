@@ -68,20 +68,20 @@ def explain_errors(tool_schema: ToolSchema, errors: list[ValidationError]) -> tu
 
 
 def _explain_error(tool_schema: ToolSchema, error: ValidationError) -> Iterator[ParameterError]:
-    place = format_path(error.absolute_path)
+    path = format_path(error.absolute_path)
     keyword = cast("str | None", error.validator)
     value = cast("Json", error.instance)
     if keyword in ("required", "dependentRequired"):
-        yield from _explain_missing(tool_schema, error, place)
+        yield from _explain_missing(tool_schema, error, path)
     elif keyword in ("additionalProperties", "unevaluatedProperties"):
-        yield from _explain_unexpected(tool_schema, error, place)
+        yield from _explain_unexpected(tool_schema, error, path)
     elif keyword in ("anyOf", "oneOf") and error.context:
-        yield _explain_alternatives(tool_schema, error, place)
+        yield _explain_alternatives(tool_schema, error, path)
     elif keyword == "type":
-        yield build_type_error(tool_schema, place, _find_node(tool_schema, error), value)
+        yield build_type_error(tool_schema, path, _find_node(tool_schema, error), value)
     else:
         expected = _describe_bound(tool_schema, error, keyword)
-        yield build_value_error(place, expected, value)
+        yield build_value_error(path, expected, value)
 
 
 def _find_node(tool_schema: ToolSchema, error: ValidationError) -> SchemaNode:

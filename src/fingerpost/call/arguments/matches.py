@@ -262,7 +262,7 @@ ChoiceTest = Callable[[str, str], bool]
 
 
 def find_meant_choice(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
-    """Return the only permitted value that was meant, or None."""
+    """Return the only permitted value that the given one can mean, or None."""
     typed = _match_other_type(value, choices)
     if typed is not None:
         return typed
@@ -333,7 +333,9 @@ def _get_digits(text: str) -> str:
 
 
 def _is_opposite(given: str, choice: str, choices: Sequence[str]) -> bool:
-    """Return whether the given word is the opposite of the most similar choice."""
+    """Return whether the given word is the opposite of the choice, or only similar to it while its opposite
+    is among the choices.
+    """
     one, other = normalize_name(given), normalize_name(choice)
     if one == other:
         return False
@@ -371,7 +373,7 @@ class GivenObject:
 
 @frozen
 class Rename:
-    """A key and the parameter it was meant for."""
+    """A key and the parameter that it stands for."""
 
     key: str
     parameter: str

@@ -120,15 +120,15 @@ class ArgumentRepair:
         entries = self.apply_fully(lambda: self._rename_keys(node, given, path), given)
         result: dict[str, Json] = {}
         for key, value in entries.items():
-            place = join_path(path, key)
+            key_path = join_path(path, key)
             if key in node.properties:
-                taken = self.apply_fully(partial(self._choose_value, node, key, value, place), (value,))
+                taken = self.apply_fully(partial(self._choose_value, node, key, value, key_path), (value,))
                 result.update((key, each) for each in taken)
             elif not _is_meaningless(node, value, root=not path):
                 result[key] = value
             else:
                 self.record_repair(
-                    place, RepairKind.REMOVED, value, None, "an unknown parameter without a value"
+                    key_path, RepairKind.REMOVED, value, None, "an unknown parameter without a value"
                 )
         with suppress(StepBudgetExceeded):
             self._fill_missing(node, path, result)
@@ -168,9 +168,9 @@ class ArgumentRepair:
                 continue
             default = self.tool_schema.shapes.get_node(node.properties[name]).default
             if default and self._is_valid(node.properties[name], default[0]):
-                place = join_path(path, name)
+                key_path = join_path(path, name)
                 result[name] = self.record_repair(
-                    place, RepairKind.DEFAULT, None, default[0], "missing; the schema's default"
+                    key_path, RepairKind.DEFAULT, None, default[0], "missing; the schema's default"
                 )
 
     def _rename_keys(self, node: SchemaNode, given: JsonObject, path: str) -> JsonObject:
@@ -180,8 +180,8 @@ class ArgumentRepair:
         empty = [key for key in unknown if given[key] is None]
         open_names = self._find_open_parameters(node, given)
         keys = [key for key in unknown if key not in empty]
-        asked = self.describe_object(node, given, path)
-        found = {rename.key: rename for rename in find_renames(asked, keys, open_names)}
+        given_object = self.describe_object(node, given, path)
+        found = {rename.key: rename for rename in find_renames(given_object, keys, open_names)}
         result: dict[str, Json] = {}
         for key, value in given.items():
             rename = found.get(key)
@@ -236,7 +236,7 @@ class ArgumentRepair:
         )
 
     def _report_ambiguous(self, node: SchemaNode, path: str, result: dict[str, Json]) -> None:
-        """Report unknown parameters that may have been meant for an open one.
+        """Report unknown parameters that may stand for an open one.
 
         Nested objects are not checked: their schemas often list only example keys.
         """
@@ -473,11 +473,11 @@ def prepare_arguments(card: ToolCard, arguments: JsonObject, *, repair: bool = T
     the schema does not list (unless it explicitly allows additional keys), because servers ignore or reject
     such keys, and `3.0` for an integer.
     """
-    plan = tool_schemas.get_schema(card)
-    fitting = plan.quick.copy_if_valid(arguments)
+    tool_schema = tool_schemas.get_schema(card)
+    fitting = tool_schema.quick.copy_if_valid(arguments)
     if fitting is not None:
-        return PreparedArguments(arguments=fitting, notes=plan.notes)
-    return prepare_thoroughly(card, plan, arguments, repair=repair)
+        return PreparedArguments(arguments=fitting, notes=tool_schema.notes)
+    return prepare_thoroughly(card, tool_schema, arguments, repair=repair)
 
 
 def prepare_thoroughly(
@@ -622,10 +622,10 @@ def _find_target_renames(
     given: JsonObject, moved: Mapping[str, str], here: ToolSchema, there: ToolSchema
 ) -> tuple[Rename, ...]:
     shape = there.root
-    asked = ArgumentRepair(there, StepBudget()).describe_object(shape, given, "")
+    given_object = ArgumentRepair(there, StepBudget()).describe_object(shape, given, "")
     try:
         return find_renames(
-            replace(asked, topic=here.topic | there.topic),
+            replace(given_object, topic=here.topic | there.topic),
             [key for key in given if key not in moved],
             [name for name in shape.properties if name not in moved],
             typos_too=False,

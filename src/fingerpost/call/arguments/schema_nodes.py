@@ -298,7 +298,7 @@ def _read_choices(node: JsonObject) -> tuple[Json, ...]:
 def _read_extras(node: JsonObject) -> ExtraKeys:
     if "patternProperties" in node:
         return ExtraKeys.WELCOME
-    said = node.get("additionalProperties", node.get("unevaluatedProperties"))
-    if said is False:
+    extras = node.get("additionalProperties", node.get("unevaluatedProperties"))
+    if extras is False:
         return ExtraKeys.FORBIDDEN
-    return ExtraKeys.UNSAID if said is None and "properties" in node else ExtraKeys.WELCOME
+    return ExtraKeys.UNSAID if extras is None and "properties" in node else ExtraKeys.WELCOME

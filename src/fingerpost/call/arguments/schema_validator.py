@@ -127,10 +127,10 @@ class SchemaReferences:
         """Resolve a reference within the schema. Return None for any other reference."""
         if not isinstance(reference, str):
             return None
-        place: tuple[str, str] = (resolver._base_uri, reference)
-        if place not in self._known:
-            self._known[place] = self._look_up(resolver, *place)
-        return self._known[place]
+        key: tuple[str, str] = (resolver._base_uri, reference)
+        if key not in self._known:
+            self._known[key] = self._look_up(resolver, *key)
+        return self._known[key]
 
     def _look_up(self, resolver: Any, base: str, reference: str) -> Any:
         if not self._everywhere and (base != self._base or not (reference + "/").startswith("#/")):
@@ -268,7 +268,7 @@ _LEAVES: Final = frozenset(
 _SILENT: Final = frozenset({"if", "$ref"})  # not part of an error's path
 _HOLDERS: Final = (list, dict)
 _ERROR: Final = 3  # steps to create or pass on an error
-_MESSAGE: Final = 64  # characters
+_MESSAGE: Final = 64  # characters of an error message per step
 _COMPILE_STEPS: Final = 100  # steps for a pattern that is new in this call
 _MATCH_STEPS: Final = 500  # steps of the pattern engine per budget step
 
@@ -303,14 +303,14 @@ def iterate_errors(
         return (_build_false_schema_error(instance, path, schema_path),)
     if not isinstance(schema, dict):
         return ()  # `true`, or an invalid schema
-    visit = validation_state.references.get_part(validator, cast("dict[str, Any]", schema), resolver)
-    steps = visit.steps
+    part = validation_state.references.get_part(validator, cast("dict[str, Any]", schema), resolver)
+    steps = part.steps
     if isinstance(instance, _HOLDERS):
         steps += len(cast("list[Any]", instance)) // ENTRIES_PER_STEP
-        if visit.shows:
+        if part.shows:
             steps += estimate_steps(cast("Json", instance))
     validation_state.effort.spend(steps)
-    return _check_part(visit.validator, instance, path, schema_path)
+    return _check_part(part.validator, instance, path, schema_path)
 
 
 def _check_part(validator: Any, instance: Any, path: Any, schema_path: Any) -> Iterator[ValidationError]:
@@ -379,11 +379,11 @@ def _compile_pattern(source: Any) -> SchemaPattern | None:
     """Return the compiled pattern, or None if it cannot be run."""
     if not isinstance(source, str):
         return None
-    effort = validation_state.effort
-    if source not in effort.patterns:
-        effort.spend(_COMPILE_STEPS)
-        effort.patterns[source] = compile_pattern(source)
-    return effort.patterns[source]
+    budget = validation_state.effort
+    if source not in budget.patterns:
+        budget.spend(_COMPILE_STEPS)
+        budget.patterns[source] = compile_pattern(source)
+    return budget.patterns[source]
 
 
 def _is_mismatch(pattern: SchemaPattern, text: str) -> bool:

@@ -48,7 +48,7 @@ _TYPES: Final[dict[str, tuple[type, ...]]] = {
 
 
 class FastCheck:
-    """A fast check of a tool's simple parameters."""
+    """A fast check of arguments against a schema with simple parameters."""
 
     def __init__(self, schema: JsonObject) -> None:
         self._checks: dict[str, ValueCheck] = {}
@@ -200,16 +200,16 @@ class _ToolSchemaCache:
     def get_schema(self, card: ToolCard) -> ToolSchema:
         name = (card.key, card.fingerprint)
         with self._lock:
-            plan = self._kept.get(name)
-            if plan is not None:
+            tool_schema = self._kept.get(name)
+            if tool_schema is not None:
                 self._kept.move_to_end(name)
-                return plan
-        plan = ToolSchema(card)
+                return tool_schema
+        tool_schema = ToolSchema(card)
         with self._lock:
-            self._kept[name] = plan
+            self._kept[name] = tool_schema
             while len(self._kept) > MAX_SCHEMAS:
                 self._kept.popitem(last=False)
-        return plan
+        return tool_schema
 
 
 tool_schemas = _ToolSchemaCache()
@@ -241,10 +241,10 @@ def format_signature(card: ToolCard, *, limit: int = 400) -> str:
     """Return `search(query: string, limit?: integer = 10, sort?: "asc"|"desc")`: required first, limited in
     length.
     """
-    plan = tool_schemas.get_schema(card)
-    known = plan.lines.get(limit)
+    tool_schema = tool_schemas.get_schema(card)
+    known = tool_schema.lines.get(limit)
     if known is None:
-        known = plan.lines[limit] = _build_signature(plan, card, limit)
+        known = tool_schema.lines[limit] = _build_signature(tool_schema, card, limit)
     return known
 
 

@@ -124,7 +124,7 @@ class ResultPart:
 
 
 def read_parts(result: JsonObject) -> tuple[ResultPart, ...]:
-    """Return all parts of the result in order. Adjacent texts are joined if there are very many."""
+    """Return all parts of the result in order. If there are very many, all texts are joined into one."""
     parts = [_read_part(number, block) for number, block in enumerate(get_blocks(result), 1)]
     return tuple(_join_texts(_merge_structured(result, parts)))
 
@@ -144,7 +144,7 @@ def get_sentence(result: JsonObject) -> str | None:
 
 
 def get_blocks(result: JsonObject) -> list[JsonObject]:
-    """Return the valid content blocks and ignore anything else in the list."""
+    """Return the content blocks. Entries that are no objects become text blocks."""
     content = result.get("content")
     if not isinstance(content, list | tuple):
         return []
@@ -190,8 +190,8 @@ def _build_text_part(number: int, text: str) -> ResultPart:
 
 def _build_reference(number: int, kind: str, encoded: str, at: str = "") -> ResultPart:
     size = len(encoded) * 3 // 4
-    said = f"{kind}, {_format_size(size)}, part {number}" + (f", {at}" if at else "")
-    return ResultPart(number=number, text=f"[{said}]", reference=said)
+    reference = f"{kind}, {_format_size(size)}, part {number}" + (f", {at}" if at else "")
+    return ResultPart(number=number, text=f"[{reference}]", reference=reference)
 
 
 def _format_size(count: int) -> str:
@@ -267,13 +267,13 @@ def _is_repeated(value: Json, part: ResultPart) -> bool:
     """
     if _is_same(value, part):
         return True
-    said = part.text.strip() if part.value is None else part.value
+    content = part.text.strip() if part.value is None else part.value
     try:
         if not isinstance(value, Mapping):
-            return said == _join_lines(value)
-        if said == {name: member for name, member in value.items() if member is not None}:
+            return content == _join_lines(value)
+        if content == {name: member for name, member in value.items() if member is not None}:
             return True
-        return any(said in (member, _join_lines(member)) for member in value.values())
+        return any(content in (member, _join_lines(member)) for member in value.values())
     except RecursionError:
         return False
 
@@ -301,7 +301,7 @@ def write_json(value: Json) -> str:
 
 
 def _join_texts(parts: list[ResultPart]) -> list[ResultPart]:
-    """Join adjacent text blocks, because there are very many."""
+    """Join all text blocks into one if there are very many."""
     if len(parts) <= _MAX_TEXT_BLOCKS:
         return parts
     texts = [part for part in parts if part.reference is None]

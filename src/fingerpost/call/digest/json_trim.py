@@ -49,10 +49,10 @@ def to_compact_json(value: Json) -> str:
 
 def trim_json(value: Json, budget: int, stems: Sequence[str] = ()) -> tuple[Json, tuple[str, ...]]:
     """Return `value` trimmed to at most `budget` tokens of text, and descriptions of what was removed."""
-    near = _ItemRelevance(stems)
+    relevance = _ItemRelevance(stems)
     best: _JsonTrimming | None = None
     for characters in _choose_lengths(budget):
-        found = _trim_to_most_items(value, budget, characters, near)
+        found = _trim_to_most_items(value, budget, characters, relevance)
         if found is None:
             continue
         if best is None or found.measure.items > best.measure.items:
@@ -60,7 +60,7 @@ def trim_json(value: Json, budget: int, stems: Sequence[str] = ()) -> tuple[Json
         if found.complete or found.measure.items >= _ENOUGH_ITEMS:
             break
     if best is None:
-        best = _trim_to_smallest(value, budget, near)
+        best = _trim_to_smallest(value, budget, relevance)
     return best.value, best.describe_left_out()
 
 
@@ -92,8 +92,8 @@ def _trim_to_smallest(value: Json, budget: int, near: _ItemRelevance) -> _JsonTr
     """Trim as a last resort: fewer keys and levels, down to a single marker."""
     tried = _JsonTrimming(TrimLimits(items=1, characters=30, keys=8, depth=4), budget, near).trim(value)
     while not tried.fits and (tried.measure.depth or tried.measure.keys > 1):
-        measure = tried.measure
-        smaller = replace(measure, keys=max(1, measure.keys // 2), depth=max(0, measure.depth - 1))
+        limits = tried.measure
+        smaller = replace(limits, keys=max(1, limits.keys // 2), depth=max(0, limits.depth - 1))
         tried = _JsonTrimming(smaller, budget, near).trim(value)
     return tried
 

@@ -118,8 +118,8 @@ def build_handle(call_id: str) -> str:
     number = int.from_bytes(hashlib.blake2b(call_id.encode(), digest_size=16).digest(), "big")
     letters: list[str] = []
     for _ in range(_LETTERS):
-        number, place = divmod(number, 26)
-        letters.append("abcdefghijklmnopqrstuvwxyz"[place])
+        number, letter_index = divmod(number, 26)
+        letters.append("abcdefghijklmnopqrstuvwxyz"[letter_index])
     return "res_" + "".join(letters)
 
 
@@ -312,8 +312,8 @@ async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) 
     page = await results.read_page(handle, caller=caller)
     if page is None or len(page.references) != 1:  # a result with other content
         return None
-    place = _URI_PREFIX.search(page.references[0])
-    found = None if place is None else await results.read_part(handle, int(place[1]))
+    part_number = _URI_PREFIX.search(page.references[0])
+    found = None if part_number is None else await results.read_part(handle, int(part_number[1]))
     if found is None:
         return None
     media_type, data = found

@@ -31,11 +31,13 @@ _REQUEST_WORDS: Final = (
 def extract_stems(request: str) -> tuple[str, ...]:
     """Return the significant words of a request, shortened to their stems."""
     lowered = request.lower()
-    spoken = [word for word in split_words(request) if len(word) >= _MIN_WORD_LENGTH or word.isdigit()]
-    telling = [word for word in spoken if word not in _REQUEST_WORDS] or spoken
+    words = [word for word in split_words(request) if len(word) >= _MIN_WORD_LENGTH or word.isdigit()]
+    significant = [word for word in words if word not in _REQUEST_WORDS] or words
     # Adjacent words weigh more together: `order 4711` is a specific order.
-    pairs = [f"{one} {to_singular(other)}" for one, other in pairwise(telling) if f"{one} {other}" in lowered]
-    return take_distinct([*map(_shorten_word, telling), *pairs], MAX_STEMS)
+    pairs = [
+        f"{one} {to_singular(other)}" for one, other in pairwise(significant) if f"{one} {other}" in lowered
+    ]
+    return take_distinct([*map(_shorten_word, significant), *pairs], MAX_STEMS)
 
 
 def _shorten_word(word: str) -> str:
@@ -82,16 +84,16 @@ _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*)+")
 def extract_page_text(page: str) -> str:
     """Return the text of a web page without markup."""
     page = page[:MAX_PAGE_LENGTH]
-    said: list[str] = []
+    texts: list[str] = []
     at = 0
     while (tag := _TAG.search(page, at)) is not None:
-        said.append(page[at : tag.start()])
-        at = _skip_tag(page, tag, said)
+        texts.append(page[at : tag.start()])
+        at = _skip_tag(page, tag, texts)
         if at < 0:
             break
     else:
-        said.append(page[at:])
-    flowing = _BLANKS.sub(" ", html.unescape("".join(said)))
+        texts.append(page[at:])
+    flowing = _BLANKS.sub(" ", html.unescape("".join(texts)))
     return _BLANK_LINES.sub("\n", flowing).strip()
 
 
@@ -231,10 +233,10 @@ def _find_line_end(text: str, at: int) -> int:
 
 def _split_pieces(text: str, stretches: Sequence[TextSpan], max_length: int) -> Iterator[TextSpan]:
     """Split into lines. Longer lines are split at sentences."""
-    for stretch in stretches:
-        start = stretch.start
-        while start < stretch.end:
-            end = text.find("\n", start, stretch.end) + 1 or stretch.end
+    for span in stretches:
+        start = span.start
+        while start < span.end:
+            end = text.find("\n", start, span.end) + 1 or span.end
             if end - start > _MAX_PIECE_LENGTH:  # shorter lines stay whole: half a line of code is useless
                 end = _find_sentence_end(text, start, start + max_length)
             yield TextSpan(start, end)

@@ -54,7 +54,8 @@ def count_tokens(text: str) -> int:
 
 
 class _RunPrices(dict[int, float]):
-    """The price of a run by its length: `each` per character, `often` if long runs are one token.
+    """The price of a run by its length: `each` per character, and at least `least`. If it is less, 0.8 and
+    `often` per character, because long runs may be one token.
 
     Prices of short runs are precomputed for speed.
     """

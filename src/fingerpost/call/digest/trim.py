@@ -71,10 +71,10 @@ def summarise_result(card: ToolCard, text: str, value: Json, room: int) -> Resul
     """Return the summary for this tool's kind of result, for `room` tokens, or None if there is none."""
     if len(text) > _MAX_TEXT_LENGTH:
         return None
-    spoken = frozenset(split_words(card.name))
+    words = frozenset(split_words(card.name))
     category = card.intelligence.category.value
     for fits, summariser in _REGISTRY:
-        if fits(spoken, category) and (found := summariser(text, value, room)) is not None:
+        if fits(words, category) and (found := summariser(text, value, room)) is not None:
             return found
     return None
 
@@ -284,15 +284,15 @@ def build_digest(
         return whole
     references = tuple(part.reference for part in parts if part.reference is not None)
     original = sum(prices) + max(0, len(parts) - 1)
-    made = Digest(text="", original_tokens=original, references=references[:100])
+    digest = Digest(text="", original_tokens=original, references=references[:100])
     room = budget - min(NOTE, budget // 2)
     looked_for = extract_stems(request[:_MAX_REQUEST_LENGTH])
     if original <= room and len(references) <= MAX_REFERENCES:
-        return _append_note_line(made, _join_parts(parts), budget, handle)
+        return _append_note_line(digest, _join_parts(parts), budget, handle)
     if len(parts) == 1 and (tree := _find_only_json(parts[0], card, room)) is not None:
-        return _cut_tree(made, tree, budget, room, looked_for, handle)
+        return _cut_tree(digest, tree, budget, room, looked_for, handle)
     body = _cut_parts(parts, prices, card, room, looked_for)
-    return _append_note_line(replace(made, dropped=body.dropped), body.text, budget, handle)
+    return _append_note_line(replace(digest, dropped=body.dropped), body.text, budget, handle)
 
 
 def digest_sentence(result: JsonObject, *, budget: int) -> Digest | None:
@@ -405,8 +405,8 @@ def _cut_part(part: ResultPart, card: ToolCard, room: int, stems: Sequence[str])
     if summary is not None:
         head = trim_text(summary.head, max(room // 2, 1))
         body = trim_text(summary.body, room - count_tokens(head.text) - 1, stems)
-        said = tuple(filter(None, (summary.dropped, *head.dropped, *body.dropped)))
-        return TrimmedText(text=f"{head.text}\n{body.text}", dropped=said)
+        left_out = tuple(filter(None, (summary.dropped, *head.dropped, *body.dropped)))
+        return TrimmedText(text=f"{head.text}\n{body.text}", dropped=left_out)
     if part.value is not None:
         cut, dropped = trim_json(part.value, room, stems)
         text = to_compact_json(cut)
@@ -425,8 +425,8 @@ def _cut_plainly(text: str, room: int) -> TrimmedText:
 def _cut_text(text: str, room: int, stems: Sequence[str]) -> TrimmedText:
     shape = detect_shape(text)
     if shape is TextShape.PAGE:
-        said = trim_text(extract_page_text(text), room, stems)
-        return TrimmedText(text=said.text, dropped=("the markup of the page", *said.dropped))
+        trimmed = trim_text(extract_page_text(text), room, stems)
+        return TrimmedText(text=trimmed.text, dropped=("the markup of the page", *trimmed.dropped))
     if shape is TextShape.TABLE:
         return trim_text(text, room, stems, _choose_table_style(text))
     return trim_text(text, room, stems, LOG if shape is TextShape.LOG else LINES)
@@ -458,17 +458,17 @@ def _build_note(made: Digest, room: int, handle: str | None) -> str:
     """Describe what is missing, in as much detail as fits, and how to get it."""
     aside = "" if made.dropped else " --part N"
     how = f" All of it: fingerpost result {handle}{aside}, or the tool read_result" if handle else ""
-    said = list(made.dropped[:6])
-    while said:
-        more = "; and more" if len(said) < len(made.dropped) else ""
-        note = f"Left out: {'; '.join(said)}{more}.{how}"
+    shown = list(made.dropped[:6])
+    while shown:
+        more = "; and more" if len(shown) < len(made.dropped) else ""
+        note = f"Left out: {'; '.join(shown)}{more}.{how}"
         if count_tokens(note) + 5 <= room:  # plus brackets, or JSON syntax
             return note
-        said.pop()
+        shown.pop()
     return f"Cut to fit.{how}" if made.dropped else f"Kept aside: {len(made.references)} attached.{how}"
 
 
-MANY_BLOCKS: Final = 100  # blocks
+MANY_BLOCKS: Final = 100  # results with more blocks are trimmed in a thread
 
 
 async def build_fitted_digest(
@@ -481,8 +481,8 @@ async def build_fitted_digest(
     summary = needs_summary(card, settings)
     budget = compute_budget(card, context, settings.digest, summary=summary and not context.summarises)
     budget = budget if settings.flags.digest else sys.maxsize
-    if (said := digest_sentence(result, budget=budget)) is not None:
-        return said
+    if (sentence := digest_sentence(result, budget=budget)) is not None:
+        return sentence
     large = _is_large(result)
     handle = build_handle(context.call_id) if kept else None
     if not large and (whole := digest_whole(result, budget=budget)) is not None:
@@ -556,9 +556,11 @@ def fit_structured(
     it.
     """
     value = result.get("structuredContent")
-    said = [{"type": "text", "text": text} for text in find_additional_texts(result)]
+    text_blocks = [{"type": "text", "text": text} for text in find_additional_texts(result)]
     half = max(MIN_BUDGET, budget // 2)
-    beside = build_digest({"content": said}, card, budget=half, handle=handle).text if said else ""
+    beside = (
+        build_digest({"content": text_blocks}, card, budget=half, handle=handle).text if text_blocks else ""
+    )
     room = budget - count_tokens(beside)
     try:
         pruned = _prune(value, schema, room)
@@ -663,10 +665,10 @@ class _Pruning:
     def left_out(self) -> tuple[str, ...]:
         missing, total = self._largest
         more = self._left - missing
-        said = [f"the last {missing:,} of {total:,} items"] if missing else []
-        said += [f"{more:,} items of other lists"] if more else []
-        said += [f"{self._texts:,} long texts in part"] if self._texts else []
-        return tuple(said)
+        descriptions = [f"the last {missing:,} of {total:,} items"] if missing else []
+        descriptions += [f"{more:,} items of other lists"] if more else []
+        descriptions += [f"{self._texts:,} long texts in part"] if self._texts else []
+        return tuple(descriptions)
 
     def _prune_value(self, value: Json, path: ValuePath, lists: int) -> Json:
         self._room -= 2

@@ -82,7 +82,7 @@ class Breaker:
         )
 
     def is_refusing(self) -> bool:
-        """Whether `issue_ticket` would return None now."""
+        """Return whether `issue_ticket` would return None now."""
         if self._state is BreakerState.OPEN:
             return self._get_remaining_seconds() > 0
         return self._state is BreakerState.HALF_OPEN and len(self._out) >= self._limits.trials

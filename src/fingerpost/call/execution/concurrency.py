@@ -231,10 +231,12 @@ class SlotPool:
         """Return whether a slot became free in time. Uses a plain future and a timer, because under load
         nearly every call waits.
         """
-        theirs = queue.number_waiting[owner.caller]
-        if theirs >= self._most_waiting or (theirs and queue.number_waiting.total() >= MAX_WAITING):
+        waiting_of_caller = queue.number_waiting[owner.caller]
+        if waiting_of_caller >= self._most_waiting or (
+            waiting_of_caller and queue.number_waiting.total() >= MAX_WAITING
+        ):
             raise NoSlotAvailable(
-                _build_busy_failure(server, f"{theirs} calls of this caller already wait for it")
+                _build_busy_failure(server, f"{waiting_of_caller} calls of this caller already wait for it")
             )
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[bool] = loop.create_future()
@@ -435,25 +437,25 @@ class BackgroundCalls(Generic[T]):
             message = "background work is started inside `async with Background()`"
             raise RuntimeError(message)
         self._remove_expired()
-        running = sum(piece.state is BackgroundState.RUNNING for piece in self._pieces.values())
+        running = sum(job.state is BackgroundState.RUNNING for job in self._pieces.values())
         if running >= self._most_running:
             message = f"{running} calls already run in the background"
             raise LimitReached(message, hint="wait for one of them, or cancel one")
-        piece = _BackgroundJob[T](create_id("bgr"), tool, owner, self._clock())
-        self._pieces[piece.handle] = piece
-        self._tasks.start_soon(self._run, piece, work)
-        return piece.handle
+        job = _BackgroundJob[T](create_id("bgr"), tool, owner, self._clock())
+        self._pieces[job.handle] = job
+        self._tasks.start_soon(self._run, job, work)
+        return job.handle
 
     def poll(self, handle: str, *, owner: str | None = None) -> BackgroundStatus:
         """Return the status. Raises `CallError` if the handle is unknown or expired."""
-        piece = self._find(handle, owner)
-        ended = self._clock() if piece.ended is None else piece.ended
-        progress, total, message = piece.progress
+        job = self._find(handle, owner)
+        ended = self._clock() if job.ended is None else job.ended
+        progress, total, message = job.progress
         return BackgroundStatus(
             handle=handle,
-            tool=piece.tool,
-            state=piece.state,
-            seconds=ended - piece.began,
+            tool=job.tool,
+            state=job.state,
+            seconds=ended - job.began,
             progress=progress,
             total=total,
             message=message,
@@ -461,20 +463,20 @@ class BackgroundCalls(Generic[T]):
 
     async def result(self, handle: str, *, timeout: float = 0.0, owner: str | None = None) -> T | None:
         """Wait up to `timeout` seconds and return the result, or None if there is none (see `poll`)."""
-        piece = self._find(handle, owner)
+        job = self._find(handle, owner)
         with anyio.move_on_after(timeout):
-            await piece.over.wait()
-        return piece.result
+            await job.over.wait()
+        return job.result
 
     async def cancel(self, handle: str, *, timeout: float = 10.0, owner: str | None = None) -> bool:
         """Cancel the call and wait until it has ended. Return False if it had ended already."""
-        piece = self._find(handle, owner)
-        if piece.over.is_set():
+        job = self._find(handle, owner)
+        if job.over.is_set():
             return False
-        piece.scope.cancel()
+        job.scope.cancel()
         with anyio.move_on_after(timeout):
-            await piece.over.wait()
-        return piece.state is BackgroundState.CANCELLED
+            await job.over.wait()
+        return job.state is BackgroundState.CANCELLED
 
     async def _run(self, job: _BackgroundJob[T], work: Callable[[ProgressReporter], Awaitable[T]]) -> None:
         state = BackgroundState.CANCELLED
@@ -493,16 +495,16 @@ class BackgroundCalls(Generic[T]):
 
     def _find(self, handle: str, owner: str | None) -> _BackgroundJob[T]:
         self._remove_expired()
-        piece = self._pieces.get(handle)
-        if piece is None or piece.owner != owner:
+        job = self._pieces.get(handle)
+        if job is None or job.owner != owner:
             message = f"there is no background call {handle}"
             raise CallError(message, hint="results are kept for a while only; start the call again")
-        return piece
+        return job
 
     def _remove_expired(self) -> None:
         now = self._clock()
-        over = [piece for piece in self._pieces.values() if piece.ended is not None]
+        over = [job for job in self._pieces.values() if job.ended is not None]
         surplus = len(over) - self._most_kept
-        for index, piece in enumerate(over):
-            if index < surplus or (piece.ended is not None and now - piece.ended >= self._keep_seconds):
-                del self._pieces[piece.handle]
+        for index, job in enumerate(over):
+            if index < surplus or (job.ended is not None and now - job.ended >= self._keep_seconds):
+                del self._pieces[job.handle]

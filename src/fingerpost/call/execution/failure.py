@@ -105,10 +105,12 @@ def _explain_after_sending(error: Exception) -> Failure:
             server_fault=passes and not isinstance(error, SessionForgotten),
         )
     if isinstance(error, ServerRequestUnsupported):
-        told = Failure(kind=ErrorKind.EXECUTION_FAILED, detail=detail, answered=True, transient=error.again)
+        failure = Failure(
+            kind=ErrorKind.EXECUTION_FAILED, detail=detail, answered=True, transient=error.again
+        )
         if error.result is not None:
-            return replace(told, result=error.result)
-        return replace(told, code=error.code, data=cast("Json", error.data))
+            return replace(failure, result=error.result)
+        return replace(failure, code=error.code, data=cast("Json", error.data))
     if isinstance(error, ToolFailed):
         kind = _KINDS.get(error.code, ErrorKind.EXECUTION_FAILED)
         data = cast("Json", error.data)
@@ -207,8 +209,8 @@ def get_parameter_errors(fault: CallFault | None) -> tuple[ParameterError, ...]:
     """Return the argument to correct, if the fault names one."""
     if fault is None or not fault.parameter:
         return ()
-    words = f"{fault.parameter}: {fault.message}"
-    return (ParameterError(fault=fault.fault, parameter=fault.parameter, message=words),)
+    message = f"{fault.parameter}: {fault.message}"
+    return (ParameterError(fault=fault.fault, parameter=fault.parameter, message=message),)
 
 
 def build_cancelled_failure(call: Call, *, sent: bool) -> Failure:

@@ -84,7 +84,7 @@ class LoopGuard:
         self._at_work: dict[tuple[str, str], int] = {}  # number of equal calls
 
     def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
-        """Return why this call must not be repeated, or None if it may.
+        """Return why this call must not be repeated, or None if it may. A refusal is recorded.
 
         `may_insist`: a refused read that is repeated at once comes from a program and is allowed.
         """
@@ -207,7 +207,9 @@ class DuplicateGuard:
         self._interrupted: dict[DuplicateKey, float] = {}
 
     def check_duplicate(self, key: DuplicateKey, call: Call) -> Execution | None:
-        """Return why this call is not run, or None if it may run."""
+        """Return the refused execution of this call, or None if it may run. An interrupted write is refused
+        only once.
+        """
         if key in self._running:
             return _build_duplicate_refusal(
                 call,

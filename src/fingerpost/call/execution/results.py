@@ -143,8 +143,8 @@ def _check_questions(result: JsonObject, call: Call) -> None:
 def _is_task(result: JsonObject) -> bool:
     if result.get("resultType") == "task":
         return True
-    said = "content" in result or "structuredContent" in result
-    return isinstance(result.get("task"), Mapping) and not said
+    has_content = "content" in result or "structuredContent" in result
+    return isinstance(result.get("task"), Mapping) and not has_content
 
 
 def _repair_result(result: JsonObject) -> JsonObject:

@@ -329,15 +329,15 @@ def choose_best_result(results: list[ToolRunResult]) -> ToolRunResult:
     """
     if len(results) == 1:
         return results[0]
-    for turn in results:
-        if turn.failure is not None and turn.failure.effect_possible:
-            return turn
+    for result in results:
+        if result.failure is not None and result.failure.effect_possible:
+            return result
     full = [
-        turn
-        for turn in results
-        if not isinstance(turn.outcome, Failure) and not is_empty_result(turn.outcome)
+        result
+        for result in results
+        if not isinstance(result.outcome, Failure) and not is_empty_result(result.outcome)
     ]
-    empty = [turn for turn in results if turn.failure is None]
+    empty = [result for result in results if result.failure is None]
     return next(iter(full or empty or results))
 
 
@@ -483,10 +483,10 @@ class CallRunner:
 
     async def _run_with_fallbacks(self, plan: CallPlan, attempt_log: AttemptLog, until: float) -> Execution:
         """Run the requested tool, then its fallbacks, until one gives a usable result."""
-        leg = self._build_tool_run(plan, plan.call, plan.permit, plan.latency, until=until)
-        turns = [await self._run_tool(attempt_log, leg)]
-        reason = get_fallback_reason(turns[0])
-        if reason is not None and self._may_fall_back(plan, leg):
+        tool_run = self._build_tool_run(plan, plan.call, plan.permit, plan.latency, until=until)
+        results = [await self._run_tool(attempt_log, tool_run)]
+        reason = get_fallback_reason(results[0])
+        if reason is not None and self._may_fall_back(plan, tool_run):
             with anyio.move_on_at(until):
                 await plan.before_fallback(plan.call)
             for call in iterate_candidates(plan.call, plan.alternatives):
@@ -495,14 +495,14 @@ class CallRunner:
                 permit = await self._permit_fallback(plan, attempt_log, call)
                 if permit is None:
                     continue
-                attempt_log.emit_fallback(call, instead_of=turns[-1].call, reason=reason)
+                attempt_log.emit_fallback(call, instead_of=results[-1].call, reason=reason)
                 latency = plan.latency_of(call) if plan.latency_of is not None else None
-                leg = self._build_tool_run(plan, call, permit, latency, until=until, fallback=True)
-                turns.append(await self._run_tool(attempt_log, leg))
-                reason = get_fallback_reason(turns[-1])
-                if reason is None or leg.has_begun_dialogue:
+                tool_run = self._build_tool_run(plan, call, permit, latency, until=until, fallback=True)
+                results.append(await self._run_tool(attempt_log, tool_run))
+                reason = get_fallback_reason(results[-1])
+                if reason is None or tool_run.has_begun_dialogue:
                     break
-        return choose_best_result(turns).to_execution(attempt_log.attempts)
+        return choose_best_result(results).to_execution(attempt_log.attempts)
 
     def _may_fall_back(self, plan: CallPlan, tool_run: ToolRun) -> bool:
         return self._flags.fallback and plan.context.fallback and not tool_run.has_begun_dialogue

@@ -91,30 +91,30 @@ _SWITCH_SUFFIX = re.compile(r"^ (?:mode|on|off|enabled|disabled)\b", re.IGNORECA
 def find_option_values(
     text: str, slots: tuple[ParameterSlot, ...], known_values: tuple[RequestValue, ...]
 ) -> tuple[RequestValue, ...]:
-    """Find every place where the request names a listed value of a parameter."""
-    solid = [
+    """Find every position where the request names a listed value of a parameter."""
+    opaque_values = [
         value
         for value in known_values
         if value.kind in (ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL, ValueKind.TEXT)
     ]
     options = dict.fromkeys(option for slot in slots for option in slot.options)
-    spoken = [
+    words = [
         (match.start(), match.end(), to_singular(match.group().lower()))
         for match in _OPTION_WORD.finditer(text)
     ]
     found: dict[tuple[int, int, str], RequestValue] = {}
     for option in islice(options, MAX_LISTED_OPTIONS):
-        for start, end in _find_mentions(option, spoken, text):
+        for start, end in _find_mentions(option, words, text):
             value = RequestValue(
                 kind=ValueKind.OPTION, text=text[start:end], start=start, end=end, reading=option
             )
-            if not any(value.overlaps_with(other) for other in solid):
+            if not any(value.overlaps_with(other) for other in opaque_values):
                 found[start, end, option] = add_context(value, text)
     return tuple(_keep_longest(list(found.values())))
 
 
 def is_option_meant(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
-    """Return whether a mention means this parameter. A common word does only next to a word of the
+    """Return whether a mention refers to this parameter. A common word does so only next to a word of the
     parameter.
     """
     if str(value.reading).lower() not in ORDINARY_WORDS:
@@ -131,13 +131,13 @@ def is_option_meant(slot: ParameterSlot, value: RequestValue, text: str) -> bool
 def _find_mentions(option: str, spoken: list[tuple[int, int, str]], text: str) -> Iterator[tuple[int, int]]:
     wanted = tuple(to_singular(word) for word in split_words(option))
     if wanted and (len(option) >= MIN_OPTION_LENGTH or option.lower() in _UNIT_WORDS):
-        shouted = option.isupper() and option.isalpha()
+        is_upper_case = option.isupper() and option.isalpha()
         for place in range(len(spoken) - len(wanted) + 1):
             piece = spoken[place : place + len(wanted)]
             if tuple(word for _, _, word in piece) != wanted:
                 continue
             start, end = piece[0][0], piece[-1][1]
-            if not shouted or text[start:end] == option:
+            if not is_upper_case or text[start:end] == option:
                 yield start, end
     for hebrew in HEBREW_OPTION_WORDS.get(option.lower(), ()):
         for match in re.finditer(rf"(?<![א-ת])[בלהו]{{0,2}}({hebrew})(?![א-ת])", text):
@@ -157,27 +157,27 @@ def assign_switches(state: FillState) -> None:
         if slot.parameter.shape.type != "boolean" or slot.parameter.is_list:
             continue
         found = list(_find_switches(slot, state.text))
-        if len({said for said, _, _ in found}) == 1:
-            said, start, end = found[0]
+        if len({value for value, _, _ in found}) == 1:
+            value, start, end = found[0]
             reason = f'"{state.text[start:end]}" says it'
             state.assign(
-                slot, AssignedArgument(argument=said, reason=reason, spans=((start, end),), is_named=True)
+                slot, AssignedArgument(argument=value, reason=reason, spans=((start, end),), is_named=True)
             )
 
 
 def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, int]]:
     name = split_words(slot.name[:80])
-    spoken = list(_OPTION_WORD.finditer(text))
-    for place in range(len(spoken)):
-        last = _match_name(name, spoken, place)
+    words = list(_OPTION_WORD.finditer(text))
+    for place in range(len(words)):
+        last = _match_name(name, words, place)
         if last is None:
             continue
-        start, end = spoken[place].start(), spoken[last].end()
+        start, end = words[place].start(), words[last].end()
         switch = _SWITCH_SUFFIX.match(text[end : end + 12])
         # One word may be a topic ("ambiguous grammars"); the context must show that it is a switch.
         if len(name) < 2 and switch is None and text[max(0, start - 2) : start] != "--":
             continue
-        denied = _is_denied([word.group().lower() for word in spoken[max(0, place - 3) : place]])
+        denied = _is_denied([word.group().lower() for word in words[max(0, place - 3) : place]])
         off = switch is not None and switch.group().lower().strip() in ("off", "disabled")
         yield not (denied or off), start, end
 
@@ -284,10 +284,10 @@ def _read_pair(slot: ParameterSlot, state: FillState, start: int, *, colon: bool
     if quoted := _QUOTED.match(text, start):
         return _convert_word(slot, next(part for part in quoted.groups() if part)), quoted.end()
     if colon and slot.is_text and not slot.parameter.is_list and (rest := _LINE_REST.match(text, start)):
-        said = rest.group()
-        if following := _NEXT_PAIR.search(said):
-            said = said[: following.start()]
-        return said.strip() or None, start + len(said)
+        line = rest.group()
+        if following := _NEXT_PAIR.search(line):
+            line = line[: following.start()]
+        return line.strip() or None, start + len(line)
     if token := _VALUE_TOKEN.match(text, start):
         return _convert_word(slot, token.group().rstrip(".?!)")), token.end()
     return None
@@ -442,8 +442,8 @@ def _assign_slot(state: FillState, slot: ParameterSlot) -> None:
         made = alone[0][0]
     else:
         return
-    said = ", ".join(dict.fromkeys(value.text for _, value in alone))
-    reason = f'"{said}" is the only {alone[0][1].kind.value} for {slot.name}'
+    texts = ", ".join(dict.fromkeys(value.text for _, value in alone))
+    reason = f'"{texts}" is the only {alone[0][1].kind.value} for {slot.name}'
     spans = tuple((value.start, value.end) for _, value in alone)
     state.assign(slot, AssignedArgument(argument=made, reason=reason, spans=spans))
 
@@ -513,8 +513,8 @@ def _is_only_id(state: FillState, value: RequestValue) -> bool:
 
 
 def _is_the_option(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    """Return whether the mention means this parameter and no other of its options is mentioned in the same
-    role.
+    """Return whether the mention refers to this parameter and no other of its options is mentioned in the
+    same role.
     """
     others = any(
         other.kind is ValueKind.OPTION
@@ -624,25 +624,25 @@ def assign_search_phrase(state: FillState, card: ToolCard) -> None:
     if len(needed) != 1 or needed[0].name in state.assigned or not is_search(card, needed[0]):
         return
     slot = needed[0]
-    ways = (_SEARCH_HEBREW, _SEARCH_MENTIONING, _SEARCH_FOR, _SEARCH_ABOUT)
-    found = next((match for way in ways if (match := way.search(state.text))), None)
+    patterns = (_SEARCH_HEBREW, _SEARCH_MENTIONING, _SEARCH_FOR, _SEARCH_ABOUT)
+    found = next((match for pattern in patterns if (match := pattern.search(state.text))), None)
     if found is None:
         return
     start = found.start("what")
-    said = _cut_at_used_span(state, start, found["what"])
-    said = _clean_phrase(said, card) if said is not None else None
-    if said is None or _contains_day(state, start, said) or _names_other_things(state, said):
+    phrase = _cut_at_used_span(state, start, found["what"])
+    phrase = _clean_phrase(phrase, card) if phrase is not None else None
+    if phrase is None or _contains_day(state, start, phrase) or _names_other_things(state, phrase):
         return
-    place = state.text.find(said, found.start())
-    reason = f'the request asks to search for "{said}"'
-    state.assign(slot, AssignedArgument(argument=said, reason=reason, spans=((place, place + len(said)),)))
+    position = state.text.find(phrase, found.start())
+    reason = f'the request asks to search for "{phrase}"'
+    state.assign(
+        slot, AssignedArgument(argument=phrase, reason=reason, spans=((position, position + len(phrase)),))
+    )
 
 
 def _cut_at_used_span(state: FillState, start: int, text: str) -> str | None:
     """Return the phrase up to a span that another parameter uses. Return None when words follow that span."""
-    inside = sorted(
-        stretch for stretch in state.iterate_used_spans() if start <= stretch[0] < start + len(text)
-    )
+    inside = sorted(span for span in state.iterate_used_spans() if start <= span[0] < start + len(text))
     if not inside:
         return text
     behind = text[max(last for _, last in inside) - start :]
@@ -741,11 +741,11 @@ def fill_arguments(
     `need` is the part of the request for this tool, when the request asks for several things. `zone` is the
     person's time zone.
     """
-    said = (need or text)[:MAX_REQUEST_LENGTH]
-    taking = _start_filling(card, said, signals, today)
-    assign_arguments(taking, card)
-    _take_local_zone(taking, zone)
-    return build_filled_arguments(taking, signals)
+    request = (need or text)[:MAX_REQUEST_LENGTH]
+    state = _start_filling(card, request, signals, today)
+    assign_arguments(state, card)
+    _take_local_zone(state, zone)
+    return build_filled_arguments(state, signals)
 
 
 def assign_arguments(state: FillState, card: ToolCard) -> None:
@@ -760,8 +760,8 @@ def assign_arguments(state: FillState, card: ToolCard) -> None:
 
 def _start_filling(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
     slots = build_slots(card)
-    held = extract_values(text, signals, today)
-    values = tuple(sorted((*held, *find_option_values(text, slots, held)), key=lambda value: value.start))
+    found = extract_values(text, signals, today)
+    values = tuple(sorted((*found, *find_option_values(text, slots, found)), key=lambda value: value.start))
     return FillState(text=text, slots=slots, values=values)
 
 

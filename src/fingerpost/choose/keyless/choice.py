@@ -90,13 +90,17 @@ def format_missing_question(
     card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
 ) -> str:
     """Return one question that names all missing arguments, with their options and an example."""
-    says = _PHRASES["he" if language == "he" else "en"]
+    phrases = _PHRASES["he" if language == "he" else "en"]
     slots = {slot.name: slot for slot in build_slots(card)}
-    lines = [_describe_missing(one, slots.get(one.name), card, says) for one in missing]
+    lines = [_describe_missing(one, slots.get(one.name), card, phrases) for one in missing]
     if len(lines) == 1:
-        return says["one"].format(tool=to_short_line(card.key), what=lines[0], hint="")
+        return phrases["one"].format(tool=to_short_line(card.key), what=lines[0], hint="")
     return "\n".join(
-        [says["many"].format(tool=to_short_line(card.key)), *(f"- {line}" for line in lines), says["how"]]
+        [
+            phrases["many"].format(tool=to_short_line(card.key)),
+            *(f"- {line}" for line in lines),
+            phrases["how"],
+        ]
     )
 
 
@@ -109,23 +113,23 @@ def build_missing_question(
 
 def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
     """Build the question which of these tools to use."""
-    says = _PHRASES["he" if language == "he" else "en"]
+    phrases = _PHRASES["he" if language == "he" else "en"]
     lines = [
         f"{number}. {to_short_line(card.key)}: {to_short_line(_get_first_sentence(card.description))}"
         for number, card in enumerate(cards, 1)
     ]
     keys = tuple(card.key for card in cards)
     return Question(
-        text="\n".join([says["which"], *lines]), missing=(MissingArgument(name="tool", options=keys),)
+        text="\n".join([phrases["which"], *lines]), missing=(MissingArgument(name="tool", options=keys),)
     )
 
 
 def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
     """Build the question that confirms a destructive tool."""
-    says = _PHRASES["he" if language == "he" else "en"]
+    phrases = _PHRASES["he" if language == "he" else "en"]
     # `Question.tool` stays empty: the answer chooses the tool and does not fill its arguments.
     wanted = MissingArgument(name="tool", options=(card.key,))
-    return Question(text=says["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
+    return Question(text=phrases["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
 
 
 def to_short_line(text: str, longest: int = MAX_DESCRIPTION_LENGTH) -> str:
@@ -263,8 +267,8 @@ def choose_tool(
         return KeylessChoice(option=None, reason="every offered tool only reads", alternatives=options)
     if need and _is_for_model(part, options):
         return KeylessChoice(option=None, reason="a language model has to do it", alternatives=options)
-    asked = _prefer_readers(options) if narrowing.signals.asks else options
-    return _choose_option(asked, narrowing.shortlist.fit, narrowing.signals.language, text)
+    candidates = _prefer_readers(options) if narrowing.signals.asks else options
+    return _choose_option(candidates, narrowing.shortlist.fit, narrowing.signals.language, text)
 
 
 def _build_options(
@@ -354,8 +358,8 @@ def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
 
 
 def _prefer_readers(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
-    """Return the read-only tools, or all tools if there are none. Used for requests that only ask ("what is
-    in …", "show me …").
+    """Return the read-only tools, or all tools if none is read-only. Used for requests that only ask ("what
+    is in …", "show me …").
     """
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
@@ -364,8 +368,8 @@ def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, t
     near = [option for option in options if option.score >= MIN_BEST_SHARE * options[0].score]
     kept = _keep_best_matches(near)
     chosen, reason = _pick_best(kept)
-    if chosen is None and (said := _find_option_by_name_words(kept, text)) is not None:
-        chosen, reason = said, "the request says what this tool is called"
+    if chosen is None and (named := _find_option_by_name_words(kept, text)) is not None:
+        chosen, reason = named, "the request says what this tool is called"
     if chosen is None:
         return _build_which_tool_choice(kept or near, reason, language)
     if chosen.unused_count or (
@@ -423,27 +427,31 @@ def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
 
 
 def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
-    """Return the best tool if the request contains all words of its name ("run the tests") and of no other
-    tool's name.
+    """Return the best tool if the request contains all words of its name ("run the tests") but not of any
+    other tool's name.
     """
-    spoken = {to_singular(word) for word in split_words(text[:2000])}
-    said = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
-            all(to_singular(word) in spoken for word in named)]  # fmt: skip
-    return said[0] if said == kept[:1] else None
+    request_words = {to_singular(word) for word in split_words(text[:2000])}
+    matching = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
+            all(to_singular(word) in request_words for word in named)]  # fmt: skip
+    return matching[0] if matching == kept[:1] else None
 
 
 def _accepts_file_types(option: ToolOption) -> bool:
     """Return whether the tool fits the file types: a media tool reads no text, a text tool no media, a folder
     tool no file.
     """
-    said = {*split_words(option.card.name)}
+    name_words = {*split_words(option.card.name)}
     named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
-    if said & _MEDIA:
+    if name_words & _MEDIA:
         return media or not named
-    if said & _FOLDERS and "file" not in said and any(_FILE.search(value[-20:]) for value in named):
+    if (
+        name_words & _FOLDERS
+        and "file" not in name_words
+        and any(_FILE.search(value[-20:]) for value in named)
+    ):
         return False
-    return not (media and "text" in said)
+    return not (media and "text" in name_words)
 
 
 def _wraps_single_value(option: ToolOption) -> bool:
@@ -486,31 +494,31 @@ def fill_answer(
     """
     names = {one.name for one in missing}
     slots = tuple(slot for slot in build_slots(card) if slot.name in names)
-    said = answer.strip()[:MAX_REQUEST_LENGTH]
+    text = answer.strip()[:MAX_REQUEST_LENGTH]
     if len(slots) == 1 and not slots[0].is_secret:
-        taking = _match_single_slot(slots[0], said, signals, today)
+        state = _match_single_slot(slots[0], text, signals, today)
     else:
-        held = extract_values(said, signals, today)
-        taking = FillState(text=said, slots=slots, values=(*held, *find_option_values(said, slots, held)))
-        assign_arguments(taking, card)
-    return build_filled_arguments(taking, signals)
+        values = extract_values(text, signals, today)
+        state = FillState(text=text, slots=slots, values=(*values, *find_option_values(text, slots, values)))
+        assign_arguments(state, card)
+    return build_filled_arguments(state, signals)
 
 
 def _match_single_slot(slot: ParameterSlot, said: str, signals: Signals, today: date) -> FillState:
     text = f"{_ANSWER_LEAD}{said}"
-    held = extract_values(text, signals, today)
-    taking = FillState(text=text, slots=(slot,), values=(*held, *find_option_values(text, (slot,), held)))
+    values = extract_values(text, signals, today)
+    state = FillState(text=text, slots=(slot,), values=(*values, *find_option_values(text, (slot,), values)))
     argument = _use_whole_answer(slot, said)
     if argument is None:
-        found = [made for value in taking.values if (made := convert_value(slot, value)) is not None]
+        found = [made for value in state.values if (made := convert_value(slot, value)) is not None]
         distinct = {repr(made): made for made in found}
         argument = next(iter(distinct.values())) if len(distinct) == 1 else None
     if argument is not None:
         made = [argument] if slot.parameter.is_list else argument
-        taking.assign(
+        state.assign(
             slot, AssignedArgument(argument=made, reason="the person said so", spans=((0, len(text)),))
         )
-    return taking
+    return state
 
 
 def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
@@ -538,18 +546,18 @@ def _use_whole_answer(slot: ParameterSlot, text: str) -> Json:
 
 def is_refusal(answer: str) -> bool:
     """Return whether the person declines all options."""
-    said = answer.strip().strip(".!").lower()[:200]
-    return said in _REFUSALS
+    plain = answer.strip().strip(".!").lower()[:200]
+    return plain in _REFUSALS
 
 
 def pick_option(alternatives: tuple[ToolOption, ...], answer: str) -> ToolOption | None:
     """Return the option for "2", for its name, or for "yes" when there is only one. Return None for any other
     answer.
     """
-    said = answer.strip().strip(".!").lower()[:200]
-    if said.isdecimal() and 1 <= int(said[:4]) <= len(alternatives):
-        return alternatives[int(said[:4]) - 1]
-    named = [one for one in alternatives if said in (one.card.key.lower(), one.card.name.lower())]
+    plain = answer.strip().strip(".!").lower()[:200]
+    if plain.isdecimal() and 1 <= int(plain[:4]) <= len(alternatives):
+        return alternatives[int(plain[:4]) - 1]
+    named = [one for one in alternatives if plain in (one.card.key.lower(), one.card.name.lower())]
     if len(named) == 1:
         return named[0]
-    return alternatives[0] if said in _CONSENTS and len(alternatives) == 1 else None
+    return alternatives[0] if plain in _CONSENTS and len(alternatives) == 1 else None

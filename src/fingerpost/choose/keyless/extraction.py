@@ -279,16 +279,16 @@ def _extract_currencies(text: str) -> Iterator[RequestValue]:
 def _extract_named_values(text: str) -> Iterator[RequestValue]:
     """Extract places, languages and currencies by name. The longest name wins."""
     words = list(_EXTRA_WORD.finditer(text))
-    place = 0
-    while place < len(words):
+    position = 0
+    while position < len(words):
         taken = 0
-        for length in range(min(MAX_PLACE_WORDS, len(words) - place), 0, -1):
-            readings = list(_match_name(words[place : place + length], text, words, place + length))
+        for length in range(min(MAX_PLACE_WORDS, len(words) - position), 0, -1):
+            readings = list(_match_name(words[position : position + length], text, words, position + length))
             if readings:
                 yield from readings
                 taken = length
                 break
-        place += taken or 1
+        position += taken or 1
 
 
 def _match_name(
@@ -407,14 +407,14 @@ def _convert_entities(text: str, entities: tuple[Entity, ...], today: date) -> I
 
 def locate_entities(text: str, entities: tuple[Entity, ...]) -> Iterator[tuple[Entity, int]]:
     """Return the signals' entities with their positions. They are in text order; only quoted ones overlap."""
-    begun = ended = 0
+    last_start = last_end = 0
     for entity in entities:
         quoted = entity.kind is EntityKind.QUOTED
-        start = _find_whole_word(text, entity.text, begun if quoted else ended)
+        start = _find_whole_word(text, entity.text, last_start if quoted else last_end)
         if start is None:
             continue
-        begun = start
-        ended = start if quoted else start + len(entity.text)
+        last_start = start
+        last_end = start if quoted else start + len(entity.text)
         yield entity, start
 
 

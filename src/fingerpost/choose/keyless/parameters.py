@@ -164,12 +164,12 @@ def _resolve(schema: JsonObject, root: JsonObject) -> JsonObject:
 
 
 def _resolve_reference(reference: str, root: JsonObject) -> JsonObject:
-    place: Json = root
+    node: Json = root
     if not reference.startswith("#/"):
         return _EMPTY_SCHEMA
     for step in reference[2:].split("/")[:_MAX_RESOLVE_STEPS]:
-        place = _as_object(place).get(step)
-    return _as_object(place)
+        node = _as_object(node).get(step)
+    return _as_object(node)
 
 
 def _get_type(schema: JsonObject) -> str:
@@ -285,9 +285,9 @@ def build_slots(card: ToolCard) -> tuple[ParameterSlot, ...]:
     """Return a slot for each of the tool's parameters."""
     known = parse_parameters(card)
     listed = " ".join(option for parameter in known for option in parameter.shape.options)
-    spoken = (*split_words(card.name), *split_words(card.description[:400]), *split_words(listed))
-    about = frozenset(to_singular(word) for word in spoken)
-    return tuple(_build_slot(parameter, card, about) for parameter in known)
+    words = (*split_words(card.name), *split_words(card.description[:400]), *split_words(listed))
+    tool_words = frozenset(to_singular(word) for word in words)
+    return tuple(_build_slot(parameter, card, tool_words) for parameter in known)
 
 
 def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
@@ -497,8 +497,8 @@ def is_number_meant(slot: ParameterSlot, value: RequestValue) -> bool:
 
 
 def has_slot_word(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Return whether a word next to the number belongs to the parameter or the number has a unit. Other
-    numbers then do not matter.
+    """Return whether the number has a unit, or a word next to it belongs to the parameter. Other numbers then
+    do not matter.
     """
     own = {*slot.words, *slot.description_words} - _NEUTRAL_WORDS
     return bool(own & {value.label, value.noun, to_singular(value.unit)}) or bool(value.unit)
@@ -532,8 +532,8 @@ def _get_unit_factor(slot: ParameterSlot, value: RequestValue) -> float | None:
 
 def _find_duration_units(slot: ParameterSlot) -> set[float]:
     """Return the time units, in seconds, that the parameter's name and description mention."""
-    spoken = (*split_words(slot.name[:80]), *split_words(slot.parameter.description))
-    return {_DURATION_UNITS[word] for word in spoken if word in _DURATION_UNITS}
+    words = (*split_words(slot.name[:80]), *split_words(slot.parameter.description))
+    return {_DURATION_UNITS[word] for word in words if word in _DURATION_UNITS}
 
 
 def _has_label(slot: ParameterSlot, value: RequestValue) -> bool:

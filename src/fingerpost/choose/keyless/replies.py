@@ -43,13 +43,13 @@ class _NotComputable(Exception):
 
 def evaluate_expression(text: str) -> str | None:
     """Return the exact result if the request is one arithmetic expression, else None."""
-    said = _EXPRESSION_TAIL.sub("", _EXPRESSION_LEAD.sub("", text[: MAX_EXPRESSION_LENGTH + 1].strip()))
-    if len(text) > MAX_EXPRESSION_LENGTH or _DATE_OR_ID.match(said):
+    expression = _EXPRESSION_TAIL.sub("", _EXPRESSION_LEAD.sub("", text[: MAX_EXPRESSION_LENGTH + 1].strip()))
+    if len(text) > MAX_EXPRESSION_LENGTH or _DATE_OR_ID.match(expression):
         return None
     for pattern, sign in _OPERATOR_WORDS:
-        said = pattern.sub(sign, said)
-    tokens = _tokenize(said)
-    if tokens is None or not _OPERATION.search(said):
+        expression = pattern.sub(sign, expression)
+    tokens = _tokenize(expression)
+    if tokens is None or not _OPERATION.search(expression):
         return None
     try:
         reader = _ExpressionParser(tokens)
@@ -255,21 +255,21 @@ def build_keyless_answer(
     `unused_entities` are values of the request that no argument used. `undone_needs` are parts of the request
     that could not be done. `configured` means that there is a model but it did not answer.
     """
-    says = _get_phrases(language)
-    parts = [_format_step(step, says) for step in steps]
+    phrases = _get_phrases(language)
+    parts = [_format_step(step, phrases) for step in steps]
     if unused_entities:
         things = ", ".join(
             dict.fromkeys(to_short_line(entity.text) for entity in unused_entities[:MAX_NAMED_ABILITIES])
         )
-        parts.append(says["unused"].format(things=things))
+        parts.append(phrases["unused"].format(things=things))
     if undone_needs:
         parts.append(
-            says["undone"].format(
+            phrases["undone"].format(
                 things="; ".join(to_short_line(one) for one in undone_needs[:MAX_NAMED_ABILITIES])
             )
         )
-    own = says["own" if len(steps) == 1 else "owns"]
-    parts.append(f"{says['silent' if configured else 'none']}; {own}")
+    own = phrases["own" if len(steps) == 1 else "owns"]
+    parts.append(f"{phrases['silent' if configured else 'none']}; {own}")
     return "\n\n".join(parts)
 
 
@@ -285,31 +285,31 @@ def build_direct_reply(
 
     `down` maps unreachable servers to the reason.
     """
-    says = _get_phrases(language or narrowing.signals.language)
-    if (known := _find_known_reply(text, says)) is not None:
+    phrases = _get_phrases(language or narrowing.signals.language)
+    if (known := _find_known_reply(text, phrases)) is not None:
         return "\n".join(
-            [known, *([_describe_abilities(abilities, down, says)] if known == says["hello"] else [])]
+            [known, *([_describe_abilities(abilities, down, phrases)] if known == phrases["hello"] else [])]
         )
     if down and not abilities:  # one of the unreachable servers may have the right tool
-        return f"{_describe_abilities(abilities, down, says)} {says['none']}."
-    return "\n".join([says["needs_model"], _describe_abilities(abilities, down, says)])
+        return f"{_describe_abilities(abilities, down, phrases)} {phrases['none']}."
+    return "\n".join([phrases["needs_model"], _describe_abilities(abilities, down, phrases)])
 
 
 def build_routing_off_reply(text: str, language: str) -> str:
     """Build the reply when there is no model and tool routing is disabled."""
-    says = _get_phrases(language)
-    known = _find_known_reply(text, says)
-    return says["off"] if known is None else says["greeting"] if known == says["hello"] else known
+    phrases = _get_phrases(language)
+    known = _find_known_reply(text, phrases)
+    return phrases["off"] if known is None else phrases["greeting"] if known == phrases["hello"] else known
 
 
 def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
     """Return the reply to a greeting, thanks, a farewell or an arithmetic expression, or None."""
-    said = text.strip()
-    if len(said) <= _SHORT_LENGTH:
+    stripped = text.strip()
+    if len(stripped) <= _SHORT_LENGTH:
         for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_FAREWELL, "bye")):
-            if pattern.match(said):
+            if pattern.match(stripped):
                 return phrases[reply]
-    result = evaluate_expression(said)
+    result = evaluate_expression(stripped)
     return None if result is None else phrases["sum"].format(result=result)
 
 

@@ -235,11 +235,11 @@ def group_joined_values(values: Iterable[RequestValue], text: str) -> list[list[
             continue
         before = last.get(value.kind)
         if before is not None and _CONJUNCTION.fullmatch(text[before.end : value.start][:30]):
-            home = next((group for group in found if group[-1] is before), None)
-            if home is None:
+            joined = next((group for group in found if group[-1] is before), None)
+            if joined is None:
                 found.append([before, value])
             else:
-                home.append(value)
+                joined.append(value)
         last[value.kind] = value
     return found
 

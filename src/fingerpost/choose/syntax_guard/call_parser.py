@@ -588,11 +588,11 @@ def may_begin_block(text: str) -> bool | None:
     name = _YAML_NAME.match(text)
     if name is not None and _YAML_ARGUMENTS.match(text, name.end()):
         return True
-    begun = _BLOCK_START.match(text)
-    if begun is None:
+    start = _BLOCK_START.match(text)
+    if start is None:
         return False
-    key, whole, second = (begun[part] for part in ("key", "whole", "second"))
-    wraps = whole is not None and begun.end("whole") + 1 == len(text) and whole.casefold() in _YAML_WRAPPERS
+    key, whole, second = (start[part] for part in ("key", "whole", "second"))
+    wraps = whole is not None and start.end("whole") + 1 == len(text) and whole.casefold() in _YAML_WRAPPERS
     known = whole is None or whole.casefold() in _YAML_NAME_KEYS or wraps
     likely = key is None or any(
         word.startswith(key.casefold()) for word in (*_YAML_NAME_KEYS, *_YAML_WRAPPERS)
@@ -669,8 +669,8 @@ def may_be_bare_call(text: str) -> bool:
     """Return whether an answer with this beginning may consist of a call only."""
     if len(text) > MAX_BARE_CALL_LENGTH:
         return False
-    at = text.lstrip()[:1]
-    if at in ("{", "["):
+    first = text.lstrip()[:1]
+    if first in ("{", "["):
         return True
     for found in _BARE_TOKEN.finditer(text):
         if found.end() == len(text):
@@ -697,10 +697,12 @@ def is_bare_call(text: str) -> bool:
         return False
     lead, behind = text[: name.start()], text[name.start() + len(name[0].rstrip(".-")) :].lstrip("\"'")
     before = _BARE_TOKEN.findall(lead)
-    said = any(map(_is_calling_word, before)) or (lead.strip() == "<" and behind.rstrip().endswith("/>"))
-    if _NOT_A_CALL_END.search(lead) or not (said or _OPENING_BRACKET.match(behind.lstrip())):
+    is_announced = any(map(_is_calling_word, before)) or (
+        lead.strip() == "<" and behind.rstrip().endswith("/>")
+    )
+    if _NOT_A_CALL_END.search(lead) or not (is_announced or _OPENING_BRACKET.match(behind.lstrip())):
         return False
-    left = _ARGUMENT_PATTERN.sub(" ", _DIRECT_CALL.sub(" ", behind, count=1) if said else behind)
+    left = _ARGUMENT_PATTERN.sub(" ", _DIRECT_CALL.sub(" ", behind, count=1) if is_announced else behind)
     return has_only_call_words(left)
 
 

@@ -234,9 +234,13 @@ def examine_open_marker(position: ScanPosition, end: int, marker: SyntaxMarker) 
     """Hide a certain marker. If the request is about tool syntax, hide it only if it calls a known tool."""
     if position.is_about_syntax:
         return _examine_as_subject(position, end, marker)
-    mute = marker.is_result or marker.kind is MarkerKind.TURN
+    without_calls = marker.is_result or marker.kind is MarkerKind.TURN
     return HideUntil(
-        end, marker.syntax, _create_mode(marker), is_stray=marker.kind is MarkerKind.ALONE, has_no_calls=mute
+        end,
+        marker.syntax,
+        _create_mode(marker),
+        is_stray=marker.kind is MarkerKind.ALONE,
+        has_no_calls=without_calls,
     )
 
 
@@ -343,13 +347,13 @@ def _examine_strong_tag(position: ScanPosition, found: re.Match[str], plain: str
     quoted = is_quoted_alone(position, found.end())
     if quoted is None:
         return WAIT_FOR_MORE
-    talk = quoted or (position.is_about_syntax and bool(found[1]))
-    if not talk and not found[3].strip():
+    is_mention = quoted or (position.is_about_syntax and bool(found[1]))
+    if not is_mention and not found[3].strip():
         mentioned = _is_mentioned(position, found.end(), closing=bool(found[1]), name=found[2])
         if mentioned is None:
             return WAIT_FOR_MORE
-        talk = mentioned
-    if talk and not (found[1] and position.follows_hidden):
+        is_mention = mentioned
+    if is_mention and not (found[1] and position.follows_hidden):
         return ShowUntil(found.end())
     if found[1] or found[3].endswith("/"):
         return HideUntil(found.end(), syntax, is_stray=bool(found[1]))
@@ -656,8 +660,8 @@ def _may_be_bracket_syntax(rest: str, inner: str, position: ScanPosition) -> boo
         return True
     name = re.match(r"[^\W\d][\w.\-]{0,120}", inner)
     if len(stem) == len(inner) or (name is not None and name.end() == len(inner)):
-        begun = name is not None and (names.is_prefix(name[0]) or first)
-        return begun or any(word.startswith(stem) for word in (*_MARKER_WORDS, *_BRACKETED_CALL_WORDS))
+        may_be_name = name is not None and (names.is_prefix(name[0]) or first)
+        return may_be_name or any(word.startswith(stem) for word in (*_MARKER_WORDS, *_BRACKETED_CALL_WORDS))
     known = name is not None and (names.is_known_from_start(name[0]) or (first and is_tool_like(name[0])))
     called = name is not None and inner[name.end()] in "( " and known
     return called or _BRACKET_MARKER.match(rest) is not None
@@ -667,9 +671,9 @@ def _examine_bracketed_words(position: ScanPosition, rest: str) -> ScanVerdict:
     marker = _BRACKET_MARKER.match(rest)
     if marker is not None:
         return _examine_bracket_marker(position, marker)
-    spoken = _BRACKETED_CALL.match(rest)
-    if spoken is not None:
-        return _examine_bracketed_call(position, spoken)
+    call = _BRACKETED_CALL.match(rest)
+    if call is not None:
+        return _examine_bracketed_call(position, call)
     program = _BRACKETED_PROGRAM.match(rest)
     if program is not None:
         return _examine_bracketed_program(position, program[1])
@@ -696,20 +700,20 @@ def _examine_bracket_marker(position: ScanPosition, marker: re.Match[str]) -> Sc
     behind, complete = position.look_ahead(end, 160)
     if not complete:
         return WAIT_FOR_MORE
-    loud = marker["word"].isupper()
-    if position.is_about_syntax or (behind.startswith(("(", "]", ":")) and not loud):
+    is_upper_case = marker["word"].isupper()
+    if position.is_about_syntax or (behind.startswith(("(", "]", ":")) and not is_upper_case):
         return ShowUntil(end)
     if marker["word"].casefold() == "think":
         return _examine_bracketed_thought(position, marker, end)
     if marker["end"]:
         return (
             HideUntil(end, "mistral", is_stray=True)
-            if loud or position.is_line_start or position.follows_hidden
+            if is_upper_case or position.is_line_start or position.follows_hidden
             else ShowUntil(end)
         )
     if marker["word"].casefold() in _MARKER_PARTS:
         return HideUntil(end, "mistral", is_stray=True) if position.follows_hidden else ShowUntil(end)
-    cut = not behind.strip() and (loud or "_" in marker["word"])
+    cut = not behind.strip() and (is_upper_case or "_" in marker["word"])
     if cut or _CALL_AFTER_MARKER.match(behind) or _starts_with_tool(behind, position.names):
         return HideUntil(end, _get_marker_family(marker[0]), MarkedCall(_BRACKET_MARKER_CLOSER))
     if not position.is_line_start:
@@ -876,8 +880,8 @@ def _examine_inline_label(position: ScanPosition, end: int) -> ScanVerdict:
         return _include_fence(position, verdict)
     if isinstance(verdict, HideUntil) or verdict is WAIT_FOR_MORE:
         return verdict
-    said = re.search(r"tool|function", position.text[position.at : end], re.IGNORECASE)
-    if not said or not position.accepts_unknown_tools:
+    names_tool = re.search(r"tool|function", position.text[position.at : end], re.IGNORECASE)
+    if not names_tool or not position.accepts_unknown_tools:
         return ShowUntil(end)
     length = find_value_end(position.text[start : position.limit], 0)
     if length is None:
@@ -934,11 +938,11 @@ def examine_decorated_label(position: ScanPosition) -> ScanVerdict | None:
         verdict = _examine_inline_label(position, position.at + found.end())
         return None if isinstance(verdict, ShowUntil) else verdict
     written = rest.lstrip("([*_`").casefold()
-    begun = (
+    matches = (
         word.startswith(written) or (written.startswith(word) and not written[len(word) :].strip("*_`:"))
         for word in INLINE_LABEL_WORDS
     )
-    return WAIT_FOR_MORE if not complete and any(begun) else None
+    return WAIT_FOR_MORE if not complete and any(matches) else None
 
 
 def _examine_floret(position: ScanPosition, word: str, end: int) -> ScanVerdict:

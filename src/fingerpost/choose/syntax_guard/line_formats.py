@@ -131,8 +131,8 @@ def examine_aside(position: ScanPosition) -> ScanVerdict | None:
         named = is_distinctive(found["name"]) or found["before"] or found["behind"]
         return HideUntil(position.at + found.end(), "marker") if named else None
     written = rest[1:].casefold()
-    begun = any(verb.startswith(written) or written.startswith(f"{verb} ") for verb in _ASIDE_VERBS)
-    return WAIT_FOR_MORE if begun and not complete and "\n" not in rest and ")" not in rest else None
+    may_be_aside = any(verb.startswith(written) or written.startswith(f"{verb} ") for verb in _ASIDE_VERBS)
+    return WAIT_FOR_MORE if may_be_aside and not complete and "\n" not in rest and ")" not in rest else None
 
 
 def examine_delimiter(position: ScanPosition) -> ScanVerdict | None:
@@ -161,13 +161,13 @@ def _may_be_delimiter(rest: str) -> bool:
 
 
 def _may_become_delimiter(position: ScanPosition, rest: str) -> bool:
-    begun = _DELIMITER_START.match(rest)
-    if begun is None:
+    start = _DELIMITER_START.match(rest)
+    if start is None:
         return False
-    words = begun["words"].casefold()
+    words = start["words"].casefold()
     if any(word.startswith(words[: len(word)]) for word in _FIRST_WORDS):
         return True
-    return begun.start("words") > 0 and _LATE_PHRASE.match(words) is not None
+    return start.start("words") > 0 and _LATE_PHRASE.match(words) is not None
 
 
 def _classify_delimiter(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
@@ -358,7 +358,7 @@ def _starts_script(
 
 
 def _names_tool_label(label: str) -> bool:
-    """Return whether a label mentions a tool. The word "call" alone may mean a phone call."""
+    """Return whether a label mentions a tool. The word "call" alone may be a phone call."""
     return re.search(r"tool|function|mcp|כלי|פונקצי", label, re.IGNORECASE) is not None
 
 
@@ -368,8 +368,8 @@ def _starts_with_json(position: ScanPosition, at: int, kind: str, label: str) ->
         return None
     value = position.text[at : at + length if length is not None else position.limit]
     if position.accepts_unknown_tools and kind in ("call", "tool", "action"):
-        named_so = kind == "call" and _names_tool_label(label) and value.startswith("{")
-        if named_so or has_call_shape(value, position.request):
+        is_labelled_call = kind == "call" and _names_tool_label(label) and value.startswith("{")
+        if is_labelled_call or has_call_shape(value, position.request):
             return True
     return is_real_tool_call(value, position.names) or (
         kind == "action" and "tool_name" in value and "parameters" in value

@@ -416,17 +416,17 @@ class SyntaxScanner:
 
 def _may_begin_word(tail: str, at: int) -> bool:
     """Return whether a marker word or a label may start here. A label must start at a word boundary."""
-    begun = tail[at:]
+    rest = tail[at:]
     inside = at > 0 and (tail[at - 1].isalnum() or tail[at - 1] == "_")
-    label = begun.strip("*_") if begun[0] in "*_" else begun
-    return begun in _WORD_PREFIXES or (not inside and (label in _LABEL_PREFIXES or not label))
+    label = rest.strip("*_") if rest[0] in "*_" else rest
+    return rest in _WORD_PREFIXES or (not inside and (label in _LABEL_PREFIXES or not label))
 
 
 def _count_held_tail(text: str, start: int) -> int:
-    """Return how many characters at the end may be the beginning of a marker word."""
+    """Return how many characters at the end may be the beginning of a marker word, a label or a ruler."""
     tail = text[max(start, len(text) - _MAX_PREFIX_LENGTH) :].casefold()
-    word = next((len(tail) - at for at in range(len(tail)) if _may_begin_word(tail, at)), 0)
-    return word or int(tail[-1:] in _RULER_SIGNS and bool(tail))
+    length = next((len(tail) - at for at in range(len(tail)) if _may_begin_word(tail, at)), 0)
+    return length or int(tail[-1:] in _RULER_SIGNS and bool(tail))
 
 
 MAX_FOUND: Final = 200  # recorded per text; further ones are hidden but not recorded

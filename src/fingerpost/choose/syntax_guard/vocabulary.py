@@ -116,8 +116,8 @@ def is_tool_like(name: str) -> bool:
 
 
 def has_action_name(name: str) -> bool | None:
-    """Return whether a name describes an action or an actor (`find_flight`, `memory_helper`), or None if it
-    is not certain.
+    """Return whether a name describes an action or an actor (`find_flight`, `memory_helper`), or None if this
+    is uncertain.
     """
     own = _NAME_SEPARATOR.split(name)[-1]
     if _ACTION_NAME.fullmatch(own) is None:
@@ -301,15 +301,15 @@ _SOON_PHRASE: Final = re.compile(
 
 def is_announcement(text: str) -> bool:
     """Return whether a text only announces something that does not follow, such as "Sure. Let me check."."""
-    said = text.strip()
-    return 0 < len(said) <= MAX_ANNOUNCEMENT_LENGTH and all(
-        map(_is_announcing_sentence, _BETWEEN_SENTENCES.split(said))
+    stripped = text.strip()
+    return 0 < len(stripped) <= MAX_ANNOUNCEMENT_LENGTH and all(
+        map(_is_announcing_sentence, _BETWEEN_SENTENCES.split(stripped))
     )
 
 
 def _is_announcing_sentence(sentence: str) -> bool:
-    said = sentence.strip("*_ \t")
-    if said.endswith((":", "…", "...")):
+    stripped = sentence.strip("*_ \t")
+    if stripped.endswith((":", "…", "...")):
         return True
-    asks = said.endswith("?")
-    return not asks and bool(_SOON_PHRASE.search(said) or _COURTESY_WORDS.fullmatch(said))
+    asks = stripped.endswith("?")
+    return not asks and bool(_SOON_PHRASE.search(stripped) or _COURTESY_WORDS.fullmatch(stripped))

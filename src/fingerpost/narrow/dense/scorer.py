@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fingerpost.narrow.scorer import Scores
 
 LONG_REQUEST: Final = (
-    25  # words; a longer request is also compared by sentence, each of which must be encoded
+    25  # words; a longer request is also compared by sentence, and each sentence must be encoded
 )
 MAX_SENTENCES: Final = 4
 MAX_CACHED_QUERIES: Final = 512  # vectors of requests

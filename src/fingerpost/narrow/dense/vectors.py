@@ -26,8 +26,8 @@ WHOLE_REQUEST_WEIGHT: Final = 0.5  # weight of the whole request when its best s
 
 
 class VectorMatrix:
-    """The vectors of all tools. Rows are filled while others read them; a row is used once `known` marks
-    it.
+    """The vectors of all tools. Rows are filled while other threads read them. A row is used only after it is
+    marked as known.
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
@@ -246,7 +246,7 @@ LOW_PRIORITY: Final = 10
 class EncodingQueue:
     """A queue of texts. Worker threads call `work(key, text)` once for each text.
 
-    `work` and `rest` must not raise. Each thread calls `rest` when the queue is empty.
+    `work` and `on_idle` must not raise. Each thread calls `on_idle` when the queue is empty.
     """
 
     def __init__(
@@ -377,8 +377,8 @@ VectorProgress = Callable[[int, int], None]
 class VectorIndex:
     """The vectors of the current texts. Thread-safe.
 
-    `folder` stores vectors between runs (None: they are not stored), with at most `max_bytes`. `complaint` is
-    the text of the single warning when the encoder cannot be used. `workers` is the number of threads that
+    `folder` stores vectors between runs (None: they are not stored), with at most `max_bytes`. `warning_text`
+    is the text of the single warning when the encoder cannot be used. `workers` is the number of threads that
     encode. `progress` is called on one of them with the number of finished texts and the total.
     """
 

@@ -70,7 +70,7 @@ PREFIXES: Final = frozenset(
 ) - {""}
 _MAX_PREFIX_LENGTH: Final = max(map(len, PREFIXES))
 _PREFIX_COST: Final = 2  # more than a common form costs, less than a rare one
-_RARE_PREFIX_COST: Final = 1  # "as", which is rarely meant
+_RARE_PREFIX_COST: Final = 1  # "as", which is a rare meaning
 
 
 def split_prefixes(word: str) -> Iterator[tuple[int, str]]:

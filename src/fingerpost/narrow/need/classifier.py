@@ -70,23 +70,23 @@ class LinearHead:
         self, reading: NeedFeatures, vector: Vector | None = None
     ) -> tuple[float, list[CueContribution]]:
         """Return the log odds that a tool is needed, and the contributions worth naming."""
-        odds = self.bias
-        shares: list[CueContribution] = []
+        log_odds = self.bias
+        contributions: list[CueContribution] = []
         for name, text in reading.cues.items():
             points = self.cues[CUE_POSITION[name]]
-            odds += points
-            shares.append(CueContribution(name, text, points))
+            log_odds += points
+            contributions.append(CueContribution(name, text, points))
         scale = 1 / math.sqrt(len(reading.features) or 1)
         for slot, text in reading.features:
             points = self.words[slot] * scale
-            odds += points
+            log_odds += points
             if abs(points) >= MIN_EXPLAINED_POINTS:
-                shares.append(CueContribution("", text, points))
+                contributions.append(CueContribution("", text, points))
         if vector is not None and self.vector is not None and self.centre is not None:
             points = float(np.dot(vector - self.centre, self.vector))
-            odds += points
-            shares.append(CueContribution("vector", "", points))
-        return odds, shares
+            log_odds += points
+            contributions.append(CueContribution("vector", "", points))
+        return log_odds, contributions
 
 
 @frozen(kw_only=False)
@@ -175,12 +175,12 @@ class NeedClassifier:
             return need
         if (finding := apply_clear_rules(text, reading)) is not None:
             return self._build_need(finding.score, (finding.reason,), certain=True)
-        odds, reasons = self._weigh(text, reading, signals, vector)
-        if odds > _STATEMENT_LOG_ODDS and is_only_statement(text, reading):
-            odds, reasons = _STATEMENT_LOG_ODDS, ("tells something about the person", *reasons)
+        log_odds, reasons = self._weigh(text, reading, signals, vector)
+        if log_odds > _STATEMENT_LOG_ODDS and is_only_statement(text, reading):
+            log_odds, reasons = _STATEMENT_LOG_ODDS, ("tells something about the person", *reasons)
         if history:
-            odds, reasons = self._add_earlier_request(text, reading, signals, history, odds, reasons)
-        return self._build_need(_to_probability(odds), reasons)
+            log_odds, reasons = self._add_earlier_request(text, reading, signals, history, log_odds, reasons)
+        return self._build_need(_to_probability(log_odds), reasons)
 
     def _add_earlier_request(
         self,
@@ -269,15 +269,15 @@ class NeedClassifier:
     def _weigh(
         self, text: str, reading: NeedFeatures, signals: Signals, vector: NDArray[np.float32] | None
     ) -> tuple[float, tuple[str, ...]]:
-        odds, shares = self._model.compute_contributions(reading, vector)
+        log_odds, shares = self._model.compute_contributions(reading, vector)
         if signals.language not in _SUPPORTED_LANGUAGES and not signals.gloss:
             # The word lists and weights do not cover this language, so only language-independent cues count.
             shares = [share for share in shares if share.cue in ("path", "url", "email", "id")]
-            odds = sum(share.points for share in shares)
+            log_odds = sum(share.points for share in shares)
         finding = apply_tool_rules(text.lower(), reading, signals)
         if finding is not None:
-            odds = max(odds, _to_log_odds(finding.score))
-        return odds, _explain_score(odds, shares, finding)
+            log_odds = max(log_odds, _to_log_odds(finding.score))
+        return log_odds, _explain_score(log_odds, shares, finding)
 
     def _build_need(self, score: float, reasons: tuple[str, ...], *, certain: bool = False) -> Need:
         if score >= self._tool_above:
@@ -318,8 +318,8 @@ def _explain_score(
         elif share.text not in _CONTENTLESS_WORDS and share.points * (side or 1.0) > MIN_EXPLAINED_POINTS:
             words.append((abs(share.points), share.text))
     if words:
-        said = dict.fromkeys(text for _, text in sorted(words, reverse=True)[:2])
-        shown = ", ".join(f'"{text}"' for text in said)
+        examples = dict.fromkeys(text for _, text in sorted(words, reverse=True)[:2])
+        shown = ", ".join(f'"{text}"' for text in examples)
         points[f"wording such as {shown}"] = (side or 1.0) * max(weight for weight, _ in words)
     ranked = sorted(
         (

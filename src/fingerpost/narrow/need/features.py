@@ -205,7 +205,7 @@ _CONDITION: Final = re.compile(r"^(?:if|suppose|imagine|assuming|let's say|אם|
 
 @frozen(kw_only=False)
 class NeedFeatures:
-    """The words, cues and features of a request."""
+    """The words, cues and hashed features of a request."""
 
     words: tuple[str, ...]  # lower case, with punctuation that ends a clause
     cues: dict[str, str]  # each cue with the words that show it ("" for a cue of form)

@@ -73,17 +73,17 @@ def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Mess
     if len(reading.spoken_words) > _MAX_RECALL_WORDS or reading.cues.get("act", "remind") != "remind":
         return False
     lowered = text.lower()
-    said = _ALREADY_SAID.search(lowered) is not None
-    if not said and not (_OWN_FACT.search(lowered) and "current" not in reading.cues):
+    refers_back = _ALREADY_SAID.search(lowered) is not None
+    if not refers_back and not (_OWN_FACT.search(lowered) and "current" not in reading.cues):
         return False
     asked = [_get_root(word) for word in reading.spoken_words if word not in _CONTENTLESS_WORDS]
     if not asked:
-        return said
+        return refers_back
     # At least half of the words must match; for a fact about the person, all of them.
-    wanted = len(asked) / 2 if said else len(asked)
+    wanted = len(asked) / 2 if refers_back else len(asked)
     return any(
-        sum(root in told for root in asked) >= wanted
-        for told in (
+        sum(root in roots for root in asked) >= wanted
+        for roots in (
             {_get_root(word) for word in _tokenize_history(message.text)}
             for message in history[-_LOOK_BACK_MESSAGES:]
         )
@@ -119,9 +119,9 @@ def find_referred_request(history: Sequence[Message]) -> str | None:
     """Return the latest user request that is complete by itself, or None."""
     asked = [message.text for message in history[-_LOOK_BACK_MESSAGES:] if message.role == "user"]
     whole = (
-        said
-        for said in reversed(asked)
-        if len(said.split()) >= _MIN_REQUEST_WORDS and classify_dependence(said) is not Dependence.FRAGMENT
+        text
+        for text in reversed(asked)
+        if len(text.split()) >= _MIN_REQUEST_WORDS and classify_dependence(text) is not Dependence.FRAGMENT
     )
     return next(whole, asked[0] if asked else None)
 
@@ -284,8 +284,8 @@ def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
 
 def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
     """Return the words without an introduction by name, as in "Hello, I am Dana!"."""
-    said = " ".join(reading.words)
-    found = _INTRODUCES.search(said)
+    joined = " ".join(reading.words)
+    found = _INTRODUCES.search(joined)
     if found is None:
         return reading.spoken_words
     first = found["name"].split()[0]
@@ -293,7 +293,7 @@ def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
     unknown = re.match("[א-ת]", first) is not None and not any(meanings for _, meanings in gloss_words(first))
     if not (found["certain"] or named or unknown):
         return reading.spoken_words
-    rest = f"{said[: found.start()]} {said[found.end() :]}".split()
+    rest = f"{joined[: found.start()]} {joined[found.end() :]}".split()
     return tuple(word for word in rest if word[0].isalnum())
 
 

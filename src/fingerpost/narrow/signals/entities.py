@@ -203,10 +203,14 @@ def find_entities(text: str) -> tuple[Entity, ...]:
     found: list[tuple[TextSpan, Entity]] = []
     taken: list[TextSpan] = []
     lowered = text.lower()
-    for look in ENTITY_PATTERNS:
-        if look.needs.search(lowered) is None:
+    for entity_pattern in ENTITY_PATTERNS:
+        if entity_pattern.needs.search(lowered) is None:
             continue
-        new = [item for item in _iterate_matches(look.kind, look.pattern, text) if _is_free(item[0], taken)]
+        new = [
+            item
+            for item in _iterate_matches(entity_pattern.kind, entity_pattern.pattern, text)
+            if _is_free(item[0], taken)
+        ]
         found.extend(new)
         taken.extend(span for span, _ in new)
     # A quoted text is an entity even if it contains another: "save it as 'notes.txt'".

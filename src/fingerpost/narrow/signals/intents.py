@@ -205,15 +205,15 @@ def find_intents(text: str, glossed: Gloss, found: Iterable[Entity]) -> tuple[In
         *_vote_by_gloss(glossed),
         *_vote_by_entities(found),
     ):
-        heard = weights.setdefault(category, {})
-        heard[words] = max(heard.get(words, 0.0), weight)
+        word_weights = weights.setdefault(category, {})
+        word_weights[words] = max(word_weights.get(words, 0.0), weight)
     matches = [
         IntentMatch(
             category=category,
-            score=round(1 - 0.5 ** sum(heard.values()), 3),
-            words=tuple(sorted(heard, key=lambda words: -heard[words]))[:_MAX_EVIDENCE],
+            score=round(1 - 0.5 ** sum(word_weights.values()), 3),
+            words=tuple(sorted(word_weights, key=lambda words: -word_weights[words]))[:_MAX_EVIDENCE],
         )
-        for category, heard in weights.items()
+        for category, word_weights in weights.items()
     ]
     return tuple(sorted(matches, key=lambda match: (-match.score, match.category)))
 
@@ -258,9 +258,13 @@ def _vote_by_entities(found: Iterable[Entity]) -> Iterator[IntentVote]:
 
 
 def _vote_for_word(word: str, said: str) -> Iterator[IntentVote]:
-    places = _build_english_index().get(to_singular(word), ())
-    for category in places:
-        yield category, (_WEAK_WEIGHT if word in WEAK_WORDS else _STRONG_WEIGHT) / len(places) ** 0.5, said
+    categories = _build_english_index().get(to_singular(word), ())
+    for category in categories:
+        yield (
+            category,
+            (_WEAK_WEIGHT if word in WEAK_WORDS else _STRONG_WEIGHT) / len(categories) ** 0.5,
+            said,
+        )
 
 
 @lru_cache(maxsize=1)
@@ -285,11 +289,11 @@ def _build_phrase_index() -> dict[str, Sequence[tuple[str, tuple[str, ...]]]]:
 
 
 def _invert_lists(lists: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
-    places: dict[str, dict[str, None]] = {}
+    by_word: dict[str, dict[str, None]] = {}
     for category, words in lists:
         for word in words:
-            places.setdefault(word, {}).setdefault(category)
-    return {word: tuple(categories) for word, categories in places.items()}
+            by_word.setdefault(word, {}).setdefault(category)
+    return {word: tuple(categories) for word, categories in by_word.items()}
 
 
 _DATA_WORDS: Final = (
@@ -412,19 +416,19 @@ _RECALL_REQUEST: Final = re.compile(
 
 def is_only_asking(text: str) -> bool:
     """Return whether the request only reads and changes nothing."""
-    said = text[:MAX_MOOD_LENGTH].strip()
-    if _LOOK_VERB.match(said) is not None:
-        return _ANY_CHANGE_VERB.search(said) is None
-    if _REQUEST_START.match(said) is not None or _LATER_CHANGE.search(said) is not None:
+    beginning = text[:MAX_MOOD_LENGTH].strip()
+    if _LOOK_VERB.match(beginning) is not None:
+        return _ANY_CHANGE_VERB.search(beginning) is None
+    if _REQUEST_START.match(beginning) is not None or _LATER_CHANGE.search(beginning) is not None:
         return False
-    if _QUESTION_START.match(said) is not None:
+    if _QUESTION_START.match(beginning) is not None:
         return True
-    return said.endswith("?") and _SENTENCE_END.search(said) is None
+    return beginning.endswith("?") and _SENTENCE_END.search(beginning) is None
 
 
 def is_asking_whether(text: str) -> bool:
-    """Return whether the request asks if something exists or how much of it, so that no specific item is
-    known.
+    """Return whether the request asks if something exists or how much of it there is. The request then names
+    no specific item.
     """
     return is_only_asking(text) and _WHETHER_QUESTION.match(text.strip()) is not None
 

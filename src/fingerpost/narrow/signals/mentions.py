@@ -161,8 +161,8 @@ class MentionFinder:
         """Find Hebrew words whose English is a server's full name: `גיטהאב`, or `שרת הזמן` with the word for
         server.
         """
-        for place, (said, meanings) in enumerate(glossed):
-            if said.isascii() or not meanings:
+        for place, (hebrew_word, meanings) in enumerate(glossed):
+            if hebrew_word.isascii() or not meanings:
                 continue
             spoken = tuple(word.lower() for word in meanings)
             cued = place > 0 and not _KIND_WORD.isdisjoint(glossed[place - 1][1])
@@ -170,7 +170,9 @@ class MentionFinder:
                 for name in self._names.get(meaning, ()):
                     whole = name.words == spoken[start : start + len(name.words)]
                     if whole and name.kind == "server" and (not name.is_ordinary or cued):
-                        yield from (Mention(kind="server", name=known, text=said) for known in name.targets)
+                        yield from (
+                            Mention(kind="server", name=known, text=hebrew_word) for known in name.targets
+                        )
 
 
 def _list_identifiers(card: ToolCard) -> Iterator[str]:

@@ -184,14 +184,14 @@ class SignalReader:
         text = _cut_long_text(text)
         language = detect_language(text)
         glossed: Gloss = gloss_words(text, self._names) if is_hebrew(text) else ()
-        held = find_entities(text)
+        entities = find_entities(text)
         return Signals(
             language=language,
             gloss=join_gloss(glossed) if language == HEBREW else "",
-            intents=(*find_intents(text, glossed, held), *find_official_data_intent(text)),
+            intents=(*find_intents(text, glossed, entities), *find_official_data_intent(text)),
             urgent=is_urgent(text),
             mentions=self._mentions.find(text, glossed),
-            entities=held,
+            entities=entities,
             asks=is_only_asking(text),
             recalls=is_asking_to_recall(text),
         )

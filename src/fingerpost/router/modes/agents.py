@@ -252,10 +252,10 @@ async def run_react_turns(run: RunState) -> Route:
     The JSON format of ReAct turns has no place for the caller's tools or response format. With these, the
     agent writes its thoughts beside its calls instead.
     """
-    brought = run.client_options
-    if brought.tools or brought.later_messages or brought.has_response_format:
+    client = run.client_options
+    if client.tools or client.later_messages or client.has_response_format:
         return await run_agent_turns(run)
-    junk, note = 0, ""
+    unreadable, note = 0, ""
     while True:
         cards = run.get_cards()
         last = is_final(run, cards)
@@ -270,13 +270,13 @@ async def run_react_turns(run: RunState) -> Route:
         if turn.call is None and not reply.text.strip() and silent.is_refusal:
             return end_with_text(run, silent)
         reads = turn.call is not None and turn.call.name == READ_RESULT_TOOL_NAME
-        if (last and not reads) or junk >= MAX_UNREADABLE_TURNS:
+        if (last and not reads) or unreadable >= MAX_UNREADABLE_TURNS:
             return await answer_without_tools(run)
         # Finding other tools does not count as a round.
         if turn.call is not None and turn.call.name == FIND_TOOLS:
             note = await find_other_tools(run, turn.call)
             continue
-        junk, note = (0, "") if turn.call is not None else (junk + 1, turn.problem)
+        unreadable, note = (0, "") if turn.call is not None else (unreadable + 1, turn.problem)
         waiting = await run_turn_calls(run, () if turn.call is None else (turn.call,))
         note = build_loop_note(run) or note
         if not reads:  # reading more of a trimmed result does not count as a round

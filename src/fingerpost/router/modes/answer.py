@@ -67,7 +67,7 @@ class StripStream:
 MAX_ANSWER_LENGTH: Final = 4_000_000  # characters; the rest is cut to limit memory
 CUT_SHORT: Final = "length"
 FILTERED: Final = "content_filter"
-_LARGE_PROMPT: Final = 20_000  # characters; longer replies are checked in a thread
+_LARGE_PROMPT: Final = 20_000  # characters; longer replies are cleaned in a worker thread
 FORMAT_NOTE = "Write your answer now, in the format that was asked for. No tool can be called any more."
 LOOP_NOTE: Final = {
     "en": "{tool} was called again and again with the same result",
@@ -180,8 +180,8 @@ async def _draft_answer(
             await read_pages(run, written.pages)
             request = _build_request(run, prompt, native=native)
             written = await _write_and_read(run, request, native=native, quiet=quiet)
-        made = written.call is not None and may_call
-        if not made and not written.handed and lacks_answer(written):
+        has_call = written.call is not None and may_call
+        if not has_call and not written.handed and lacks_answer(written):
             written = await write_plainly(run, request, written)
     except ModelError as error:
         return answer_from_results(run, error)
@@ -246,29 +246,29 @@ async def extract_answer(run: RunState, request: ModelRequest, written: WrittenR
 
 def _build_request(run: RunState, prompt: PromptStart, *, native: bool) -> ModelRequest:
     packet, settings, note = run.packet, run.settings.choose, run.note
-    brought, steps = run.client_options, packet.tool_routing.steps
+    client, steps = run.client_options, packet.tool_routing.steps
     own = run.own_tools
-    if brought.tools or brought.later_messages or own:
+    if client.tools or client.later_messages or own:
         return build_turn_request(
             packet,
             (),
-            system=append_answer_rules(prompt.system, brought),
+            system=append_answer_rules(prompt.system, client),
             history=prompt.history,
             settings=settings,
             final=True,
             tools=native,
             note=note,
             own_tools=own,
-            client=brought,
+            client=client,
         )
     if steps and not run.can_call:
         note = " ".join(part for part in (note, build_loop_note(run), LIMIT_REACHED_NOTE) if part)
     if not steps and not note:
         return build_direct_request(
-            packet, system=prompt.system, history=prompt.history, settings=settings, client=brought
+            packet, system=prompt.system, history=prompt.history, settings=settings, client=client
         )
     return build_answer_request(
-        packet, system=prompt.system, history=prompt.history, settings=settings, note=note, client=brought
+        packet, system=prompt.system, history=prompt.history, settings=settings, note=note, client=client
     )
 
 
@@ -281,7 +281,7 @@ def _build_text_route(run: RunState, written: WrittenReply) -> Route:
     if written.handed:
         return build_handed_back(run, written.handed, written.text, by=written.reply.model)
     good = run.packet.tool_routing.worked
-    text, said = written.text, "he" if get_language(run) == "he" else "en"
+    text, language = written.text, "he" if get_language(run) == "he" else "en"
     if not text and written.call is not None and not written.is_refusal:
         return build_limited(run, _build_limit_error(run), describe_results(run))
     if not text:
@@ -289,7 +289,7 @@ def _build_text_route(run: RunState, written: WrittenReply) -> Route:
     if good and not run.client_options.has_response_format and not has_source_name(text, good):
         text = f"{text}\n\n{format_sources(good, language=get_language(run))}"
     if run.looping_tool and not run.client_options.has_response_format:
-        text = f"{text}\n\n{_STOP_REASONS[said].format(tool=run.looping_tool)}"
+        text = f"{text}\n\n{_STOP_REASONS[language].format(tool=run.looping_tool)}"
     finish = written.reply.finish
     return build_answered(run, text, by=written.reply.model, sources=list_sources(good), finish=finish)
 
@@ -304,13 +304,13 @@ async def ask_prime(
     asked = run.packet.content.original_prompt
     stream = _build_guard(run).stream(request=asked) if _is_guarded(run) else None
     shown: list[str] = []
-    say = StripStream(run.stream_text)
+    strip_stream = StripStream(run.stream_text)
     read = 0
 
     def pass_on(piece: str) -> None:
         if piece:
             shown.append(piece)
-            say(to_valid_text(piece))
+            strip_stream(to_valid_text(piece))
 
     def take(piece: str) -> None:
         nonlocal read
@@ -356,10 +356,10 @@ async def clean_reply(run: RunState, reply: ModelReply) -> WrittenReply:
 def _build_written(
     run: RunState, text: str, stopped: tuple[FoundSyntax, ...], reply: ModelReply
 ) -> WrittenReply:
-    theirs = run.client_options.tool_names
+    client_tool_names = run.client_options.tool_names
     real = [one for one in stopped if one.name and one.arguments is not None]
-    call = next((_build_selection(one) for one in real if one.name not in theirs), None)
-    wanted = () if run.client_options.forbids_tools else theirs
+    call = next((_build_selection(one) for one in real if one.name not in client_tool_names), None)
+    wanted = () if run.client_options.forbids_tools else client_tool_names
     handed = tuple(_build_handed_call(one) for one in real if one.name in wanted)[:MAX_CALLS_PER_TURN]
     for syntax in dict.fromkeys(one.syntax for one in stopped):
         count = sum(one.syntax == syntax for one in stopped)

@@ -196,7 +196,9 @@ def is_waiting(outcome: Outcome) -> bool:
 
 
 def check_question(outcome: Outcome) -> Outcome:
-    """Return the outcome, or a failed one if the tool's question cannot be put to a person."""
+    """Return the outcome unchanged, or as failed if its tool asks something that a person cannot answer in
+    text.
+    """
     if not is_question(outcome) or _read_request(outcome) is not None:
         return outcome
     return refuse_question(outcome, f"{outcome.tool} asks for something nobody here can give")

@@ -67,7 +67,7 @@ def _get_persona(run: RunState) -> str | None:
 
 
 def get_profile_guidance(run: RunState) -> str:
-    """Return the profile's guidance on tool use."""
+    """Return the profile's guidance on tool use, followed by the note on the requested effort."""
     guidance = "" if run.profile is None else run.profile.guidance or ""
     effort = run.options.get("effort")
     return guidance if effort is None else f"{guidance}\n{EFFORT_NOTES[Effort(effort)]}".strip()
@@ -81,9 +81,9 @@ def _get_directives(run: RunState) -> str:
 
 def _build_instructions(run: RunState, cards: Sequence[ToolCard], *, tools: bool) -> str:
     """Return the instructions for all tools. They are kept minimal beside a caller's own prompt and tools."""
-    brought = run.client_options
-    if brought.has_system_message or brought.tools:
-        general = CLIENT_TOOLS_INSTRUCTIONS if brought.has_system_message else TOOLS_INSTRUCTIONS
+    client = run.client_options
+    if client.has_system_message or client.tools:
+        general = CLIENT_TOOLS_INSTRUCTIONS if client.has_system_message else TOOLS_INSTRUCTIONS
         return general if cards else ""
     return TOOLS_INSTRUCTIONS if tools and run.settings.tool_routing.enabled else NO_TOOLS_INSTRUCTIONS
 

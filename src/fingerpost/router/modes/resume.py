@@ -112,8 +112,8 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
     """Run the approved calls, record the rejected ones, and continue to the answer."""
     if pending.decision is Decision.WAITING:
         return build_waiting_for(run, pending)
-    if _is_result_recorded(run, pending) and (over := _build_ended_route(run, known)) is not None:
-        return over
+    if _is_result_recorded(run, pending) and (ended_route := _build_ended_route(run, known)) is not None:
+        return ended_route
     event = RouteResumed(
         packet_id=run.packet.packet_id, pending_id=pending.pending_id, instance=run.deps.instance
     )
@@ -255,7 +255,7 @@ def _emit_status(run: RunState, pending: Pending, selection: Selection, *, succe
 
 
 async def continue_run(run: RunState) -> Route:
-    """Continue from the results to the answer. The model is told which calls a person rejected."""
+    """Continue from the results to the answer. The prompt lists the calls that a person rejected."""
     routing = run.packet.tool_routing
     if run.mode is Mode.KEYLESS or not run.deps.pool.ready:
         if run.rejection and not routing.worked:

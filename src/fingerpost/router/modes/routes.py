@@ -141,7 +141,7 @@ def build_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -
 
 
 async def build_waiting(run: RunState, outcome: Outcome, selection: Selection) -> Route:
-    """Build the route of a call that waits for an approval or for an answer to its tool's question.
+    """End the run until a person approves the call or answers its tool's question, and return its route.
 
     Nothing stays open: `Router.resume` and `Router.reply` continue from the journal.
     """
@@ -157,7 +157,7 @@ def build_waiting_for(run: RunState, pending: Pending) -> Route:
 
 
 def build_asked(run: RunState, question: Question, pending: Pending | None = None) -> Route:
-    """Build the route of a run that waits for a person's answer or approval."""
+    """End the run until a person answers a question or decides about a call, and return its route."""
     run.schedule(SystemTask.DECISION, PacketState.WAITING)
     run.emit(QuestionAsked(packet_id=run.packet.packet_id, question=question))
     outcome = RouteOutcome.ASKED if pending is None else RouteOutcome.WAITING

@@ -329,15 +329,15 @@ class RunState:
     async def narrow(self) -> Narrowing:
         """Find the tools for the request."""
         self.schedule(SystemTask.INTENT_DETECTION)
-        found, facts = await self.deps.narrower.narrow_packet(
+        found, events = await self.deps.narrower.narrow_packet(
             self.deps.snapshot(),
             self.packet,
             self.options,
             model=self._build_server_chooser(),
             arms=self.arms,
         )
-        for fact in facts:
-            self.emit(fact)
+        for event in events:
+            self.emit(event)
         if self.client_options.excludes_routed_tools:
             self.offer_only(())
         self.narrowing = found
@@ -349,7 +349,7 @@ class RunState:
         asking["asked_for_tools"] = True
         used = (step.tool for step in self.packet.tool_routing.worked)
         asking["used"] = (*asking.get("used", ()), *used)
-        found, facts = await self.deps.narrower.narrow_packet(
+        found, events = await self.deps.narrower.narrow_packet(
             self.deps.snapshot(),
             self.packet,
             asking,
@@ -357,9 +357,9 @@ class RunState:
             model=self._build_server_chooser(),
             arms=self.arms,
         )
-        for fact in facts:
-            if not isinstance(fact, IntentDetected):  # the intent of the request does not change
-                self.emit(fact)
+        for event in events:
+            if not isinstance(event, IntentDetected):  # the intent of the request does not change
+                self.emit(event)
         self.narrowing = found
         return found
 
@@ -427,20 +427,20 @@ class RunState:
         The result was trimmed in this request, or is named in the conversation (`find_kept_results`). Reading
         does not count as a round, so the number of pages is limited.
         """
-        steps, brought = self.packet.tool_routing.steps, self.client_options
+        steps, client = self.packet.tool_routing.steps, self.client_options
         pages = sum(step.tool == READ_RESULT_TOOL_NAME for step in steps)
         is_cut = self._names_kept_result or any(step.handle for step in steps)
         can_read = is_cut and pages < MAX_PAGES and not self.looping_tool
         return (
             (READ_RESULT_FUNCTION,)
             if can_read
-            and not brought.excludes_routed_tools
-            and READ_RESULT_TOOL_NAME not in brought.tool_names
+            and not client.excludes_routed_tools
+            and READ_RESULT_TOOL_NAME not in client.tool_names
             else ()
         )
 
     async def find_kept_results(self) -> None:
-        """Check whether the conversation names a trimmed result that this caller can still read."""
+        """Set whether the conversation names a trimmed result that this caller can still read."""
         if not self.settings.tool_routing.enabled:
             return
         messages = (*self.packet.context.history, *self.client_options.later_messages)

@@ -39,8 +39,8 @@ from fingerpost.router.modes.elicitation import check_question
 from fingerpost.router.modes.run_state import RunState
 
 DIRECTIVES: Final = "directives"  # the built-in server whose results are for the client
-WIDEN_HINT: Final = 3  # times as many tools, if the choice was uncertain
-MIN_SUMMARY_TOKENS: Final = 3  # words; a shorter description is less useful than the request
+WIDEN_HINT: Final = 3  # times as many tools as usual are offered if the choice was uncertain
+MIN_SUMMARY_TOKENS: Final = 3  # words; with a shorter description, the request itself is used for the search
 MIN_ROOM = 1_000  # tokens; a result trimmed to less is useless
 
 

@@ -244,10 +244,10 @@ def _format_error(one: ErrorDetails) -> JsonObject:
 
 
 def _format_detail(detail: str, errors: tuple[JsonObject, ...]) -> str:
-    said = f"{detail[:1].upper()}{detail[1:]}"
+    text = f"{detail[:1].upper()}{detail[1:]}"
     if errors:
-        said += f": {errors[0]['where'] or 'all of it'}: {errors[0]['problem']}"
-    return said if said.endswith(".") else f"{said}."
+        text += f": {errors[0]['where'] or 'all of it'}: {errors[0]['problem']}"
+    return text if text.endswith(".") else f"{text}."
 
 
 def build_all_operations(
@@ -360,41 +360,41 @@ class ApiApp:
 
     async def _handle_request(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         common = _COMMON_HEADERS
-        outlet = _ApiResponseSender(send, bodiless=scope["method"] == "HEAD")
+        sender = _ApiResponseSender(send, bodiless=scope["method"] == "HEAD")
         try:
             headers, _ = parse_headers(scope["headers"])
             common = (*_COMMON_HEADERS, *self._auth.build_cors_headers(headers))
-            await self._run_operation(_ApiHttpRequest(scope, receive, outlet, headers, common))
+            await self._run_operation(_ApiHttpRequest(scope, receive, sender, headers, common))
         except ClientDisconnected:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
-            said = build_problem(error)
-            if outlet.begun:  # too late for an error response
-                log.warning("An answer of the API broke off: %s", said.detail)
+            problem = build_problem(error)
+            if sender.begun:  # too late for an error response
+                log.warning("An answer of the API broke off: %s", problem.detail)
             else:
-                await write_problem(outlet, said, common)
+                await write_problem(sender, problem, common)
 
     async def _run_operation(self, http_request: _ApiHttpRequest) -> None:
         if self._closing:
             raise HttpError(503, _SHUTDOWN_MESSAGE, headers=((b"retry-after", b"2"),))
-        place = self._paths.find(split_path(http_request.scope))
-        if place is None:
+        matched = self._paths.find(split_path(http_request.scope))
+        if matched is None:
             raise ApiProblem(
                 404, "There is nothing at this address", "GET /api/openapi.json says what there is."
             )
         method: str = http_request.scope["method"]
         if method == "OPTIONS":
             status, headers = self._auth.build_preflight(http_request.headers)
-            allow = (b"allow", place.allowed_methods.encode())
+            allow = (b"allow", matched.allowed_methods.encode())
             await respond(http_request.send, status, b"", (allow, *headers))
             return
-        operation = _find_operation(place, method)
+        operation = _find_operation(matched, method)
         admitted = await self._auth.authenticate(http_request.attempt, operation)
         self._check_rate(admitted.principal, http_request)
         check_accept(http_request.headers, operation)
         request = ApiRequest(
             principal=admitted.principal,
-            path=place.get_parameters(operation),
+            path=matched.get_parameters(operation),
             query=parse_query(operation.query, http_request.scope.get("query_string", b"")),
             body=await self._read_body(http_request, operation),
             headers=http_request.headers,
@@ -458,7 +458,9 @@ def _find_operation(matched: MatchedPath, method: str) -> ApiOperation:
 
 
 async def _run_answer(operation: ApiOperation, request: ApiRequest, receive: Receive) -> object:
-    """Return the operation's answer. If `stops` is set, cancel the work when the client disconnects."""
+    """Return the operation's answer. If `cancels_on_disconnect` is set, cancel the work when the client
+    disconnects.
+    """
     if not operation.stops:
         return await operation.answer(request)
     return await run_while_connected(receive, lambda _: operation.answer(request))
@@ -498,14 +500,14 @@ async def open_api(
     """
     settings = router.settings
     sessions = ConsoleSessions(router.store, hours=settings.console.session_hours)
-    doors = ApiAuth(authenticator, sessions, router.events)
+    auth = ApiAuth(authenticator, sessions, router.events)
     streams = StreamSlots(settings.api.streams)
     async with anyio.create_task_group() as tasks:
         operations = build_all_operations(
             router,
             ledger=ledger,
             address=address,
-            auth=doors,
+            auth=auth,
             sessions=sessions,
             streams=streams,
             tasks=tasks,
@@ -513,7 +515,7 @@ async def open_api(
         )
         yield ApiApp(
             operations,
-            auth=doors,
+            auth=auth,
             rate_limiter=rate_limiter or RateLimiter(settings.api.per_minute),
             streams=streams,
             limits=RequestLimits(

@@ -68,19 +68,19 @@ class ApprovalResumer:
         return None if None in notes else notes[0]
 
     async def _start_packet(self, pending: Pending, packet_id: str) -> str | None:
-        begun = await self._find_route_starts(packet_id)
-        if any(event.own_terms for event in begun) and pending.decision is not Decision.EXPIRED:
+        starts = await self._find_route_starts(packet_id)
+        if any(event.own_terms for event in starts) and pending.decision is not Decision.EXPIRED:
             return _CLIENT_RESUMES_MESSAGE.format(seconds=self._router.settings.call.grant_seconds)
-        reach = await self._resolve_access_scope(pending, begun)
-        if reach is None:
+        access_scope = await self._resolve_access_scope(pending, starts)
+        if access_scope is None:
             return _UNKNOWN_CALLER_MESSAGE
         if packet_id not in self._under_way:
             self._under_way.add(packet_id)
-            self._tasks.start_soon(self._resume_packet, pending, packet_id, reach)
+            self._tasks.start_soon(self._resume_packet, pending, packet_id, access_scope)
         return None
 
     async def end_expired(self) -> None:
-        """End requests whose call expired without a decision, of all callers. Runs until cancelled."""
+        """End requests of all callers if their call expired without a decision. Runs until cancelled."""
         ended: set[str] = set()
         while True:
             try:
@@ -175,7 +175,7 @@ _MASKED_MESSAGE = (
 
 @frozen
 class WantedApprovals:
-    """Which calls are wanted."""
+    """Filter and page of pending calls."""
 
     state: Annotated[
         ApprovalState, Field(description="Those that wait, those that do not any more, or both")
@@ -186,7 +186,7 @@ class WantedApprovals:
 
 @frozen
 class Approve:
-    """Yes: to exactly this call, to these arguments instead, or to its kind in this conversation."""
+    """Approve this exact call, the call with other arguments, or also similar calls in this conversation."""
 
     for_conversation: Annotated[
         bool,
@@ -205,7 +205,7 @@ class Approve:
 
 @frozen
 class Reject:
-    """No."""
+    """Reject this call."""
 
     reason: DecisionReason = None
     resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
@@ -213,7 +213,7 @@ class Reject:
 
 @frozen
 class PacketOf:
-    """The request a call belongs to."""
+    """The request to which the call belongs."""
 
     packet_id: str
     prompt: str
@@ -221,10 +221,10 @@ class PacketOf:
 
 @frozen
 class ApprovalView(Pending):
-    """A call that waits or waited.
+    """A call that needs or needed an approval.
 
-    Who may decide it and asks for this one call gets its arguments exactly as they would run. For all
-    others, in lists and once it is decided, what looks like a secret is masked. Paths are JSON Pointers.
+    A reader who may decide gets the exact arguments when requesting this single call. Otherwise, and after
+    the decision, values that look like secrets are masked. Paths are JSON Pointers.
     """
 
     title: str
@@ -245,7 +245,7 @@ class ApprovalView(Pending):
 
 @frozen
 class ApprovalPage:
-    """Newest first. `next` is the `before` of the page behind this one."""
+    """One page of calls, newest first. `next` is the `before` of the next page."""
 
     items: tuple[ApprovalView, ...]
     next: str | None = None
@@ -253,7 +253,7 @@ class ApprovalPage:
 
 @frozen
 class Decided:
-    """How the call stands after somebody's word."""
+    """The state of the call after the decision."""
 
     approval: ApprovalView
     stood: bool  # this decision counts; False: decided before, or expired
@@ -338,15 +338,15 @@ class ApprovalOperations:
                 edited=edited,
                 scope="conversation" if for_conversation and only_once is None else "once",
             )
-        standing, stood = settled.pending, settled.counted
-        note = _explain_decision(standing, counted=stood)
+        decided_call, stood = settled.pending, settled.counted
+        note = _explain_decision(decided_call, counted=stood)
         resumed = False
         if stood and wanted.resume:
-            note = await self._resuming.start_resuming(standing)
+            note = await self._resuming.start_resuming(decided_call)
             resumed = note is None
         if stood and for_conversation and only_once is not None:
             note = f"It is approved for this one call: {only_once}." + ("" if note is None else f" {note}")
-        view = await self._build_view(standing, request.principal)
+        view = await self._build_view(decided_call, request.principal)
         return Decided(approval=view, stood=stood, resumed=resumed, note=note)
 
     async def _build_edited_call(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:

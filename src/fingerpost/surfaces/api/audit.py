@@ -148,7 +148,7 @@ _SearchPhrase = Annotated[
 
 @frozen
 class _AuditFilter:
-    """Which entries are wanted. Empty parts set no bound."""
+    """Filter of audit entries. Empty fields do not filter."""
 
     kind: _Kind | None = None
     packet_id: Annotated[str, Field(max_length=200)] | None = None
@@ -159,7 +159,7 @@ class _AuditFilter:
 
 @frozen
 class TrailQuery(_AuditFilter):
-    """One page of them."""
+    """Filter and page of audit entries."""
 
     limit: PageLimit = 100
     before: RowNumber | None = None
@@ -167,28 +167,28 @@ class TrailQuery(_AuditFilter):
 
 @frozen
 class ExportQuery(_AuditFilter):
-    """All of them, oldest first."""
+    """Filter and file format of an export. Entries are exported oldest first."""
 
     format: ExportFormat = "ndjson"
 
 
 @frozen
 class TrailEntry(EventView):
-    """An event of the trail. `hash` covers it and every entry before it."""
+    """An event of the audit trail. `hash` covers it and all earlier entries."""
 
     hash: str
 
 
 @frozen
 class TrailPage:
-    """Newest first."""
+    """One page of audit entries, newest first."""
 
     items: tuple[TrailEntry, ...]
     next: int | None = None
 
 
 def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
-    trail = AuditOperations(router)
+    operations = AuditOperations(router)
     return (
         ApiOperation(
             method="GET",
@@ -196,7 +196,7 @@ def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="list_audit",
             summary="What was decided and done, newest first",
             right=Right.WATCH,
-            answer=trail.list_entries,
+            answer=operations.list_entries,
             query=TrailQuery,
             returns=TrailPage,
             tag=AUDIT_TAG,
@@ -207,7 +207,7 @@ def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="export_audit",
             summary="All of it as lines of JSON or as CSV, oldest first",
             right=Right.WATCH,
-            answer=trail.export_entries,
+            answer=operations.export_entries,
             query=ExportQuery,
             returns=str,
             media=EXPORT_MEDIA_TYPES["ndjson"],
@@ -221,7 +221,7 @@ def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="verify_audit",
             summary="Follow the chain from its first entry; it takes a while where the trail is long",
             right=Right.WATCH,
-            answer=trail.verify_chain,
+            answer=operations.verify_chain,
             returns=AuditReport,
             problems=(409,),
             tag=AUDIT_TAG,

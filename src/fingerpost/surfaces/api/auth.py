@@ -84,9 +84,9 @@ class ApiAuth:
         if operation.right in DECIDING_RIGHTS and await is_tool_peer(attempt.peer):
             self._log_refusal(attempt, operation, "a program that we started wants to decide", ANONYMOUS)
             raise ApiProblem(403, "Not for tools", _TOOL_DECISION_MESSAGE)
-        held = await self._find_session(attempt)
-        if held is not None:
-            return self._authenticate_session(attempt, operation, held)
+        session = await self._find_session(attempt)
+        if session is not None:
+            return self._authenticate_session(attempt, operation, session)
         endpoint = _build_endpoint(operation)
         admitted = await self._authenticator.authenticate(attempt.headers, endpoint, remote=attempt.remote)
         if isinstance(admitted, Principal):
@@ -237,7 +237,7 @@ _INVALID_KEY_MESSAGE: Final = "Sign in with a key of this gateway, as `fingerpos
 
 @frozen
 class Models:
-    """The names of the models in use; None: there is none."""
+    """Names of the configured models. Null: not configured."""
 
     lite: str | None
     prime: str | None
@@ -245,7 +245,7 @@ class Models:
 
 @frozen
 class Me:
-    """Who asks, and what they may do here."""
+    """The caller's account: its name, rights, profiles and session."""
 
     name: str
     kind: str  # local, key, token
@@ -264,7 +264,7 @@ class Me:
 
 @frozen
 class Key:
-    """What one signs in with."""
+    """Credentials for signing in: a key or a ticket."""
 
     key: Annotated[str | None, Field(min_length=1, max_length=1000, description="A key of this gateway")] = (
         None
@@ -277,7 +277,7 @@ class Key:
 
 @frozen
 class EffortPreference:
-    """What the caller wants of answers where a request says nothing."""
+    """The caller's preferred effort, for requests that do not set one."""
 
     effort: Annotated[
         Effort | None, Field(strict=False, description="quick or thorough; null: what is usual")
@@ -342,15 +342,15 @@ class AccountOperations:
             key = await self._find_key(request, wanted.key)
         elif wanted.ticket is None or not await redeem_ticket(self._router.store, wanted.ticket):
             raise ApiProblem(401, "This link is not good any more", _INVALID_TICKET_MESSAGE)
-        token, held = await self._sessions.open_session(key)
+        token, session = await self._sessions.open_session(key)
         return ApiResponse(
-            body=self._build_account(held.principal, held),
+            body=self._build_account(session.principal, session),
             headers=(self._build_cookie(token, self._sessions.seconds),),
         )
 
     async def _find_key(self, request: ApiRequest, text: str) -> ApiKey:
-        knock = AccessAttempt("POST", request.headers, request.remote, request.peer)
-        principal = await self._doors.authenticate_key(knock, text)
+        attempt = AccessAttempt("POST", request.headers, request.remote, request.peer)
+        principal = await self._doors.authenticate_key(attempt, text)
         key = await self._router.store.keys.find(text) if principal.kind == "key" else None
         if key is None:
             raise ApiProblem(401, "This is no key", _INVALID_KEY_MESSAGE)
@@ -372,7 +372,7 @@ class AccountOperations:
         models = self._router.models
         profiles = self._router.profiles
         default = profiles.resolve_profile(caller=principal.name, among=principal.profiles)
-        theirs = (n for n in profiles if principal.may_use(n) and profiles.may_use(n, principal.name))
+        usable = (n for n in profiles if principal.may_use(n) and profiles.may_use(n, principal.name))
         return Me(
             name=principal.name,
             kind=principal.kind,
@@ -381,7 +381,7 @@ class AccountOperations:
             csrf=None if session is None else session.session.csrf,
             version=__version__,
             address=self._address,
-            profiles=tuple(sorted(theirs)),
+            profiles=tuple(sorted(usable)),
             profile_required=len(principal.profiles) > 1 and default is None,
             default_profile=default,
             modes=MODES,

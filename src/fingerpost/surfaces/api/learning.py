@@ -40,7 +40,7 @@ FeedbackName = Annotated[str, Field(min_length=1, max_length=1000)]
 
 @frozen
 class Word:
-    """Whether the request got the right tool, and which one it should have got."""
+    """Feedback: whether the request used the right tool, and which tool would have been right."""
 
     verdict: Annotated[FeedbackVerdict, Field(strict=False)]
     should_have: Annotated[FeedbackName | None, Field(description="The tool that would have been right")] = (
@@ -54,7 +54,7 @@ class Word:
 
 @frozen
 class WordLine:
-    """What one person said of one request."""
+    """One person's feedback on one request."""
 
     packet_id: str
     by: str
@@ -67,7 +67,7 @@ class WordLine:
 
 @frozen
 class WordPage:
-    """What was said of a request, newest first. `counts`: it is learned from."""
+    """Feedback on a request, newest first. `counts` is whether Fingerpost learns from it."""
 
     items: tuple[WordLine, ...]
     counts: bool
@@ -75,7 +75,7 @@ class WordPage:
 
 @frozen
 class Forgetting:
-    """What is to be forgotten: everything where nothing is named, of everybody where nobody is."""
+    """What to forget. An empty `what` means every kind; no `person` means all persons."""
 
     what: Annotated[tuple[LearnedKind, ...], Field(max_length=5, strict=False)] = ()
     person: Annotated[FeedbackName | None, Field(description="Only what this person said and is used to")] = (
@@ -85,13 +85,13 @@ class Forgetting:
 
 @frozen
 class Forgotten:
-    """How many entries are gone."""
+    """The number of deleted entries."""
 
     entries: int
 
 
 def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
-    words = FeedbackOperations(router)
+    operations = FeedbackOperations(router)
     return (
         ApiOperation(
             method="GET",
@@ -99,7 +99,7 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="get_feedback",
             summary="What was said of one request",
             right=None,
-            answer=words.list_feedback,
+            answer=operations.list_feedback,
             returns=WordPage,
             problems=(404,),
             tag=LEARNING_TAG,
@@ -110,7 +110,7 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="give_feedback",
             summary="Say whether a request got the right tool; once more takes the place of the first",
             right=Right.USE,
-            answer=words.give_feedback,
+            answer=operations.give_feedback,
             body=Word,
             returns=WordLine,
             problems=(404,),
@@ -122,7 +122,7 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="get_learned",
             summary="What was learned from use and feedback; others' words are not shown without `watch`",
             right=None,
-            answer=words.get_learned,
+            answer=operations.get_learned,
             returns=Learned,
             tag=LEARNING_TAG,
         ),
@@ -132,7 +132,7 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             name="forget_learned",
             summary="Forget what was learned: one's own part with `use`, everybody's with `manage`",
             right=None,
-            answer=words.forget_learned,
+            answer=operations.forget_learned,
             body=Forgetting,
             returns=Forgotten,
             tag=LEARNING_TAG,
@@ -155,34 +155,36 @@ class FeedbackOperations:
         return WordPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
 
     async def give_feedback(self, request: ApiRequest) -> WordLine:
-        word: Word = request.body
+        body: Word = request.body
         principal, packet_id = request.principal, request.path["packet_id"]
         await self._check_packet(packet_id, _resolve_person(principal, Right.MANAGE))
         try:
-            said = await self._router.learning.give_feedback(
+            feedback = await self._router.learning.give_feedback(
                 packet_id,
-                word.verdict,
+                body.verdict,
                 by=principal.name,
-                tool=word.tool,
-                should_have=word.should_have,
-                comment=word.comment,
-                scopes=self._get_scopes(principal, word.should_have),
+                tool=body.tool,
+                should_have=body.should_have,
+                comment=body.comment,
+                scopes=self._get_scopes(principal, body.should_have),
             )
         except (CallError, ConfigError) as wrong:
             detail = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}. {wrong.hint or ''}".strip()
             raise ApiProblem(422, "This cannot be said", detail) from wrong
-        return _build_line(said)
+        return _build_line(feedback)
 
     def _get_scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
         """Return the scopes for the named tool. With several profiles, use the first that covers it."""
-        reaches = build_managed_scope(principal, self._router.profiles).access_scopes
+        access_scopes = build_managed_scope(principal, self._router.profiles).access_scopes
         card = None if named is None else self._router.tools.find(named)
         if card is not None:
             effect = card.effect.value
-            reaches = tuple(
-                reach for reach in reaches if is_within_scopes(reach.scopes, card.server, card.key, effect)
+            access_scopes = tuple(
+                access_scope
+                for access_scope in access_scopes
+                if is_within_scopes(access_scope.scopes, card.server, card.key, effect)
             )
-        return reaches[0].scopes if reaches else (NO_PROFILE_SETTINGS,)
+        return access_scopes[0].scopes if access_scopes else (NO_PROFILE_SETTINGS,)
 
     async def get_learned(self, request: ApiRequest) -> Learned:
         return await self._router.learning.build_overview(person=get_visible_caller(request.principal))
@@ -245,7 +247,7 @@ NO_EVALS_HINT: Final = (
 
 @frozen
 class UsagePage:
-    """Every tool that was ever called, by key."""
+    """Statistics of every tool that was called, sorted by key."""
 
     items: tuple[UsageProfile, ...]
     next: str | None = None
@@ -253,7 +255,7 @@ class UsagePage:
 
 @frozen
 class InsightQuery:
-    """How far back, and in which steps."""
+    """The period (in hours until now) and its steps."""
 
     hours: Annotated[float, Field(gt=0, le=MAX_HOURS)] = 24.0
     step: Literal["auto", "minute", "hour", "day"] = "auto"
@@ -261,7 +263,7 @@ class InsightQuery:
 
 @frozen
 class EvalQuery:
-    """Which reports are wanted."""
+    """Page of evaluation reports."""
 
     limit: PageLimit = 50
     before: RowNumber | None = None
@@ -269,7 +271,7 @@ class EvalQuery:
 
 @frozen
 class EvalLine:
-    """One report, as `fingerpost eval report --json` gives it."""
+    """One report, in the format of `fingerpost eval report --json`."""
 
     seq: int
     at: datetime
@@ -279,7 +281,7 @@ class EvalLine:
 
 @frozen
 class EvalPage:
-    """Newest first. `hint` says how to get some, where there are none."""
+    """One page of reports, newest first. If there are none, `hint` explains how to create one."""
 
     items: tuple[EvalLine, ...]
     next: int | None = None
@@ -287,7 +289,7 @@ class EvalPage:
 
 
 def build_statistics_operations(router: Router, ledger: JournalReader) -> tuple[ApiOperation, ...]:
-    async def usage(request: ApiRequest) -> UsagePage:
+    async def list_usage(request: ApiRequest) -> UsagePage:
         bounds = build_managed_scope(request.principal, router.profiles)
         used = await router.store.usage.get_profiles()
         return UsagePage(
@@ -296,13 +298,13 @@ def build_statistics_operations(router: Router, ledger: JournalReader) -> tuple[
             )
         )
 
-    async def insight(request: ApiRequest) -> Figures:
+    async def get_insight(request: ApiRequest) -> Figures:
         check_unscoped(request.principal)
         query: InsightQuery = request.query
         keys = [card.key for card in router.tools.cards]
         return await ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
 
-    async def evals(request: ApiRequest) -> EvalPage:
+    async def list_evals(request: ApiRequest) -> EvalPage:
         check_unscoped(request.principal)
         query: EvalQuery = request.query
         found = await router.store.evals.list_newest(limit=query.limit + 1, before=query.before)
@@ -313,32 +315,32 @@ def build_statistics_operations(router: Router, ledger: JournalReader) -> tuple[
         follows = items[-1].seq if len(found) > query.limit else None
         return EvalPage(items=items, next=follows, hint="" if items or query.before else NO_EVALS_HINT)
 
-    def reading(path: str, name: str, summary: str, **more: Any) -> ApiOperation:
+    def build_read_operation(path: str, name: str, summary: str, **more: Any) -> ApiOperation:
         return ApiOperation(
             method="GET", path=path, name=name, summary=summary, right=Right.WATCH, tag=FIGURES_TAG, **more
         )
 
     return (
-        reading(
+        build_read_operation(
             "/api/usage",
             "list_usage",
             "What past calls of each tool teach: how often, how long, how much",
-            answer=usage,
+            answer=list_usage,
             returns=UsagePage,
         ),
-        reading(
+        build_read_operation(
             "/api/insight",
             "get_insight",
             "Figures over time",
-            answer=insight,
+            answer=get_insight,
             query=InsightQuery,
             returns=Figures,
         ),
-        reading(
+        build_read_operation(
             "/api/evals",
             "list_evals",
             "Kept reports of `fingerpost eval`",
-            answer=evals,
+            answer=list_evals,
             query=EvalQuery,
             returns=EvalPage,
         ),

@@ -122,8 +122,8 @@ class _SchemaIndex:
             if operation.returns is not None:
                 shape = operation.returns
                 outputs.append((_build_schema_key(shape), "serialization", build_output_adapter(shape)))
-        made, definitions = TypeAdapter.json_schemas([*inputs, *outputs], ref_template=_REFERENCE_TEMPLATE)
-        self._made = cast("Mapping[tuple[Any, str], SchemaDict]", made)
+        schemas, definitions = TypeAdapter.json_schemas([*inputs, *outputs], ref_template=_REFERENCE_TEMPLATE)
+        self._made = cast("Mapping[tuple[Any, str], SchemaDict]", schemas)
         found = cast("dict[str, SchemaDict]", definitions.get("$defs", {}))
         self.components: dict[str, SchemaDict] = {"Problem": _PROBLEM_SCHEMA, **dict(sorted(found.items()))}
 
@@ -214,18 +214,18 @@ def _forbid_nul(schema: SchemaDict) -> SchemaDict:
 
 
 def _describe_responses(operation: ApiOperation, schemas: _SchemaIndex) -> SchemaDict:
-    good: SchemaDict = {"description": operation.summary}
+    success: SchemaDict = {"description": operation.summary}
     if operation.returns is not None:
         content: SchemaDict = {operation.media: {"schema": schemas.get_output_schema(operation.returns)}}
         content |= {media: {"schema": {"type": "string"}} for media in operation.also}
-        good["content"] = content
+        success["content"] = content
     statuses = {*_COMMON_STATUSES, *operation.problems}
     if not operation.public:
         statuses.add(401)
     if operation.body is not None:
         statuses |= {408, 413, 415, 422}
     problems = {str(status): _describe_problem(HTTPStatus(status).phrase) for status in sorted(statuses)}
-    return {str(operation.status): good, **problems, "default": _describe_problem("Something went wrong")}
+    return {str(operation.status): success, **problems, "default": _describe_problem("Something went wrong")}
 
 
 def _describe_problem(phrase: str) -> SchemaDict:

@@ -97,7 +97,7 @@ FilterText = Annotated[str, Field(max_length=500)]
 
 @frozen
 class WantedPackets:
-    """Which requests are wanted; what is left out sets no bound."""
+    """Filter and page of requests. Omitted parameters do not filter."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PACKETS_PER_PAGE, description="Most on a page")] = 50
     before: Annotated[int | None, Field(ge=0, le=MAX_SEQUENCE, description="`next` of the page before")] = (
@@ -116,7 +116,7 @@ class WantedPackets:
 
 @frozen
 class WantedEvents:
-    """Which events are wanted."""
+    """Filter of an event stream."""
 
     packet_id: Annotated[FilterText | None, Field(description="Of this request alone")] = None
     after: Annotated[int | None, Field(ge=0, le=MAX_SEQUENCE, description="Go on behind this `seq`")] = None
@@ -247,8 +247,8 @@ class PacketOperations:
             detail = "With a bound key or without the right `watch`, name a request of yours as `packet_id`."
             raise ApiProblem(403, "You may not follow everything", detail)
         await self._journal.flush()
-        detail_of = await self._ledger.get_packet(packet_id)
-        if detail_of is None or detail_of.line.caller != caller:
+        packet_detail = await self._ledger.get_packet(packet_id)
+        if packet_detail is None or packet_detail.line.caller != caller:
             raise _build_unknown_packet(packet_id)
 
 

@@ -114,7 +114,7 @@ ChatHistory = Annotated[tuple[Turn, ...], Field(max_length=200, description="The
 
 @frozen
 class Narrow:
-    """A request whose tools are looked for. Nothing is called."""
+    """A request for which suitable tools are searched. No tool is called."""
 
     request: RequestText
     profile: Annotated[RequestName | None, Field(description="As under this profile")] = None
@@ -134,7 +134,7 @@ class Narrow:
 
 @frozen
 class Ask:
-    """A request to be answered."""
+    """A request to answer."""
 
     request: RequestText
     mode: Annotated[RequestMode | None, Field(description="How; by default as the settings say")] = None
@@ -162,7 +162,7 @@ class Ask:
 
 @frozen
 class ApiCallBody:
-    """A tool to be called."""
+    """A tool to call, with its arguments."""
 
     tool: Annotated[
         str, Field(min_length=1, max_length=512, description="Its key `server/tool`, or its name")
@@ -189,7 +189,7 @@ class ApiCallBody:
 
 @frozen
 class CardLine:
-    """A tool that was considered, in a few words."""
+    """Summary of a considered tool."""
 
     title: str
     description: str
@@ -199,7 +199,7 @@ class CardLine:
 
 @frozen
 class Narrowed(Narrowing):
-    """Everything narrowing concluded, and what its candidates are."""
+    """The result of narrowing, and summaries of its candidates."""
 
     cards: dict[str, CardLine]
 
@@ -236,14 +236,14 @@ class RequestOperations:
     async def narrow_request(self, request: ApiRequest) -> Narrowed:
         wanted: Narrow = request.body
         request = await self._await_servers(request)
-        reach = self._resolve_access_scope(request, wanted)
+        access_scope = self._resolve_access_scope(request, wanted)
         if wanted.server is not None:
-            await self._check_server(wanted.server, request.principal.name, reach)
+            await self._check_server(wanted.server, request.principal.name, access_scope)
         narrowing = await self._router.narrow(
             wanted.request,
             caller=request.principal.name,
-            profile=reach.profile,
-            scopes=reach.scopes,
+            profile=access_scope.profile,
+            scopes=access_scope.scopes,
             server=wanted.server,
             max_tools=wanted.max_tools,
             effort=wanted.effort,
@@ -251,33 +251,38 @@ class RequestOperations:
             history=_build_messages(wanted.history),
         )
         shown = filter_narrowing(narrowing, request.principal)
-        return _build_narrowed(shown, self._router.catalog.get_snapshot_for(reach.scopes))
+        return _build_narrowed(shown, self._router.catalog.get_snapshot_for(access_scope.scopes))
 
     async def answer_request(self, request: ApiRequest) -> dict[str, Any] | StreamingResponse:
         wanted: Ask = request.body
         request = await self._await_servers(request)
-        asking = self._build_route_options(request, wanted)
-        asked = self._questions.take(request.principal.name, wanted.answers)
+        route_options = self._build_route_options(request, wanted)
+        question_route = self._questions.take(request.principal.name, wanted.answers)
         if not prefers_event_stream(request.headers):
-            if asked is None:
-                route = await self._router.route(wanted.request, **asking)
+            if question_route is None:
+                route = await self._router.route(wanted.request, **route_options)
             else:
-                route = await self._router.reply(asked, wanted.request, **asking)
+                route = await self._router.reply(question_route, wanted.request, **route_options)
             return _render_route(self._remember_question(route), request.principal)
 
         async def write(stream: EventStream) -> None:
             try:
-                if asked is not None:
-                    await self._stream_reply(stream, asked, request, asking)
+                if question_route is not None:
+                    await self._stream_reply(stream, question_route, request, route_options)
                     return
-                async with aclosing(self._router.stream(wanted.request, **asking)) as items:
+                async with aclosing(self._router.stream(wanted.request, **route_options)) as items:
                     async for item in items:
                         item = self._remember_question(item) if isinstance(item, Route) else item
                         await _send_item(stream, item, request.principal)
             except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
-                said = build_problem(error)
-                told = {"title": said.title, "status": said.status, "detail": said.detail, **said.more}
-                await stream.send_event(write_json(told), event="problem")
+                problem = build_problem(error)
+                body = {
+                    "title": problem.title,
+                    "status": problem.status,
+                    "detail": problem.detail,
+                    **problem.more,
+                }
+                await stream.send_event(write_json(body), event="problem")
 
         return self._streams.build_streaming(write, request)
 
@@ -299,24 +304,26 @@ class RequestOperations:
     async def call_tool(self, request: ApiRequest) -> Outcome:
         wanted: ApiCallBody = request.body
         request = await self._await_servers(request)
-        reach = self._resolve_access_scope(request, wanted)
+        access_scope = self._resolve_access_scope(request, wanted)
         name = request.principal.name
-        view = await self._router.look(caller=name, profile=reach.profile, scopes=reach.scopes)
-        wish = ToolCall(name=wanted.tool, arguments=wanted.arguments)
-        found = resolve_tool(wish, view.visible)
+        view = await self._router.look(caller=name, profile=access_scope.profile, scopes=access_scope.scopes)
+        tool_call = ToolCall(name=wanted.tool, arguments=wanted.arguments)
+        found = resolve_tool(tool_call, view.visible)
         if isinstance(found, ToolNotFound):
-            away = (
-                None if found.ambiguous else await self._explain_unavailable(wish, request.principal, reach)
+            unavailable = (
+                None
+                if found.ambiguous
+                else await self._explain_unavailable(tool_call, request.principal, access_scope)
             )
-            if away is None:
+            if unavailable is None:
                 raise _build_unknown_tool(wanted.tool, found)
-            return away
+            return unavailable
         outcome = await self._router.call(
             found.card.key,
             found.arguments,
             caller=name,
-            profile=reach.profile,
-            scopes=reach.scopes,
+            profile=access_scope.profile,
+            scopes=access_scope.scopes,
             conversation=_build_conversation_id(request.principal, wanted.conversation),
             dry_run=wanted.dry_run,
             fallback=wanted.fallback,
@@ -366,21 +373,21 @@ class RequestOperations:
         return replace(request, principal=await self._router.with_own_tools(request.principal, own))
 
     def _build_route_options(self, request: ApiRequest, wanted: Ask) -> RouteOptions:
-        principal, reach = request.principal, self._resolve_access_scope(request, wanted)
-        asking = RouteOptions(
+        principal, access_scope = request.principal, self._resolve_access_scope(request, wanted)
+        options = RouteOptions(
             mode=wanted.mode,
             effort=wanted.effort,
             caller=principal.name,
-            profile=reach.profile,
-            scopes=reach.scopes,
+            profile=access_scope.profile,
+            scopes=access_scope.scopes,
             conversation=_build_conversation_id(principal, wanted.conversation),
             persona=wanted.persona,
             dry_run=wanted.dry_run,
             authorization=get_forwarded_authorization(request.headers),
         )
         if wanted.history is not None:
-            asking["history"] = _build_messages(wanted.history)
-        return asking
+            options["history"] = _build_messages(wanted.history)
+        return options
 
     def _resolve_access_scope(self, request: ApiRequest, wanted: Narrow | Ask | ApiCallBody) -> AccessScope:
         version = wanted.api_version or request.headers.get(VERSION_HEADER)
@@ -463,7 +470,7 @@ def get_title(definition: JsonObject, name: str) -> str:
 
 
 def _build_unknown_tool(name: str, found: ToolNotFound) -> ApiProblem:
-    said = f"There is no tool {name[:80]!r} that you may use"
+    detail = f"There is no tool {name[:80]!r} that you may use"
     if found.near:
-        said += f"; {'it could be' if found.ambiguous else 'near are'} {', '.join(found.near)}"
-    return ApiProblem(404, "There is no such tool", f"{said}.", near=list(found.near))
+        detail += f"; {'it could be' if found.ambiguous else 'near are'} {', '.join(found.near)}"
+    return ApiProblem(404, "There is no such tool", f"{detail}.", near=list(found.near))

@@ -50,7 +50,7 @@ _STATE_ORDER: Final[Mapping[PinState, str]] = {"quarantined": "0", "same": "1", 
 
 @frozen
 class PinQuery:
-    """Which pins are wanted."""
+    """Filter and page of pins."""
 
     state: PinState | None = None
     limit: PageLimit = 100
@@ -59,7 +59,9 @@ class PinQuery:
 
 @frozen
 class PinLine:
-    """One trusted definition. `not_seen`: no server offers the tool now. Without a fingerprint: it is new."""
+    """A trusted tool definition. `not_seen`: no server offers the tool now. A tool that is new on a known
+    server has no fingerprint.
+    """
 
     key: str
     state: PinState
@@ -71,7 +73,7 @@ class PinLine:
 
 @frozen
 class PinPage:
-    """What waits for a person first, then by key."""
+    """One page of pins: those that need a review first, then sorted by key."""
 
     items: tuple[PinLine, ...]
     next: str | None = None
@@ -79,7 +81,7 @@ class PinPage:
 
 @frozen
 class Acceptance:
-    """The fingerprint of the definition that was looked at: one that changed since is not accepted."""
+    """The fingerprint of the reviewed definition or text. If it has changed since, it is not accepted."""
 
     fingerprint: Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -123,8 +125,8 @@ class PinOperations:
         query: PinQuery = request.query
         bounds = build_managed_scope(request.principal, self._router.profiles)
         kept = await self._router.store.pins.list_all()
-        held = self._get_quarantined()
-        waiting = {key: entry.pin for key, entry in held.items() if entry.new}
+        quarantined = self._get_quarantined()
+        waiting = {key: entry.pin for key, entry in quarantined.items() if entry.new}
         pins = {
             key: pin
             for key, pin in {**waiting, **kept}.items()
@@ -133,15 +135,15 @@ class PinOperations:
         offered = {card.key for card in (*self._router.tools.cards, *self._router.catalog.disabled.cards)}
 
         def find() -> PinPage:
-            states: dict[str, PinState] = {key: _get_pin_state(key, held, offered) for key in pins}
-            places = sorted((_build_sort_key(states[key], key), key) for key in pins)
+            states: dict[str, PinState] = {key: _get_pin_state(key, quarantined, offered) for key in pins}
+            sort_keys = sorted((_build_sort_key(states[key], key), key) for key in pins)
             found = [
-                (place, key)
-                for place, key in places
-                if query.state in (None, states[key]) and (query.before is None or place > query.before)
+                (sort_key, key)
+                for sort_key, key in sort_keys
+                if query.state in (None, states[key]) and (query.before is None or sort_key > query.before)
             ]
             page, last = split_page(found, query.limit)
-            items = tuple(_build_pin_line(pins[key], states[key], held.get(key)) for _, key in page)
+            items = tuple(_build_pin_line(pins[key], states[key], quarantined.get(key)) for _, key in page)
             return PinPage(items=items, next=None if last is None else last[0])
 
         return await anyio.to_thread.run_sync(find)
@@ -149,12 +151,14 @@ class PinOperations:
     async def accept_definition(self, request: ApiRequest) -> PinLine:
         wanted: Acceptance = request.body
         server, tool = request.path["server"], request.path["tool"]
-        held = self._get_quarantined()
-        key = next((key for key in (f"{server}/{tool}", build_tool_key(server, tool)) if key in held), None)
+        quarantined = self._get_quarantined()
+        key = next(
+            (key for key in (f"{server}/{tool}", build_tool_key(server, tool)) if key in quarantined), None
+        )
         if key is None or not _covers_pin(build_managed_scope(request.principal, self._router.profiles), key):
             detail = f"No changed definition of {server}/{tool} waits to be accepted."
             raise ApiProblem(404, "Nothing to accept", detail)
-        seen = held[key].card.fingerprint
+        seen = quarantined[key].card.fingerprint
         if wanted.fingerprint != seen:
             detail = f"{key} is not what it was when it was shown. Look at the new difference."
             raise ApiProblem(409, "The definition changed once more", detail, fingerprint=seen)
@@ -197,7 +201,7 @@ PROBE_TIMEOUT_S: Final = 2.0
 
 @frozen
 class BreakerLine:
-    """Whether the server is asked at all: one that failed too often is left alone for a while."""
+    """State of the server's circuit breaker. After too many failures the server is not called for a while."""
 
     state: BreakerState = BreakerState.CLOSED
     reason: str = ""
@@ -207,7 +211,7 @@ class BreakerLine:
 
 @frozen
 class Switched:
-    """Who switched it off, when and why."""
+    """Who disabled the server, when and why."""
 
     by: str
     at: datetime
@@ -216,7 +220,7 @@ class Switched:
 
 @frozen
 class ServerLine:
-    """One server. `on` is what people want, `state` what is."""
+    """State of one server. `on` is whether it is enabled; `state` is its connection state."""
 
     name: str
     on: bool
@@ -241,7 +245,7 @@ class ServerLine:
 
 @frozen
 class ServerPage:
-    """In configured order, all of them."""
+    """All servers in configured order."""
 
     items: tuple[ServerLine, ...]
     next: str | None = None
@@ -251,7 +255,7 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
     servers = ServerOperations(router)
     one = "/api/servers/{server}"
 
-    def managing(path: str, name: str, summary: str, **more: object) -> ApiOperation:
+    def build_manage_operation(path: str, name: str, summary: str, **more: object) -> ApiOperation:
         return ApiOperation(
             method="POST",
             path=one + path,
@@ -285,7 +289,7 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
             problems=(404,),
             tag=SERVERS_TAG,
         ),
-        managing(
+        build_manage_operation(
             "/switch",
             "switch_server",
             "Switch a server off (it is disconnected, its tools are gone) or on",
@@ -293,21 +297,21 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
             body=Switch,
             problems=(404, 409),
         ),
-        managing(
+        build_manage_operation(
             "/reconnect",
             "reconnect_server",
             "Connect anew, without waiting for the next attempt",
             answer=servers.reconnect_server,
             problems=(404, 409),
         ),
-        managing(
+        build_manage_operation(
             "/breaker/reset",
             "reset_breaker",
             "Ask a server again that failed too often",
             answer=servers.reset_breaker,
             problems=(404,),
         ),
-        managing(
+        build_manage_operation(
             "/instructions/accept",
             "accept_instructions",
             "Trust what a server now says of itself; it is passed on again",

@@ -81,15 +81,15 @@ class ConsoleSessions:
         """Return the session of this cookie if it and its key are valid."""
         if len(token) != _TOKEN_LENGTH or not token.isascii():
             return None
-        mark = _hash_token(token)
-        kept = await self._store.cache.get(SESSION_CACHE, mark)
+        digest = _hash_token(token)
+        kept = await self._store.cache.get(SESSION_CACHE, digest)
         session = None if not kept else from_json(ConsoleSession, kept)
         principal = None if session is None else await self._find_principal(session)
         if session is None or principal is None:
-            self._seen.pop(mark, None)
+            self._seen.pop(digest, None)
             return None
         held = ActiveSession(session=session, principal=principal)
-        self._seen[mark] = (held, self._clock())
+        self._seen[digest] = (held, self._clock())
         if len(self._seen) > _MAX_CACHED:
             self._seen.popitem(last=False)
         return held

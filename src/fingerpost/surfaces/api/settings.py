@@ -26,7 +26,7 @@ PROGRAM_ORIGIN: Final = ValueOrigin(
 
 @frozen
 class SettingsQuery:
-    """Which settings are wanted."""
+    """Filter of settings."""
 
     section: Annotated[str | None, Field(max_length=100, description="Such as `smart_routing`")] = None
     changed: Annotated[bool, Field(description="Only what is not a default")] = False
@@ -34,7 +34,9 @@ class SettingsQuery:
 
 @frozen
 class SettingLine:
-    """One value. `kind` is default, file, environment or argument; `origin` says which."""
+    """One setting. `kind` is default, file, environment or argument; `origin` names the file, variable or
+    argument.
+    """
 
     path: str
     value: Json
@@ -44,7 +46,7 @@ class SettingLine:
 
 @frozen
 class SettingsView:
-    """As `fingerpost config show --json` gives them."""
+    """The settings, in the format of `fingerpost config show --json`."""
 
     settings: tuple[SettingLine, ...]
     sections: tuple[str, ...]
@@ -114,9 +116,9 @@ def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:
 
 def _load_from_program(settings: Settings) -> Loaded:
     """Return the origins of settings made by a program: values that differ from the defaults are its own."""
-    usual = _collect_values(Loaded(settings=Settings(), origins={}))
+    defaults = _collect_values(Loaded(settings=Settings(), origins={}))
     present = _collect_values(Loaded(settings=settings, origins={}))
-    origins = {path: PROGRAM_ORIGIN for path, value in present.items() if usual.get(path, ...) != value}
+    origins = {path: PROGRAM_ORIGIN for path, value in present.items() if defaults.get(path, ...) != value}
     return Loaded(settings=settings, origins=origins)
 
 

@@ -22,7 +22,9 @@ _ENVELOPE_FIELDS = frozenset({"event_id", "at", "packet_id"})
 
 @frozen
 class EventView:
-    """One event. `data` are its own fields; `seq` is its number in the journal, where it has one yet."""
+    """One event. `data` has the fields of its kind; `seq` is its number in the journal, or null if it is not
+    stored yet.
+    """
 
     seq: int | None
     event_id: str
@@ -35,7 +37,7 @@ class EventView:
 
 @frozen
 class PacketView:
-    """Everything that happened to one request, or to one bare call (which has no packet)."""
+    """All events of one request, or of one direct call (which has no packet)."""
 
     line: PacketLine
     events: Sequence[EventView]
@@ -126,9 +128,9 @@ class StreamSlots:
         if len(self._open) >= self._most:
             detail = f"{self._most} streams are open already (api.streams). Close one, or try again later."
             raise ApiProblem(503, "Too many streams", detail)
-        theirs = sum(name == principal.name for name in self._open.values())
-        if principal.kind != "local" and theirs >= max(1, self._most // 2):  # keep slots for other callers
-            detail = f"{theirs} of your streams are open already: half of api.streams. Close one."
+        own_count = sum(name == principal.name for name in self._open.values())
+        if principal.kind != "local" and own_count >= max(1, self._most // 2):  # keep slots for other callers
+            detail = f"{own_count} of your streams are open already: half of api.streams. Close one."
             raise ApiProblem(503, "Too many streams", detail)
 
 

@@ -59,10 +59,11 @@ _MAX_DIFF_LINES: Final = 2_000  # longer texts take too long to compare
 
 @frozen
 class DefinitionChange:
-    """Both definitions, as far as models and people decide by them, and the difference between them.
+    """The old and the new definition of a tool, reduced to the fields that matter for review, and their
+    difference.
 
-    Lines of `diff` begin with `-`, `+`, a space, or `@@`. Characters one cannot see are written as JSON
-    escapes. Nothing is left out.
+    Lines of `diff` begin with `-`, `+`, a space, or `@@`. Invisible characters are written as JSON escapes.
+    The difference is complete.
     """
 
     before: JsonObject
@@ -74,7 +75,9 @@ class DefinitionChange:
 
 @frozen
 class InstructionsChange:
-    """What a server said of itself and says now; the lines of `diff` are as those of definitions."""
+    """The old and the new instructions of a server. Lines of `diff` have the same format as for
+    definitions.
+    """
 
     before: str
     after: str
@@ -142,7 +145,7 @@ ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
 
 @frozen
 class ToolLine:
-    """One tool. `state` is how it stands with whoever asks, `reason` why it is not offered."""
+    """One tool. `state` is its state for the caller; `reason` is why it is not offered."""
 
     key: str
     name: str  # the server's name for it
@@ -227,15 +230,15 @@ async def build_inventory(router: Router, principal: Principal, profile: str | N
     usage = await router.store.usage.get_profiles()
     catalog = router.catalog
     quarantined = {entry.card.key: entry for entry in catalog.quarantined}
-    shut = catalog.disabled.cards
+    disabled = catalog.disabled.cards
     every = {
         card.key: card
-        for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *shut)
+        for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *disabled)
         if bounds.covers_tool(card.server, card.key)
     }
     return ToolInventory(
         cards=every,
-        off={card.key: catalog.get_disabled_reason(card) or "" for card in shut},
+        off={card.key: catalog.get_disabled_reason(card) or "" for card in disabled},
         quarantined=quarantined,
         hidden=hidden,
         down=find_unusable_servers(router),
@@ -253,8 +256,8 @@ async def _find_hidden(
 ) -> Mapping[str, HiddenTool]:
     """Return the tools that are hidden under every profile of the caller."""
     views = [
-        await router.look(caller=principal.name, profile=reach.profile, scopes=reach.scopes)
-        for reach in bounds.access_scopes
+        await router.look(caller=principal.name, profile=access_scope.profile, scopes=access_scope.scopes)
+        for access_scope in bounds.access_scopes
     ]
     if not views:
         return {}
@@ -302,7 +305,7 @@ TOOLS_TAG: Final = "tools"
 
 @frozen
 class ToolQuery:
-    """Which tools are wanted. Empty parts set no bound."""
+    """Filter and page of tools. Empty fields do not filter."""
 
     text: SearchText = ""
     server: NameText | None = None
@@ -317,7 +320,7 @@ class ToolQuery:
 
 @frozen
 class ToolPage:
-    """By key."""
+    """One page of tools, sorted by key."""
 
     items: tuple[ToolLine, ...]
     next: str | None = None
@@ -325,7 +328,7 @@ class ToolPage:
 
 @frozen
 class KnownField:
-    """One piece of knowledge: `latency.typical`, what it is, and who says so."""
+    """One property of a tool, such as `latency.typical`, with its value and source."""
 
     field: str
     value: Json
@@ -335,7 +338,7 @@ class KnownField:
 
 @frozen
 class ToolFacts:
-    """Who a tool is."""
+    """Identity, description and definition of a tool."""
 
     key: str
     server: str
@@ -349,7 +352,7 @@ class ToolFacts:
 
 @frozen
 class ToolDetail(ToolLine):
-    """A tool with everything known of it."""
+    """A tool with all its properties."""
 
     card: ToolFacts
     intelligence: tuple[KnownField, ...]
@@ -361,7 +364,7 @@ class ToolDetail(ToolLine):
 
 @frozen
 class Switch:
-    """Off or on, and why."""
+    """Enable or disable a tool or server, with a reason."""
 
     on: bool
     reason: ReasonText = ""
@@ -369,7 +372,7 @@ class Switch:
 
 @frozen
 class ReadingWord:
-    """A person's word on one definition of a tool."""
+    """A person's statement that one definition of a tool is read-only."""
 
     fingerprint: str  # of the reviewed definition
     only_reads: bool = True  # False: classify it by its definition again
@@ -466,13 +469,13 @@ class ToolOperations:
         return await self._get_line(request.principal, card)
 
     async def set_read_only(self, request: ApiRequest) -> ToolLine:
-        word: ReadingWord = request.body
+        body: ReadingWord = request.body
         card = self._find_card(await build_inventory(self._router, request.principal), request)
-        if word.fingerprint != card.fingerprint:
+        if body.fingerprint != card.fingerprint:
             detail = f"{card.key} is not what it was when it was shown. Look at it as it is now."
             raise ApiProblem(409, "The definition changed", detail, fingerprint=card.fingerprint)
         await self._router.say_only_reads(
-            card.key, by=request.principal.name, fingerprint=card.fingerprint, only_reads=word.only_reads
+            card.key, by=request.principal.name, fingerprint=card.fingerprint, only_reads=body.only_reads
         )
         return await self._get_line(request.principal, card)
 

@@ -46,9 +46,9 @@ def check_unscoped(principal: Principal) -> None:
 
 
 def get_request_owner(principal: Principal) -> str | None:
-    """Return whose requests, with all considered tools, the principal sees. None means all callers.
+    """Return the caller whose requests the principal may see in full, or None for all callers.
 
-    A limited principal sees only its own, whatever its rights. Raises `ApiProblem`.
+    A limited principal sees only its own requests. Raises `ApiProblem`.
     """
     own = get_visible_caller(principal)
     return principal.name if own is None and is_scoped(principal) else own
@@ -85,24 +85,30 @@ class ManagedScope:
     def covers_tool(self, server: str, key: str) -> bool:
         """Return whether the tool is within the scope. Effects are not checked here; the policy does that."""
         return any(
-            all(_covers_tool(scope, server, key) for scope in reach.scopes) for reach in self.access_scopes
+            all(_covers_tool(scope, server, key) for scope in access_scope.scopes)
+            for access_scope in self.access_scopes
         )
 
     def covers_call(self, key: str, effect: Effect) -> bool:
         """Return whether a call of the tool with this effect is within the scope."""
         server = key.partition("/")[0]
-        return any(is_within_scopes(reach.scopes, server, key, effect) for reach in self.access_scopes)
+        return any(
+            is_within_scopes(access_scope.scopes, server, key, effect) for access_scope in self.access_scopes
+        )
 
     def covers_server(self, server: str) -> bool:
         """Return whether any tool of the server may be within the scope."""
         return any(
-            all(_covers_server(scope, server) for scope in reach.scopes) for reach in self.access_scopes
+            all(_covers_server(scope, server) for scope in access_scope.scopes)
+            for access_scope in self.access_scopes
         )
 
     def for_profile(self, profile: str) -> ManagedScope:
         """Return the scope limited to one profile. Empty if the key is for other profiles."""
-        mine = (reach for reach in self.access_scopes if reach.profile in (None, profile))
-        return ManagedScope(tuple(replace(reach, profile=profile) for reach in mine))
+        matching = (
+            access_scope for access_scope in self.access_scopes if access_scope.profile in (None, profile)
+        )
+        return ManagedScope(tuple(replace(access_scope, profile=profile) for access_scope in matching))
 
 
 def build_managed_scope(principal: Principal, profiles: Profiles) -> ManagedScope:

@@ -1,4 +1,4 @@
-"""Write an answer to stdout as it arrives, and the progress before it to stderr."""
+"""Writes an answer to stdout as it arrives, and the progress before it to stderr."""
 
 from __future__ import annotations
 

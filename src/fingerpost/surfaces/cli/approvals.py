@@ -107,13 +107,13 @@ def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Appro
     choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o"
     choices += ", [s]how all of it: " if _is_cut(pending) else ": "
     for _ in range(MOST_TRIES):
-        said = ask_line(f"Run it? {choices}")
-        if said is None:
+        answer = ask_line(f"Run it? {choices}")
+        if answer is None:
             return None
-        if said.strip().lower() in ("s", "show"):
+        if answer.strip().lower() in ("s", "show"):
             show_pending(pending, whole=True)
             continue
-        approval = _read_decision(said.strip().lower(), pending, by=by, wide=wide, card=card)
+        approval = _read_decision(answer.strip().lower(), pending, by=by, wide=wide, card=card)
         if approval is not None:
             return approval
     return None
@@ -179,14 +179,14 @@ NOT_WAITING = 1
 
 def list_approvals(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Approve, edit or reject calls that wait for you."""
-    waiting = _run_on_approvals(config, servers, lambda kept: kept.list_waiting())
+    waiting = _run_on_approvals(config, servers, lambda approvals: approvals.list_waiting())
     _show_list(waiting, as_json=as_json)
     return 0
 
 
 def show_approval(*, pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Show everything about one call that waits, or waited."""
-    pending = _run_on_approvals(config, servers, lambda kept: kept.get(pending_id))
+    pending = _run_on_approvals(config, servers, lambda approvals: approvals.get(pending_id))
     if pending is None:
         return _report_unknown(pending_id)
     _show_details(pending, as_json=as_json)
@@ -206,16 +206,16 @@ def approve_call(
     by = _get_user()
     notes: list[str] = []
 
-    async def settle(kept: CallApprovals, pending: Pending) -> DecisionResult:
+    async def settle(approvals: CallApprovals, pending: Pending) -> DecisionResult:
         await _check_read(pending, seen=seen)
         why = explain_once_only(pending) if for_conversation else None
         if why is not None:
             notes.append(f"It is approved for this one call: {why}.")
         scope = "conversation" if for_conversation and why is None else "once"
-        return await kept.settle_decision(pending_id, Decision.APPROVED, by=by, scope=scope)
+        return await approvals.settle_decision(pending_id, Decision.APPROVED, by=by, scope=scope)
 
-    async def work(kept: CallApprovals) -> DecisionResult | None:
-        return await _settle_waiting(kept, pending_id, lambda pending: settle(kept, pending))
+    async def work(approvals: CallApprovals) -> DecisionResult | None:
+        return await _settle_waiting(approvals, pending_id, lambda pending: settle(approvals, pending))
 
     settled = _run_on_approvals(config, servers, work)
     for note in notes if settled is not None and settled.counted else ():
@@ -229,11 +229,11 @@ def reject_call(
     """Refuse a waiting call, and say why."""
     by = _get_user()
 
-    async def work(kept: CallApprovals) -> DecisionResult | None:
+    async def work(approvals: CallApprovals) -> DecisionResult | None:
         return await _settle_waiting(
-            kept,
+            approvals,
             pending_id,
-            lambda _: kept.settle_decision(pending_id, Decision.REJECTED, by=by, reason=reason),
+            lambda _: approvals.settle_decision(pending_id, Decision.REJECTED, by=by, reason=reason),
         )
 
     return _report_decision(pending_id, _run_on_approvals(config, servers, work), as_json=as_json)
@@ -255,18 +255,16 @@ def edit_call(
 
     async def work() -> DecisionResult | None:
         async with open_router(loaded) as router:
-            kept = router.calls.approvals
+            approvals = router.calls.approvals
 
             async def settle(pending: Pending) -> DecisionResult:
-                kept_as_asked = {
-                    name: value for name, value in pending.arguments.items() if name not in changed
-                }
-                await _check_read(replace(pending, arguments=kept_as_asked), seen=seen)
+                unchanged = {name: value for name, value in pending.arguments.items() if name not in changed}
+                await _check_read(replace(pending, arguments=unchanged), seen=seen)
                 await connect_servers(router, pending.tool.partition("/")[0])
                 edited = await router.calls.build_edited_call(pending, {**pending.arguments, **changed})
-                return await kept.settle_decision(pending_id, Decision.APPROVED, by=by, edited=edited)
+                return await approvals.settle_decision(pending_id, Decision.APPROVED, by=by, edited=edited)
 
-            settled = await _settle_waiting(kept, pending_id, settle)
+            settled = await _settle_waiting(approvals, pending_id, settle)
             await router.store.journal.flush()
             return settled
 
@@ -312,19 +310,21 @@ def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json
     """Print the decision that holds, which may be an earlier one. Return the exit code."""
     if settled is None:
         return _report_unknown(pending_id)
-    standing, mine = settled.pending, settled.counted
+    decided_call, counted = settled.pending, settled.counted
     if as_json:
-        print_json(_convert_pending(standing))
-    elif standing.decision is Decision.EXPIRED:
-        click.echo(f"Too late: {standing.pending_id} expired at {standing.expires:%H:%M} UTC.", err=True)
+        print_json(_convert_pending(decided_call))
+    elif decided_call.decision is Decision.EXPIRED:
+        click.echo(
+            f"Too late: {decided_call.pending_id} expired at {decided_call.expires:%H:%M} UTC.", err=True
+        )
     else:
-        by = clean_text(standing.decided_by or "somebody")
-        words = f"{clean_text(standing.tool)} is {standing.decision} by {by}"
-        why = f": {clean_text(standing.decision_reason)}" if standing.decision_reason else ""
-        click.echo(f"{words}{why}" if mine else f"Decided before: {words}{why}", err=not mine)
-        if mine and standing.edited_arguments is not None:
-            click.echo(f"It runs with {_format_arguments(standing.edited_arguments)}")
-    return 0 if mine else NOT_WAITING
+        by = clean_text(decided_call.decided_by or "somebody")
+        words = f"{clean_text(decided_call.tool)} is {decided_call.decision} by {by}"
+        why = f": {clean_text(decided_call.decision_reason)}" if decided_call.decision_reason else ""
+        click.echo(f"{words}{why}" if counted else f"Decided before: {words}{why}", err=not counted)
+        if counted and decided_call.edited_arguments is not None:
+            click.echo(f"It runs with {_format_arguments(decided_call.edited_arguments)}")
+    return 0 if counted else NOT_WAITING
 
 
 def _is_hidden(pending: Pending) -> bool:
@@ -374,10 +374,10 @@ def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
     me = _get_user()
     others = any(pending.caller != me for pending in waiting)
     columns = ("id", "tool", "effect", "arguments", "why", *(["asked by"] if others else []), "expires in")
-    made = build_table(title, *columns)
+    table = build_table(title, *columns)
     for pending in waiting:
         asked_by = "you" if pending.caller == me else _format_caller(pending)
-        made.add_row(
+        table.add_row(
             pending.pending_id,
             clean_text(pending.operation),
             pending.effect,
@@ -386,7 +386,7 @@ def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
             *([asked_by] if others else []),
             _format_time_left(pending),
         )
-    get_output().print(made)
+    get_output().print(table)
     onward = "Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`."
     click.echo(repeat_options(onward))
 

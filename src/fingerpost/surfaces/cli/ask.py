@@ -221,8 +221,8 @@ class AnswerDialog:
             return self.thread.run(lambda _: working(None))
         writer = AnswerWriter()
 
-        def work(hear: OutputHandler) -> Coroutine[Any, Any, Route]:
-            return working(hear)
+        def work(on_output: OutputHandler) -> Coroutine[Any, Any, Route]:
+            return working(on_output)
 
         try:
             route = self.thread.run(work, writer.handle)
@@ -296,7 +296,7 @@ class AskOptions:
 
     def build_request(self, history: tuple[Message, ...] | None, *, by: str) -> RouteOptions:
         """Return the arguments for the router; without a history it loads the conversation."""
-        asking: RouteOptions = {
+        options: RouteOptions = {
             "conversation": self.conversation,
             "caller": by,
             "server": self.server,
@@ -309,8 +309,8 @@ class AskOptions:
             "dry_run": self.dry_run,
         }
         if history is not None:
-            asking["history"] = history
-        return asking
+            options["history"] = history
+        return options
 
 
 def run_request(loaded: Loaded, options: AskOptions) -> int:
@@ -341,11 +341,13 @@ class _AskRequest:
             if route.question is None or route.pending is not None or not self._can_ask:
                 break
             show_question(route)
-            said = (ask_line("> ") or "").strip()
-            if not said:
+            line = (ask_line("> ") or "").strip()
+            if not line:
                 break
-            asking = self._options.build_request(append_exchange(route.packet, route.answer), by=self._by)
-            route = self._dialogue.settle(self._dialogue.follow(route, said, asking), self._decide)
+            route_options = self._options.build_request(
+                append_exchange(route.packet, route.answer), by=self._by
+            )
+            route = self._dialogue.settle(self._dialogue.follow(route, line, route_options), self._decide)
         return route
 
     def _start(self) -> Route:
@@ -355,8 +357,10 @@ class _AskRequest:
         if not options.known:
             return self._dialogue.ask(options.text, options.build_request((), by=self._by))
         store = self._thread.router.store
-        asked = self._thread.run(lambda _: find_open_question(store, options.conversation, caller=self._by))
-        return self._dialogue.follow(asked, options.text, options.build_request(None, by=self._by))
+        question_route = self._thread.run(
+            lambda _: find_open_question(store, options.conversation, caller=self._by)
+        )
+        return self._dialogue.follow(question_route, options.text, options.build_request(None, by=self._by))
 
     def _decide(self, pending: Pending) -> Approval | None:
         if self._options.yes:

@@ -1,4 +1,4 @@
-"""`fingerpost audit`: read and verify the trail of what was decided and done."""
+"""`fingerpost audit`: read and verify the audit trail."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json
         if as_json:
             print_json([to_plain(entry) for entry in entries])
             return 0
-        made = build_table(f"{len(entries)} newest rows", "#", "when", "what", "about", "hash")
+        table = build_table(f"{len(entries)} newest rows", "#", "when", "what", "about", "hash")
         for entry in entries:
-            made.add_row(
+            table.add_row(
                 str(entry.seq),
                 f"{entry.at:%Y-%m-%d %H:%M:%S}",
                 entry.kind,
                 clean_text(decode(entry.payload).summary()),
                 entry.hash[:12],
             )
-        get_output().print(made)
+        get_output().print(table)
         return 0
 
     return run_on_store(config, servers, work)
@@ -79,7 +79,9 @@ def _format_moved(report: AuditReport) -> str:
 
 
 def _format_compared(report: AuditReport) -> str:
-    """Someone who can rewrite the whole chain can make it fit: say what it was held against."""
+    """Describe which hashes the chain was compared with. Without anchors, a completely rewritten chain is not
+    detected.
+    """
     if report.anchors:
         ranges = f" and {report.journal} of the journal" if report.journal else ""
         return f"held against {report.anchors} hashes{ranges} in the anchor file outside the database"

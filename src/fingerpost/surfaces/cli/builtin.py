@@ -125,9 +125,12 @@ class KeyedApp:
             return
         answer = _ResponseTracker(send)
         # A GET is a notification stream, which does not end by itself.
-        with self._track(self._streams if scope["method"] == "GET" else self._calls) as limit, limit:
+        with (
+            self._track(self._streams if scope["method"] == "GET" else self._calls) as cancel_scope,
+            cancel_scope,
+        ):
             await cast("Any", self._app)(scope, receive, answer.send)
-        if limit.cancelled_caught:
+        if cancel_scope.cancelled_caught:
             await answer.finish()
 
     async def drain(self, seconds: float) -> None:
@@ -158,12 +161,12 @@ class KeyedApp:
 
     @contextmanager
     def _track(self, running: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
-        limit = anyio.CancelScope()
-        running.add(limit)
+        cancel_scope = anyio.CancelScope()
+        running.add(cancel_scope)
         try:
-            yield limit
+            yield cancel_scope
         finally:
-            running.discard(limit)
+            running.discard(cancel_scope)
             if self._closed and not self._calls:
                 self._quiet.set()
 
@@ -211,19 +214,19 @@ def run_builtin(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """List our own servers, or run one of them alone, for any MCP client."""
+    """List the built-in servers, or run one of them for any MCP client."""
     # Removed from the environment, so that programs started by the server do not get it.
     key = os.environ.pop(KEY_VARIABLE, None)
-    asked = CommonOptions(config, servers, as_json)
+    options = CommonOptions(config, servers, as_json)
     if reviewed:
-        return _mark_reviewed(name, asked)
+        return _mark_reviewed(name, options)
     if name is None:
-        return _list_builtins(asked)
+        return _list_builtins(options)
 
-    server = make_server(name, _make_premises(asked))
+    server = make_server(name, _make_premises(options))
     if http:
         given = read_key(key, key_file)
-        return run_async(lambda: serve_http(server, asked, host=host, port=port, key=given))
+        return run_async(lambda: serve_http(server, options, host=host, port=port, key=given))
 
     run_async(lambda: serve_stdio(server))
     return 0
@@ -248,9 +251,9 @@ def _make_premises(asked: CommonOptions) -> BuiltinHost:
 
 
 def _list_builtins(asked: CommonOptions) -> int:
-    premises = _make_premises(asked)
-    on = premises.settings.builtin.enabled
-    tools = {name: list(make_server(name, premises).tools) for name in SERVER_NAMES}
+    host = _make_premises(asked)
+    on = host.settings.builtin.enabled
+    tools = {name: list(make_server(name, host).tools) for name in SERVER_NAMES}
     if asked.as_json:
         print_json(
             [
@@ -259,10 +262,10 @@ def _list_builtins(asked: CommonOptions) -> int:
             ]
         )
         return 0
-    made = build_table(None, "name", "on", "what it is", "tools")
+    table = build_table(None, "name", "on", "what it is", "tools")
     for name in SERVER_NAMES:
-        made.add_row(name, "yes" if name in on else "no", SERVER_TITLES[name], ", ".join(tools[name]))
-    get_output().print(made)
+        table.add_row(name, "yes" if name in on else "no", SERVER_TITLES[name], ", ".join(tools[name]))
+    get_output().print(table)
     click.echo(
         "Switch one on with builtin.enabled in the settings; run it alone with `fingerpost builtin NAME`."
     )

@@ -52,9 +52,9 @@ WAITING = 4
 
 def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
     """Call the tool NAME."""
-    wish = ToolCall(name=name, arguments=_merge_arguments(arguments, whole))
+    tool_call = ToolCall(name=name, arguments=_merge_arguments(arguments, whole))
     loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
-    asked = CallContext(
+    base_context = CallContext(
         call_id=create_id("cal"),
         conversation=options["conversation"],
         caller=_get_user(),
@@ -68,10 +68,10 @@ def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **opt
 
     async def work() -> int:
         async with open_router(loaded) as router:
-            meant = router.profiles.resolve_profile(options["profile"], caller=asked.caller)
-            context = replace(asked, profile=meant)
+            profile = router.profiles.resolve_profile(options["profile"], caller=base_context.caller)
+            context = replace(base_context, profile=profile)
             outcome = await _connect_and_call(
-                router, wish, context, yes=options["yes"], quiet=options["as_json"]
+                router, tool_call, context, yes=options["yes"], quiet=options["as_json"]
             )
             await router.store.journal.flush()
             _show_outcome(outcome, as_json=options["as_json"], technical=options["technical"])
@@ -168,14 +168,14 @@ def _collect_notes(outcome: Outcome) -> list[str]:
 def _show_failure(outcome: Outcome, *, technical: bool) -> None:
     """Print what failed, what was tried and what to do; details if `technical`."""
     assert outcome.error is not None
-    said = explain_to_person(outcome)
-    if said:
-        click.echo(style_text(f"{outcome.error}: ", fg="red", bold=True) + clean_text(said), err=True)
+    explanation = explain_to_person(outcome)
+    if explanation:
+        click.echo(style_text(f"{outcome.error}: ", fg="red", bold=True) + clean_text(explanation), err=True)
     help_ = build_guidance(
         outcome.attempts,
         outcome.error,
         tool=outcome.tool,
-        detail=outcome.detail or ("" if said else outcome.content),
+        detail=outcome.detail or ("" if explanation else outcome.content),
         fix=_format_fix(outcome),
     )
     click.echo(_make_readable(repeat_options(help_.render(technical=technical))), err=True)
@@ -271,7 +271,7 @@ def _report_missing(what: str) -> int:
 
 
 def _run_on_results(config: Path | None, servers: Path | None, work: ResultWork) -> int:
-    async def look(store: Store, settings: Settings) -> int:
+    async def run_opened(store: Store, settings: Settings) -> int:
         return await work(ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds))
 
-    return run_on_store(config, servers, look)
+    return run_on_store(config, servers, run_opened)

@@ -56,8 +56,8 @@ def show_servers(
     *, config: Path | None, servers: Path | None, as_json: bool, wait: float, watch: bool
 ) -> int:
     """Connect every configured server and show how it is doing."""
-    asked = CommonOptions(config, servers, as_json)
-    loaded = read_settings(asked)
+    options = CommonOptions(config, servers, as_json)
+    loaded = read_settings(options)
 
     async def work() -> int:
         async with open_router(loaded) as router:
@@ -104,14 +104,14 @@ def _show_statuses(statuses: tuple[ServerStatus, ...], *, as_json: bool) -> None
 def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
     up = sum(status.state in ("ready", "degraded") for status in statuses)
     tools = sum(status.tools for status in statuses)
-    made = build_table(
+    table = build_table(
         f"{up} of {format_count(len(statuses), 'server')} up, {format_count(tools, 'tool')}",
         "server", "state", "via", "protocol", "connect", "tools", "note",
     )  # fmt: skip
     for column in (4, 5):
-        made.columns[column].justify = "right"
+        table.columns[column].justify = "right"
     for status in statuses:
-        made.add_row(
+        table.add_row(
             Text(clean_text(status.name), style="bold"),
             Text(status.state, style=COLOURS[status.state]),
             status.transport,
@@ -120,7 +120,7 @@ def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
             f"{status.tools}" if status.state in ("ready", "degraded") else "",
             Text(clean_text(status.reason or status.product or ""), style="" if status.reason else "dim"),
         )
-    return made
+    return table
 
 
 async def _watch_servers(router: Router, *, as_json: bool) -> None:
@@ -222,7 +222,7 @@ def _print_cards(cards: list[ToolCard]) -> None:
 
 def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     owners = len({card.server for card in cards})
-    made = build_table(
+    table = build_table(
         f"{format_count(len(cards), 'tool')} of {format_count(owners, 'server')}",
         "tool",
         "effect",
@@ -230,14 +230,14 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
         "what it does",
     )
     for card in cards:
-        made.add_row(
+        table.add_row(
             Text(clean_text(card.key), style="bold"),
             style_effect(card),
             card.intelligence.category.value,
             cut_sentence(card.description),
         )
     screen = get_output()
-    screen.print(made)
+    screen.print(table)
     for line in _list_missing(router):
         screen.print(repeat_options(line), style="yellow", soft_wrap=True)
 
@@ -264,14 +264,16 @@ def _list_missing(router: Router) -> Iterator[str]:
         yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
     if off := [drop for drop in router.catalog.dropped if drop.switched_off]:
         yield f"not listed: {len(off)} switched off in the settings"
-    if shut := router.catalog.disabled.cards:
-        yield f"not listed: {len(shut)} switched off in the console (see `fingerpost why TOOL`)"
+    if disabled := router.catalog.disabled.cards:
+        yield f"not listed: {len(disabled)} switched off in the console (see `fingerpost why TOOL`)"
 
 
 def _report_unknown(router: Router, name: str) -> int:
-    if away := find_absence(ToolCall(name=name, arguments={}), router.catalog, router.servers.statuses):
-        click.echo(clean_text(f"{away.tool} is not available: {away.reason}."), err=True)
-        click.echo(f"  fix: {clean_text(repeat_options(away.fix))}", err=True)
+    if unavailable := find_absence(
+        ToolCall(name=name, arguments={}), router.catalog, router.servers.statuses
+    ):
+        click.echo(clean_text(f"{unavailable.tool} is not available: {unavailable.reason}."), err=True)
+        click.echo(f"  fix: {clean_text(repeat_options(unavailable.fix))}", err=True)
         return 1
     click.echo(f"No tool is called {clean_text(name)!r}.", err=True)
     if near := router.tools.near(name):
@@ -301,26 +303,29 @@ def _show_card(router: Router, card: ToolCard) -> None:
 
 
 def _list_facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known[Any]]]:
-    know = card.intelligence
+    intelligence = card.intelligence
     yield "effect", replace(card.effect, value=format_effect(card))
     yield "certain", get_certainty(card)
-    yield "category", know.category
-    yield "priority", know.priority
-    yield "falls back to", know.hierarchy
-    yield "conflicts with", know.conflicts
-    yield "speed", replace(know.latency.typical, value=know.latency.tier.value.replace("_", " "))
-    yield "typical time (ms)", know.latency.typical
-    yield "time-out (ms)", know.latency.timeout
-    yield "show progress after (ms)", know.latency.feedback_delay
-    size = know.response.size.value.replace("_", " ")
-    yield "size of an answer", replace(know.response.typical_tokens, value=size)
-    yield "typical answer (tokens)", know.response.typical_tokens
-    yield "longest answer (tokens)", know.response.max_tokens
-    yield "structured answer", know.response.structured
-    yield "needs a summary", know.response.needs_summary
-    yield "words that speak for it", know.signals.keywords
-    yield "weight of these words", know.signals.weight
-    yield "exclusive intent", know.signals.exclusive_intent
+    yield "category", intelligence.category
+    yield "priority", intelligence.priority
+    yield "falls back to", intelligence.hierarchy
+    yield "conflicts with", intelligence.conflicts
+    yield (
+        "speed",
+        replace(intelligence.latency.typical, value=intelligence.latency.tier.value.replace("_", " ")),
+    )
+    yield "typical time (ms)", intelligence.latency.typical
+    yield "time-out (ms)", intelligence.latency.timeout
+    yield "show progress after (ms)", intelligence.latency.feedback_delay
+    size = intelligence.response.size.value.replace("_", " ")
+    yield "size of an answer", replace(intelligence.response.typical_tokens, value=size)
+    yield "typical answer (tokens)", intelligence.response.typical_tokens
+    yield "longest answer (tokens)", intelligence.response.max_tokens
+    yield "structured answer", intelligence.response.structured
+    yield "needs a summary", intelligence.response.needs_summary
+    yield "words that speak for it", intelligence.signals.keywords
+    yield "weight of these words", intelligence.signals.weight
+    yield "exclusive intent", intelligence.signals.exclusive_intent
     usual = Known(call.retries, Source.DEFAULT, "call.retries")
     yield "retries", usual if card.retry.retries.value is None else card.retry.retries
     yield "retried after", card.retry.conditions
@@ -347,19 +352,19 @@ def _show_parameters(card: ToolCard) -> None:
     if not hints.required and not hints.optional:
         get_output().print("takes no parameters")
         return
-    made = build_table(None, "parameter", "", "type", "example", "what it is")
+    table = build_table(None, "parameter", "", "type", "example", "what it is")
     for names, need in ((hints.required, "required"), (hints.optional, "optional")):
         for name in names:
             kind, meaning = _read_parameter(card, name)
             example = str(hints.examples.get(name, ""))
-            made.add_row(
+            table.add_row(
                 clean_text(name),
                 need,
                 clean_text(kind),
                 Text(clean_text(example)),
                 Text(cut_sentence(meaning)),
             )
-    get_output().print(made)
+    get_output().print(table)
 
 
 def _read_parameter(card: ToolCard, name: str) -> tuple[str, str]:

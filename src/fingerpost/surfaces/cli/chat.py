@@ -74,7 +74,7 @@ def _show_help(chat: ChatSession, _: str) -> None:
     """This list."""
     del chat
     width = max(len(words) for words, _ in CHAT_COMMANDS.values())
-    print_lines([f"{words:<{width}}  {does.__doc__}" for words, does in CHAT_COMMANDS.values()])
+    print_lines([f"{words:<{width}}  {handler.__doc__}" for words, handler in CHAT_COMMANDS.values()])
     print_lines([f"{'Ctrl-C':<{width}}  Stop the answer.", f"{'Ctrl-D':<{width}}  End the conversation."])
 
 
@@ -86,15 +86,15 @@ def _show_tools(chat: ChatSession, _: str) -> None:
         print_lines(["offered for the last request: " + (", ".join(map(clean_text, offered)) or "none")])
     cards = router.tools.cards
     by_server = {status.name: len(router.tools.by_server(status.name)) for status in router.servers.statuses}
-    made = build_table(
+    table = build_table(
         f"{format_count(len(cards), 'tool')} of {format_count(len(by_server), 'server')}",
         "server",
         "tools",
         "state",
     )
     for status in router.servers.statuses:
-        made.add_row(clean_text(status.name), str(by_server[status.name]), str(status.state))
-    get_output().print(made)
+        table.add_row(clean_text(status.name), str(by_server[status.name]), str(status.state))
+    get_output().print(table)
 
 
 def _show_why(chat: ChatSession, tool: str) -> None:
@@ -110,7 +110,7 @@ def _show_why(chat: ChatSession, tool: str) -> None:
 
 
 def _show_trace(chat: ChatSession, _: str) -> None:
-    """The journey of the last request."""
+    """The events of the last request."""
     if chat.last is None:
         print_note("Nothing was asked yet.")
         return
@@ -208,8 +208,10 @@ def _record_verdict(chat: ChatSession, verdict: str, should_have: str | None) ->
         print_note("Nothing was asked yet.")
         return
     router, packet_id = chat.thread.router, chat.last.packet_id
-    said = chat.thread.run(lambda _: router.feedback(packet_id, verdict, by=chat.by, should_have=should_have))
-    print_lines(chat.thread.run(lambda _: describe_feedback(router, said)))
+    feedback = chat.thread.run(
+        lambda _: router.feedback(packet_id, verdict, by=chat.by, should_have=should_have)
+    )
+    print_lines(chat.thread.run(lambda _: describe_feedback(router, feedback)))
 
 
 def _start_conversation(chat: ChatSession, _: str) -> None:
@@ -350,7 +352,7 @@ class ChatSession:
     def ask(self, text: str) -> None:
         """Run a request with the history of the conversation."""
         self.waiting = None
-        asking: RouteOptions = {
+        route_options: RouteOptions = {
             "history": self.history,
             "conversation": self.conversation,
             "caller": self.by,
@@ -359,7 +361,7 @@ class ChatSession:
             "mode": self.mode,
             "working_directory": str(Path.cwd()),
         }
-        route = self._dialogue.follow(self._asked, text, asking)
+        route = self._dialogue.follow(self._asked, text, route_options)
         self._show_result(self._dialogue.settle(route, self._decide))
 
     def approve(self, approval: Approval) -> None:

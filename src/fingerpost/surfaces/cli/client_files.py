@@ -48,7 +48,7 @@ class _ObjectSpan:
 
 
 def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
-    """`text` with `value` under `name` in the object at `place`, which is made where it is missing."""
+    """Return the text with `value` under `name` in the object at `path`. Missing objects are created."""
     plain = to_plain_json(text)
     if not plain.strip():
         whole = json.dumps(_nest([*place, name], value), indent=2, ensure_ascii=False)
@@ -74,7 +74,7 @@ def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
 
 
 def drop_json(text: str, place: Sequence[str], name: str) -> str:
-    """`text` without `name` in the object at `place`; the same text when it is not there."""
+    """Return the text without `name` in the object at `path`, or the same text if it is missing."""
     plain = to_plain_json(text)
     if not plain.strip():
         return text
@@ -138,15 +138,15 @@ def _insert(text: str, into: _ObjectSpan, key: str, value: object) -> str:
 
 
 def _remove_member(text: str, inside: _ObjectSpan, member: _MemberSpan) -> str:
-    place = inside.members.index(member)
+    index = inside.members.index(member)
     before = text[: member.start].rstrip()
     if to_plain_json(text)[len(before) - 1].isspace():  # a comment is there, and its line must end
         before = text[: member.start].rstrip(" \t")
-    following = inside.members[place + 1].start if place + 1 < len(inside.members) else inside.end
+    following = inside.members[index + 1].start if index + 1 < len(inside.members) else inside.end
     comma = _find_comma(text, member.end, following)
     after = text[member.end :] if comma is None else text[member.end : comma] + text[comma + 1 :]
-    if comma is None and place > 0:  # it was the last member: remove the comma before it
-        previous = inside.members[place - 1]
+    if comma is None and index > 0:  # it was the last member: remove the comma before it
+        previous = inside.members[index - 1]
         at = _find_comma(text, previous.end, member.start)
         if at is not None:
             before = before[:at] + before[at + 1 :]
@@ -196,7 +196,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def put_toml(text: str, place: Sequence[str], name: str, entry: Mapping[str, object]) -> str:
-    """`text` with the table `[place.name]` holding `entry`: in place of an older one, or at the end."""
+    """Return the text with the table `[path.name]` set to `entry`. An existing table is replaced, a new one
+    is appended.
+    """
     newline = "\r\n" if "\r\n" in text else "\n"
     block = newline.join(_format_table((*place, name), entry))
     lines = text.splitlines(keepends=True)
@@ -211,7 +213,7 @@ def put_toml(text: str, place: Sequence[str], name: str, entry: Mapping[str, obj
 
 
 def drop_toml(text: str, place: Sequence[str], name: str) -> str:
-    """`text` without the table `[place.name]` and those inside it."""
+    """Return the text without the table `[path.name]` and its subtables."""
     lines = text.splitlines(keepends=True)
     span = _find_span(lines, (*place, name))
     if span is None:

@@ -70,9 +70,9 @@ def merge_content(target: Path, merged: MergedServers) -> tuple[Mapping[str, obj
         return {}, merged.build_document()
     old = dict(document.values)
     added = merged.build_document()
-    place = _find_place(document)
-    servers = {**(as_table(added["mcpServers"]) or {}), **(as_table(old.get(place)) or {})}
-    new = {**old, place: servers}
+    servers_key = _find_place(document)
+    servers = {**(as_table(added["mcpServers"]) or {}), **(as_table(old.get(servers_key)) or {})}
+    new = {**old, servers_key: servers}
     if inputs := _find_new_inputs(as_list(old.get("inputs")), as_list(added.get("inputs"))):
         new["inputs"] = [*as_list(old.get("inputs")), *inputs]
     return old, new
@@ -131,9 +131,9 @@ def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
         message = "--json with --write needs --yes: there is nobody to ask"
         raise click.UsageError(message)
     everything = discover_client_files(Path.home(), Path.cwd(), sys.platform, os.environ)
-    here = read_existing(target)
+    existing = read_existing(target)
     found = tuple(one for one in everything if target is None or one.file.resolve() != target.resolve())
-    merged = merge_servers((*here, *found))
+    merged = merge_servers((*existing, *found))
     if as_json:
         _print_found_json(found, merged)
     else:
@@ -167,7 +167,7 @@ def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> N
     if not merged.servers:
         screen.print("No servers of other MCP clients were found.")
     else:
-        made = build_table(None, "server", "connects to", "known to", "from")
+        table = build_table(None, "server", "connects to", "known to", "from")
         safe = entries_of(mask_secrets(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
         for name, entry in safe.items():
             cells = (
@@ -176,8 +176,8 @@ def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> N
                 ", ".join(merged.clients[name]),
                 ", ".join(merged.places[name]),
             )
-            made.add_row(*(Text(clean_text(cell)) for cell in cells))
-        screen.print(made)
+            table.add_row(*(Text(clean_text(cell)) for cell in cells))
+        screen.print(table)
         screen.print(f"{len(merged.servers)} servers in {len(found)} files")
     for one in merged.renamed:
         text = f"{one.name} in {one.place} differs from another server of that name: it becomes {one.became}"

@@ -53,7 +53,7 @@ ServerEntry = dict[str, object]
 
 @frozen
 class InstallClient:
-    """An MCP client. `place` is the path of the servers in its file."""
+    """An MCP client. `servers_path` is the path of the servers in its file."""
 
     name: str
     label: str
@@ -126,16 +126,16 @@ def list_client_files(
     found: list[ClientFile] = []
     for client in CLIENTS.values():
         candidates = [
-            folders[place.base] / place.path
-            for place in CLIENT_FILE_PLACES
-            if place.client == client.name
-            and (place.base == "project") == project
-            and (not client.files or Path(place.path).name in client.files)
+            folders[location.base] / location.path
+            for location in CLIENT_FILE_PLACES
+            if location.client == client.name
+            and (location.base == "project") == project
+            and (not client.files or Path(location.path).name in client.files)
         ]
         if candidates:
-            there = [file for file in candidates if _is_client_present(file, home, cwd)]
+            existing = [file for file in candidates if _is_client_present(file, home, cwd)]
             scope: Literal["user", "project"] = "project" if project else "user"
-            found.append(ClientFile(client, (there or candidates)[0], scope, present=bool(there)))
+            found.append(ClientFile(client, (existing or candidates)[0], scope, present=bool(existing)))
     return tuple(found)
 
 
@@ -309,15 +309,15 @@ def _find_original(
     candidates: list[bytes | None] = [None]
     for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{_BACKUPS}*"), reverse=True):
         candidates.insert(-1, _read_bytes(backup))
-    for held in candidates:
+    for content in candidates:
         try:
-            text = _put_entry(client, _decode(held or b""), name, entry)
-            without = name not in _look_up(_parse_values(client, _decode(held or b"")), client.place)
+            text = _put_entry(client, _decode(content or b""), name, entry)
+            without = name not in _look_up(_parse_values(client, _decode(content or b"")), client.place)
         except (NotEditable, ValueError, TypeError, IndexError):
             continue
-        mark = _BOM if held is not None and held.startswith(_BOM) else b""
+        mark = _BOM if content is not None and content.startswith(_BOM) else b""
         if without and mark + text.encode() == data:
-            return (held,)
+            return (content,)
     return None
 
 
@@ -414,34 +414,34 @@ def install_client(
     """Write Fingerpost into the configuration of an MCP client."""
     if client is None:
         return _list_clients(project=project, name=name)
-    place = _find_place(client, project=project)
+    client_file = _find_place(client, project=project)
     if profile is not None and mode != "auto":
         message = "a profile has its own mode; give --mode or --profile"
         raise click.UsageError(message)
     if undo:
-        return _remove_entry(place, name, yes=yes, dry_run=dry_run)
+        return _remove_entry(client_file, name, yes=yes, dry_run=dry_run)
     path = f"/p/{profile}" if profile else "" if mode == "auto" else f"/{mode}"
     if way == "http":
-        entry, notes = _describe_http_entry(place.client, path, config, servers)
+        entry, notes = _describe_http_entry(client_file.client, path, config, servers)
     else:
-        wishes = ["--profile", profile] if profile else [] if mode == "auto" else ["--mode", mode]
-        entry, notes = _describe_stdio_entry(place.client, wishes, config, servers, profile)
-    return _add_entry(place, name, entry, notes, yes=yes, dry_run=dry_run)
+        mode_options = ["--profile", profile] if profile else [] if mode == "auto" else ["--mode", mode]
+        entry, notes = _describe_stdio_entry(client_file.client, mode_options, config, servers, profile)
+    return _add_entry(client_file, name, entry, notes, yes=yes, dry_run=dry_run)
 
 
 def _list_clients(*, project: bool, name: str) -> int:
-    made = build_table(None, "client", "file", "Fingerpost")
-    for place in _list_places(project=project):
-        if place.present:
-            made.add_row(
-                place.client.name,
-                clean_text(shorten_path(place.file, Path.home())),
-                _get_standing(place, name),
+    table = build_table(None, "client", "file", "Fingerpost")
+    for client_file in _list_places(project=project):
+        if client_file.present:
+            table.add_row(
+                client_file.client.name,
+                clean_text(shorten_path(client_file.file, Path.home())),
+                _get_standing(client_file, name),
             )
-    if made.row_count == 0:
+    if table.row_count == 0:
         click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
         return 1
-    get_output().print(made)
+    get_output().print(table)
     click.echo("Write the entry with `fingerpost install CLIENT`.")
     return 0
 
@@ -458,7 +458,7 @@ def _list_places(*, project: bool) -> tuple[ClientFile, ...]:
 
 
 def _find_place(client: str, *, project: bool) -> ClientFile:
-    known = {place.client.name: place for place in _list_places(project=project)}
+    known = {client_file.client.name: client_file for client_file in _list_places(project=project)}
     if client in known:
         return known[client]
     near = get_close_matches(client, known, n=1, cutoff=0.4)
@@ -476,9 +476,9 @@ def _describe_stdio_entry(
     notes = [_format_unknown_profile(profile)] if profile and profile not in loaded.settings.profiles else []
     if not loaded.specs:
         notes.append("no servers are configured yet: name a file with --servers, or run `fingerpost import`")
-    if borrowed := _find_variables(loaded.files):
+    if variables := _find_variables(loaded.files):
         notes.append(
-            f"the settings use {', '.join(borrowed)}, set in this shell: {client.label} must have the same, "
+            f"the settings use {', '.join(variables)}, set in this shell: {client.label} must have the same, "
             "and what is started from a desktop does not read your shell's profile"
         )
     files: list[str] = []

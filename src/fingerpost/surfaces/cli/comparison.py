@@ -199,7 +199,9 @@ def _list_visible(router: Router) -> list[ToolCard]:
 
 
 async def measure(router: Router, text: str, pool: ModelPool) -> RoutingComparison:
-    """Narrow twice, the second time to see what it costs once everything is loaded; ask the model, if any."""
+    """Narrow twice and measure the second run, when everything is loaded. Ask the model if one is
+    configured.
+    """
     conversation = create_id("cmp")
     first = await router.narrow(text, conversation=conversation)
     by_model = first.servers is not None and first.servers.by == "model"
@@ -216,14 +218,14 @@ async def _compare(
     offered = {candidate.tool for candidate in found.shortlist.offered}
     kept = None if found.servers is None or found.servers.by == "off" else set(found.servers.servers)
     routed = [card for card in cards if card.key in offered]
-    asked: list[ModelAnswer | None] = [None, None]
+    answers: list[ModelAnswer | None] = [None, None]
     if pool.ready:
-        asked = [await _ask_model(pool, text, cards), await _ask_model(pool, text, routed)]
+        answers = [await _ask_model(pool, text, cards), await _ask_model(pool, text, routed)]
     among = None if kept is None else [card for card in cards if card.server in kept]
     return RoutingComparison(
-        without=_build_variant("without routing", cards, asked[0]),
+        without=_build_variant("without routing", cards, answers[0]),
         chosen=None if among is None else _build_variant("tools of the chosen servers", among),
-        routed=_build_variant("with routing", routed, asked[1]),
+        routed=_build_variant("with routing", routed, answers[1]),
         offered=tuple(candidate.tool for candidate in found.shortlist.offered),
         added_ms=round(found.milliseconds + choosing_ms, 3),
         choosing_ms=choosing_ms,
@@ -275,9 +277,9 @@ def average(made: Sequence[RoutingComparison]) -> RoutingComparison:
 def _average_variant(ways: Sequence[RoutingVariant], asked: Sequence[ModelAnswer | None]) -> RoutingVariant:
     return RoutingVariant(
         name=ways[0].name,
-        servers=_average([way.servers for way in ways]),
-        tools=_average([way.tools for way in ways]),
-        tokens=_average([way.tokens for way in ways]),
+        servers=_average([variant.servers for variant in ways]),
+        tools=_average([variant.tools for variant in ways]),
+        tokens=_average([variant.tokens for variant in ways]),
         model=_average_answers([one for one in asked if one is not None]),
     )
 
@@ -314,12 +316,12 @@ def compare_routing(
             await connect_servers(router, wait=options["wait"])
             return await measure_all(router, texts)
 
-    made = run_async(work)
-    whole = made[0] if requests_file is None else average(made)
+    comparisons = run_async(work)
+    whole = comparisons[0] if requests_file is None else average(comparisons)
     if options["as_json"]:
-        _print_comparisons(texts, made, None if requests_file is None else whole)
+        _print_comparisons(texts, comparisons, None if requests_file is None else whole)
     else:
-        _show_comparison(whole, None if requests_file is None else len(made))
+        _show_comparison(whole, None if requests_file is None else len(comparisons))
     return 0 if whole.without.tools else 1
 
 
@@ -403,14 +405,18 @@ def _convert_comparison(made: RoutingComparison) -> dict[str, Any]:
 
 
 def _show_comparison(made: RoutingComparison, requests: int | None) -> None:
-    asked = any(way.model is not None for way in made.ways)
+    asked = any(variant.model is not None for variant in made.ways)
     columns = ("", "servers", "tools", "tokens of definitions")
     title = None if requests is None else f"{requests:,} requests, on average"
     shown = build_table(title, *columns, *(("model ms", "model tokens") if asked else ()))
     for column in shown.columns[1:]:
         column.justify = "right"
-    for way in made.ways:
-        shown.add_row(clean_text(way.name), *_format_cells(way), *(_format_model_cells(way) if asked else ()))
+    for variant in made.ways:
+        shown.add_row(
+            clean_text(variant.name),
+            *_format_cells(variant),
+            *(_format_model_cells(variant) if asked else ()),
+        )
     screen = get_output()
     screen.print(shown)
     for line in _summarise(made):
@@ -446,8 +452,8 @@ def _summarise(made: RoutingComparison) -> list[str]:
     if made.offered:
         lines.append(f"Offered: {', '.join(made.offered)}")
     lines += [
-        f"{way.name}: {way.model.error}"
-        for way in made.ways
-        if way.model is not None and way.model.error is not None
+        f"{variant.name}: {variant.model.error}"
+        for variant in made.ways
+        if variant.model is not None and variant.model.error is not None
     ]
     return lines

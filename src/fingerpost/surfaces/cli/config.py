@@ -144,15 +144,15 @@ def _print_settings_json(loaded: Loaded, section: str | None, *, changed: bool) 
 
 
 def _print_settings_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
-    made = build_table(None, "setting", "value", "from")
+    table = build_table(None, "setting", "value", "from")
     for row in build_rows(loaded, section):
         is_default = row.origin.kind == "default"
         if changed and is_default:
             continue
         value = "" if row.value is None else json.dumps(row.value, ensure_ascii=False)
         style = "dim" if is_default else ""
-        made.add_row(*(Text(clean_text(cell), style=style) for cell in (row.path, value, str(row.origin))))
-    get_output().print(made)
+        table.add_row(*(Text(clean_text(cell), style=style) for cell in (row.path, value, str(row.origin))))
+    get_output().print(table)
     for warning in loaded.warnings:
         get_error_output().print(Text(f"warning: {clean_text(str(warning))}", style="yellow"))
 
@@ -172,7 +172,7 @@ def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -
     if not found:
         click.echo("There are no profiles. `fingerpost profiles add` lists examples to begin with.")
         return 0
-    made = build_table(None, "profile", "for", "who", "meant", "written")
+    table = build_table(None, "profile", "for", "who", "meant", "written")
     for name, one in found:
         cells = (
             name,
@@ -181,8 +181,8 @@ def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -
             _format_when(one),
             _find_place(loaded, name),
         )
-        made.add_row(*(clean_text(cell) for cell in cells))
-    get_output().print(made)
+        table.add_row(*(clean_text(cell) for cell in cells))
+    get_output().print(table)
     return 0
 
 
@@ -204,13 +204,13 @@ def _format_when(profile: ProfileSettings) -> str:
 def _find_place(loaded: Loaded, name: str) -> str:
     """Return the file and first line of a profile."""
     prefix = f"{format_path(('profiles', name))}."
-    places = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
-    first = min(places, key=lambda origin: origin.line or 0, default=None)
+    origins = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
+    first = min(origins, key=lambda origin: origin.line or 0, default=None)
     return "" if first is None else str(first)
 
 
 def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
-    """Show what the profile NAME comes to with the servers there are: its tools, and its prompt."""
+    """Show the tools and the prompt of the profile NAME with the configured servers."""
     loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> int:
@@ -228,13 +228,13 @@ def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
 
 
 def _print_profile_json(router: Router, name: str, view: VisibleCatalog) -> None:
-    told = {
+    document = {
         "name": name,
         "profile": _convert_profile(router.profiles[name]),
         "tools": [card.key for card in view.visible.cards],
         "prompt": _build_prompt(router, name, view),
     }
-    print_json(scrub_json(told))
+    print_json(scrub_json(document))
 
 
 def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: bool) -> None:
@@ -247,10 +247,10 @@ def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: b
     sees = format_count(len(view.visible.cards), "tool")
     click.echo(f"  sees   {sees} of {len(router.tools.cards)}")
     if view.visible.cards:
-        made = build_table(None, "tool", "effect", "what it does")
+        table = build_table(None, "tool", "effect", "what it does")
         for card in view.visible.cards:
-            made.add_row(clean_text(card.key), format_effect(card), cut_sentence(card.description))
-        get_output().print(made)
+            table.add_row(clean_text(card.key), format_effect(card), cut_sentence(card.description))
+        get_output().print(table)
     else:
         click.echo("Nothing fits its servers, tools and effects. Are those servers configured?", err=True)
     if prompt:

@@ -109,9 +109,12 @@ async def _look_at_store(router: Router) -> list[SetupFinding]:
 
 
 def _look_at_server(status: ServerStatus) -> Iterator[SetupFinding]:
-    if status.state is ServerState.DISABLED and (away := build_server_unavailable("", status)) is not None:
+    if (
+        status.state is ServerState.DISABLED
+        and (unavailable := build_server_unavailable("", status)) is not None
+    ):
         what = status.reason or "disabled in the configuration"
-        yield SetupFinding(severity="advice", subject=f"server {status.name}", what=what, fix=away.fix)
+        yield SetupFinding(severity="advice", subject=f"server {status.name}", what=what, fix=unavailable.fix)
     if status.state is ServerState.READY and status.reason is not None:
         fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/servers.md"
         yield SetupFinding(severity="advice", subject=f"server {status.name}", what=status.reason, fix=fix)
@@ -133,16 +136,16 @@ def _look_at_tools(router: Router) -> Iterator[SetupFinding]:
     changed = {entry.card.key for entry in catalog.quarantined}
     off: dict[tuple[str, str], list[UnavailableTool]] = {}
     for card in catalog.unavailable.cards:
-        away = catalog.explain_unavailable(card)
+        unavailable = catalog.explain_unavailable(card)
         if card.key in changed:
-            yield _describe_absence([away], "limited")
+            yield _describe_absence([unavailable], "limited")
         else:
-            off.setdefault((away.reason, away.fix), []).append(away)
+            off.setdefault((unavailable.reason, unavailable.fix), []).append(unavailable)
     for dropped in catalog.dropped:
         if not dropped.switched_off:
             yield _describe_absence([build_refused(dropped)], "limited")
-    for alike in off.values():
-        yield _describe_absence(alike, "advice")
+    for tools in off.values():
+        yield _describe_absence(tools, "advice")
 
 
 def _describe_absence(alike: Sequence[UnavailableTool], severity: Severity) -> SetupFinding:
@@ -151,7 +154,7 @@ def _describe_absence(alike: Sequence[UnavailableTool], severity: Severity) -> S
     if len(alike) == 1:
         return SetupFinding(severity=severity, subject=f"tool {first.tool}", what=first.reason, fix=first.fix)
     more = len(alike) - MOST_NAMED
-    named = [away.tool for away in alike[:MOST_NAMED]] + ([f"and {more} more"] if more > 0 else [])
+    named = [tool.tool for tool in alike[:MOST_NAMED]] + ([f"and {more} more"] if more > 0 else [])
     return SetupFinding(
         severity=severity,
         subject=f"{len(alike)} tools",
@@ -186,8 +189,8 @@ MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", 
 
 def run_checks(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
     """Say what is wrong with the set-up, in order of what to fix."""
-    asked = CommonOptions(config, servers, as_json)
-    found = run_async(lambda: examine(asked))
+    options = CommonOptions(config, servers, as_json)
+    found = run_async(lambda: examine(options))
     findings = tuple(replace(finding, fix=repeat_options(finding.fix)) for finding in found)
     if as_json:
         print_json([to_plain(finding) for finding in findings])

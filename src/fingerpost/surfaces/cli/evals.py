@@ -132,11 +132,11 @@ def show_learning(report: FeedbackReport, *, as_json: bool) -> int:
             first = f"{report.first_before} without it, for {report.first_after} with it"
             print_lines([f"of {requests} the right tool is first for {first}"])
         if report.differences:
-            made = build_table(None, "figure", "without", "with", "95 % of the change", "")
+            table = build_table(None, "figure", "without", "with", "95 % of the change", "")
             for one in report.differences:
                 interval = f"{one.low:+.3f} … {one.high:+.3f}"
-                made.add_row(one.name, f"{one.before:.3f}", f"{one.after:.3f}", interval, one.verdict)
-            get_output().print(made)
+                table.add_row(one.name, f"{one.before:.3f}", f"{one.after:.3f}", interval, one.verdict)
+            get_output().print(table)
     return 0 if report.verdict in ("would help", "no loss") else 1
 
 
@@ -294,8 +294,8 @@ def show_report(
         _show_differences(compared, files)
     else:
         _show_measures(runs[0], files[0])
-    for said in broken:
-        click.echo(style_text("not met: ", fg="red", bold=True) + said, err=True)
+    for text in broken:
+        click.echo(style_text("not met: ", fg="red", bold=True) + text, err=True)
     return 1 if broken else 0
 
 
@@ -526,12 +526,12 @@ def write_set_predictions(
     tools = read_tools(tools_file)
     given = read_settings(CommonOptions(config, None, as_json=False)).settings
     settings = build_eval_settings(given, queries, top=top, scope=scope, lexical=lexical)
-    asked = at_once if _should_select(settings, select) else 0
-    shelf = build_eval_catalog(tools, settings)
-    note_left_out(shelf, len(tools))
+    concurrency = at_once if _should_select(settings, select) else 0
+    catalog = build_eval_catalog(tools, settings)
+    note_left_out(catalog, len(tools))
     if scope == "candidates":
-        note_unknown(count_unknown_candidates(shelf, queries))
-    write_predictions(shelf, queries, settings, out, top=top, scope=scope, at_once=asked)
+        note_unknown(count_unknown_candidates(catalog, queries))
+    write_predictions(catalog, queries, settings, out, top=top, scope=scope, at_once=concurrency)
     return 0
 
 
@@ -590,9 +590,9 @@ def make_own_set(
 
     if out is None:
         return show_learning(run_async(work), as_json=as_json)
-    made = run_async(work)
-    write_set(made, out, as_json=as_json)
-    return 0 if made.queries else 1
+    operator_set = run_async(work)
+    write_set(operator_set, out, as_json=as_json)
+    return 0 if operator_set.queries else 1
 
 
 def compare_settings(

@@ -346,17 +346,17 @@ def _format_json(value: object) -> str:
 
 
 def _build_axis(found: Timeline, *, coloured: bool) -> Table:
-    made = build_table(None, "", "ms", f"0 … {found.length:,.0f} ms", "")
-    made.columns[1].justify = "right"
+    table = build_table(None, "", "ms", f"0 … {found.length:,.0f} ms", "")
+    table.columns[1].justify = "right"
     for span in found.spans:
         name = Text(clean_text(span.name), style="red" if span.failed else "")
-        made.add_row(
+        table.add_row(
             name,
             f"{span.length:,.0f}",
             draw_bar(span, found.length, coloured=coloured),
             clean_text(span.note)[:80],
         )
-    return made
+    return table
 
 
 def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:

@@ -1,4 +1,4 @@
-"""`fingerpost keys`: who may use the gateway, and how far."""
+"""`fingerpost keys`: create, list and revoke the API keys of the gateway."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_key(
     servers: Path | None,
     as_json: bool,
 ) -> int:
-    """Make a key for NAME and show it, this once."""
+    """Create a key for NAME and print it. It cannot be shown again."""
     end = _parse_expiry(expires)
     may = tuple(Right(right) for right in dict.fromkeys(rights)) or (Right.USE,)
     scope = Scope(servers=only_servers, tools=tools, effects=tuple(Effect(effect) for effect in effects))
@@ -54,7 +54,7 @@ def add_key(
 
 
 def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds."""
+    """Revoke the key with this name or id. A running gateway rejects it within seconds."""
 
     async def work(store: Store, _: Settings) -> bool:
         known = [key for key in await store.keys.list_all() if name in (key.name, key.key_id)]
@@ -87,11 +87,11 @@ def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> in
     if not known:
         click.echo("There are no keys. Make one with `fingerpost keys add NAME`.")
         return 0
-    made = build_table(None, "name", "opens", "may", "state", "made", "last used", "id")
+    table = build_table(None, "name", "opens", "may", "state", "made", "last used", "id")
     for key in sorted(known, key=lambda key: not key.is_valid(now)):
         used = f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never"
         may = ", ".join(key.rights)
-        made.add_row(
+        table.add_row(
             key.name,
             _format_scope(key),
             may,
@@ -100,7 +100,7 @@ def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> in
             used,
             key.key_id,
         )
-    get_output().print(made)
+    get_output().print(table)
     return 0
 
 
@@ -138,8 +138,8 @@ def _format_scope(key: ApiKey) -> str:
         ("effects", tuple(effect.value for effect in key.scope.effects)),
         ("profiles", key.profiles),
     )
-    said = [f"{kind} {', '.join(names)}" for kind, names in bounds if names]
-    return clean_text("; ".join(said)) or "everything"
+    parts = [f"{kind} {', '.join(names)}" for kind, names in bounds if names]
+    return clean_text("; ".join(parts)) or "everything"
 
 
 def _parse_expiry(text: str | None) -> datetime | None:

@@ -47,19 +47,19 @@ def record_feedback(*, words: tuple[str, ...], **options: Any) -> int:
         async with open_any_router(loaded) as router:
             if options["should_have_used"] or options["tool"]:
                 await connect_servers(router, wait=options["wait"])
-            about = packet_id or await router.learning.find_latest_request(caller=by)
-            if about is None:
+            request_id = packet_id or await router.learning.find_latest_request(caller=by)
+            if request_id is None:
                 click.echo("You have asked nothing yet.", err=True)
                 return 1
-            said = await router.feedback(
-                about,
+            feedback = await router.feedback(
+                request_id,
                 verdict,
                 by=by,
                 tool=options["tool"],
                 should_have=options["should_have_used"],
                 comment=options["comment"],
             )
-            await _show_feedback(router, said, as_json=options["as_json"])
+            await _show_feedback(router, feedback, as_json=options["as_json"])
             return 0
 
     return run_async(work)
@@ -152,8 +152,8 @@ def print_learned(found: Learned, *, as_json: bool) -> None:
         return
     print_lines(list(_list_overview(found)))
     screen = get_output()
-    for made in _build_tables(found):
-        screen.print(made)
+    for table in _build_tables(found):
+        screen.print(table)
 
 
 def _list_overview(found: Learned) -> Iterator[str]:
@@ -167,8 +167,8 @@ def _list_overview(found: Learned) -> Iterator[str]:
         yield "checked:         not yet; `fingerpost eval own --compare` says whether feedback would help"
     else:
         yield f"checked:         {check.at:%Y-%m-%d %H:%M}, {check.verdict}: {check.reason}"
-    said = sum(one.times for one in found.corrections)
-    yield f"people said:     {format_count(said, 'thing')} about tools"
+    count = sum(one.times for one in found.corrections)
+    yield f"people said:     {format_count(count, 'thing')} about tools"
     yield f"decisions:       remembered for {format_count(found.decisions, 'request')}"
     for moved in found.thresholds:
         yield f"threshold:       {moved.name} {moved.base:.2f} → {moved.value:.2f}, {moved.reason}"
@@ -176,32 +176,32 @@ def _list_overview(found: Learned) -> Iterator[str]:
 
 def _build_tables(found: Learned) -> Iterator[Any]:
     if found.corrections:
-        made = build_table("corrections", "right", "not", "times", "by", "for")
+        table = build_table("corrections", "right", "not", "times", "by", "for")
         for one in found.corrections[:SHOWN]:
             words = "; ".join(cut_sentence(text, 60) for text in one.requests)
             names = clean_text(", ".join(one.by)) or "others"
-            made.add_row(
+            table.add_row(
                 _format_tool(one.right),
                 _format_tool(one.wrong),
                 str(one.times),
                 names,
                 words or _format_unseen(one),
             )
-        yield made
+        yield table
     if found.preferences:
-        made = build_table("preferences", "person", "takes", "for", "rather than", "uses")
+        table = build_table("preferences", "person", "takes", "for", "rather than", "uses")
         for habit in found.preferences[:SHOWN]:
             over = ", ".join(clean_text(tool) for tool in habit.over)
             uses = f"{habit.weight:.1f}"
-            made.add_row(
+            table.add_row(
                 clean_text(habit.person), clean_text(habit.tool), clean_text(habit.category), over, uses
             )
-        yield made
+        yield table
     if found.uses:
-        made = build_table("outcomes", "tool", "worked", "failed")
+        table = build_table("outcomes", "tool", "worked", "failed")
         for use in found.uses[:SHOWN]:
-            made.add_row(clean_text(use.tool), str(use.worked), str(use.failed))
-        yield made
+            table.add_row(clean_text(use.tool), str(use.worked), str(use.failed))
+        yield table
 
 
 def _format_tool(tool: str | None) -> str:
@@ -213,17 +213,17 @@ def _format_unseen(one: LearnedCorrection) -> str:
 
 
 def set_preference(*, what: str | None, **options: Any) -> int:
-    """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back."""
+    """Set or show the preferred effort of answers. `usual` removes the preference."""
     loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
     async def work() -> int:
         async with open_any_router(loaded) as router:
-            who = get_person()
-            effort = await keep_preference(router, who, what)
+            person = get_person()
+            effort = await keep_preference(router, person, what)
             if options["as_json"]:
-                print_json({"caller": who, "effort": effort})
+                print_json({"caller": person, "effort": effort})
             else:
-                print_lines([format_preference(who, effort)])
+                print_lines([format_preference(person, effort)])
             return 0
 
     return run_async(work)

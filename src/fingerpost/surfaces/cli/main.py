@@ -43,8 +43,8 @@ def run_guarded(command: click.Command) -> int:
     try:
         result: object = command.main(prog_name="fingerpost", standalone_mode=False)
         sys.stdout.flush()  # report write errors here, not at the interpreter's exit
-    except click.exceptions.Exit as leave:
-        return leave.exit_code
+    except click.exceptions.Exit as exit_request:
+        return exit_request.exit_code
     except click.ClickException as misuse:
         misuse.show()
         return misuse.exit_code

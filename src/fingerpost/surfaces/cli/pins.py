@@ -1,4 +1,4 @@
-"""`fingerpost pins`: which definitions are trusted, what changed, and a person's word on it."""
+"""`fingerpost pins`: list trusted definitions, review changes and mark tools as read-only."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
                 [{**to_plain(pin), "state": _get_state(router, key)} for key, pin in sorted(known.items())]
             )
             return 1 if changed or texts else 0
-        made = build_table(
+        table = build_table(
             f"{len(known)} pinned, {len(changed) + len(texts)} to review",
             "tool",
             "state",
@@ -61,13 +61,13 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
         )
         for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0])):
             by = f" by {clean_text(pin.accepted_by)}" if pin.accepted_by else ""
-            made.add_row(
+            table.add_row(
                 clean_text(key),
                 _get_state(router, key),
                 f"{pin.pinned_at:%Y-%m-%d %H:%M}{by}",
                 pin.fingerprint[:12],
             )
-        get_output().print(made)
+        get_output().print(table)
         for text in texts:
             click.echo(
                 f"{clean_text(text.server)}: what it says of itself changed, and is not passed on "
@@ -144,8 +144,8 @@ def mark_read_only(
             return 1
         person = await run_sync(getuser)
         await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
-        told = "is judged by its own words again" if undo else "only reads: it runs without a question"
-        click.echo(f"{clean_text(card.key)} {told}.")
+        result = "is judged by its own words again" if undo else "only reads: it runs without a question"
+        click.echo(f"{clean_text(card.key)} {result}.")
         return 0
 
     return _run_on_router(config, servers, work)

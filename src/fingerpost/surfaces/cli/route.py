@@ -136,11 +136,11 @@ def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -
 
 def _format_overview(narrowing: Narrowing) -> Iterator[Text]:
     yield _format_need(narrowing.need)
-    if said := ", ".join(_describe_signals(narrowing.signals)):
-        yield Text.assemble(("read     ", "dim"), clean_text(said))
+    if signals_text := ", ".join(_describe_signals(narrowing.signals)):
+        yield Text.assemble(("read     ", "dim"), clean_text(signals_text))
     shortlist = narrowing.shortlist
-    for number, wish in enumerate(shortlist.needs if len(shortlist.needs) > 1 else (), start=1):
-        yield Text.assemble((f"need {number}   ", "dim"), clean_text(wish))
+    for number, need in enumerate(shortlist.needs if len(shortlist.needs) > 1 else (), start=1):
+        yield Text.assemble((f"need {number}   ", "dim"), clean_text(need))
     if (choice := narrowing.servers) is not None and choice.left_out:
         every = len(choice.servers) + len(choice.left_out)
         yield Text.assemble(
@@ -186,13 +186,13 @@ def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
         screen.print(Text("No tool is offered.", style="yellow"))
         return
     several = len(narrowing.shortlist.needs) > 1
-    made = build_table(
+    table = build_table(
         None, "offered", "score", "sure", "speed", "made of", *(["need"] if several else []), "because"
     )
     largest = max(candidate.score for candidate in offered)
     width = max(min(BAR_WIDTH, screen.width // 5), 6)
     for candidate in offered:
-        made.add_row(
+        table.add_row(
             Text(clean_text(candidate.tool), style="bold"),
             f"{candidate.score:.2f}",
             candidate.confidence,
@@ -201,7 +201,7 @@ def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
             *([str(candidate.need + 1)] if several else []),
             Text(clean_text(format_reasons(candidate, all_of_them=explain)), style="dim"),
         )
-    screen.print(made)
+    screen.print(table)
     screen.print(_format_legend(offered, coloured=screen.is_terminal))
 
 
@@ -226,12 +226,12 @@ def draw_score_bar(candidate: Candidate, largest: float, *, width: int = BAR_WID
 
 def format_reasons(candidate: Candidate, *, all_of_them: bool) -> str:
     """Return the parts of the score that have a note, or all."""
-    said = [
+    parts = [
         f"{part.signal} {part.points:+.2f}" + (f" ({part.note})" if part.note else "")
         for part in candidate.parts
         if all_of_them or (part.note and part.signal != "server")
     ]
-    return ", ".join(said)
+    return ", ".join(parts)
 
 
 def _format_legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
@@ -247,27 +247,27 @@ def _format_legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
 def _show_effects(router: Router, narrowing: Narrowing) -> None:
     """Show the effect of each offered tool, whether it is certain, and why."""
     cards = [router.tools.get(candidate.tool) for candidate in narrowing.shortlist.offered]
-    made = build_table("effects", "tool", "effect", "certain", "why")
+    table = build_table("effects", "tool", "effect", "certain", "why")
     for card in cards:
         if card is not None:
             certain = get_certainty(card)
-            made.add_row(
+            table.add_row(
                 Text(clean_text(card.key)),
                 style_effect(card),
                 "yes" if certain.value else "no",
                 Text(clean_text(certain.reason or card.effect.reason), style="dim"),
             )
-    if made.row_count:
-        get_output().print(made)
+    if table.row_count:
+        get_output().print(table)
 
 
 def _show_rest(narrowing: Narrowing) -> None:
     screen = get_output()
     losers = [candidate for candidate in narrowing.shortlist.candidates if not candidate.offered]
     if losers:
-        made = build_table("not offered", "tool", "score", "sure", "speed", "why not", "made of")
+        table = build_table("not offered", "tool", "score", "sure", "speed", "why not", "made of")
         for candidate in losers:
-            made.add_row(
+            table.add_row(
                 Text(clean_text(candidate.tool)),
                 f"{candidate.score:.2f}",
                 candidate.confidence,
@@ -275,14 +275,14 @@ def _show_rest(narrowing: Narrowing) -> None:
                 Text(clean_text(candidate.lost)),
                 Text(clean_text(format_reasons(candidate, all_of_them=True)), style="dim"),
             )
-        screen.print(made)
+        screen.print(table)
     if narrowing.shortlist.hidden:
-        made = build_table("hidden", "tool", "by", "reason")
+        table = build_table("hidden", "tool", "by", "reason")
         for hidden in narrowing.shortlist.hidden:
-            made.add_row(
+            table.add_row(
                 Text(clean_text(hidden.tool)), Text(clean_text(hidden.rule)), Text(clean_text(hidden.reason))
             )
-        screen.print(made)
+        screen.print(table)
 
 
 def show_reasons(*, tool: str, request: tuple[str, ...], **options: Any) -> int:
@@ -339,9 +339,11 @@ async def _narrow_again(router: Router, text: str, tool: str, route: Route | Non
 
 def _explain_missing(router: Router, tool: str) -> Iterator[str]:
     """Yield why a tool is not in the catalog."""
-    if away := find_absence(ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses):
-        yield f"{away.tool} is not offered: {away.reason}."
-        yield repeat_options(away.fix)
+    if unavailable := find_absence(
+        ToolCall(name=tool, arguments={}), router.catalog, router.servers.statuses
+    ):
+        yield f"{unavailable.tool} is not offered: {unavailable.reason}."
+        yield repeat_options(unavailable.fix)
         return
     yield f"No tool is called {tool!r}."
     if near := router.tools.near(tool):
@@ -365,8 +367,8 @@ def _explain_left_out(tool: str, server: str, choice: ServerChoice) -> Iterator[
 def _explain_considered(found: Candidate, narrowing: Narrowing) -> Iterator[str]:
     offered = narrowing.shortlist.offered
     if found.offered:
-        place = [one.tool for one in offered].index(found.tool) + 1
-        yield f"{found.tool} is offered, number {place} of {len(offered)}, with a score of {found.score:.2f}."
+        rank = [one.tool for one in offered].index(found.tool) + 1
+        yield f"{found.tool} is offered, number {rank} of {len(offered)}, with a score of {found.score:.2f}."
     else:
         yield f"{found.tool} is not offered: {found.lost}."
     yield f"Its score is made of {_format_score(found)}."
@@ -377,11 +379,11 @@ def _explain_considered(found: Candidate, narrowing: Narrowing) -> Iterator[str]
 
 
 def _format_score(candidate: Candidate) -> str:
-    said = [
+    parts = [
         f"{part.signal} {part.points:+.2f}" + (f" ({part.note})" if part.note else "")
         for part in candidate.parts
     ]
-    return ", ".join(said) or "nothing: no signal speaks for it"
+    return ", ".join(parts) or "nothing: no signal speaks for it"
 
 
 def _compare_with(found: Candidate, winner: Candidate) -> Iterator[str]:

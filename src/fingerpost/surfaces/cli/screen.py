@@ -74,10 +74,10 @@ def build_table(title: str | None, *columns: str) -> Table:
     from rich import box
     from rich.table import Table
 
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
     for column in columns:
-        made.add_column(column, overflow="fold")
-    return made
+        table.add_column(column, overflow="fold")
+    return table
 
 
 def print_json(value: Any) -> None:

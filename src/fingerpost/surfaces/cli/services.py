@@ -61,11 +61,11 @@ def serve_until_stopped(
                     ticket = await create_ticket(router.store)
 
             def show_start(address: str) -> None:
-                reached_at = gateway.public_url or address
-                page = None if ticket is None else build_sign_in_url(reached_at, ticket)
+                public_url = gateway.public_url or address
+                page = None if ticket is None else build_sign_in_url(public_url, ticket)
                 _print_endpoints(address, loaded, page, as_json=as_json)
                 if open_browser:
-                    click.launch(page or reached_at)
+                    click.launch(page or public_url)
 
             router.profiles.prefer(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
@@ -145,21 +145,21 @@ async def _warm_up(router: Router) -> None:
 
 def _report_servers(router: Router) -> Callable[[], None]:
     """Print each server when it is up or failed, and when that changes. Return a function that stops."""
-    told: dict[str, bool] = {}
+    reported: dict[str, bool] = {}
 
-    def tell(name: str) -> None:
+    def report_server(name: str) -> None:
         status = router.servers.get_status(name)
         good = status.state in ("ready", "degraded", "disabled")
-        if status.state in ("idle", "connecting") or told.get(name) is good:
+        if status.state in ("idle", "connecting") or reported.get(name) is good:
             return
-        told[name] = good
+        reported[name] = good
         state = style_text(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
         what = format_count(status.tools, "tool") if good else clean_text(status.reason or "")
         click.echo(f"  {state} {clean_text(name)}: {what}", err=True)
 
     for status in router.servers.statuses:
-        tell(status.name)
-    return router.servers.subscribe_to_changes(tell)
+        report_server(status.name)
+    return router.servers.subscribe_to_changes(report_server)
 
 
 def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_json: bool) -> None:
@@ -171,9 +171,9 @@ def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_js
         "openai": ("/v1", settings.completions.enabled),
         "api": ("/api", settings.api.enabled),
     }
-    there = {name: address + path for name, (path, enabled) in others.items() if enabled}
+    addresses = {name: address + path for name, (path, enabled) in others.items() if enabled}
     if as_json:
-        print_json({"address": address, "endpoints": [address + path for path in endpoints], **there})
+        print_json({"address": address, "endpoints": [address + path for path in endpoints], **addresses})
         return
     offered = {"auto": "few tools as themselves, many by request", "route": "tools found by request"}
     lines = {
@@ -214,7 +214,7 @@ def serve_gateway(
     profile: str | None,
     open_browser: bool,
 ) -> int:
-    """Serve every configured server on one port, narrowed, guarded and explained."""
+    """Serve all configured servers on one port."""
     loaded = override_gateway(
         read_settings(CommonOptions(config, servers, as_json)), host=host, port=port, mode=mode
     )
@@ -228,8 +228,8 @@ def print_console_link(
 
     async def work(store: Store, settings: Settings) -> str:
         gateway = settings.gateway
-        set_up = gateway.public_url or f"http://{get_reachable_address(f'{gateway.host}:{gateway.port}')}"
-        return build_sign_in_url(await read_address(store) or set_up, await create_ticket(store))
+        configured = gateway.public_url or f"http://{get_reachable_address(f'{gateway.host}:{gateway.port}')}"
+        return build_sign_in_url(await read_address(store) or configured, await create_ticket(store))
 
     page = run_on_store(config, servers, work)
     if as_json:
@@ -244,7 +244,7 @@ def print_console_link(
 def serve_stdio_client(
     *, config: Path | None, servers: Path | None, as_json: bool, mode: str | None, profile: str | None
 ) -> int:
-    """The same gateway on standard input and output, for a client that starts a program."""
+    """Serve the gateway on standard input and output, for a client that starts it as a program."""
     loaded = override_gateway(read_settings(CommonOptions(config, servers, as_json)), mode=mode)
     return serve_one_client(loaded, profile=profile)
 
@@ -279,20 +279,20 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
         get_token(settings)  # report a missing token before waiting for servers
         async with open_router(loaded) as router:
             router.servers.start()
-            async with connect_bot(router, settings) as arrived:
-                _print_bot(arrived, settings, as_json=as_json)
+            async with connect_bot(router, settings) as connection:
+                _print_bot(connection, settings, as_json=as_json)
                 with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                     async with anyio.create_task_group() as tasks:
 
-                        async def stop_when_told() -> None:
+                        async def stop_on_signal() -> None:
                             async for _ in signals:
                                 tasks.cancel_scope.cancel()
 
-                        tasks.start_soon(stop_when_told)
-                        await arrived.lost.wait()
+                        tasks.start_soon(stop_on_signal)
+                        await connection.lost.wait()
                         tasks.cancel_scope.cancel()
-            if arrived.why:
-                raise arrived.why[0]
+            if connection.why:
+                raise connection.why[0]
         return 0
 
     return run_async(work)

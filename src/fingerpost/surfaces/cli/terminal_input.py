@@ -109,7 +109,7 @@ def _skip_line() -> None:
 def ask_line(prompt: str, *, goes_on: bool = False) -> str | None:
     """Prompt on stderr and return one line, or None at the end of stdin.
 
-    What was typed before the prompt is discarded, unless `goes_on`.
+    What was typed before the prompt is discarded unless `keep_typed_ahead` is set.
     """
     while True:
         if not goes_on:
@@ -172,8 +172,8 @@ def _enable_editing(commands: Sequence[str]) -> None:
     except ImportError:
         return
 
-    def complete(begun: str, number: int) -> str | None:
-        found = [command for command in commands if command.startswith(begun)]
+    def complete(prefix: str, number: int) -> str | None:
+        found = [command for command in commands if command.startswith(prefix)]
         return found[number] if number < len(found) else None
 
     readline.set_completer(complete)

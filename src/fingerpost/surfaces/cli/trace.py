@@ -233,7 +233,9 @@ MOST_CHILDREN = 50  # shown with their own events; others only by name
 
 
 def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Draw the journey of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts."""
+    """Draw the events of one call (cal_…) or packet (pkt_…): repairs, rulings, approvals, attempts, dropped
+    content.
+    """
 
     async def work(store: Store, _: Settings) -> int:
         # The router takes seconds to import; `breakers` does not need it.
@@ -255,7 +257,7 @@ def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_j
 
 
 def show_breakers(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
-    """Show the circuit breaker of every server that ever had one move, newest state first."""
+    """Show the latest recorded state of every server's circuit breaker, newest first."""
 
     async def work(store: Store, _: Settings) -> int:
         recorded = _read_journal(store, kinds=("breaker_moved",))
@@ -264,15 +266,15 @@ def show_breakers(*, config: Path | None, servers: Path | None, as_json: bool) -
         if as_json:
             print_json([to_plain(event) for event in moved])
             return 0
-        made = build_table(f"{len(moved)} breakers have moved", "server", "state", "since", "because")
+        table = build_table(f"{len(moved)} breakers have moved", "server", "state", "since", "because")
         for event in moved:
-            made.add_row(
+            table.add_row(
                 clean_text(event.server),
                 event.state,
                 f"{event.at:%Y-%m-%d %H:%M:%S}",
                 clean_text(event.reason),
             )
-        get_output().print(made)
+        get_output().print(table)
         return 0
 
     return run_on_store(config, servers, work)
@@ -291,12 +293,12 @@ async def read_events(store: Store, identity: str) -> list[Event]:
 
 
 async def read_children(store: Store, events: Sequence[Event]) -> dict[str, Sequence[Event]]:
-    """Return the events of subagents by packet, up to the limits."""
+    """Return the events of subagents by packet, up to `MAX_DEPTH` levels and `MAX_CHILDREN` packets."""
     found: dict[str, Sequence[Event]] = {}
     level: Sequence[Event] = events
     for _ in range(DEEPEST):
-        begun = dict.fromkeys(event.child for event in level if isinstance(event, SubagentBegan))
-        new = [child for child in begun if child not in found][: MOST_CHILDREN - len(found)]
+        child_ids = dict.fromkeys(event.child for event in level if isinstance(event, SubagentBegan))
+        new = [child for child in child_ids if child not in found][: MOST_CHILDREN - len(found)]
         for child in new:
             found[child] = [event async for event in _read_journal(store, packet_id=child)]
         level = [event for child in new for event in found[child]]
@@ -341,11 +343,11 @@ def _print_figures(found: Figures, *, as_json: bool) -> None:
     for one in found.rollouts:
         by_rollout.setdefault(one.rollout, {})[one.arm] = one.figures
     for rollout, arms in by_rollout.items():
-        made: Table = build_table(f"rollout {clean_text(rollout)}", "figure", *arms)
+        table: Table = build_table(f"rollout {clean_text(rollout)}", "figure", *arms)
         columns = [dict(_format_figures(figures)) for figures in arms.values()]
         for name in columns[0]:
-            made.add_row(name, *(column[name] for column in columns))
-        get_output().print(made)
+            table.add_row(name, *(column[name] for column in columns))
+        get_output().print(table)
 
 
 def _format_figures(counted: Counted) -> Iterator[tuple[str, str]]:

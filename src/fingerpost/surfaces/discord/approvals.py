@@ -142,13 +142,13 @@ def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] 
     arguments, enclosed = _render_arguments(pending, exact=True)
     if any(len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed):
         return None
-    words = (
+    question = (
         f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** "
         f"{_EFFECT_PHRASES[pending.effect]}. Run exactly this?"
     )
     secret = bool(find_secret_paths(pending.arguments))
     note = "-# A part of it looks like a secret: the channel does not see it.\n" if secret else ""
-    return f"{words}\n{note}```json\n{arguments}\n```", enclosed
+    return f"{question}\n{note}```json\n{arguments}\n```", enclosed
 
 
 def _render_arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[OutgoingFile, ...]]:
@@ -167,8 +167,8 @@ def _render_arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[Outg
 
 def render_decided(pending: Pending) -> str:
     """Render the message after a decision or after the call expired."""
-    said, _ = render_approval(pending)
-    return f"{said.rpartition(chr(10))[0]}\n{describe_decision(pending)}"
+    text, _ = render_approval(pending)
+    return f"{text.rpartition(chr(10))[0]}\n{describe_decision(pending)}"
 
 
 def describe_decision(pending: Pending) -> str:
@@ -398,9 +398,9 @@ class DiscordApprovals:
         if action == "reject":
             await interaction.response.send_modal(build_reason_form(pending_id))
             return
-        standing = await self._record_decision(interaction, person, pending_id, Decision.APPROVED)
-        if standing is not None and action == "confirm":
-            await interaction.edit_original_response(content=describe_decision(standing), view=None)
+        decided = await self._record_decision(interaction, person, pending_id, Decision.APPROVED)
+        if decided is not None and action == "confirm":
+            await interaction.edit_original_response(content=describe_decision(decided), view=None)
 
     async def handle_rejection(
         self, interaction: Interaction, person: DiscordPerson, pending_id: str, reason: str
@@ -425,23 +425,23 @@ class DiscordApprovals:
     ) -> Pending | None:
         await interaction.response.defer()
         try:
-            standing = await self._router.calls.decide(pending_id, decision, by=person.caller, reason=reason)
+            decided = await self._router.calls.decide(pending_id, decision, by=person.caller, reason=reason)
         except FingerpostError as error:
             log.warning("%s could not be decided: %s", pending_id, error)
             await interaction.followup.send("That could not be kept. Please press again.", ephemeral=True)
             return None
         self._wake.set()
-        return standing
+        return decided
 
     def _explain_refusal(
         self, interaction: Interaction, person: DiscordPerson, action: ButtonAction, pending: Pending | None
     ) -> str | None:
         """Return why this press is refused, or None."""
-        here = interaction.channel_id
-        if pending is None or here is None or pending.conversation != build_conversation_id(here):
+        channel = interaction.channel_id
+        if pending is None or channel is None or pending.conversation != build_conversation_id(channel):
             return "Nothing is known of this call any more."
-        judge = explain_no_rejection if action == "reject" else explain_no_approval
-        why = judge(self._settings, person, asker=pending.caller)
+        explain = explain_no_rejection if action == "reject" else explain_no_approval
+        why = explain(self._settings, person, asker=pending.caller)
         if why is None and pending.decision is not Decision.WAITING:
             return describe_decision(pending)
         return why
@@ -517,9 +517,9 @@ async def _confirm_call(interaction: Interaction, pending: Pending) -> None:
             interaction, "It is too long to be shown here. Decide it in the console or a terminal."
         )
         return
-    words, enclosed = shown
+    text, enclosed = shown
     await interaction.response.send_message(
-        words,
+        text,
         view=build_buttons("confirm", pending_id=pending.pending_id),
         files=[each.to_discord() for each in enclosed],
         ephemeral=True,

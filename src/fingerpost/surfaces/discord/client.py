@@ -72,8 +72,8 @@ class DiscordBot(discord.Client):
     async def setup_hook(self) -> None:
         self.add_dynamic_items(DecisionButton)
         if self._settings.api_url is not None:
-            told: dict[str, Any] = await self.http.request(Route("GET", "/gateway"))
-            use_gateway(told["url"])
+            response: dict[str, Any] = await self.http.request(Route("GET", "/gateway"))
+            use_gateway(response["url"])
 
     async def on_connect(self) -> None:
         self.arrived.set()
@@ -116,8 +116,8 @@ class DiscordBot(discord.Client):
             return False
         if message.mentions or message.role_mentions or message.reference is not None:
             return False  # addressed to another user
-        talk = await self.connector.conversations.load(build_conversation_id(thread.id))
-        return person.caller in talk.askers
+        conversation = await self.connector.conversations.load(build_conversation_id(thread.id))
+        return person.caller in conversation.askers
 
     async def _is_answered(self, person: DiscordPerson, message: discord.Message) -> bool:
         if is_allowed(self._settings, person):
@@ -190,7 +190,7 @@ PORTAL_URL: Final = "https://discord.com/developers/applications"
 class OneLineHandler(logging.Handler):
     """Formats log records of the library on one line, without tracebacks and secrets.
 
-    `tell` shows a line to the operator of the connector.
+    `write` shows a line to the operator of the connector.
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -207,7 +207,7 @@ class OneLineHandler(logging.Handler):
 
 @frozen
 class BotConnection:
-    """An open connection. `lost` is set when it has ended for good; `why` is then the reason."""
+    """An open connection. `lost` is set when it has ended permanently; `errors` then contains the reason."""
 
     own: discord.ClientUser
     servers: int
@@ -223,9 +223,9 @@ async def connect_bot(
     token = get_token(settings)
     if settings.profile is not None:
         router.profiles.get_profile(settings.profile)  # raises if it does not exist
-    lost, why, talked = anyio.Event(), list[FingerpostError](), False
+    lost, errors, connected = anyio.Event(), list[FingerpostError](), False
     with use_api_url(settings.api_url):
-        async with anyio.create_task_group() as line:
+        async with anyio.create_task_group() as connection_tasks:
             # Requests end before the connection, because each may have to send a shutdown message.
             async with anyio.create_task_group() as tasks:
                 bot = DiscordBot(router, settings, tasks, interval=interval)
@@ -234,25 +234,27 @@ async def connect_bot(
                     try:
                         await bot.start(token)
                     except (discord.DiscordException, aiohttp.ClientError, OSError) as error:
-                        why.append(explain_error(error))
+                        errors.append(explain_error(error))
                     finally:
                         lost.set()
                         bot.arrived.set()
                         with anyio.move_on_after(CLOSE_TIMEOUT_S, shield=True):
                             await bot.close()
 
-                line.start_soon(listen)
+                connection_tasks.start_soon(listen)
                 try:
                     await bot.arrived.wait()
-                    if bot.user is not None and not why:
-                        talked = True
+                    if bot.user is not None and not errors:
+                        connected = True
                         tasks.start_soon(bot.connector.approvals.watch_decisions)
-                        yield BotConnection(own=bot.user, servers=len(bot.guilds), lost=lost, why=why)
+                        yield BotConnection(own=bot.user, servers=len(bot.guilds), lost=lost, why=errors)
                 finally:
                     tasks.cancel_scope.cancel()
-            line.cancel_scope.cancel()
-    if not talked:
-        raise why[0] if why else ServerUnavailable("Discord hung up", server="discord", hint="try again")
+            connection_tasks.cancel_scope.cancel()
+    if not connected:
+        raise (
+            errors[0] if errors else ServerUnavailable("Discord hung up", server="discord", hint="try again")
+        )
 
 
 def get_token(settings: DiscordSettings) -> str:

@@ -68,11 +68,13 @@ class DiscordQueue:
         self._warned: set[str] = set()  # callers that were informed about their rate limit
 
     def explain_refusal(self, caller: str, conversation: str) -> str | None:
-        """Return why the caller must wait, or None. Empty if the caller was informed a moment ago."""
-        if sum(line.length for line in self._lines.values()) >= MAX_QUEUED:
+        """Count a request of the caller. Return why the caller must wait, or None. The text is empty if the
+        caller was informed a moment ago.
+        """
+        if sum(queue.length for queue in self._lines.values()) >= MAX_QUEUED:
             return "Too many requests wait at the moment. Please ask again in a few minutes."
-        line = self._lines.get(conversation)
-        if line is not None and line.length > self._most_waiting:
+        queue = self._lines.get(conversation)
+        if queue is not None and queue.length > self._most_waiting:
             many = "1 request waits" if self._most_waiting == 1 else f"{self._most_waiting} requests wait"
             return f"{many} here already. Please wait for the answers."
         wait = self._rate.take_token(caller)
@@ -90,14 +92,14 @@ class DiscordQueue:
     @asynccontextmanager
     async def wait_turn(self, conversation: str) -> AsyncGenerator[None]:
         """Wait for this request's turn, and keep it for the duration of the block."""
-        line = self._lines.setdefault(conversation, _ConversationQueue())
-        line.length += 1
+        queue = self._lines.setdefault(conversation, _ConversationQueue())
+        queue.length += 1
         try:
-            async with line.lock, self._at_once:
+            async with queue.lock, self._at_once:
                 yield
         finally:
-            line.length -= 1
-            if line.length == 0:
+            queue.length -= 1
+            if queue.length == 0:
                 del self._lines[conversation]
 
 
@@ -136,19 +138,19 @@ class DiscordConversations:
 
     def remember(self, conversation: str, before: DiscordConversation, route: Route) -> None:
         """Add this request and its answer to the conversation."""
-        said = Message(role="user", text=route.packet.content.original_prompt)
+        prompt = Message(role="user", text=route.packet.content.original_prompt)
         reply = Message(role="assistant", text=route.answer)
         caller = route.packet.header.caller
         now = self._conversations.get(conversation, before)
         others = tuple(each for each in now.asked if each.packet.header.caller != caller)
         # A request that waits for an approval is added later, when there is an answer.
-        told = () if route.outcome is RouteOutcome.WAITING else (said, reply)
-        talk = DiscordConversation(
-            history=(*now.history, *told)[-MAX_MESSAGES:],
+        exchange = () if route.outcome is RouteOutcome.WAITING else (prompt, reply)
+        state = DiscordConversation(
+            history=(*now.history, *exchange)[-MAX_MESSAGES:],
             askers=now.askers if caller is None else now.askers | {caller},
             asked=(*others[-MAX_QUESTIONS:], *((route,) if route.outcome is RouteOutcome.ASKED else ())),
         )
-        self._cache(conversation, talk)
+        self._cache(conversation, state)
 
     def _cache(self, conversation: str, conversation_state: DiscordConversation) -> None:
         self._conversations[conversation] = conversation_state
@@ -164,7 +166,7 @@ class DiscordConversations:
         found = await journal.list_session_packets(conversation, limit=JOURNAL_LOOK_BACK)
         packets = [packet for packet in found if packet.header.parent_id is None]
         callers = frozenset(packet.header.caller for packet in packets if packet.header.caller)
-        talk = DiscordConversation(askers=callers)
+        state = DiscordConversation(askers=callers)
         for number, packet in enumerate(packets):
             events = [entry.event for entry in await journal.list_events(packet_id=packet.packet_id)]
             reply = find_reply(events)
@@ -172,8 +174,8 @@ class DiscordConversations:
                 continue
             asked = find_question(events) if number == 0 else None
             history = append_exchange(packet, reply)[-MAX_MESSAGES:]
-            return replace(talk, history=history, asked=() if asked is None else (asked,))
-        return talk
+            return replace(state, history=history, asked=() if asked is None else (asked,))
+        return state
 
 
 log = logging.getLogger("fingerpost.discord")
@@ -242,20 +244,22 @@ class DiscordConnector:
     async def answer_message(self, incoming: IncomingMessage) -> None:
         """Answer a message."""
         message, caller = incoming.message, incoming.person.caller
-        home = message.channel
-        conversation = build_conversation_id(home.id)
+        source = message.channel
+        conversation = build_conversation_id(source.id)
         refusal = self._queue.explain_refusal(caller, conversation)
         if refusal is None and not incoming.text and not message.attachments:
             refusal = HELP_TEXT
         if refusal is not None:
             if refusal:
-                await ProgressMessage.post(home, refusal, answering=message)
+                await ProgressMessage.post(source, refusal, answering=message)
             return
-        place = await _open_channel(message, incoming.text)
-        conversation = build_conversation_id(place.id)
+        channel = await _open_channel(message, incoming.text)
+        conversation = build_conversation_id(channel.id)
         async with self._queue.wait_turn(conversation):
-            answering = message if place.id == home.id else None
-            note = await ProgressMessage.post(place, STARTED_TEXT, answering=answering, interval=self._every)
+            answering = message if channel.id == source.id else None
+            note = await ProgressMessage.post(
+                channel, STARTED_TEXT, answering=answering, interval=self._every
+            )
             await self._answer_in_turn(incoming, conversation, note)
 
     async def _answer_in_turn(
@@ -267,19 +271,19 @@ class DiscordConnector:
         if not text:
             await progress.replace_content("\n".join(escape_line(line) for line in attached.left_out))
             return
-        talk = await self.conversations.load(conversation)
-        asking = RouteOptions(
-            history=talk.history,
+        state = await self.conversations.load(conversation)
+        options = RouteOptions(
+            history=state.history,
             conversation=conversation,
             caller=caller,
             profile=self._settings.profile,
         )
-        asked = talk.get_question(caller)
+        asked = state.get_question(caller)
         route = await self._run_with_progress(
-            progress, conversation, lambda: self._route_text(asked, text, asking)
+            progress, conversation, lambda: self._route_text(asked, text, options)
         )
         if route is not None:
-            await self._deliver_result(progress, conversation, talk, route, left_out=attached.left_out)
+            await self._deliver_result(progress, conversation, state, route, left_out=attached.left_out)
 
     async def _route_text(
         self, question_route: Route | None, text: str, route_options: RouteOptions
@@ -392,18 +396,18 @@ class DiscordConnector:
         await self.approvals.show_decision(channel, pending, posted)
         async with self._queue.wait_turn(pending.conversation):
             note = await ProgressMessage.post(channel, "Going on…", interval=self._every)
-            asking = RouteOptions(caller=pending.caller, profile=self._settings.profile)
+            options = RouteOptions(caller=pending.caller, profile=self._settings.profile)
             route = await self._run_with_progress(
                 note,
                 pending.conversation,
-                lambda: self._router.resume(pending.pending_id, packet_id=posted.packet_id, **asking),
+                lambda: self._router.resume(pending.pending_id, packet_id=posted.packet_id, **options),
                 packet_id=posted.packet_id,
             )
             # Not cancelled between the answer and its record; otherwise it would be sent twice.
             with anyio.CancelScope(shield=True):
                 if route is not None:
-                    talk = await self.conversations.load(pending.conversation)
-                    await self._deliver_result(note, pending.conversation, talk, route)
+                    state = await self.conversations.load(pending.conversation)
+                    await self._deliver_result(note, pending.conversation, state, route)
                 await self.approvals.mark_settled(posted)
 
 

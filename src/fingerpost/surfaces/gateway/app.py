@@ -236,8 +236,8 @@ def _is_handshake_version(version: str | None) -> bool:
 
 
 def _is_handshake_request(headers: Mapping[str, str], message: JsonRpcMessage) -> bool:
-    """Decide the era by the version header. Without the header, a request with the modern envelope is
-    modern.
+    """Return whether the request belongs to the handshake era, by its version header. Without the header, a
+    request with the modern envelope is modern.
     """
     version = headers.get("mcp-protocol-version")
     if version is not None or "mcp-session-id" in headers or message.method == "initialize":

@@ -83,10 +83,10 @@ def _describe_servers(router: Router, endpoint_tools: EndpointTools) -> Iterator
     """Yield a short description of each server whose tools this caller sees, within the token limit."""
     room = MAX_SERVERS_TOKENS
     for server in sorted({card.server for card in endpoint_tools.view.visible.cards}):
-        said = router.catalog.get_instructions(server)  # empty while a change waits for review
-        if not said:
+        instructions = router.catalog.get_instructions(server)  # empty while a change waits for review
+        if not instructions:
             continue
-        words = " ".join(escape_invisible(said[: MAX_SERVER_TOKENS * 12]).split())
+        words = " ".join(escape_invisible(instructions[: MAX_SERVER_TOKENS * 12]).split())
         line = f"- {server}: {clip_to_tokens(words, min(MAX_SERVER_TOKENS, room))}"
         room -= count_tokens(line)
         if room <= 0:
@@ -163,15 +163,15 @@ class GatewayMethods:
 
     async def answer(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject | EncodedResult:
         """Return the result of a request. Raises `JsonRpcError`."""
-        answer = (self._modern if request.modern else self._handshake).get(request.method)
-        if answer is None:
+        handler = (self._modern if request.modern else self._handshake).get(request.method)
+        if handler is None:
             message = f"this gateway has no method {request.method[:80]!r} in protocol {request.version}"
             raise JsonRpcError(METHOD_NOT_FOUND, message)
         if request.authorization is not None:
             await self._readiness.wait_for_tools()
             principal = await self._router.with_own_tools(request.principal, request.authorization)
             request = replace(request, principal=principal)
-        return await answer(request, exchange)
+        return await handler(request, exchange)
 
     async def _read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         kept = await read_kept_resource(self._router.calls.results, request)
@@ -195,13 +195,13 @@ class GatewayMethods:
         self, endpoint: Endpoint, principal: Principal
     ) -> tuple[EndpointTools, VisibleResources]:
         """Return the tools and resources of a new client, which is notified of changes from now on."""
-        offer, shelf = (
+        endpoint_tools, resources = (
             self._offers.get_tools(endpoint, principal),
             self._shelves.get_resources(endpoint, principal),
         )
-        self._offers.remember_client(offer)
-        self.news.remember_client(shelf)
-        return offer, shelf
+        self._offers.remember_client(endpoint_tools)
+        self.news.remember_client(resources)
+        return endpoint_tools, resources
 
     def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """Return a tool's input schema, to compare `Mcp-Param-*` headers with the body."""
@@ -222,9 +222,9 @@ async def open_methods(
     `console` is the console's address, if any. It is shown when a call needs an approval.
     """
     router.servers.advertise_client_capabilities()
-    async with open_calls(router, console=console) as asking:
+    async with open_calls(router, console=console) as calls:
         tasks = await anyio.create_task_group().__aenter__()
-        methods = GatewayMethods(router, audience=audience, calls=asking, tasks=tasks)
+        methods = GatewayMethods(router, audience=audience, calls=calls, tasks=tasks)
         tasks.start_soon(run_restarting, methods.news.run)
         stop = router.servers.subscribe_to_changes(methods.logging.on_server_change)
         try:

@@ -165,9 +165,9 @@ async def run_stream(
 
     `may_continue` is called before notifications are sent, and regularly without any.
     """
-    leave = state.audience.add(stream)
+    remove_listener = state.audience.add(stream)
     state.open_streams += 1
-    end_with_us = state.call_at_close(stream.end)
+    remove_close_callback = state.call_at_close(stream.end)
     try:
         await exchange.notify(
             "notifications/subscriptions/acknowledged",
@@ -175,15 +175,15 @@ async def run_stream(
         )
         waiting: list[Notification] | None = []
         while waiting is not None and await may_continue():
-            for news in waiting:
-                await exchange.notify(news.method, stream.add_subscription_id(news.params))
+            for notification in waiting:
+                await exchange.notify(notification.method, stream.add_subscription_id(notification.params))
             waiting = []
             with anyio.move_on_after(CHECK_INTERVAL_S):
                 waiting = await stream.take_notifications()
     finally:
         state.open_streams -= 1
-        leave()
-        end_with_us()
+        remove_listener()
+        remove_close_callback()
         state.forget_session(stream.request.session or "")
 
 
@@ -238,7 +238,9 @@ async def post_modern(
 
 
 async def reject_method(http_request: McpHttpRequest) -> None:
-    """Reject an HTTP method other than POST, or an unknown protocol version."""
+    """Reject an HTTP method other than POST: send an error for an unknown protocol version, else raise
+    `McpHttpError`.
+    """
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested, _SUPPORTED_VERSIONS):
         return await _finish_response(http_request, _build_rejection_response(None, rejection))
@@ -300,7 +302,9 @@ def check_request(
 def _check_version(
     message: JsonRpcMessage, headers: Mapping[str, str] | None
 ) -> InboundLadderRejection | None:
-    """Reject a request of neither era: its version is unknown and it has no envelope."""
+    """Return the rejection of a request of neither era, or None. Such a request has an unknown version and no
+    envelope.
+    """
     version = None if headers is None else headers.get("mcp-protocol-version")
     meta = message.params.get("_meta")
     if version is None or (isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta):
@@ -315,7 +319,9 @@ def build_unknown_method_error(method: str) -> JsonRpcError:
 def _check_parameter_headers(
     state: GatewayState, request: ClientRequest, inbound: McpHttpRequest | None
 ) -> InboundLadderRejection | None:
-    """Check that headers which repeat arguments have the same values. A proxy may have routed by them."""
+    """Return a rejection if headers that repeat arguments have other values, else None. A proxy may have
+    routed by them.
+    """
     if inbound is None or request.method != "tools/call":
         return None
     name, arguments = request.params.get("name"), request.params.get("arguments")

@@ -154,10 +154,10 @@ def decode_json(body: bytes) -> Any:
 
 def _explain_parse_error(error: ValueError) -> str:
     """Explain a parser error. The parser also rejects valid JSON beyond its limits."""
-    said = str(error)
-    if said.startswith("recursion limit"):
+    text = str(error)
+    if text.startswith("recursion limit"):
         return TOO_DEEP_MESSAGE
-    if said.startswith("number out of range"):
+    if text.startswith("number out of range"):
         return TOO_LARGE_MESSAGE
     return "This is not valid JSON in UTF-8."
 
@@ -299,8 +299,8 @@ def format_client_name(info: object) -> str:
     """Format the client's name and version. The text is untrusted, so it is shortened to one line."""
     if not isinstance(info, dict):
         return UNKNOWN_CLIENT
-    said = cast("dict[str, object]", info)
-    name, version = said.get("name"), said.get("version")
+    fields = cast("dict[str, object]", info)
+    name, version = fields.get("name"), fields.get("version")
     return _join_name_version(
         name if isinstance(name, str) else "", version if isinstance(version, str) else ""
     )

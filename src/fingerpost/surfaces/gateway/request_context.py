@@ -93,10 +93,10 @@ class LoggingMethods:
     def _send_levels(self) -> None:
         lowest = self._levels.lowest
         for status in self._router.servers.statuses:
-            told = self._told.get(status.name)
+            sent_level = self._told.get(status.name)
             # A server without a level uses its own default, which sessions without a level then get.
-            level = lowest or (None if told is None else DEFAULT_LEVEL)
-            if level is not None and level != told and self._supports_levels(status):
+            level = lowest or (None if sent_level is None else DEFAULT_LEVEL)
+            if level is not None and level != sent_level and self._supports_levels(status):
                 self._told[status.name] = level
                 self._tasks.start_soon(run_contained, self._send_level, status.name, level)
 
@@ -106,8 +106,8 @@ class LoggingMethods:
         """
         if status.protocol is not None and status.protocol >= MODERN_VERSION:
             return False
-        materials = self._router.servers.get_resources(status.name)
-        return materials is not None and "logging" in materials.capabilities
+        resources = self._router.servers.get_resources(status.name)
+        return resources is not None and "logging" in resources.capabilities
 
     async def _send_level(self, server: str, level: str) -> None:
         """Send the level to a server. Errors are ignored, because the gateway filters messages anyway."""

@@ -69,7 +69,9 @@ class _RequestRecord:
 
 
 class ResourceMethods:
-    """Everything that servers offer besides tools."""
+    """Answers requests for everything that servers offer besides tools: resources, templates, prompts and
+    completions.
+    """
 
     def __init__(
         self,
@@ -98,28 +100,28 @@ class ResourceMethods:
 
     async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
         """Return a page of resources, templates or prompts."""
-        shelf = await self.get_resources(request)
+        resources = await self.get_resources(request)
         hints = None
         if request.modern:
             private = request.principal.kind != "local" or request.principal.scope.bounded
             hints = CacheHints(milliseconds=FRESH_MS, private=private)
         kind = LIST_METHODS[request.method]
-        pages = shelf.get_pages(kind)
+        pages = resources.get_pages(kind)
         if self.listed is not None:
-            self.listed(shelf.viewer, kind, pages.fingerprint)
+            self.listed(resources.viewer, kind, pages.fingerprint)
         return pages.get_page(request.params.get("cursor"), hints)
 
     async def read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """Answer `resources/read` from the server that has the resource."""
         uri = get_text_param(request, "uri")
         with self._record_request(request, uri) as record:
-            shelf = await self.get_resources(request)
-            where = shelf.collection.find_resource(uri)
+            resources = await self.get_resources(request)
+            where = resources.collection.find_resource(uri)
             if where is None:
                 raise build_not_found_error(request, uri)
             server, original = where
             result = await self._ask_server(
-                request, exchange, shelf, server, {"uri": original}, record, uri=uri
+                request, exchange, resources, server, {"uri": original}, record, uri=uri
             )
         result = await escape_result_text(result)
         if uri != original:
@@ -130,14 +132,14 @@ class ResourceMethods:
         """Answer `prompts/get` from the server that has the prompt."""
         name = get_text_param(request, "name")
         with self._record_request(request, name) as record:
-            shelf = await self.get_resources(request)
-            where = shelf.collection.find_prompt(name)
+            resources = await self.get_resources(request)
+            where = resources.collection.find_prompt(name)
             if where is None:
                 raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt: {name[:80]!r}; prompts/list has them")
             _check_text_values(request, "arguments", request.params.get("arguments"))
             server, original = where
-            result = await self._ask_server(request, exchange, shelf, server, {"name": original}, record)
-        return await rewrite_prompt_links(await escape_result_text(result), shelf.collection, server)
+            result = await self._ask_server(request, exchange, resources, server, {"name": original}, record)
+        return await rewrite_prompt_links(await escape_result_text(result), resources.collection, server)
 
     async def complete(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """Answer `completion/complete` from the server that has the prompt or template."""
@@ -150,20 +152,21 @@ class ResourceMethods:
             raise JsonRpcError(INVALID_PARAMS, message)
         _check_completion(request)
         with self._record_request(request, name) as record:
-            shelf = await self.get_resources(request)
-            collection = shelf.collection
+            resources = await self.get_resources(request)
+            collection = resources.collection
             where = collection.find_prompt(name) if member == "name" else collection.find_template(name)
             if where is None:
                 raise JsonRpcError(INVALID_PARAMS, f"Unknown prompt or resource to complete: {name[:200]!r}")
             server, original = where
-            if server in shelf.approval_reasons:  # otherwise every keystroke would ask for an approval
+            if server in resources.approval_reasons:  # otherwise every keystroke would ask for an approval
                 record.server = server
                 raise JsonRpcError(
                     NOT_ALLOWED_CODE,
-                    f"{shelf.approval_reasons[server]}: {_NO_COMPLETIONS} {explain_denied_reading(server)}",
+                    f"{resources.approval_reasons[server]}: {_NO_COMPLETIONS} "
+                    f"{explain_denied_reading(server)}",
                 )
             changed: JsonObject = {"ref": {**reference, member: original}}
-            return await self._ask_server(request, exchange, shelf, server, changed, record)
+            return await self._ask_server(request, exchange, resources, server, changed, record)
 
     async def _ask_server(
         self,
@@ -184,7 +187,7 @@ class ResourceMethods:
         }
         params.update(changed)
         record.server = server
-        passage = build_request_context(request, log_level=self._levels.get_level(request.session))
+        request_context = build_request_context(request, log_level=self._levels.get_level(request.session))
         try:
             result = await self._calls.ask_server(
                 request,
@@ -192,7 +195,7 @@ class ResourceMethods:
                 server,
                 request.method,
                 params,
-                passage,
+                request_context,
                 timeout=self._seconds,
                 reason=resources.approval_reasons.get(server),
             )
@@ -316,7 +319,9 @@ def _rewrite_uri(entry: Json, original: str, uri: str) -> Json:
 
 
 def _add_cache_hints(request: ClientRequest, result: JsonObject) -> JsonObject:
-    """Add the cache hints of 2026-07-28. Results for callers with a key are private."""
+    """Add the cache hints of 2026-07-28. A result is private if the caller has a key or the server gave no
+    cache scope.
+    """
     if result.get("resultType") == "input_required":
         return result
     made: dict[str, Json] = {"ttlMs": 0, **result}

@@ -128,13 +128,13 @@ class DisconnectWatcher:
         """Wait until `receive` reports a disconnect or the end of the response."""
         try:
             while True:
-                with anyio.move_on_after(PING_INTERVAL_S) as patience:
+                with anyio.move_on_after(PING_INTERVAL_S) as timeout_scope:
                     message = await self._inbound.receive()
                     if message["type"] == "http.disconnect":
                         if not self._over:
                             self._running.cancel("The client left.")
                         return
-                if patience.cancelled_caught:
+                if timeout_scope.cancelled_caught:
                     await self._reply.send_ping()
         except Exception:
             log.exception("A client could not be watched")

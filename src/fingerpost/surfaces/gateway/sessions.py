@@ -30,7 +30,7 @@ from fingerpost.tasks import create_cancel_scope
 
 log = logging.getLogger("fingerpost.gateway")
 
-# Notifications without content: a repeated one adds nothing.
+# A repeated notification with the same params adds nothing.
 CHANGE_METHODS: Final = frozenset(
     {
         "notifications/tools/list_changed",
@@ -87,10 +87,10 @@ class NotificationListeners:
         key = id(listener)
         self._listeners[key] = listener
 
-        def leave() -> None:
+        def remove() -> None:
             self._listeners.pop(key, None)
 
-        return leave
+        return remove
 
     def publish(
         self,
@@ -101,14 +101,14 @@ class NotificationListeners:
     ) -> None:
         if not self._listeners:
             return
-        news = Notification(method, params)
-        if len(news.message) > MAX_NOTIFICATION_BYTES:
-            log.info("%s of %d bytes is too long to be passed on", method, len(news.message))
+        notification = Notification(method, params)
+        if len(notification.message) > MAX_NOTIFICATION_BYTES:
+            log.info("%s of %d bytes is too long to be passed on", method, len(notification.message))
             return
         for listener in list(self._listeners.values()):
             try:
                 if should_receive is None or should_receive(listener.request):
-                    listener.receive(news)
+                    listener.receive(notification)
             except Exception:
                 log.exception("One listener could not be told of %s", method)
 
@@ -148,7 +148,7 @@ class NotificationBacklog:
 
     def take_unsent(self) -> list[tuple[int, bytes]]:
         """Return the unsent notifications and mark them as sent."""
-        due = [(number, news.message) for number, news in self._kept if number > self._sent]
+        due = [(number, notification.message) for number, notification in self._kept if number > self._sent]
         self._sent = self._last
         return due
 
@@ -184,12 +184,12 @@ class _OpenQuestion:
         if isinstance(result, dict):
             return result
         error = self.response.get("error")
-        said = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
-        code = said.get("code")
+        fields = cast("dict[str, Any]", error) if isinstance(error, dict) else {}
+        code = fields.get("code")
         raise JsonRpcError(
             code if isinstance(code, int) else INTERNAL_ERROR,
-            str(said.get("message") or "The client's answer was neither a result nor an error."),
-            said.get("data"),
+            str(fields.get("message") or "The client's answer was neither a result nor an error."),
+            fields.get("data"),
         )
 
 
@@ -210,18 +210,18 @@ class ClientQuestions:
         """Send a request to the client and wait for the answer. There is no timeout here."""
         if len(self._waiting) >= MAX_OPEN:
             raise JsonRpcError(INTERNAL_ERROR, f"{MAX_OPEN} questions to this client are open already.")
-        number = f"fingerpost-{next(self._ids)}"
-        question = self._waiting[number] = _OpenQuestion()
+        request_id = f"fingerpost-{next(self._ids)}"
+        question = self._waiting[request_id] = _OpenQuestion()
         try:
-            await send(encode_request(number, method, params))
+            await send(encode_request(request_id, method, params))
             await question.answered.wait()
         except anyio.get_cancelled_exc_class():
-            withdrawn = encode_notification("notifications/cancelled", {"requestId": number})
+            withdrawn = encode_notification("notifications/cancelled", {"requestId": request_id})
             with anyio.move_on_after(_CANCEL_TIMEOUT_S, shield=True):
                 await send(withdrawn)
             raise
         finally:
-            self._waiting.pop(number, None)
+            self._waiting.pop(request_id, None)
         return question.get_result()
 
     def accept_response(self, response: JsonObject) -> None:
@@ -416,8 +416,8 @@ class McpSessions:
         own = (
             session for session in idle if session.is_owned_by(request.principal, session.request.endpoint)
         )
-        leaving = next(own, None) or next(iter(idle), None)
-        if leaving is None:
+        session_to_end = next(own, None) or next(iter(idle), None)
+        if session_to_end is None:
             return False
-        self.end_session(leaving, "made room for another client")
+        self.end_session(session_to_end, "made room for another client")
         return True

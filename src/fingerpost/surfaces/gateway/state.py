@@ -195,7 +195,9 @@ class GatewayState:
         self._tasks = tasks
 
     def start_request(self) -> ActiveRequest:
-        """Register a request that is about to run. Its `cancel` stops it."""
+        """Create the handle of a request that is about to run. Entering it with `with` registers the request;
+        its `cancel` stops the request.
+        """
         return ActiveRequest(self.active_requests)
 
     async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:

@@ -97,11 +97,11 @@ class BlockingThread:
         self._asked.put(None)
 
     def _run(self) -> None:
-        while (asked := self._asked.get()) is not None:
-            future, work = asked
-            tell = _run_work(work)
+        while (item := self._asked.get()) is not None:
+            future, work = item
+            settle = _run_work(work)
             try:
-                future.get_loop().call_soon_threadsafe(_settle_future, future, tell)
+                future.get_loop().call_soon_threadsafe(_settle_future, future, settle)
             except RuntimeError:
                 return  # the event loop is closed
 
@@ -121,7 +121,7 @@ def _settle_future(future: asyncio.Future[Any], apply: Callable[[asyncio.Future[
 
 
 CHUNK: Final = 64 * 1024
-MAX_UNREAD: Final = 8 * 1024 * 1024  # unread bytes before writers have to wait
+MAX_UNREAD: Final = 8 * 1024 * 1024  # bytes queued before writers have to wait
 
 
 class OversizedLine:
@@ -165,7 +165,7 @@ class LineWriter:
         self._closed = False
 
     async def write(self, message: bytes) -> None:
-        """Queue a line. Waits while too many bytes are unread."""
+        """Queue a line. Waits while too many bytes are queued."""
         while self._size > MAX_UNREAD and not self._closed:
             await self._emptied.wait()
         self._waiting.append(message.replace(b"\n", b" ") if b"\n" in message else message)
@@ -245,26 +245,24 @@ async def serve_stdio(
     with ExitStack() as stack:
         stack.enter_context(tune_for_serving())
         reading, writing = descriptors or stack.enter_context(reserve_standard_streams())
-        premises = GatewayState(
+        state = GatewayState(
             methods, settings, events, NotificationListeners() if audience is None else audience
         )
         endpoint = endpoint or replace(_DEFAULT_ENDPOINT, mode=settings.mode)
         writer = LineWriter(writing)
         async with anyio.create_task_group() as tasks:
-            premises.set_tasks(tasks)
-            conversation = StdioConnection(
-                premises, endpoint, principal or await _build_local_principal(), writer
-            )
+            state.set_tasks(tasks)
+            connection = StdioConnection(state, endpoint, principal or await _build_local_principal(), writer)
             tasks.start_soon(_write_lines, writer, tasks.cancel_scope)
             if signals and threading.current_thread() is threading.main_thread():
                 tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
             if started is not None:
                 started()
             async for line in read_lines(reading, limit=settings.body_bytes):
-                await conversation.handle_line(line)
-            await conversation.finish()
+                await connection.handle_line(line)
+            await connection.finish()
             writer.close()
-        premises.close()
+        state.close()
 
 
 async def _build_local_principal() -> Principal:
@@ -409,8 +407,8 @@ class StdioConnection:
     async def _send_notifications(self, session: McpSession) -> None:
         while not session.backlog.closed:
             await session.backlog.wait()
-            for _, news in session.backlog.take_unsent():
-                await self._writer.write(news)
+            for _, message in session.backlog.take_unsent():
+                await self._writer.write(message)
 
     async def _handle_modern_request(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
@@ -447,14 +445,14 @@ class StdioConnection:
         active: ActiveRequest,
         questions: ClientQuestions | None,
     ) -> None:
-        line = _StdioExchange(self._writer, questions)
+        exchange = _StdioExchange(self._writer, questions)
         result: JsonRpcResponse | None = None
         try:
             with active:
                 if request.method == "subscriptions/listen":
-                    result = await self._run_subscription(request, line)
+                    result = await self._run_subscription(request, exchange)
                 else:
-                    result = await answer_request(self._state.methods, request, line)
+                    result = await answer_request(self._state.methods, request, exchange)
         except Exception:
             log.exception("%s could not be answered", request.method)
             result = JsonRpcResponse(
@@ -477,8 +475,8 @@ class StdioConnection:
         self._state.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
 
     async def _run_batch(self, session: McpSession, entries: Sequence[object], active: ActiveRequest) -> None:
-        line = _StdioExchange(self._writer, session.questions)
-        batch = MessageBatch(self._state, self._principal, session, line, {})
+        exchange = _StdioExchange(self._writer, session.questions)
+        batch = MessageBatch(self._state, self._principal, session, exchange, {})
         with active:
             await batch.handle_entries(entries)
         if batch.answers:

@@ -264,7 +264,7 @@ class ChangeNotifier:
     def _forward_log_message(self, server: str, params: JsonObject, caller: str | None) -> None:
         """Forward a log message without a request to sessions that may use the server and want its level."""
 
-        def for_them(request: ClientRequest) -> bool:
+        def should_receive(request: ClientRequest) -> bool:
             if caller not in (None, request.caller_key):
                 return False
             viewer = self._find_viewer(request)
@@ -272,7 +272,7 @@ class ChangeNotifier:
                 return False
             return self._materials.is_permitted(viewer, server)
 
-        self._audience.publish(LOG_MESSAGE_METHOD, params, should_receive=for_them)
+        self._audience.publish(LOG_MESSAGE_METHOD, params, should_receive=should_receive)
 
     async def _notify_tools_changed(self) -> None:
         changed = await self._tools.find_changed_viewers()
@@ -280,7 +280,9 @@ class ChangeNotifier:
             self._audience.publish(
                 TOOLS_CHANGED,
                 {},
-                should_receive=lambda them: self._tools.is_one_of(them.endpoint, them.principal, changed),
+                should_receive=lambda request: self._tools.is_one_of(
+                    request.endpoint, request.principal, changed
+                ),
             )
 
     def remember_list(self, viewer: ResourceViewer, kind: ResourceKind, fingerprint: bytes) -> None:
@@ -299,17 +301,17 @@ class ChangeNotifier:
     def _notify_resources_changed(self) -> None:
         changed: dict[str, set[ResourceViewer]] = {}
         for viewer, lists in self._known.items():
-            shelf = self._materials.get_viewed_resources(viewer)
+            resources = self._materials.get_viewed_resources(viewer)
             for kind, method in _KINDS_BY_METHOD:
                 before = lists.get(kind)
-                if before is not None and before != (now := shelf.get_pages(kind).fingerprint):
+                if before is not None and before != (now := resources.get_pages(kind).fingerprint):
                     lists[kind] = now
                     changed.setdefault(method, set()).add(viewer)
         for method, viewers in changed.items():
             self._audience.publish(
                 method,
                 {},
-                should_receive=lambda them, viewers=viewers: self._find_viewer(them) in viewers,
+                should_receive=lambda request, viewers=viewers: self._find_viewer(request) in viewers,
             )
 
     def _find_viewer(self, request: ClientRequest) -> ResourceViewer | None:

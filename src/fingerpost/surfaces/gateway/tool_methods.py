@@ -116,11 +116,11 @@ def check_argument_headers(
     """Raise `JsonRpcError` if the headers differ from the arguments that would run."""
     if (wrong := validate_mcp_param_headers(schema, arguments, headers)) is not None:
         raise _build_header_error(wrong)
-    made = prepare_arguments(card, arguments, repair=repair)
-    if made.errors or not made.repairs:  # it will not run, or runs exactly as compared
+    prepared = prepare_arguments(card, arguments, repair=repair)
+    if prepared.errors or not prepared.repairs:  # it will not run, or runs exactly as compared
         return
-    seen = {**headers, **_build_default_headers(schema, made)}
-    if (wrong := validate_mcp_param_headers(schema, made.arguments, seen)) is not None:
+    seen = {**headers, **_build_default_headers(schema, prepared)}
+    if (wrong := validate_mcp_param_headers(schema, prepared.arguments, seen)) is not None:
         raise _build_header_error(wrong, _EXACT_HINT)
 
 
@@ -130,7 +130,7 @@ def _build_default_headers(schema: JsonObject, prepared: PreparedArguments) -> M
     ours = {
         path: token
         for path, token in x_mcp_header_map(schema).items()
-        if any(f"{'.'.join(path)}.".startswith(place) for place in filled)
+        if any(f"{'.'.join(path)}.".startswith(prefix) for prefix in filled)
     }
     return mcp_param_headers(ours, prepared.arguments)
 
@@ -210,9 +210,9 @@ class OwnTools:
             server=cast("str | None", server),
             max_tools=limit,
         )
-        meant = waiting if server is None else [name for name in waiting if name == server]
+        unavailable = waiting if server is None else [name for name in waiting if name == server]
         return build_search_result(
-            narrowing, endpoint_tools.view.visible, limit=limit, budget=budget, unavailable=meant
+            narrowing, endpoint_tools.view.visible, limit=limit, budget=budget, unavailable=unavailable
         )
 
     def _describe_tool(
@@ -221,11 +221,13 @@ class OwnTools:
         name = arguments.get("name")
         if not isinstance(name, str) or not name:
             return _build_error_result("describe_tool needs `name`: one that find_tools answered with.")
-        wish = ToolCall(name=name, arguments={})
-        seen = resolve_tool(wish, endpoint_tools.view.visible)
+        tool_call = ToolCall(name=name, arguments={})
+        seen = resolve_tool(tool_call, endpoint_tools.view.visible)
         if isinstance(seen, ToolNotFound):
             if not seen.ambiguous and (
-                away := self._router.calls.find_absence(wish, build_call_context(request, endpoint_tools))
+                away := self._router.calls.find_absence(
+                    tool_call, build_call_context(request, endpoint_tools)
+                )
             ):
                 return _build_error_result(f"{away.message}. {away.fix}")
             unknown = ToolNotFoundError(name, seen, endpoint_tools.view.visible)
@@ -248,12 +250,15 @@ class OwnTools:
             return _build_error_result(
                 f"the `arguments` of {name[:80]} must be an object, by parameter name."
             )
-        wish = ToolCall(name=name, arguments=inner)
+        tool_call = ToolCall(name=name, arguments=inner)
         if name in _OWN_TOOL_NAMES:
-            return await self.answer(request, exchange, endpoint_tools, wish)
+            return await self.answer(request, exchange, endpoint_tools, tool_call)
         try:
             return await self._running.run_tool(
-                request, exchange, wish, intent=intent[:MAX_INTENT_LENGTH] if isinstance(intent, str) else ""
+                request,
+                exchange,
+                tool_call,
+                intent=intent[:MAX_INTENT_LENGTH] if isinstance(intent, str) else "",
             )
         except ToolNotFoundError as unknown:
             return _build_error_result(f"{unknown.message}. find_tools finds the right name.")
@@ -365,8 +370,8 @@ class ToolMethods:
 
     async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
         """Return one page of the tools of this endpoint."""
-        offer = await self._get_ready_tools(request)
-        await self._offers.encode_definitions(offer, modern=request.modern)
+        endpoint_tools = await self._get_ready_tools(request)
+        await self._offers.encode_definitions(endpoint_tools, modern=request.modern)
         return self._offers.get_page(
             request.endpoint,
             request.principal,
@@ -377,13 +382,13 @@ class ToolMethods:
     async def call_tool(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         """Run a server's tool, or one of the gateway's own."""
         name, arguments = _parse_call_params(request.params)
-        wish = ToolCall(name=name, arguments=arguments)
+        tool_call = ToolCall(name=name, arguments=arguments)
         if name in RESERVED_NAMES:
-            offer = await self._get_ready_tools(request)
-            if any(tool["name"] == name for tool in offer.own_tools):
-                return await self._own.answer(request, exchange, offer, wish)
+            endpoint_tools = await self._get_ready_tools(request)
+            if any(tool["name"] == name for tool in endpoint_tools.own_tools):
+                return await self._own.answer(request, exchange, endpoint_tools, tool_call)
         headers = request.headers if request.modern else None
-        return await self.run_tool(request, exchange, wish, intent=get_intent(request), headers=headers)
+        return await self.run_tool(request, exchange, tool_call, intent=get_intent(request), headers=headers)
 
     async def _get_ready_tools(self, request: ClientRequest) -> EndpointTools:
         await self._readiness.wait_for_tools()
@@ -404,33 +409,35 @@ class ToolMethods:
         `headers` must repeat the arguments that the tool wants repeated. It is None without HTTP and for
         `call_tool`, whose headers concern its own arguments.
         """
-        offer = await self._offers.prepare_tools(request.endpoint, request.principal)
+        endpoint_tools = await self._offers.prepare_tools(request.endpoint, request.principal)
         context = replace(
-            build_call_context(request, offer, intent),
+            build_call_context(request, endpoint_tools, intent),
             fallback=get_meta(request).get(FALLBACK_KEY) is not False,
             idempotency_key=get_idempotency_key(request),
         )
-        card = offer.view.visible.by_exposed_name(tool_call.name)
+        card = endpoint_tools.view.visible.by_exposed_name(tool_call.name)
         if card is None:
-            offer = await self._get_ready_tools(request)
-            found = resolve_tool(tool_call, offer.view.visible)
+            endpoint_tools = await self._get_ready_tools(request)
+            found = resolve_tool(tool_call, endpoint_tools.view.visible)
             if isinstance(found, ToolNotFound) and not found.ambiguous:
                 await self._router.servers.refresh_stale_listings(timeout=SERVER_WAIT_S)
-                offer = await self._get_ready_tools(request)
-                found = resolve_tool(tool_call, offer.view.visible)
+                endpoint_tools = await self._get_ready_tools(request)
+                found = resolve_tool(tool_call, endpoint_tools.view.visible)
             if isinstance(found, ToolNotFound):
                 missed = await self._record_unknown(tool_call, context)
                 if missed.error is ErrorKind.UNAVAILABLE:  # known but unavailable: explain it to the model
                     return await render_result(missed, None, modern=request.modern)
-                raise ToolNotFoundError(tool_call.name, found, offer.view.visible)
+                raise ToolNotFoundError(tool_call.name, found, endpoint_tools.view.visible)
             card, tool_call = found.card, _to_tool_call(found)
         else:
             tool_call = ToolCall(name=card.key, arguments=tool_call.arguments)
         if headers and (schema := self._offers.get_mirrored_schema(card)) is not None:
             repair = self._router.settings.flags.argument_repair
             check_argument_headers(card, schema, tool_call.arguments, headers, repair=repair)
-        passage = build_request_context(request, log_level=self._levels.get_level(request.session))
-        outcome = await self._calls.call(request, exchange, tool_call, context, passage, server=card.server)
+        request_context = build_request_context(request, log_level=self._levels.get_level(request.session))
+        outcome = await self._calls.call(
+            request, exchange, tool_call, context, request_context, server=card.server
+        )
         if intent:
             self._router.learn(intent, outcome, context.conversation)
         card = self._find_answering_card(outcome, card)
@@ -443,12 +450,12 @@ class ToolMethods:
     async def _rewrite_links(self, request: ClientRequest, card: ToolCard, result: JsonObject) -> JsonObject:
         await self._readiness.wait_for_resources()
         try:
-            shelf = self._shelves.get_resources(request.endpoint, request.principal)
+            resources = self._shelves.get_resources(request.endpoint, request.principal)
         except (
             JsonRpcError
         ):  # the profile was deleted meanwhile: links cannot be read, but the result is returned
             return result
-        return await rewrite_result_links(result, shelf.collection, card.server)
+        return await rewrite_result_links(result, resources.collection, card.server)
 
     def _find_answering_card(self, outcome: Outcome, requested: ToolCard) -> ToolCard:
         """Return the tool that answered: the requested one or a fallback."""

@@ -65,9 +65,9 @@ def bound_result(result: JsonObject, *, hint: str = "") -> JsonObject:
     content = result.get("content")
     if isinstance(content, list | tuple):
         made["content"] = _bound_blocks(cast("Sequence[Json]", content), room)
-        if said := _describe_dropped(room):
+        if dropped := _describe_dropped(room):
             made["content"].append(
-                {"type": "text", "text": f"[Left out, because it is too large: {said}.{hint}]"}
+                {"type": "text", "text": f"[Left out, because it is too large: {dropped}.{hint}]"}
             )
     return made
 
@@ -80,7 +80,9 @@ def bound_error_data(data: Json) -> Json:
 
 
 def _has_no_extras(result: JsonObject) -> bool:
-    """Return whether the result has no members that must be counted. A fast check for most results."""
+    """Return whether the result has only standard members and a single plain text block. A fast check for
+    most results.
+    """
     if not result.keys() <= _COUNTED_MEMBERS:
         return False
     content = result.get("content")
@@ -106,7 +108,9 @@ def _bound_blocks(content: Sequence[Json], budget: _ExtraBudget) -> list[Json]:
 
 
 def _get_block_extras(block: JsonObject) -> JsonObject:
-    """Return the block without the parts counted elsewhere: text in the digest, bytes as attachments."""
+    """Return the block with the parts emptied that are counted elsewhere: text in the digest, bytes as
+    attachments.
+    """
     counted = ("text", "data") if block.get("type") == "text" else ("data",)
     light = _drop_members(block, counted)
     resource = block.get("resource")
@@ -168,9 +172,9 @@ async def rewrite_prompt_links(result: JsonObject, collection: ResourceCollectio
     messages = result.get("messages")
     if not isinstance(messages, Sequence) or isinstance(messages, str):
         return result
-    spoken = [message for message in messages if isinstance(message, Mapping)]
-    addresses = (uri for message in spoken for uri in _iterate_uris(message.get("content")))
-    names = await _resolve_links(addresses, collection, server)
+    valid_messages = [message for message in messages if isinstance(message, Mapping)]
+    uris = (uri for message in valid_messages for uri in _iterate_uris(message.get("content")))
+    names = await _resolve_links(uris, collection, server)
     if not names:
         return result
     return {**result, "messages": [_rewrite_message(message, names) for message in messages]}
@@ -305,8 +309,8 @@ def _without_unseen(result: JsonObject) -> JsonObject:
 def _escape_part(part: Json, exact: frozenset[str]) -> Json:
     """Escape a part, except for members in `exact`. Return the same object if nothing changes."""
     if isinstance(part, str):
-        told = escape_invisible(part)
-        return part if told == part else told
+        escaped = escape_invisible(part)
+        return part if escaped == part else escaped
     if isinstance(part, Mapping):
         made = {key: value if key in exact else _escape_part(value, exact) for key, value in part.items()}
         return part if all(made[key] is part[key] for key in part) else made
@@ -351,7 +355,7 @@ async def _render_trimmed(
     kept: dict[str, Json] = {
         key: value for key, value in result.items() if key not in ("content", "structuredContent")
     }
-    said = [_build_text_block(outcome.content)]
+    text_blocks = [_build_text_block(outcome.content)]
     schema = None if card is None else card.definition.get("outputSchema")
     if card is not None and isinstance(schema, Mapping) and result.get("structuredContent") is not None:
         fitting = partial(fit_structured, result, card, schema, budget=budget, handle=handle)
@@ -361,14 +365,14 @@ async def _render_trimmed(
         kept["structuredContent"] = fit.structured
         rest = outcome.metadata.get("rest")  # why there is no handle
         lost = f"[{rest}]" if rest is not None else ""
-        said = [
+        text_blocks = [
             _build_text_block(text) for text in (fit.beside, _describe_structured(fit, handle), lost) if text
         ]
         if fit.left_out:
             kept[_META_PREFIX] = {**_copy_meta(result), "fingerpost/left_out": list(fit.left_out)}
-    kept["content"] = [*said, *_select_attachments(content)]
-    way = f" What is kept of the whole: {READ_RESULT_NAME}(handle={handle!r})" if handle else ""
-    return _add_call_meta(bound_result(kept, hint=way), outcome)
+    kept["content"] = [*text_blocks, *_select_attachments(content)]
+    hint = f" What is kept of the whole: {READ_RESULT_NAME}(handle={handle!r})" if handle else ""
+    return _add_call_meta(bound_result(kept, hint=hint), outcome)
 
 
 def _describe_structured(fit: StructuredFit, handle: str | None) -> str:
@@ -413,11 +417,11 @@ def _select_attachments(content: Sequence[JsonObject]) -> list[JsonObject]:
     """Return images, audio, files and links within the limits. Texts are in the digest."""
     room = MAX_ATTACHED_BYTES
     kept: list[JsonObject] = []
-    for place, block in enumerate(content):
+    for index, block in enumerate(content):
         if len(kept) >= MAX_BLOCKS:
             kept.append(
                 _build_text_block(
-                    f"[up to {len(content) - place:,} more blocks left out: there are too many]"
+                    f"[up to {len(content) - index:,} more blocks left out: there are too many]"
                 )
             )
             break
@@ -499,8 +503,8 @@ def _copy_meta(result: JsonObject) -> dict[str, Json]:
 
 def _add_substitute_note(stand_in: Json, result: JsonObject) -> JsonObject:
     """Add a text block that names the tool that answered. Models do not see the metadata."""
-    told = _build_text_block(f"[This is the answer of {stand_in}: the tool that was called failed.]")
-    return {**result, "content": [*_get_content_blocks(result), told]}
+    note = _build_text_block(f"[This is the answer of {stand_in}: the tool that was called failed.]")
+    return {**result, "content": [*_get_content_blocks(result), note]}
 
 
 def _build_text_block(text: str) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Code shared by all HTTP surfaces: ASGI helpers, authentication, the server. It does not depend on tools."""
+"""Code shared by all HTTP surfaces: ASGI helpers, authentication, and the server."""

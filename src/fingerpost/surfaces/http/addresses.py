@@ -110,10 +110,10 @@ _LOOPBACK_ADDRESSES: Final = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1
 def _get_own_address(family: socket.AddressFamily) -> str:
     """Return this machine's address for others, or loopback if there is none. Nothing is sent."""
     try:
-        with socket.socket(family, socket.SOCK_DGRAM) as way:
-            way.settimeout(0)
-            way.connect(_REMOTE_ADDRESSES[family])
-            return way.getsockname()[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.settimeout(0)
+            probe.connect(_REMOTE_ADDRESSES[family])
+            return probe.getsockname()[0]
     except OSError:
         return _LOOPBACK_ADDRESSES[family]
 
@@ -151,7 +151,7 @@ class AllowedHosts:
         return "*" in self._literally or any(entry.host == "*" for entry in self._origins)
 
     def check_target(self, headers: Mapping[str, str]) -> RequestTarget:
-        """Check Host and Origin of a request."""
+        """Return the target of a request, by its Host and Origin headers. Results are cached."""
         asked = headers.get("host", ""), headers.get("origin")
         try:
             return self._targets[asked]
@@ -211,8 +211,8 @@ class AllowedHosts:
         if any(_covers_origin(entry, origin) for entry in self._origins):
             return True
         # A page served by this gateway: same host and port. All loopback names are the same host.
-        at_home = is_loopback(origin.host) and is_loopback(asked.host)
-        return at_home and origin.port == (asked.port or DEFAULT_PORTS.get(origin.scheme))
+        are_loopback = is_loopback(origin.host) and is_loopback(asked.host)
+        return are_loopback and origin.port == (asked.port or DEFAULT_PORTS.get(origin.scheme))
 
 
 def is_cross_site_embed(headers: Mapping[str, str]) -> bool:

@@ -16,23 +16,23 @@ CHECK_INTERVAL_S: Final = 1.0  # decisions in other processes are found only by 
 
 async def wait_for_decision(router: Router, pending_id: str, seconds: float) -> bool:
     """Wait until the call is decided or expired. Return whether that happened within `seconds`."""
-    found = False
+    decided = False
     with anyio.move_on_after(seconds), router.live.subscribe() as events:
         async with anyio.create_task_group() as tasks:
 
             async def listen() -> None:
-                nonlocal found
+                nonlocal decided
                 async for event in events:
                     if isinstance(event, ApprovalDecided) and event.pending_id == pending_id:
-                        found = True
+                        decided = True
                         tasks.cancel_scope.cancel()
 
             tasks.start_soon(listen)
             while not await _is_decided(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
                 await anyio.sleep(CHECK_INTERVAL_S)
-            found = True
+            decided = True
             tasks.cancel_scope.cancel()
-    return found
+    return decided
 
 
 async def _is_decided(router: Router, pending_id: str) -> bool:

@@ -199,14 +199,14 @@ class HttpAuthenticator:
     async def _check_request(
         self, headers: Mapping[str, str], endpoint: Endpoint, remote: str
     ) -> Principal | _RefusedAccess:
-        aim = self._hosts.check_target(headers)
-        if aim.refusal is not None:
-            return _RefusedAccess(AccessDenial(status=403, message=aim.refusal), aim.refusal)
+        target = self._hosts.check_target(headers)
+        if target.refusal is not None:
+            return _RefusedAccess(AccessDenial(status=403, message=target.refusal), target.refusal)
         if is_cross_site_embed(headers):
             return _RefusedAccess(AccessDenial(status=403, message=_EMBEDDING_REFUSED), _EMBEDDING_REFUSED)
         credential = _get_credential(headers)
         if credential is None:
-            if self._local is not None and aim.loopback and not _is_proxied(headers):
+            if self._local is not None and target.loopback and not _is_proxied(headers):
                 return self._check_endpoint(endpoint, self._local)
             return _RefusedAccess(self._build_unauthorized(endpoint, _KEY_NEEDED), "no credential was given")
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
@@ -319,14 +319,14 @@ def build_authenticator(
 
         tokens = TokenCheck(settings.sign_in, audiences=resources.get_audiences)
     hosts = AllowedHosts(settings, address)
-    at_home = is_loopback(address.host) and not is_exposed(settings) and not hosts.allows_any_origin
+    is_local_only = is_loopback(address.host) and not is_exposed(settings) and not hosts.allows_any_origin
     return HttpAuthenticator(
         hosts=hosts,
         documents=ResourceMetadata(settings.sign_in, resources),
         keys=ApiKeyCheck(keys),
         tokens=tokens,
         events=events,
-        local=_build_local_principal(settings) if at_home and not settings.require_key else None,
+        local=_build_local_principal(settings) if is_local_only and not settings.require_key else None,
     )
 
 

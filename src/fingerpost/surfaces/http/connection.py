@@ -264,10 +264,10 @@ class GuardedProtocol(HttpToolsProtocol):
         between = not self._arriving and self.cycle.response_complete and not self.pipeline
         if between and self._is_served(data):
             return
-        begun = self._begun
+        started_before = self._begun
         self._parse(data)
         if not self._arriving or self.transport.is_closing():
-            if between and self._begun == begun + 1 and self.cycle.keep_alive:
+            if between and self._begun == started_before + 1 and self.cycle.keep_alive:
                 self._heads.store(data, self.cycle.scope)
             return
         if self._in_head:

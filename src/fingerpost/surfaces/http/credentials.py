@@ -82,7 +82,10 @@ class ApiKeyCheck:
         self._noted: dict[str, datetime] = {}
 
     def get_cached(self, key: str) -> KnownCredential | None:
-        """Return the cached verdict if the key was valid a moment ago."""
+        """Return the cached verdict if the key was valid a moment ago.
+
+        After `RENEW_AFTER_S`, one request gets None and repeats the lookup while others still use the cache.
+        """
         seen = self._seen.get(_hash_key(key))
         if seen is None:
             return None

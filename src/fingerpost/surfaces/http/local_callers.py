@@ -168,10 +168,10 @@ def _is_marked(process: int) -> bool:
 def _get_parent(process: int) -> int:
     """Return the parent's process id, or 0 if it is unknown."""
     try:
-        told = (_PROC / str(process) / "stat").read_bytes()
+        stat = (_PROC / str(process) / "stat").read_bytes()
     except OSError:
         return 0
-    fields = told[told.rfind(b")") + 1 :].split()  # the process name before it may contain any character
+    fields = stat[stat.rfind(b")") + 1 :].split()  # the process name before it may contain any character
     return int(fields[1]) if len(fields) > 1 else 0
 
 
@@ -190,7 +190,9 @@ async def create_ticket(store: Store) -> str:
 
 
 async def redeem_ticket(store: Store, ticket: str) -> bool:
-    """Return whether the ticket is valid. It is valid once, for all processes on the same store."""
+    """Use up the ticket. Return whether it was valid: it is valid once, for all processes on the same
+    store.
+    """
     mark = _hash_ticket(ticket)
     if await store.cache.get(_TICKETS_KEY, mark) is None:
         return False

@@ -24,12 +24,12 @@ class ProtectedResources:
     def __init__(self, settings: GatewaySettings, *, bound: str, profiles: Iterable[str] = ()) -> None:
         audience = None if settings.sign_in is None else settings.sign_in.audience
         named = audience if audience is not None and get_base_url(audience) is not None else None
-        home = None if named is None else _parse_root(named)
-        own = settings.public_url or home or f"http://{get_reachable_address(bound)}"
-        self._own = own.rstrip("/")
+        root = None if named is None else _parse_root(named)
+        base_url = settings.public_url or root or f"http://{get_reachable_address(bound)}"
+        self._own = base_url.rstrip("/")
         self._audience = audience
         self._profiles = profiles
-        self._is_ours = home is not None and home == self._own
+        self._is_ours = root is not None and root == self._own
         self._one_for_all = None if named is None or self._is_ours else named
         self.main = named or f"{self._own}/mcp"
 

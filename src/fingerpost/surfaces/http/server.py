@@ -137,9 +137,8 @@ def get_address(listening: socket.socket) -> str:
 
 
 class PathRouter:
-    """Routes each request to an app by the first segment of its path.
-
-    `parts` are the apps by segment (`v1`, `api`); `default` gets all other requests.
+    """Routes each request to an app by the first segment of its path (`v1`, `api`). `default` gets all other
+    requests.
     """
 
     def __init__(self, parts: Mapping[str, ServedApp], *, default: ServedApp) -> None:

@@ -89,7 +89,7 @@ def build_principal(
     effects: list[Effect] = []
     profiles: list[str] = []
     rights = [Right.USE]
-    places = {"server": servers, "tool": tools, "profile": profiles}
+    names_by_kind = {"server": servers, "tool": tools, "profile": profiles}
     for scope in scopes:
         if _SCOPE_MEANINGS.search(scope) is None:
             continue
@@ -99,8 +99,8 @@ def build_principal(
             effects.append(Effect(value))
         elif kind == "may" and value in set(Right):
             rights.append(Right(value))
-        elif kind in places and value:
-            places[kind].append(value)
+        elif kind in names_by_kind and value:
+            names_by_kind[kind].append(value)
         else:
             message = f"the scope {scope[:MAX_NAME_LENGTH]!r} is not one we know"
             raise InvalidClaims(message)

@@ -312,7 +312,7 @@ class OpenAIApp:
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        outlet = ResponseSender(send)
+        sender = ResponseSender(send)
         common: tuple[Header, ...] = ()
         try:
             headers, _ = parse_headers(scope["headers"])
@@ -323,21 +323,21 @@ class OpenAIApp:
                 headers=headers,
                 remote=(scope.get("client") or ("",))[0],
                 receive=receive,
-                send=outlet,
+                send=sender,
                 common=common,
             )
             with self._work.track_request() as running:
                 await self._handle_request(inbound)
             if running.ended:
-                await self._send_shutdown_error(running, outlet, common)
+                await self._send_shutdown_error(running, sender, common)
         except HttpError as fault:
-            await _respond_error(outlet, fault, common)
+            await _respond_error(sender, fault, common)
         except ClientDisconnected:
             pass
         except Exception:
             log.exception("A request at %s could not be answered", scope["path"][:200])
-            if not outlet.started:
-                await _respond_error(outlet, CompletionError(500, INTERNAL_ERROR_MESSAGE), common)
+            if not sender.started:
+                await _respond_error(sender, CompletionError(500, INTERNAL_ERROR_MESSAGE), common)
 
     async def _send_shutdown_error(
         self, active: ActiveCompletion, sender: ResponseSender, common: tuple[Header, ...]
@@ -358,11 +358,11 @@ class OpenAIApp:
         if (wait := self._rate.take_token(principal.name)) > 0:
             again = (b"retry-after", str(int(wait) + 1).encode())
             raise CompletionError(429, f"Too many requests; wait {int(wait) + 1} s.", headers=(again,))
-        place = http_request.path_info
-        if http_request.method != place.method:
-            allow = ((b"allow", place.method.encode()),)
-            raise CompletionError(405, f"Use {place.method} here.", headers=allow)
-        if place.endpoint == "models":
+        path_info = http_request.path_info
+        if http_request.method != path_info.method:
+            allow = ((b"allow", path_info.method.encode()),)
+            raise CompletionError(405, f"Use {path_info.method} here.", headers=allow)
+        if path_info.endpoint == "models":
             await self._respond_models(http_request)
         else:
             await self._respond_completion(http_request, principal)
@@ -381,8 +381,8 @@ class OpenAIApp:
         admitted = await self._authenticator.authenticate(headers, endpoint, remote=http_request.remote)
         if isinstance(admitted, Principal):
             return admitted
-        told_so = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
-        raise CompletionError(admitted.status, admitted.message, headers=told_so)
+        denial_headers = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
+        raise CompletionError(admitted.status, admitted.message, headers=denial_headers)
 
     async def _respond_models(self, http_request: OpenAIRequest) -> None:
         name = http_request.path_info.name
@@ -393,18 +393,18 @@ class OpenAIApp:
         await self._respond_json(http_request, body)
 
     async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
-        form = API_FORMATS[http_request.path_info.endpoint]
-        question = form.read(await self._read_body(http_request))
-        if (own := get_forwarded_authorization(http_request.headers)) is not None:
+        api_format = API_FORMATS[http_request.path_info.endpoint]
+        chat_request = api_format.read(await self._read_body(http_request))
+        if (authorization := get_forwarded_authorization(http_request.headers)) is not None:
             await self._turns.wait_until_ready()
-            principal = await self._router.with_own_tools(principal, own)
-        turn = self._build_turn(http_request, principal, question)
-        if question.stream:
-            await self._stream_answer(http_request, turn, form)
+            principal = await self._router.with_own_tools(principal, authorization)
+        turn = self._build_turn(http_request, principal, chat_request)
+        if chat_request.stream:
+            await self._stream_answer(http_request, turn, api_format)
             return
-        ended = await run_while_connected(http_request.receive, lambda _: self._turns.run_turn(turn))
-        body = form.build_answer(ended, question, extension=self._settings.completions.extension)
-        await self._respond_json(http_request, body, build_result_headers(ended))
+        result = await run_while_connected(http_request.receive, lambda _: self._turns.run_turn(turn))
+        body = api_format.build_answer(result, chat_request, extension=self._settings.completions.extension)
+        await self._respond_json(http_request, body, build_result_headers(result))
 
     async def _read_body(self, http_request: OpenAIRequest) -> Mapping[str, Any]:
         check_content_type(http_request.headers)
@@ -429,18 +429,23 @@ class OpenAIApp:
         profiles = self._router.profiles
         _, suffix = split_model(request.model)
         theirs = tuple(name for name in profiles if profiles.may_use(name, principal.name))
-        manner = parse_request_options(
+        request_options = parse_request_options(
             request.request_options, http_request.headers, suffix=suffix, profiles=theirs
         )
-        place = http_request.path_info.profile
-        if place is not None and manner.profile not in (None, place):
-            raise CompletionError(400, f"The path says the profile {place}, the request another.", "profile")
+        path_profile = http_request.path_info.profile
+        if path_profile is not None and request_options.profile not in (None, path_profile):
+            raise CompletionError(
+                400, f"The path says the profile {path_profile}, the request another.", "profile"
+            )
         return CompletionTurn(
             request=request,
-            request_options=manner,
+            request_options=request_options,
             principal=principal,
             access_scope=resolve_access_scope(
-                principal, place or manner.profile, profiles, api_version=manner.api_version
+                principal,
+                path_profile or request_options.profile,
+                profiles,
+                api_version=request_options.api_version,
             ),
             model=self._models.resolve_model(request.model),
             keyless=not self._models.default_model,
@@ -450,25 +455,27 @@ class OpenAIApp:
     async def _stream_answer(
         self, http_request: OpenAIRequest, turn: CompletionTurn, api_format: ApiFormat
     ) -> None:
-        line = LateEventStream(http_request.send, http_request.common)
-        stream = api_format.open_stream(line, turn.request, extension=self._settings.completions.extension)
+        event_stream = LateEventStream(http_request.send, http_request.common)
+        stream = api_format.open_stream(
+            event_stream, turn.request, extension=self._settings.completions.extension
+        )
 
         async def work(tasks: TaskGroup) -> None:
-            tasks.start_soon(line.keep_alive)
+            tasks.start_soon(event_stream.keep_alive)
             try:
                 await stream.finish(await self._turns.run_turn(turn, stream))
             except HttpError as fault:
-                if not line.opened:
+                if not event_stream.opened:
                     raise
                 await stream.fail(fault)
             except Exception:
-                if not line.opened:
+                if not event_stream.opened:
                     raise
                 log.exception("An answer broke off")
                 await stream.fail(CompletionError(500, INTERNAL_ERROR_MESSAGE))
 
         await run_while_connected(http_request.receive, work)
-        await line.close()
+        await event_stream.close()
 
     async def _respond_json(
         self, http_request: OpenAIRequest, body: JsonObject, headers: tuple[Header, ...] = ()

@@ -28,7 +28,7 @@ def build_extension(result: CompletionResult) -> JsonObject:
     """Build the field `fingerpost`: the decisions made for this answer."""
     route = result.route
     shortlist = None if route.narrowing is None else route.narrowing.shortlist
-    told: dict[str, Json] = {
+    fields: dict[str, Json] = {
         "packet_id": route.packet_id,
         "outcome": route.outcome.value,
         "mode": route.mode.value,
@@ -43,11 +43,11 @@ def build_extension(result: CompletionResult) -> JsonObject:
         "model_milliseconds": round(result.model_milliseconds, 1),
     }
     if route.left_out:
-        told["shortened"] = {"messages_left_out": route.left_out}
+        fields["shortened"] = {"messages_left_out": route.left_out}
     if result.approve_at is not None and route.pending is not None:
-        told["pending_id"] = route.pending.pending_id
-        told["approve_at"] = result.approve_at
-    return told
+        fields["pending_id"] = route.pending.pending_id
+        fields["approve_at"] = result.approve_at
+    return fields
 
 
 def get_used_tools(result: CompletionResult) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class LateEventStream(EventStream):
     def __init__(self, send: Send, headers: tuple[Header, ...]) -> None:
         super().__init__(send)
         self._headers = headers
-        self._writing = anyio.Lock(fast_acquire=True)  # there is a frame for each word of an answer
+        self._writing = anyio.Lock(fast_acquire=True)  # one frame is sent for each piece of an answer
         self.opened = False
 
     def add_headers(self, headers: tuple[Header, ...]) -> None:

@@ -50,7 +50,7 @@ _REQUEST_STATUSES: Final = frozenset({400, 413, 422})
 
 
 class CompletionError(HttpError):
-    """An error that names the wrong parameter of the request."""
+    """An API error. `param` names the parameter of the request that is wrong, if any."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class ChatConversation:
 
     @property
     def is_bare(self) -> bool:
-        """Whether there are no messages before the request."""
+        """Whether the request is the only message besides system and developer messages."""
         return not self.since and all(message.role in ("system", "developer") for message in self.history)
 
 
@@ -150,11 +150,11 @@ def _parse_tool_call(call: object, where: str) -> JsonObject:
 
 
 def check_order(messages: Sequence[Message]) -> None:
-    """Check that every result follows its call. Models reject any other order."""
-    made: set[str] = set()
+    """Raise `CompletionError` unless every result follows its call. Models reject any other order."""
+    call_ids: set[str] = set()
     for at, message in enumerate(messages):
-        made.update(str(call["id"]) for call in message.tool_calls)
-        if message.tool_call_id is not None and message.tool_call_id not in made:
+        call_ids.update(str(call["id"]) for call in message.tool_calls)
+        if message.tool_call_id is not None and message.tool_call_id not in call_ids:
             raise CompletionError(
                 400,
                 "This result answers no call of an assistant's message before it.",

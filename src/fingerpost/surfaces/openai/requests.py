@@ -93,36 +93,36 @@ class CompletionTurn:
 
 def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
     """Build the route options. Options that were not given are left to the router."""
-    question, manner = turn.request, turn.request_options
-    asking = RouteOptions(
+    chat_request, request_options = turn.request, turn.request_options
+    route_options = RouteOptions(
         history=conversation.history,
         conversation=turn.conversation,
         caller=turn.principal.name,
         profile=turn.access_scope.profile,
         scopes=turn.access_scope.scopes,
         mode=resolve_mode(turn, router),
-        server=manner.server,
-        max_tools=manner.max_tools,
-        effort=manner.effort,
-        persona=manner.persona,
-        directives=manner.directives,
-        max_turns=manner.max_turns,
-        seconds=manner.seconds,
-        dry_run=bool(manner.dry_run),
+        server=request_options.server,
+        max_tools=request_options.max_tools,
+        effort=request_options.effort,
+        persona=request_options.persona,
+        directives=request_options.directives,
+        max_turns=request_options.max_turns,
+        seconds=request_options.seconds,
+        dry_run=bool(request_options.dry_run),
         model=turn.model,
         since=conversation.since,
         own_terms=True,
         authorization=turn.authorization,
     )
-    if question.options:
-        asking["options"] = question.options
+    if chat_request.options:
+        route_options["options"] = chat_request.options
     if conversation.request.parts:
-        asking["parts"] = conversation.request.parts
-    if question.tools:
-        asking["caller_tools"] = question.tools
-    if question.tool_choice is not None:
-        asking["tool_choice"] = question.tool_choice
-    return asking
+        route_options["parts"] = conversation.request.parts
+    if chat_request.tools:
+        route_options["caller_tools"] = chat_request.tools
+    if chat_request.tool_choice is not None:
+        route_options["tool_choice"] = chat_request.tool_choice
+    return route_options
 
 
 def build_resume_options(route_options: RouteOptions) -> RouteOptions:
@@ -212,9 +212,9 @@ class CompletionRunner:
                 turn.caller_key, turn.request.conversation.messages
             )
             turn = replace(turn, chat=chat)
-        heard = None if listener is None else RecordingListener(listener)
+        recorder = None if listener is None else RecordingListener(listener)
         try:
-            routes = await self._run_routes(turn, heard)
+            routes = await self._run_routes(turn, recorder)
         except FingerpostError as error:
             raise build_error(error) from error
         route = routes[-1]
@@ -225,10 +225,10 @@ class CompletionRunner:
             await self._hidden_messages.remember(
                 _build_conversation_key(turn), route.tool_calls, route.hidden
             )
-        ended = self._build_result(routes, (time.monotonic() - began) * 1000)
+        result = self._build_result(routes, (time.monotonic() - began) * 1000)
         if turn.request_options.conversation is None:
-            await self._remember_chat(turn, ended, "" if heard is None else "".join(heard.pieces))
-        return ended
+            await self._remember_chat(turn, result, "" if recorder is None else "".join(recorder.pieces))
+        return result
 
     async def _remember_chat(self, turn: CompletionTurn, result: CompletionResult, streamed: str) -> None:
         """Remember the chat by the messages including this answer, as the caller got it."""
@@ -243,28 +243,32 @@ class CompletionRunner:
 
     async def _run_routes(self, turn: CompletionTurn, listener: AnswerListener | None) -> list[Route]:
         await self.wait_until_ready()
-        talk, waiting = await self._find_waiting_call(turn)
+        conversation, waiting = await self._find_waiting_call(turn)
         await self._check_server(turn)
-        if talk is None:
-            asking = build_resume_options(build_route_options(turn, turn.request.conversation, self._router))
+        if conversation is None:
+            route_options = build_resume_options(
+                build_route_options(turn, turn.request.conversation, self._router)
+            )
         else:
-            asking = build_route_options(turn, talk, self._router)
-            asking["since"] = await self._hidden_messages.restore_messages(
-                _build_conversation_key(turn), talk.since
+            route_options = build_route_options(turn, conversation, self._router)
+            route_options["since"] = await self._hidden_messages.restore_messages(
+                _build_conversation_key(turn), conversation.since
             )
         if waiting is not None and waiting.packet_id is not None:
             if listener is not None:
                 await listener.on_start(waiting.packet_id)
-            route = await self._resume_call(waiting.pending_id, asking, listener)
+            route = await self._resume_call(waiting.pending_id, route_options, listener)
         else:
-            route = await self._route_text(turn.request.conversation.request.text, asking, listener)
+            route = await self._route_text(turn.request.conversation.request.text, route_options, listener)
         routes = [route]
         until = time.monotonic() + self._router.settings.completions.approval_seconds
         while route.outcome is RouteOutcome.WAITING and route.pending is not None:
             settled = await self._wait_for_decision(route.pending, until - time.monotonic(), listener)
             if not settled or len(routes) > MAX_APPROVAL_WAITS:
                 break
-            route = await self._resume_call(route.pending.pending_id, asking, listener, route.packet_id)
+            route = await self._resume_call(
+                route.pending.pending_id, route_options, listener, route.packet_id
+            )
             routes.append(route)
         return routes
 
@@ -279,10 +283,12 @@ class CompletionRunner:
         """Raise `CompletionError` if a limited caller names a server it cannot see, so that names do not
         leak.
         """
-        server, reach = turn.request_options.server, turn.access_scope
-        if server is None or not reach.scopes:
+        server, access_scope = turn.request_options.server, turn.access_scope
+        if server is None or not access_scope.scopes:
             return
-        view = await self._router.look(caller=turn.principal.name, profile=reach.profile, scopes=reach.scopes)
+        view = await self._router.look(
+            caller=turn.principal.name, profile=access_scope.profile, scopes=access_scope.scopes
+        )
         if all(card.server != server for card in view.visible.cards):
             raise CompletionError(400, f"There is no server {server[:60]!r} for you.", "fingerpost.server")
 
@@ -346,13 +352,13 @@ class CompletionRunner:
         not be sent again.
         """
         asked = turn.request_options.resume
-        talk, noted = split_at_note(turn.request.conversation)
+        conversation, noted = split_at_note(turn.request.conversation)
         if asked is None and noted is None and (decided := await self._find_decided_call(turn)) is not None:
             return None, decided
         named = asked or noted
         pending = None if named is None else await self._router.store.approvals.get(named)
         if pending is not None and pending.caller == turn.principal.name and pending.packet_id is not None:
-            return talk, pending
+            return conversation, pending
         if asked is None:
             return turn.request.conversation, None
         raise CompletionError(
@@ -385,7 +391,7 @@ class CompletionRunner:
             await self._awaited_approvals.forget(_build_conversation_key(turn))
 
     async def _is_over(self, pending_id: str, route: Route) -> bool:
-        """Return whether this route is the result of that call."""
+        """Return whether this route is the result of that call. True if the call is no longer known."""
         pending = await self._router.store.approvals.get(pending_id)
         return pending is None or route.packet_id in pending.packets
 
@@ -447,13 +453,13 @@ def _build_conversation_key(turn: CompletionTurn) -> str:
 
 def _format_waiting_text(route: Route, waiting: Pending, address: str) -> str:
     """Return the results read so far, and how the call can be approved."""
-    read = route.answer.removesuffix(route.question.text).strip() if route.question is not None else ""
+    answer = route.answer.removesuffix(route.question.text).strip() if route.question is not None else ""
     note = format_approval_note(waiting, address)
-    return f"{read}\n\n{note}" if read else note
+    return f"{answer}\n\n{note}" if answer else note
 
 
 def _get_answer_text(route: Route) -> str:
-    """Return the model's answer. If it wrote none, return no text of our own."""
+    """Return the model's answer, or an empty text if the model wrote none or refused."""
     return "" if route.refusal or route.wordless else route.answer
 
 

@@ -225,8 +225,10 @@ def _translate_tool(tool: Mapping[str, object], where: str) -> JsonObject:
         )
     if not isinstance(tool.get("name"), str) or not tool.get("name"):
         raise CompletionError(400, "A function has a name.", f"{where}.name")
-    told = {name: cast("Json", value) for name, value in tool.items() if name != "type" and value is not None}
-    return {"type": "function", "function": told}
+    function = {
+        name: cast("Json", value) for name, value in tool.items() if name != "type" and value is not None
+    }
+    return {"type": "function", "function": function}
 
 
 def _translate_tool_choice(value: object, tools: tuple[JsonObject, ...]) -> Json:
@@ -416,9 +418,9 @@ class ResponseStream:
         await self._send_item("done", 0, _build_message_item(self._packet_id, part, "completed"))
 
     async def _send_call(self, index: int, call: JsonObject) -> None:
-        begun, ended = _build_call_item(call, arguments="", status="in_progress"), _build_call_item(call)
+        started, ended = _build_call_item(call, arguments="", status="in_progress"), _build_call_item(call)
         at = {"item_id": ended["id"], "output_index": index}
-        await self._send_item("added", index, begun)
+        await self._send_item("added", index, started)
         await self._send_event("response.function_call_arguments.delta", **at, delta=ended["arguments"])
         await self._send_event(
             "response.function_call_arguments.done",

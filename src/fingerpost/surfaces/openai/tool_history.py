@@ -144,15 +144,15 @@ class ChatIndex:
 
 def _hash_messages(caller_key: str, messages: Sequence[Message]) -> str:
     """Return a hash of the messages. Text next to tool calls is ignored, because clients omit it."""
-    mark = hashlib.sha256(hashlib.sha256(caller_key.encode("utf-8", "surrogatepass")).digest())
+    digest = hashlib.sha256(hashlib.sha256(caller_key.encode("utf-8", "surrogatepass")).digest())
     for message in messages:
         if message.role in ("system", "developer"):
             continue
         calls = [str(call.get("id", "")) for call in message.tool_calls]
         text = "" if calls else message.text.strip()
-        said = json.dumps([message.role, text, calls, message.tool_call_id, message.parts], default=dict)
-        mark.update(hashlib.sha256(said.encode()).digest())
-    return mark.hexdigest()
+        encoded = json.dumps([message.role, text, calls, message.tool_call_id, message.parts], default=dict)
+        digest.update(hashlib.sha256(encoded.encode()).digest())
+    return digest.hexdigest()
 
 
 AWAITED_CACHE: Final = "completions.awaited"

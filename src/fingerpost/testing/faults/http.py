@@ -75,7 +75,7 @@ FaultAct = Callable[[FaultExchange], Awaitable[None]]
 
 @dataclass
 class FaultyHttp:
-    """The running server: its address and the requests it received."""
+    """The running server: its URL and the requests it received."""
 
     act: FaultAct
     fault: str

@@ -176,18 +176,18 @@ def parse_approval(
     by = format_approver(request)
     action = answer.get("action")
     content = answer.get("content")
-    said: JsonObject = cast("JsonObject", content) if isinstance(content, Mapping) else {}
+    fields: JsonObject = cast("JsonObject", content) if isinstance(content, Mapping) else {}
     if action == "decline":
-        return pending.reject(by=by, reason=_parse_reason(said))
+        return pending.reject(by=by, reason=_parse_reason(fields))
     if action != "accept":
         return ApprovalUndecided()
-    match said.get("decision"):
+    match fields.get("decision"):
         case "approve":
             return pending.approve(by=by)
         case "approve for this conversation" if _can_approve_session(pending, request):
             return pending.approve(by=by, for_conversation=True)
         case "reject":
-            return pending.reject(by=by, reason=_parse_reason(said))
+            return pending.reject(by=by, reason=_parse_reason(fields))
         case _:
             return ApprovalUndecided()
 
@@ -310,17 +310,17 @@ class ElicitedApprovals:
         return build_approval_form(pending, call_round.request, grant_seconds=self._grant_seconds)
 
     async def _record_answer(self, call_round: CallRound, pending: Pending, answer: JsonObject) -> bool:
-        said = parse_approval(answer, pending, call_round.request)
+        approval = parse_approval(answer, pending, call_round.request)
         # The right may have been revoked since the question was asked.
-        if isinstance(said, ApprovalUndecided) or not call_round.request.principal.may_confirm:
+        if isinstance(approval, ApprovalUndecided) or not call_round.request.principal.may_confirm:
             standing = await self._find_pending(pending.pending_id)
         else:
             standing = await self._router.calls.decide(
                 pending.pending_id,
-                said.decision,
-                by=said.by,
-                reason=said.reason,
-                for_conversation=said.for_conversation,
+                approval.decision,
+                by=approval.by,
+                reason=approval.reason,
+                for_conversation=approval.for_conversation,
             )
         return standing.decision is not Decision.WAITING
 
@@ -347,10 +347,10 @@ def _get_carried_input(call_round: CallRound) -> JsonObject | None:
     """Return the answers and the state that the client sent for the server. They must survive our own
     question.
     """
-    passage = call_round.request_context
-    if not passage.is_continuation:
+    request_context = call_round.request_context
+    if not request_context.is_continuation:
         return None
-    return {"state": passage.request_state, "answers": passage.input_responses}
+    return {"state": request_context.request_state, "answers": request_context.input_responses}
 
 
 def get_carried_input(request_state: RequestState) -> tuple[JsonObject | None, str | None]:
@@ -387,8 +387,10 @@ class ReadApprovals:
         for _ in range(MAX_QUESTIONS):
             if await self._approvals.use_grant(call, call_round.context) is not None:
                 return None
-            if (word := await self._approvals.find_unheard_decision(call, call_round.context)) is not None:
-                raise _build_rejected_error(word)
+            if (
+                rejected := await self._approvals.find_unheard_decision(call, call_round.context)
+            ) is not None:
+                raise _build_rejected_error(rejected)
             ruling = Ruling(verdict=Verdict.ASK, reason=reason, rule="a rule about the server")
             pending = await self._approvals.request(call, call_round.context, ruling)
             if not can_approve(call_round.request) or was_asked:
@@ -423,15 +425,15 @@ def _to_call(call_round: CallRound) -> Call:
     """Build the call to approve from a read. A read has no tool definition, so the fingerprint contains
     none.
     """
-    wish = call_round.tool_call
+    tool_call = call_round.tool_call
     return Call(
-        tool=wish.name,
+        tool=tool_call.name,
         server=call_round.server,
         name=call_round.request.method,
-        operation=wish.name,
-        arguments=wish.arguments,
+        operation=tool_call.name,
+        arguments=tool_call.arguments,
         effect=Effect.READ,
-        fingerprint=compute_call_fingerprint("", wish.name, wish.arguments),
+        fingerprint=compute_call_fingerprint("", tool_call.name, tool_call.arguments),
     )
 
 

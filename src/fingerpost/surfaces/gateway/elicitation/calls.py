@@ -118,7 +118,9 @@ class InputRequiredCalls:
                     current,
                     request_context=self._drop_foreign_answers(request, current.server, request_context),
                 )
-            outcome = await self._run(current, lambda way: self._router.calls.call(tool_call, context, way))
+            outcome = await self._run(
+                current, lambda caller_context: self._router.calls.call(tool_call, context, caller_context)
+            )
             return await self._settle_approvals(current, outcome)
         except StoreError as error:  # a call that needs an approval does not run without a record of it
             message = f"{error}. Nothing was run. {error.hint or 'Try again later.'}"
@@ -196,18 +198,23 @@ class InputRequiredCalls:
 
     async def _run_approved(self, call_round: CallRound, pending_id: str) -> Outcome:
         return await self._run(
-            call_round, lambda way: self._router.calls.resume(pending_id, call_round.context, way)
+            call_round,
+            lambda request_context: self._router.calls.resume(
+                pending_id, call_round.context, request_context
+            ),
         )
 
     async def _run(self, call_round: CallRound, work: _ToolRun) -> Outcome:
-        side = self._build_caller(
+        caller = self._build_caller(
             call_round.request, call_round.exchange, call_round.server, call_round.request_context
         )
-        way = call_round.request_context.replace_caller(side)
+        request_context = call_round.request_context.replace_caller(caller)
         if not self._may_suspend(call_round.request, call_round.server):
-            outcome = await work(way)
+            outcome = await work(request_context)
         else:
-            outcome = self._to_outcome(call_round, await self.suspended.run_call(side, lambda: work(way)))
+            outcome = self._to_outcome(
+                call_round, await self.suspended.run_call(caller, lambda: work(request_context))
+            )
         if is_input_required(outcome):
             assert outcome.result is not None
             needed = self._find_missing_capabilities(call_round.request, call_round.server, outcome.result)
@@ -262,14 +269,16 @@ class InputRequiredCalls:
         self, call_round: CallRound, method: str, params: JsonObject, *, timeout: float
     ) -> JsonObject:
         request, server = call_round.request, call_round.server
-        side = self._build_caller(request, call_round.exchange, server, call_round.request_context)
-        way = replace(call_round.request_context, caller=side)
+        caller = self._build_caller(request, call_round.exchange, server, call_round.request_context)
+        request_context = replace(call_round.request_context, caller=caller)
 
         async def work() -> JsonObject:
-            return await self._router.servers.ask(server, method, params, timeout=timeout, context=way)
+            return await self._router.servers.ask(
+                server, method, params, timeout=timeout, context=request_context
+            )
 
-        may_park = self._may_suspend(request, server)
-        value = await (self.suspended.run_call(side, work) if may_park else work())
+        may_suspend = self._may_suspend(request, server)
+        value = await (self.suspended.run_call(caller, work) if may_suspend else work())
         if isinstance(value, InputRequired):
             return value.result
         result = _to_result(value)
@@ -292,7 +301,7 @@ class InputRequiredCalls:
             self._refuse(call_round.request, _format_error(refused), begun=refused.started)
 
     async def _has_approval_answer(self, call_round: CallRound, request_state: RequestState) -> bool:
-        """Return whether the client sent the user's decision about this read."""
+        """Record the user's decision about this read, if the client sent one. Return whether it did."""
         try:
             return await self._approvals.accept_answer(call_round, request_state) is not None
         except (InvalidRequestState, CallError) as refused:

@@ -112,10 +112,10 @@ def mark_question(server: str, method: str, params: JsonObject) -> JsonObject:
     message = params.get("message")
     if method != ELICIT_METHOD or not isinstance(message, str):
         return params
-    told = escape_invisible_except(message, keep="\n\t\\")
+    text = escape_invisible_except(message, keep="\n\t\\")
     if _claims_our_name(message):
-        told = f"[The server {escape_invisible_except(server)[:80]} asks this, not Fingerpost.]\n{told}"
-    return params if told == message else {**params, "message": told}
+        text = f"[The server {escape_invisible_except(server)[:80]} asks this, not Fingerpost.]\n{text}"
+    return params if text == message else {**params, "message": text}
 
 
 def mark_result(server: str, result: JsonObject) -> JsonObject:

@@ -134,43 +134,43 @@ class SuspendedCalls:
         A client that lost the response repeats the call. It then gets the same question, and no second call
         is started.
         """
-        if (parked := self._find_same_call(caller)) is not None:
-            return self._build_input_required(parked)
-        parked = _SuspendedCall(caller)
-        caller.set_question_sender(lambda method, params: self._ask_client(parked, method, params))
-        self._tasks.start_soon(self._run_suspended, parked, work)
-        return await self._wait_for_result(parked)
+        if (suspended := self._find_same_call(caller)) is not None:
+            return self._build_input_required(suspended)
+        suspended = _SuspendedCall(caller)
+        caller.set_question_sender(lambda method, params: self._ask_client(suspended, method, params))
+        self._tasks.start_soon(self._run_suspended, suspended, work)
+        return await self._wait_for_result(suspended)
 
     async def resume(
         self, request_state: RequestState, exchange: ClientExchange, answers: JsonObject
     ) -> CallValue | InputRequired:
         """Deliver answers. Return the call's value, or the questions that are still open."""
-        parked = self._waiting.get(request_state.subject)
-        if parked is None:
+        suspended = self._waiting.get(request_state.subject)
+        if suspended is None:
             message = "is not waited for any more: its time was over, or the gateway was restarted"
             raise InvalidRequestState(message, started=True)
-        if parked.awaited_state != request_state.state_id:
+        if suspended.awaited_state != request_state.state_id:
             message = "was used already"
             raise InvalidRequestState(message, started=True)
-        parked.awaited_state = None
-        parked.returned.set()
-        parked.side.exchange = exchange
-        for key, question in tuple(parked.questions.items()):
+        suspended.awaited_state = None
+        suspended.returned.set()
+        suspended.side.exchange = exchange
+        for key, question in tuple(suspended.questions.items()):
             answer = answers.get(key)
             if _is_answer(question, answer):
                 question.answer = cast("JsonObject", answer)
                 question.answered.set()
-                del parked.questions[key]
-        return await self._wait_for_result(parked)
+                del suspended.questions[key]
+        return await self._wait_for_result(suspended)
 
     def _find_same_call(self, caller: GatewayCaller) -> _SuspendedCall | None:
         """Return the same call of the same caller if it waits for an answer now."""
         if not self._waiting:
             return None
         wanted = build_binding(caller.request)
-        for parked in self._waiting.values():
-            if parked.questions and not parked.abandoned and parked.binding == wanted:
-                return parked
+        for suspended in self._waiting.values():
+            if suspended.questions and not suspended.abandoned and suspended.binding == wanted:
+                return suspended
         return None
 
     async def _run_suspended(self, suspended: _SuspendedCall, work: CallWork) -> None:
@@ -186,14 +186,14 @@ class SuspendedCalls:
             self._waiting.pop(suspended.call_id, None)
 
     async def _wait_for_result(self, suspended: _SuspendedCall) -> CallValue | InputRequired:
-        come = False
+        completed = False
         try:
             value = await suspended.wait_for_change()
-            come = True
+            completed = True
             return self._build_input_required(suspended) if value is None else value
         finally:
             suspended.side.exchange = None
-            if not come:  # the client disconnected, or the call failed
+            if not completed:  # the client disconnected, or the call failed
                 suspended.scope.cancel()
 
     def _build_input_required(self, suspended: _SuspendedCall) -> InputRequired:

@@ -148,8 +148,8 @@ def _drop_nulls(entry: JsonObject) -> JsonObject:
     """Remove null members. The protocol omits missing members, and many clients reject null."""
     annotations = entry.get("annotations")
     if isinstance(annotations, Mapping) and None in annotations.values():
-        said = {key: value for key, value in cast("JsonObject", annotations).items() if value is not None}
-        entry = {**entry, "annotations": said}
+        present = {key: value for key, value in cast("JsonObject", annotations).items() if value is not None}
+        entry = {**entry, "annotations": present}
     if None in entry.values():
         return {key: value for key, value in entry.items() if value is not None}
     return entry
@@ -169,7 +169,7 @@ _NAMED_SCHEMA_KEYWORDS: Final = frozenset(
 def needs_wrapping(schema: object) -> bool:
     """Return whether every value of this schema is wrapped in an object.
 
-    False if the schema also permits objects: wrapped and plain values could not be told apart.
+    False if the schema also permits objects: wrapped and plain values could not be distinguished.
     """
     if not isinstance(schema, Mapping):
         return False

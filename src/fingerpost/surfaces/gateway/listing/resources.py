@@ -62,16 +62,16 @@ class VisibleResources:
         return pages
 
     def _encode_entries(self, kind: ResourceKind) -> Iterator[tuple[str, bytes]]:
-        for material in self._iterate_kind(kind):
-            words = make_text_visible(material.definition)
-            given = words if isinstance(words, Mapping) else material.definition
-            made = conform_entry(given, _MODEL_BY_KIND[kind], replacements={"name": material.name})
+        for resource in self._iterate_kind(kind):
+            words = make_text_visible(resource.definition)
+            given = words if isinstance(words, Mapping) else resource.definition
+            made = conform_entry(given, _MODEL_BY_KIND[kind], replacements={"name": resource.name})
             if made is None:
                 continue
             name = made.get("name")
             if kind != "prompts" and isinstance(name, str):  # resources are identified by their URI
                 made = {**made, "name": escape_invisible(name)}
-            yield f"{material.server}/{material.name}", encode_json(made)
+            yield f"{resource.server}/{resource.name}", encode_json(made)
 
     def _iterate_kind(self, kind: ResourceKind) -> Iterator[CatalogResource]:
         if kind == "resources":
@@ -110,8 +110,8 @@ class ResourceListing:
     def get_viewer(self, endpoint: Endpoint, principal: Principal) -> ResourceViewer:
         """Return the cache key of this caller. Callers that see the same have the same key."""
         self._refresh()
-        place = self._places.get_config(endpoint, principal)
-        return (place.profile, get_principal_scopes(principal), principal.name if self._by_caller else None)
+        config = self._places.get_config(endpoint, principal)
+        return (config.profile, get_principal_scopes(principal), principal.name if self._by_caller else None)
 
     def _refresh(self) -> None:
         if self._version != self._router.profiles.version:
@@ -123,12 +123,12 @@ class ResourceListing:
         if not _is_unchanged(sources, self._sources):
             self._sources = sources
             self._shelves.clear()
-        shelf = self._shelves.get(viewer)
-        if shelf is None:
-            shelf = self._shelves[viewer] = self._build_resources(viewer)
+        resources = self._shelves.get(viewer)
+        if resources is None:
+            resources = self._shelves[viewer] = self._build_resources(viewer)
             while len(self._shelves) > _MAX_CACHED_VIEWS:
                 self._shelves.popitem(last=False)
-        return shelf
+        return resources
 
     def is_permitted(self, viewer: ResourceViewer, server: str) -> bool:
         """Return whether this caller may use a server's resources and prompts. All of these only read."""
@@ -154,25 +154,25 @@ class ResourceListing:
     def _build_resources(self, viewer: ResourceViewer) -> VisibleResources:
         servers = self._router.servers
         offered: list[tuple[ServerResources, bool]] = []
-        asked: dict[str, str] = {}
+        approval_reasons: dict[str, str] = {}
         complete = True
         for status in servers.statuses:
             if not self.is_permitted(viewer, status.name):
                 continue
-            materials = servers.get_resources(status.name)
-            if materials is None:
+            server_resources = servers.get_resources(status.name)
+            if server_resources is None:
                 complete = complete and status.state in (ServerState.DISABLED, ServerState.DOWN)
                 continue
             listing = servers.get_listing(status.name)
-            offered.append((materials, listing is None or listing.prefix))
+            offered.append((server_resources, listing is None or listing.prefix))
             if (reason := self._get_approval_reason(viewer, status.name)) is not None:
-                asked[status.name] = reason
+                approval_reasons[status.name] = reason
         return VisibleResources(
             viewer=viewer,
             collection=collect_resources(offered),
             complete=complete,
             size=self._router.settings.gateway.page_size,
-            approval_reasons=asked,
+            approval_reasons=approval_reasons,
         )
 
     def _find_rule(self, server: str, caller: str | None, profile: str | None) -> RuleSettings | None:

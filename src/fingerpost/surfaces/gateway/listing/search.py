@@ -144,9 +144,9 @@ def explain_unavailable(unavailable: Sequence[str], *, budget: int) -> str:
         f" and {len(unavailable) - _MAX_SERVERS_NAMED} more" if len(unavailable) > _MAX_SERVERS_NAMED else ""
     )
     names = ", ".join(format_one_line(name, 40) for name in unavailable[:_MAX_SERVERS_NAMED])
-    told, end = f"{count} still connecting or down", "try again in a moment."
-    named = f"{told} ({names}{more}): {end}"
-    return named if count_tokens(named) <= budget // 6 else f"{told}: {end}"
+    status, end = f"{count} still connecting or down", "try again in a moment."
+    named = f"{status} ({names}{more}): {end}"
+    return named if count_tokens(named) <= budget // 6 else f"{status}: {end}"
 
 
 def _select_candidates(
@@ -182,10 +182,10 @@ def _build_forms(card: ToolCard, candidate: Candidate) -> Sequence[FoundTool]:
 
 
 def explain_match(candidate: Candidate) -> str:
-    """Say in a few words why the tool matches."""
-    telling = [part for part in candidate.parts if part.points > 0]
-    special = [part for part in telling if part.note and part.signal not in _COMMON_SIGNALS]
-    best = max(special or telling, key=lambda part: part.points, default=None)
+    """Return a short reason why the tool matches, or an empty text."""
+    positive_parts = [part for part in candidate.parts if part.points > 0]
+    special = [part for part in positive_parts if part.note and part.signal not in _COMMON_SIGNALS]
+    best = max(special or positive_parts, key=lambda part: part.points, default=None)
     if best is None:
         return ""
     return format_one_line(_COMMON_SIGNALS.get(best.signal, best.note), _MAX_REASON_LENGTH)

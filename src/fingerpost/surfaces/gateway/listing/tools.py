@@ -211,10 +211,10 @@ class EndpointConfigs:
             self._names.clear()
         name = self._resolve_profile(endpoint, principal)
         key = (endpoint.mode, endpoint.profile, name)
-        place = self._known.get(key)
-        if place is None:
-            place = self._known[key] = self._build_config(endpoint, name)
-        return place
+        config = self._known.get(key)
+        if config is None:
+            config = self._known[key] = self._build_config(endpoint, name)
+        return config
 
     def _resolve_profile(self, endpoint: Endpoint, principal: Principal) -> str | None:
         """Return the profile of the path, or this caller's default profile."""
@@ -310,13 +310,13 @@ class ToolListing:
         """Return this caller's tools at this endpoint. Every call uses this; usually it is one dict
         lookup.
         """
-        offer, place, scopes, key = self._find_cached(endpoint, principal)
-        if offer is None:
-            offer = self._build_tools(endpoint, place, principal, scopes)
+        endpoint_tools, config, scopes, key = self._find_cached(endpoint, principal)
+        if endpoint_tools is None:
+            endpoint_tools = self._build_tools(endpoint, config, principal, scopes)
             if len(self._offers) >= _MAX_REMEMBERED:
                 self._offers.clear()
-            self._offers[key] = offer
-        return offer
+            self._offers[key] = endpoint_tools
+        return endpoint_tools
 
     async def prepare_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
         """Return the same as `get_tools`, but compute a large list in a thread."""
@@ -324,23 +324,23 @@ class ToolListing:
         latest = self._latest
         if latest is not None and latest[0] is endpoint and latest[1] is principal:
             return latest[2]
-        offer, place, scopes, _ = self._find_cached(endpoint, principal)
-        if offer is not None:
-            self._latest = (endpoint, principal, offer)
-            return offer
+        endpoint_tools, config, scopes, _ = self._find_cached(endpoint, principal)
+        if endpoint_tools is not None:
+            self._latest = (endpoint, principal, endpoint_tools)
+            return endpoint_tools
         if len(self._router.catalog.full_snapshot.cards) > LARGE_CATALOG:
-            await self._router.look(caller=principal.name, profile=place.profile, scopes=scopes)
+            await self._router.look(caller=principal.name, profile=config.profile, scopes=scopes)
         return self.get_tools(endpoint, principal)
 
     def _find_cached(
         self, endpoint: Endpoint, principal: Principal
     ) -> tuple[EndpointTools | None, EndpointConfig, tuple[Scope, ...], _ToolsKey]:
         self._refresh()
-        place = self.places.get_config(endpoint, principal)
-        scopes = place.get_scopes(principal)
+        config = self.places.get_config(endpoint, principal)
+        scopes = config.get_scopes(principal)
         name = principal.name if self._by_caller else None
-        key = (endpoint.mode, endpoint.profile or place.profile, name, scopes)
-        return self._offers.get(key), place, scopes, key
+        key = (endpoint.mode, endpoint.profile or config.profile, name, scopes)
+        return self._offers.get(key), config, scopes, key
 
     def get_header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """Return `get_mirrored_schema` of the listed tool of this name, if this caller may see it."""
@@ -399,20 +399,22 @@ class ToolListing:
         self, endpoint: Endpoint, principal: Principal, *, cursor: object = None, modern: bool
     ) -> EncodedResult:
         """Return a page of `tools/list`. Raises `JsonRpcError` for an unknown cursor."""
-        offer = self.get_tools(endpoint, principal)
-        pages = self._get_pages(offer, modern=modern)
+        endpoint_tools = self.get_tools(endpoint, principal)
+        pages = self._get_pages(endpoint_tools, modern=modern)
         if cursor is None:
-            _remember_viewer(self._given, offer.viewer, _DeliveredList(self._snapshot, pages.bodies, modern))
-        return pages.get_page(cursor, self._build_hints(offer, principal, pages) if modern else None)
+            _remember_viewer(
+                self._given, endpoint_tools.viewer, _DeliveredList(self._snapshot, pages.bodies, modern)
+            )
+        return pages.get_page(cursor, self._build_hints(endpoint_tools, principal, pages) if modern else None)
 
     async def encode_definitions(self, endpoint_tools: EndpointTools, *, modern: bool) -> None:
         """Encode definitions before a page is requested. Encoding many takes long, so it yields to other
         tasks.
         """
         if (endpoint_tools.viewer, modern) not in self._pages:
-            for place, card in enumerate(self._get_shown_cards(endpoint_tools), 1):
+            for number, card in enumerate(self._get_shown_cards(endpoint_tools), 1):
                 self._definitions.get_encoded(card, modern=modern)
-                if place % ENCODE_CHUNK == 0:
+                if number % ENCODE_CHUNK == 0:
                     await anyio.lowlevel.checkpoint()
 
     def remember_client(self, endpoint_tools: EndpointTools) -> None:
@@ -443,10 +445,10 @@ class ToolListing:
                 self._given.pop(who, None)
                 continue
             if before.bodies is None:
-                told = before.snapshot is not now.snapshot
+                is_changed = before.snapshot is not now.snapshot
             else:
-                told = before.bodies != now.bodies  # unchanged definitions are the same objects
-            if told and who in self._given:
+                is_changed = before.bodies != now.bodies  # unchanged definitions are the same objects
+            if is_changed and who in self._given:
                 self._given[who] = now
                 changed.append(who)
             await anyio.lowlevel.checkpoint()  # long lists must not block other tasks
@@ -496,9 +498,9 @@ class ToolListing:
         self, endpoint_tools: EndpointTools, principal: Principal, pages: ListPages
     ) -> CacheHints:
         """Build cache hints. A list is private if another caller might get a different one."""
-        ours_alone = len(pages.names) == len(endpoint_tools.own_tools)
-        anybody = principal.kind == "local" and not principal.scope.bounded and not self._by_caller
-        return CacheHints(milliseconds=FRESH_MS, private=not (ours_alone or anybody))
+        has_only_own_tools = len(pages.names) == len(endpoint_tools.own_tools)
+        is_shared = principal.kind == "local" and not principal.scope.bounded and not self._by_caller
+        return CacheHints(milliseconds=FRESH_MS, private=not (has_only_own_tools or is_shared))
 
 
 def _is_pinned(card: ToolCard, patterns: Sequence[str]) -> bool:
@@ -527,10 +529,10 @@ def find_unavailable_servers(
             known.setdefault(card.server, []).append(card)
     rules, profile, scopes = router.settings.policy, endpoint_tools.config.profile, endpoint_tools.scopes
 
-    def is_theirs(server: str) -> bool:
+    def is_visible(server: str) -> bool:
         if cards := known.get(server):
             hidden = find_hidden_tools(rules, cards, caller=caller, profile=profile, scopes=scopes)
             return any(card.key not in hidden for card in cards)
         return may_call_any(rules, server, caller=caller, profile=profile, scopes=scopes)
 
-    return {name: away[name] for name in sorted(away) if is_theirs(name)}
+    return {name: away[name] for name in sorted(away) if is_visible(name)}
