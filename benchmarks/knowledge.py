@@ -59,7 +59,7 @@ def speed(table: Table, size: int) -> None:
         base.close()
         table.add_row(
             f"{count:,}",
-            f"{base.passages:,}",
+            f"{base.passage_count:,}",
             f"{whole:.2f}",
             f"{busy:.2f}",
             f"{again * 1e3:.0f}",

@@ -11,7 +11,7 @@ from training.sets import FAMILIES, LICENSED
 from fingerpost import Settings
 from fingerpost.narrow.components import NarrowComponents, build_default_components
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, get_default_vectors_folder
-from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
+from fingerpost.narrow.dense.encoder import TOKENIZER_FILE_NAME, WEIGHTS_FILE_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,8 +37,8 @@ class Encoders:
         place = self.folder / hashlib.sha256(str(weights.resolve()).encode()).hexdigest()[:12]
         if not place.is_dir():
             place.mkdir()
-            (place / WEIGHTS).symlink_to(weights.resolve())
-            (place / TOKENIZER).symlink_to(Path(_module_folder(), TOKENIZER))
+            (place / WEIGHTS_FILE_NAME).symlink_to(weights.resolve())
+            (place / TOKENIZER_FILE_NAME).symlink_to(Path(_module_folder(), TOKENIZER_FILE_NAME))
         return OnnxEncoder(place)
 
     def of(self, name: str) -> OnnxEncoder:

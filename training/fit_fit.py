@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from fingerpost.evals.metrics import compute_auc
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
-from fingerpost.narrow.dense.encoder import TOKENIZER, WEIGHTS
+from fingerpost.narrow.dense.encoder import TOKENIZER_FILE_NAME, WEIGHTS_FILE_NAME
 from fingerpost.narrow.features import Rows
 from fingerpost.narrow.fusion import (
     FIT_FEATURES,
@@ -87,8 +87,8 @@ class Encoders:
         place = self.place / family
         if not place.is_dir():
             place.mkdir()
-            (place / WEIGHTS).symlink_to(weights.resolve())
-            (place / TOKENIZER).symlink_to(SHIPPED / TOKENIZER)
+            (place / WEIGHTS_FILE_NAME).symlink_to(weights.resolve())
+            (place / TOKENIZER_FILE_NAME).symlink_to(SHIPPED / TOKENIZER_FILE_NAME)
         return OnnxEncoder(place)
 
 

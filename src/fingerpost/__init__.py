@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_MODULES = {
     "Agent": "router",
     "AnswerPiece": "router",
     "Approval": "records",
@@ -105,7 +105,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    module = _HOMES.get(name)
+    module = _MODULES.get(name)
     if module is None:
         message = f"module 'fingerpost' has no attribute {name!r}"
         raise AttributeError(message)

@@ -421,7 +421,7 @@ def _refuse_event_loop() -> None:
         anyio.lowlevel.current_token()
     except RuntimeError:
         return
-    message = "Embedded waits, and this thread has an event loop that must not"
+    message = "Embedded blocks, and this thread runs an event loop"
     raise ConfigError(message, hint="Use `async with Router(…)` here, or ask from a worker thread.")
 
 

@@ -94,15 +94,15 @@ def register_secret(secret: str) -> None:
 
 def is_secret_name(key: str) -> bool:
     """Return whether a field with this name holds a secret: `apiKey`, `GITHUB_TOKEN`, `Authorization`."""
-    return _check_secret_name_cached(key) if len(key) <= SHORT_TEXT_LENGTH else _check_secret_name(key)
+    return _matches_secret_name_cached(key) if len(key) <= SHORT_TEXT_LENGTH else _matches_secret_name(key)
 
 
-def _check_secret_name(key: str) -> bool:
+def _matches_secret_name(key: str) -> bool:
     return _SECRET_KEY.search(key) is not None
 
 
 # The same few names occur in every call.
-_check_secret_name_cached = lru_cache(maxsize=4096)(_check_secret_name)
+_matches_secret_name_cached = lru_cache(maxsize=4096)(_matches_secret_name)
 
 
 def is_secret_setting(name: str) -> bool:

@@ -67,7 +67,7 @@ async def run_restarting(work: Callable[[*Given], Awaitable[object]], *given: *G
             await work(*given)
             return
         except Exception:
-            logger.exception("%s broke, and is begun again", getattr(work, "__qualname__", work))
+            logger.exception("%s failed and is restarted", getattr(work, "__qualname__", work))
         if anyio.current_time() - began > MAX_PAUSE_S:
             pause = FIRST_PAUSE_S
         await anyio.sleep(pause)

@@ -200,11 +200,11 @@ async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_com
         clock.move(1)
         again = await there.request(make_call(), later, ASK)
         await here.decide(again.pending_id, Decision.REJECTED, by="kim", reason="enough")
-        assert await there.find_unheard_decision(make_call(), other) is None
-        word = await there.find_unheard_decision(make_call(), first)
+        assert await there.take_unreported_decision(make_call(), other) is None
+        word = await there.take_unreported_decision(make_call(), first)
         assert word is not None
         assert word.decision_reason == "enough"
-        assert await there.find_unheard_decision(make_call(), later) is None
+        assert await there.take_unreported_decision(make_call(), later) is None
 
 
 @proves("C6")

@@ -125,7 +125,7 @@ def nested(depth: int) -> Json:
         ({"name": "x" * 1025}, "has a name of more than 1024 characters"),
         ({"name": "half \ud800"}, "holds text that is not valid Unicode"),
         ({"name": "deep", "inputSchema": nested(10_000)}, "is nested more than 100 levels deep"),
-        ({"name": "nan", "inputSchema": {"default": float("nan")}}, "holds nan, which JSON cannot say"),
+        ({"name": "nan", "inputSchema": {"default": float("nan")}}, "holds nan, which JSON cannot represent"),
         ("not even an object", "is not an object"),
     ],
 )
@@ -260,4 +260,4 @@ class _Colour(Enum):
 def test_what_only_python_can_say_is_no_part_of_a_definition(value: Any) -> None:
     strange = {"name": "get", "inputSchema": {"type": "object", "default": value}}
     (drop,) = catalog(listing("shop", strange)).dropped
-    assert "which JSON cannot say" in drop.reason
+    assert "which JSON cannot represent" in drop.reason

@@ -94,7 +94,7 @@ def test_a_template_of_a_size_nobody_needs_is_listed_and_recognises_nothing(
     huge = ["{+a}" * 800 + "q" * 850 + str(number) for number in range(20)]
     with caplog.at_level("DEBUG"):
         both = collect_resources([(having("bad", templates=tuple(huge)), True), (GOOD, True)])
-    assert "bad: no address is recognised by a template so large: {+a}" in caplog.text
+    assert "bad: the URI template is too large and is not matched: {+a}" in caplog.text
     assert both.find_resource("secret://good/a-long-name") == ("good", "secret://good/a-long-name")
     assert set(huge) < set(both.templates)
 
@@ -120,8 +120,8 @@ def test_the_first_server_keeps_an_address_and_the_other_is_reachable_too() -> N
     assert both.find_resource("book://a") == ("one", "book://a")
     assert both.find_resource("fingerpost://tw%2Fo/book://a") == ("tw/o", "book://a")
     assert both.find_resource("fingerpost://nobody/book://a") is None
-    assert both.get_alias("tw/o", "book://a") == "fingerpost://tw%2Fo/book://a"
-    assert both.get_alias("tw/o", "book://b") == "book://b"
+    assert both.get_listed_uri("tw/o", "book://a") == "fingerpost://tw%2Fo/book://a"
+    assert both.get_listed_uri("tw/o", "book://b") == "book://b"
 
 
 @proves("G8")
@@ -190,7 +190,7 @@ def test_what_a_server_has_is_called_otherwise_only_where_it_would_lead_elsewher
         for name, (uris, templates) in zip(names, each, strict=True)
     )
     for server in names:
-        called, leads_to = all_of_them.get_alias(server, uri), all_of_them.find_resource(uri)
+        called, leads_to = all_of_them.get_listed_uri(server, uri), all_of_them.find_resource(uri)
         if not uri.startswith("fingerpost://"):
             assert (called == uri) == (leads_to in (None, (server, uri)))
         if leads_to is not None:
@@ -204,21 +204,27 @@ def test_an_address_is_told_apart_by_what_servers_offer() -> None:
     silent = ServerResources(server="silent", capabilities={"tools": {}})
     both = collect_resources([(one, True), (two, True), (silent, True)])
     # Two of one server are one.
-    assert collect_resources([(having("one", "x://a", "x://a"), True)]).get_alias("one", "x://a") == "x://a"
+    assert (
+        collect_resources([(having("one", "x://a", "x://a"), True)]).get_listed_uri("one", "x://a") == "x://a"
+    )
     # Whoever offers no resources has none under another's address either.
     for uri in ("x://a", "file:///a.txt"):
-        assert both.get_alias("silent", uri) == f"fingerpost://silent/{uri}"
+        assert both.get_listed_uri("silent", uri) == f"fingerpost://silent/{uri}"
         assert both.find_resource(f"fingerpost://silent/{uri}") is None
     # By its scheme alone, it is one's: two's is another, and a page of the web is the same one.
-    assert both.get_alias("two", "x://unlisted") == "x://unlisted"
-    assert both.get_alias("two", "file:///a.txt") == "fingerpost://two/file:///a.txt"
-    assert both.get_alias("two", "https://two.example/") == "https://two.example/"
-    assert both.get_alias("two", "https://one.example/a") == "fingerpost://two/https://one.example/a"
+    assert both.get_listed_uri("two", "x://unlisted") == "x://unlisted"
+    assert both.get_listed_uri("two", "file:///a.txt") == "fingerpost://two/file:///a.txt"
+    assert both.get_listed_uri("two", "https://two.example/") == "https://two.example/"
+    assert both.get_listed_uri("two", "https://one.example/a") == "fingerpost://two/https://one.example/a"
     # Where there is one server with resources, nobody else's links are taken for its.
     alone = collect_resources([(having("one", "x://a"), True), (silent, True)])
-    assert alone.get_alias("silent", "note://7") == "note://7"
+    assert alone.get_listed_uri("silent", "note://7") == "note://7"
     # Nobody else speaks in our addresses, and a gateway behind this one does.
-    assert both.get_alias("two", "fingerpost://inner/x://a") == "fingerpost://two/fingerpost://inner/x://a"
-    assert both.get_alias("two", "fingerpost://inner/x://b") == "fingerpost://two/fingerpost://inner/x://b"
-    assert both.get_alias("two", "fingerpost://one/x://a") == "fingerpost://two/fingerpost://one/x://a"
-    assert both.get_alias("two", "fingerpost://two/x://a") == "fingerpost://two/x://a"
+    assert (
+        both.get_listed_uri("two", "fingerpost://inner/x://a") == "fingerpost://two/fingerpost://inner/x://a"
+    )
+    assert (
+        both.get_listed_uri("two", "fingerpost://inner/x://b") == "fingerpost://two/fingerpost://inner/x://b"
+    )
+    assert both.get_listed_uri("two", "fingerpost://one/x://a") == "fingerpost://two/fingerpost://one/x://a"
+    assert both.get_listed_uri("two", "fingerpost://two/x://a") == "fingerpost://two/x://a"

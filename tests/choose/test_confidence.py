@@ -164,7 +164,7 @@ def test_verdicts_come_with_plain_reasons(
         no="the review does not approve, at",
         declined="below 0.20 it is not even asked about",
         claim="the selecting model's own claim",
-        search="how poorly the search found the tool",
+        search="the low search score of the tool",
         alone="and there is no review",
     )
     assert (confidence.verdict, confidence.reason) == (verdict, expected)

@@ -13,7 +13,7 @@ from fingerpost.choose.reply_parser import UnusableReply
 from fingerpost.choose.selection import build_selection_request, parse_choice, select_tool
 from fingerpost.errors import ModelUnavailable
 from fingerpost.llm import ModelReply, ModelRequest
-from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, Step, check_json
+from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, Step, find_json_problem
 from fingerpost.settings import ToolRoutingSettings
 from fingerpost.testing import ScriptedModel
 from tests.kit.cards import card, snapshot
@@ -117,7 +117,7 @@ def test_no_text_breaks_the_reader_or_selects_what_was_not_offered(
     everything = [*([found.selection] if found.selection else []), *found.alternatives]
     assert {each.tool for each in everything} <= KEYS
     assert all(0.0 <= each.confidence <= 1.0 for each in everything)
-    assert all(check_json(each.arguments) is None for each in everything)
+    assert all(find_json_problem(each.arguments) is None for each in everything)
     assert len(found.alternatives) <= 3
     assert len(found.remaining) <= 500
 

@@ -32,7 +32,7 @@ def ask(*steps: Step, tools: bool = True, final: bool = False, note: str = "") -
         history=HISTORY,
         settings=SETTINGS,
         final=final,
-        tools=tools,
+        has_tool_support=tools,
         note=note,
     )
 
@@ -183,7 +183,7 @@ def test_who_wants_text_is_told_of_no_tools_and_asked_for_no_json(final: bool) -
             history=HISTORY,
             settings=SETTINGS,
             final=final,
-            tools=False,
+            has_tool_support=False,
             client=brought,
         )
         told = "\n".join(message.text for message in request.messages)
@@ -307,7 +307,7 @@ def test_more_calls_than_a_turn_may_make_are_left_out_and_told() -> None:
     ],
 )
 def test_the_json_form_is_read_in_the_ways_models_write_it(text: str, expected: ModelTurn) -> None:
-    assert parse_turn(reply(text), CARDS, tools=False) == expected
+    assert parse_turn(reply(text), CARDS, has_tool_support=False) == expected
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_the_json_form_is_read_in_the_ways_models_write_it(text: str, expected: 
     ],
 )
 def test_json_that_is_no_turn_calls_nothing_and_says_what_is_wrong(text: str) -> None:
-    turn = parse_turn(reply(text), CARDS, tools=False)
+    turn = parse_turn(reply(text), CARDS, has_tool_support=False)
     assert (turn.calls, turn.text) == ((), "")
     assert turn.problems
 
@@ -346,7 +346,7 @@ def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, aroun
     text = f"{around}{json.dumps(value)}{around}"
     offered = {card.key for card in CARDS}
     for made in (reply(text), reply(text, (around, text), ("read_file", value))):
-        turn = parse_turn(made, CARDS, tools=tools)
+        turn = parse_turn(made, CARDS, has_tool_support=tools)
         assert all(call.name.partition(".")[0] in offered for call in turn.calls)
         assert len(turn.note) < 12_000
 
@@ -354,4 +354,4 @@ def test_no_reply_crashes_and_none_calls_what_was_not_offered(value: Json, aroun
 @UNHURRIED
 @given(text=st.text(alphabet='{}[]",:calsnwer\\ \n', max_size=400))
 def test_arbitrary_text_in_json_form_never_crashes(text: str) -> None:
-    parse_turn(reply(text), CARDS, tools=False)
+    parse_turn(reply(text), CARDS, has_tool_support=False)

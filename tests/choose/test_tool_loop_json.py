@@ -11,5 +11,5 @@ from fingerpost.llm import ModelReply
 def test_a_long_answer_in_json_is_read_whole():
     text = "bears " * 30_000 + "end"
     reply = ModelReply(text=json.dumps({"calls": [], "answer": text}), model="scripted")
-    turn = parse_turn(reply, (), tools=False)
+    turn = parse_turn(reply, (), has_tool_support=False)
     assert (turn.text, turn.problems) == (text, ())

@@ -104,7 +104,7 @@ async def serve_api(router: Router, *, operator: bool = False) -> AsyncGenerator
             httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
         ):
             front = PathRouter({"api": api, "console": console}, default=console)
-            tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
+            tasks.start_soon(lambda: serve_app(front, listening, on_started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()
             house = ServedApi(router, address, client, api)

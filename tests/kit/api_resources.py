@@ -110,7 +110,7 @@ async def open_api_of(router: Router, *, loaded: Loaded | None = None) -> AsyncG
             httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
         ):
             front = PathRouter({"api": api}, default=gateway)
-            tasks.start_soon(lambda: serve_app(front, listening, started=up.set, signals=False))
+            tasks.start_soon(lambda: serve_app(front, listening, on_started=up.set, signals=False))
             with anyio.fail_after(PATIENCE_S):
                 await up.wait()
             ticket = await create_ticket(router.store)

@@ -138,7 +138,7 @@ async def serve_completions(router: Router) -> AsyncGenerator[tuple[str, OpenAIA
         ):
 
             async def run() -> None:
-                await serve_app(app, listening, started=up.set, signals=False)
+                await serve_app(app, listening, on_started=up.set, signals=False)
 
             tasks.start_soon(run)
             with anyio.fail_after(PATIENCE_S):

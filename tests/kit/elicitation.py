@@ -25,8 +25,8 @@ from fingerpost.records import (
 from fingerpost.servers.requests import RequestContext
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
 from fingerpost.surfaces.gateway.protocol import (
-    HANDSHAKE_VERSIONS,
     MODERN_VERSION,
+    NEWEST_HANDSHAKE_VERSION,
     ClientRequest,
     JsonRpcError,
 )
@@ -71,7 +71,7 @@ def request(
         id=create_id("req"),
         method="tools/call",
         params=params,
-        version=MODERN_VERSION if modern else HANDSHAKE_VERSIONS,
+        version=MODERN_VERSION if modern else NEWEST_HANDSHAKE_VERSION,
         endpoint=endpoint,
         principal=principal,
         capabilities=dict(capabilities),

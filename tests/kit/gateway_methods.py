@@ -23,8 +23,8 @@ from fingerpost.events import MemorySink
 from fingerpost.records import Era, Principal, Right, ServerSpec, create_id
 from fingerpost.surfaces.gateway.methods import GatewayMethods, open_methods
 from fingerpost.surfaces.gateway.protocol import (
-    HANDSHAKE_VERSIONS,
     MODERN_VERSION,
+    NEWEST_HANDSHAKE_VERSION,
     ClientRequest,
     EncodedResult,
     JsonRpcError,
@@ -145,7 +145,7 @@ def request(
         id=create_id("req"),
         method=method,
         params=dict(params or {}),
-        version=MODERN_VERSION if modern else HANDSHAKE_VERSIONS,
+        version=MODERN_VERSION if modern else NEWEST_HANDSHAKE_VERSION,
         endpoint=at,
         principal=by,
         session=session,

@@ -166,7 +166,7 @@ async def open_small_gateway(**settings: Any) -> AsyncGenerator[Place]:
 
             async def run() -> None:
                 await serve_app(
-                    app, listening, arrival_seconds=chosen.request_seconds, started=up.set, signals=False
+                    app, listening, arrival_seconds=chosen.request_seconds, on_started=up.set, signals=False
                 )
 
             tasks.start_soon(run)

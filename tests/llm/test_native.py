@@ -178,7 +178,7 @@ async def test_a_stream_that_has_said_everything_is_not_waited_for(provider: str
 )
 async def test_a_reply_that_is_none_is_said_to_be_none(provider: str, body: bytes):
     async with native(Vendor(Response(body, media_type="application/json")), provider) as client:
-        with pytest.raises(ModelReplyInvalid, match="m-1 answered with something that is no reply"):
+        with pytest.raises(ModelReplyInvalid, match="m-1 returned an invalid reply"):
             await client.complete(HELLO)
 
 

@@ -70,7 +70,7 @@ async def test_when_both_fail_the_first_error_names_the_second():
     prime = ScriptedModel([failing(ModelRefused, "big")], name="big")
     with pytest.raises(ModelTimeout) as failure:
         await ModelPool(lite=lite, prime=prime).ask(Role.LITE, HELLO)
-    assert str(failure.value) == "small is out; big, standing in, failed too: big is out"
+    assert str(failure.value) == "small is out; big, the fallback model, failed too: big is out"
     assert (failure.value.model, failure.value.hint) == ("small", "Wait.")
     assert isinstance(failure.value.__cause__, ModelRefused)
 

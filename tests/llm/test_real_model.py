@@ -22,7 +22,7 @@ from fingerpost.llm import (
     parse_structured,
     probe,
 )
-from fingerpost.llm.capabilities import MAX_MISSED
+from fingerpost.llm.capabilities import MAX_MISSED_CALLS
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from tests.kit.real_model import NAME, real_model
@@ -127,7 +127,7 @@ async def test_the_pool_notices_that_tools_are_ignored(llama: str):
     settings = ModelsSettings(lite=ModelSettings(model=NAME, base_url=f"{llama}/v1", timeout=PATIENT))
     pool = ModelPool.of(settings)
     try:
-        for _ in range(MAX_MISSED):
+        for _ in range(MAX_MISSED_CALLS):
             assert (await pool.capabilities(Role.PRIME)).tools is None  # one answer in words is no proof
             request = ask("Say hi.", tokens=40, tools=(LOOK,), tool_choice="required")
             reply = await pool.ask(Role.PRIME, request)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.records import DataField, ExecutionStatus, Packet, SystemTask, check_json
+from fingerpost.records import DataField, ExecutionStatus, Packet, SystemTask, find_json_problem
 from fingerpost.records.codec import from_json, to_json
 from tests.kit.record_strategies import json_values, packets
 from tests.requirements import proves
@@ -101,7 +101,7 @@ def test_every_status_can_be_left() -> None:
 
 @given(json_values)
 def test_every_ordinary_json_value_may_be_carried(value: object) -> None:
-    assert check_json(value) is None
+    assert find_json_problem(value) is None
 
 
 def nested(depth: int) -> object:
@@ -125,6 +125,6 @@ def nested(depth: int) -> object:
     ],
 )
 def test_what_json_cannot_say_is_refused_with_the_reason(value: object, reason: str) -> None:
-    assert reason in (check_json(value) or "")
+    assert reason in (find_json_problem(value) or "")
     with pytest.raises(ValueError, match=reason):
         DataField(key="k", value=value)  # pyright: ignore[reportArgumentType]

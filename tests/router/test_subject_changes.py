@@ -101,7 +101,7 @@ async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_th
     said = (("We decided to use cursors for pagination.", "Noted."),)
     async with open_conversation_router(tmp_path) as router:
         held = await asked(router, "What did we decide about pagination?", *said)
-        assert held.need.reasons == ("the conversation already holds it",)
+        assert held.need.reasons == ("the conversation already contains the answer",)
         assert offered(held) == []
     async with open_conversation_router(tmp_path, without=("notes", "memory")) as router:
         assert (

@@ -25,7 +25,7 @@ def test_a_changed_catalog_is_looked_at_anew() -> None:
     assert sight.get_view(snapshot(a=[{"name": "open"}]), "dana", None).hidden == {}
     later = sight.get_view(snapshot(a=[{"name": "open"}], b=[{"name": "secret"}]), "dana", None)
     assert list(later.hidden) == ["b/secret"]
-    assert later.servers == 1
+    assert later.server_count == 1
 
 
 def test_callers_no_rule_tells_apart_share_one_view() -> None:

@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.protocol import HANDSHAKE_VERSIONS, ClientRequest
+from fingerpost.surfaces.gateway.protocol import NEWEST_HANDSHAKE_VERSION, ClientRequest
 from fingerpost.surfaces.gateway.sessions import (
     MAX_NOTIFICATION_BYTES,
     McpSession,
@@ -29,7 +29,7 @@ def opening(who: str) -> ClientRequest:
         id=0,
         method="initialize",
         params={},
-        version=HANDSHAKE_VERSIONS,
+        version=NEWEST_HANDSHAKE_VERSION,
         endpoint=MCP,
         principal=Principal(name=who, kind="key"),
         session=McpSessions.create_id(),

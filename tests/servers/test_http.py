@@ -206,7 +206,7 @@ async def test_a_large_reply_within_the_limit_arrives_whole(fault: str):
         ("both", "both a result and an error"),
         ("neither", "neither a result nor an error"),
         ("accepted", "is missing"),
-        ("nan", "which JSON cannot say"),
+        ("nan", "which JSON cannot represent"),
         ("deep_result", "nested too deep"),
         ("wrong_type", "text/plain"),
     ],

@@ -168,7 +168,7 @@ def test_handshakes_a_server_asks_for_are_granted_at_once_but_only_so_many_in_a_
     granted: list[float] = []
     for gap in gaps:
         began, now = now, now + gap
-        wait = backoff.get_delay(RetryPace.NOW, began=began, now=now)
+        wait = backoff.next_delay(RetryPace.NOW, began=began, now=now)
         lately = [time for time in granted if now - time < STABLE_SECONDS]
         assert (wait == 0) is (len(lately) < MAX_IMMEDIATE_RETRIES)
         if wait == 0:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.servers.oauth import find_redirect_fault
+from fingerpost.servers.oauth import find_url_fault
 from tests.requirements import proves
 
 SPELLINGS: list[Callable[[IPv4Address], str]] = [
@@ -36,7 +36,7 @@ SERVERS = st.sampled_from(
 
 
 def followed(address: str, server: str = "https://mcp.example/mcp") -> bool:
-    return find_redirect_fault(httpx2.URL(address), server=httpx2.URL(server)) is None
+    return find_url_fault(httpx2.URL(address), server=httpx2.URL(server)) is None
 
 
 def inside(network: str) -> st.SearchStrategy[IPv4Address]:

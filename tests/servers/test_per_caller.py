@@ -64,7 +64,7 @@ async def test_one_that_nobody_uses_is_closed_and_a_lost_one_replaced():
             await anyio.sleep(0.3)  # long, and in use
             assert len(own) == 1
         await eventually(lambda: len(own) == 0)
-        assert connection.lifeline.failure is None
+        assert connection.state.failure is None
         async with own.use("a", tasks, None) as connection:
             await connection.call({"name": "meta", "arguments": {}})
         assert len(record.of("initialize")) == 2

@@ -16,7 +16,7 @@ import pytest
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import Server
 from fingerpost.servers.process import WatchdogClient
-from fingerpost.servers.watchdog import MARK, read_reports
+from fingerpost.servers.watchdog import MARK_VARIABLE, read_reports
 from fingerpost.testing import stdio_fault
 from tests.kit.server_pools import PATIENCE, eventually, is_running, open_pool
 from tests.requirements import proves
@@ -150,7 +150,7 @@ def test_the_watchdog_kills_what_was_announced_and_never_reported():
         guard.add_mark(mark)
     guard.remove_mark("gone")
     announced, over = (
-        subprocess.Popen(stubborn, start_new_session=True, env={**os.environ, MARK: mark})
+        subprocess.Popen(stubborn, start_new_session=True, env={**os.environ, MARK_VARIABLE: mark})
         for mark in ("here", "gone")
     )
     process = guard._process  # pyright: ignore[reportPrivateUsage] - as above

@@ -103,7 +103,7 @@ async def test_a_large_result_within_the_limit_arrives_whole():
         ("not_utf8", "is not UTF-8"),
         ("both", "both a result and an error"),
         ("neither", "neither a result nor an error"),
-        ("nan", "which JSON cannot say"),
+        ("nan", "which JSON cannot represent"),
         ("big_integer", "OversizedInteger"),
         ("deep_result", "nested too deep"),
     ],

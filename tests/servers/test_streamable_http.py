@@ -391,7 +391,7 @@ async def test_calls_under_way_end_with_the_connection():
     async with plain({"tools/call": hang}) as (_, servers), anyio.create_task_group() as tasks:
 
         async def doomed() -> None:
-            with pytest.raises(ServerUnavailable, match="went away before it answered"):
+            with pytest.raises(ServerUnavailable, match="disconnected before it answered"):
                 await call(servers)
 
         tasks.start_soon(doomed)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fingerpost import Router, Server, Settings
 from fingerpost.errors import ToolTimeout
 from fingerpost.records import JsonObject
-from fingerpost.servers.requests import MAX_EXTENSIONS, PROGRESS_METHOD, InFlightRequest, RequestClock
+from fingerpost.servers.requests import MAX_EXTENSION_FACTOR, PROGRESS_METHOD, InFlightRequest, RequestClock
 from tests.kit.call_runner import Bench, a_call, a_context
 from tests.kit.gateway_methods import open_gateway_methods, text_of
 from tests.kit.programs import program
@@ -135,7 +135,7 @@ def test_only_more_progress_gives_more_time_and_never_more_than_the_limit(report
             assert more == pytest.approx(0.0, abs=1e-6)
         furthest = furthest if math.isnan(report) else max(furthest, report)
         gained += more
-    assert gained <= (MAX_EXTENSIONS - 1) * patience + 1e-6
+    assert gained <= (MAX_EXTENSION_FACTOR - 1) * patience + 1e-6
 
 
 def test_progress_does_not_outlast_the_callers_patience() -> None:

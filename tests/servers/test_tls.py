@@ -211,5 +211,5 @@ async def test_a_proxy_that_refuses_is_named(said: str, advice: str, monkeypatch
     async with listening(refuse) as port:
         monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{port}")
         async with down(ELSEWHERE) as status:
-            assert f"(from HTTPS_PROXY) refuses to lead there: {said}" in (status.reason or "")
+            assert f"(from HTTPS_PROXY) refuses the connection: {said}" in (status.reason or "")
             assert advice in (status.hint or "")

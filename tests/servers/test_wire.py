@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 
 from fingerpost.errors import ConfigError
-from fingerpost.records import check_json
+from fingerpost.records import find_json_problem
 from fingerpost.servers import Server
 from fingerpost.servers.connection_state import RetryPace, compute_delay
 from fingerpost.servers.definitions import DefinitionFilter, find_schema_fault
@@ -299,7 +299,7 @@ def test_the_quick_look_at_what_can_be_carried_says_what_the_whole_walk_says(
 ):
     for level in range(around):
         value = [value] if level % 2 else {"a": value}
-    assert find_json_fault(value, max_depth=depth) == check_json(value, max_depth=depth)
+    assert find_json_fault(value, max_depth=depth) == find_json_problem(value, max_depth=depth)
 
 
 @proves("H9", "F29")

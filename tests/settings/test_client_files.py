@@ -120,7 +120,7 @@ def test_the_same_server_in_several_clients_becomes_one(here: Surroundings) -> N
     merged = merge_servers(look(here))
     assert merged.servers == {"t": {"command": "uvx", "args": ["time"]}}
     assert merged.clients["t"] == ("cursor", "gemini-cli", "codex")
-    assert merged.places["t"] == (
+    assert merged.origins["t"] == (
         "~/.cursor/mcp.json:1",
         "~/.gemini/settings.json:1",
         "~/.codex/config.toml:1",
@@ -147,7 +147,7 @@ def test_different_servers_of_one_name_are_told_apart_and_reported(here: Surroun
         "t-claude-code-2": "d",
         "t-cursor": "b",
     }
-    assert [(one.name, one.became) for one in merged.renamed][-1] == ("t", "t-cursor")
+    assert [(one.name, one.new_name) for one in merged.renamed][-1] == ("t", "t-cursor")
 
 
 @proves("H20")

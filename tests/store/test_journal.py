@@ -95,7 +95,7 @@ async def test_what_waits_elsewhere_is_taken_along(open_store: OpenStore, how: s
     event = ordinary()
     async with open_store(flush_ms=60_000) as store:
         later = DeferredRecorder(store.journal)
-        store.journal.set_pending_source(later.flush_in_own_thread)
+        store.journal.add_pending_source(later.flush_in_own_thread)
         later.emit(event)
         if how == "flush":
             await store.journal.flush()

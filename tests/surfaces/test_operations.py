@@ -45,12 +45,14 @@ async def operations(
                 chosen.gateway, keys=router.store.keys, events=router.events, bound=bound
             )
             async with (
-                open_operations_app(router, gate, counted if metrics else None, streams=lambda: 4) as app,
+                open_operations_app(
+                    router, gate, counted if metrics else None, count_streams=lambda: 4
+                ) as app,
                 anyio.create_task_group() as tasks,
             ):
 
                 async def run() -> None:
-                    await serve_app(app, listening, started=up.set, signals=False)
+                    await serve_app(app, listening, on_started=up.set, signals=False)
 
                 tasks.start_soon(run)
                 await up.wait()

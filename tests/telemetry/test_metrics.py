@@ -81,7 +81,7 @@ def test_what_a_caller_wrote_is_no_label() -> None:
 
 
 def test_label_values_are_bounded() -> None:
-    metrics = PrometheusMetrics(most_tools=20)
+    metrics = PrometheusMetrics(max_tools=20)
     for number in range(25):
         for event in call(f"cal_{number}", f"server{number}/tool{number}"):
             metrics.emit(event)

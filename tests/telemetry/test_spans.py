@@ -217,7 +217,7 @@ async def open_traced_gateway(router: Router) -> AsyncGenerator[Address]:
         ):
 
             async def run() -> None:
-                await serve_app(TracedApp(app), listening, started=up.set, signals=False)
+                await serve_app(TracedApp(app), listening, on_started=up.set, signals=False)
 
             tasks.start_soon(run)
             await up.wait()

@@ -85,9 +85,9 @@ class Aggregate:
             for kind, names in theirs.items():
                 ours[kind].update(names)
         for arm, sums in other.arms.items():
-            self.get_arm(arm).add(sums)
+            self.get_or_create_arm(arm).add(sums)
 
-    def get_arm(self, arm: tuple[str, str]) -> Aggregate:
+    def get_or_create_arm(self, arm: tuple[str, str]) -> Aggregate:
         """Return the aggregate of one rollout arm. Beyond `MAX_ARMS` it is a temporary one."""
         if arm not in self.arms and len(self.arms) < MAX_ARMS:
             self.arms[arm] = Aggregate()
@@ -113,16 +113,16 @@ def build_counted_fields(aggregate: Aggregate) -> dict[str, Any]:
     return {
         **{name: counts[name] for name in _PLAIN_COUNTS},
         "no_tool_share": _compute_share(counts["no_tool"], counts["judged"]),
-        "reduction": _compute_spared_share(counts["offered"], counts["considered"]),
+        "reduction": _compute_remaining_share(counts["offered"], counts["considered"]),
         "failed_share": _compute_share(counts["failed_calls"], counts["calls"]),
         "recovered_share": _compute_share(counts["recovered"], counts["fallbacks"]),
         "truncated_share": _compute_share(counts["truncated"], counts["digested"]),
         "good_estimates_share": _compute_share(counts["good_estimates"], counts["estimates"]),
-        "server_choices_success": _compute_spared_share(
+        "server_choices_success": _compute_remaining_share(
             counts["server_choices_failed"], counts["server_choices"]
         ),
         "server_fallback_rate": _compute_share(counts["server_choices_all_stayed"], counts["server_choices"]),
-        "server_reduction": _compute_spared_share(counts["server_tools_kept"], counts["server_tools"]),
+        "server_reduction": _compute_remaining_share(counts["server_tools_kept"], counts["server_tools"]),
         "outcomes": dict(sorted(aggregate.outcomes.items())),
         "errors": dict(sorted(aggregate.errors.items())),
         "stages": {
@@ -161,7 +161,7 @@ def _compute_share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _compute_spared_share(part: int, whole: int) -> float | None:
+def _compute_remaining_share(part: int, whole: int) -> float | None:
     return 1 - part / whole if whole else None
 
 
@@ -211,7 +211,7 @@ class EventCounter:
 
     def _count_event(self, handler: Callable[[EventCounter, Aggregate, Any], None], event: Event) -> None:
         """Count the event in total and for each rollout arm of its request."""
-        sums = self._get_aggregate_at(event.at)
+        sums = self._get_or_create_aggregate(event.at)
         if isinstance(event, RouteBegan | RequestNarrowed):
             self._assign_arms(sums, event)
         arms = self._arms.get(event.packet_id or "")
@@ -222,25 +222,25 @@ class EventCounter:
         handler(self, made, event)
         sums.add(made)
         for arm in arms:
-            sums.get_arm(arm).add(made)
+            sums.get_or_create_arm(arm).add(made)
 
     def _assign_arms(self, aggregate: Aggregate, event: RouteBegan | RequestNarrowed) -> None:
         if not event.arms or event.packet_id is None or event.packet_id in self._arms:
             return
         for arm in _remember_value(self._arms, event.packet_id, tuple(event.arms.items())):
-            aggregate.get_arm(arm).counts["requests"] += 1
+            aggregate.get_or_create_arm(arm).counts["requests"] += 1
 
     def count_expired(self, pending_id: str, at: datetime) -> None:
         """Count an approval that was not decided in time. There is no event for this."""
         if self.pending_approvals.pop(pending_id, None) is not None:
-            self._get_aggregate_at(at).counts["expired"] += 1
+            self._get_or_create_aggregate(at).counts["expired"] += 1
 
     def discard_before(self, second: int) -> None:
         """Discard time steps that are no longer needed."""
         for old in [start for start in self.sums if start < second]:
             del self.sums[old]
 
-    def _get_aggregate_at(self, moment: datetime) -> Aggregate:
+    def _get_or_create_aggregate(self, moment: datetime) -> Aggregate:
         start = int(moment.timestamp()) // self._step * self._step
         found = self.sums.get(start)
         if found is None:
@@ -468,7 +468,7 @@ class FiguresReader:
             first = max(wanted, last - MAX_COUNTED_EVENTS, 0)
             counter = EventCounter(STEP_SECONDS[step])
             counter.last_seq = first
-            count = self._counts[step] = _RunningCount(counter, since=since, cut=first > wanted)
+            count = self._counts[step] = _RunningCount(counter, since=since, is_truncated=first > wanted)
         while count.counter.last_seq < last:
             await self._count_next_chunk(count.counter, last)
         await self._count_expired(count.counter)
@@ -476,19 +476,19 @@ class FiguresReader:
         count.counter.discard_before(int(utc_now().timestamp()) - kept)
         return count
 
-    async def _count_next_chunk(self, counting: EventCounter, last: int) -> None:
-        end = min(counting.last_seq + _COUNT_CHUNK, last)
+    async def _count_next_chunk(self, counter: EventCounter, last: int) -> None:
+        end = min(counter.last_seq + _COUNT_CHUNK, last)
         events = await self._store.journal.list_events(
-            kinds=COUNTED_KINDS, after_seq=counting.last_seq, up_to_seq=end, limit=_COUNT_CHUNK
+            kinds=COUNTED_KINDS, after_seq=counter.last_seq, up_to_seq=end, limit=_COUNT_CHUNK
         )
-        await anyio.to_thread.run_sync(counting.count, events)
-        counting.last_seq = end
+        await anyio.to_thread.run_sync(counter.count, events)
+        counter.last_seq = end
 
-    async def _count_expired(self, counting: EventCounter) -> None:
-        for pending_id in list(counting.pending_approvals)[:_MAX_PENDING_CHECKED]:
+    async def _count_expired(self, counter: EventCounter) -> None:
+        for pending_id in list(counter.pending_approvals)[:_MAX_PENDING_CHECKED]:
             pending = await self._store.approvals.get(pending_id)
             if pending is None or pending.decision is Decision.EXPIRED:
-                counting.count_expired(pending_id, utc_now() if pending is None else pending.expires)
+                counter.count_expired(pending_id, utc_now() if pending is None else pending.expires)
 
     async def _read_figures(
         self, count: _RunningCount, step: TimeStep, since: datetime, until: datetime, tools: Sequence[str]
@@ -502,13 +502,13 @@ class FiguresReader:
 class _RunningCount:
     """A running count, and the time from which it is complete."""
 
-    def __init__(self, counting: EventCounter, *, since: datetime, cut: bool) -> None:
-        self.counter = counting
+    def __init__(self, counter: EventCounter, *, since: datetime, is_truncated: bool) -> None:
+        self.counter = counter
         self.since = since
-        self.is_truncated = cut  # the journal has older events that were not counted
+        self.is_truncated = is_truncated  # the journal has older events that were not counted
 
     @property
-    def whole_from(self) -> datetime:
+    def complete_from(self) -> datetime:
         if not self.is_truncated:
             return self.since
         return self.counter.first_at or self.since
@@ -551,11 +551,11 @@ def _build_figures(
         until=until,
         step=step,
         step_seconds=seconds,
-        complete=count.whole_from <= since,
-        counted_from=max(since, count.whole_from),
+        complete=count.complete_from <= since,
+        counted_from=max(since, count.complete_from),
         totals=Counted(**build_counted_fields(whole)),
         before=Counted(**build_counted_fields(combine_aggregates(earlier)))
-        if count.whole_from <= earlier_from
+        if count.complete_from <= earlier_from
         else None,
         buckets=tuple(
             Bucket(

@@ -26,7 +26,7 @@ FIRST_LINES: Final = 200
 MAX_EVENTS_BEHIND: Final = 20_000  # beyond this, start again with the newest lines
 GATHER_INTERVAL_S: Final = 0.1
 POLL_INTERVAL_S: Final = 1.0  # for events of other processes
-_MAX_REVIVED: Final = 100  # older packets loaded again per chunk
+_MAX_RELOADED_PACKETS: Final = 100  # older packets loaded again per chunk
 _MAX_UNKNOWN_PACKETS: Final = 1_000
 
 LinesChanged = Callable[[tuple[PacketLine, ...]], None]
@@ -42,7 +42,7 @@ class JournalTail:
         self._followers = 0
         self._followed = anyio.Event()
         self._listeners: list[LinesChanged] = []
-        self._begun = False
+        self._has_started = False
         self._unknown_packets: dict[str, None] = {}  # packets whose first event is not in the journal
         self.recent: deque[JournalEntry] = deque(maxlen=RECENT_EVENTS)
         self.floor = 0  # all events after this number and up to `seq` are in `recent`
@@ -87,7 +87,7 @@ class JournalTail:
         """Read the events since the last call. Raises `StoreError`."""
         async with self._reading:
             last = await self._journal.get_last_seq()
-            if not self._begun or last - self.seq > MAX_EVENTS_BEHIND:
+            if not self._has_started or last - self.seq > MAX_EVENTS_BEHIND:
                 await self._start_at(last)
             while self.seq < last:
                 chunk = await self._journal.list_events(after_seq=self.seq, limit=CHUNK_SIZE)
@@ -100,8 +100,8 @@ class JournalTail:
         self.recent.clear()
         self.floor = self.seq = last
         self.lines = {}
-        self._begun = True
-        self._notify_followers({line.packet_id: line for line in reversed(page.items)})
+        self._has_started = True
+        self._update_lines({line.packet_id: line for line in reversed(page.items)})
 
     async def _take_chunk(self, chunk: list[JournalEntry]) -> None:
         earlier = await self._read_earlier_events(chunk)
@@ -111,7 +111,7 @@ class JournalTail:
             self.floor = ([*self.recent, *chunk])[len(chunk) - room - 1].seq
         self.recent.extend(chunk)
         self.seq = chunk[-1].seq
-        self._notify_followers(changed)
+        self._update_lines(changed)
 
     async def _read_earlier_events(self, chunk: list[JournalEntry]) -> list[JournalEntry]:
         """Read the earlier events of packets that continue but are not among the lines, usually because they
@@ -126,7 +126,7 @@ class JournalTail:
             and entry.event.packet_id not in known
             and entry.event.packet_id not in self._unknown_packets
         }
-        wanted = list(seen)[:_MAX_REVIVED]
+        wanted = list(seen)[:_MAX_RELOADED_PACKETS]
         if not wanted:
             return []
         found = await self._journal.list_packet_events(wanted, kinds=LINE_KINDS)
@@ -139,7 +139,7 @@ class JournalTail:
     def _fold_chunk(self, earlier: list[JournalEntry], chunk: list[JournalEntry]) -> dict[str, PacketLine]:
         return fold_events(self.lines, [*earlier, *chunk])
 
-    def _notify_followers(self, changed: dict[str, PacketLine]) -> None:
+    def _update_lines(self, changed: dict[str, PacketLine]) -> None:
         self.lines |= changed
         if len(self.lines) > MAX_LINES:
             oldest = sorted(self.lines.values(), key=lambda line: line.seq)[: len(self.lines) - MAX_LINES]
@@ -206,7 +206,9 @@ class EventFollower(AsyncIterator[JournalEntry]):
 
     async def __anext__(self) -> JournalEntry:
         while not self._ready:
-            cursor = self._cursor if self._cursor is not None and self._started else await self._get_start()
+            cursor = (
+                self._cursor if self._cursor is not None and self._started else await self._resolve_start()
+            )
             moved = self._tail.moved  # taken before reading, so that no change is missed
             if self._tail.seq and cursor >= self._tail.floor:
                 self._take_recent(cursor)
@@ -216,7 +218,7 @@ class EventFollower(AsyncIterator[JournalEntry]):
                 await moved.wait()
         return self._ready.popleft()
 
-    async def _get_start(self) -> int:
+    async def _resolve_start(self) -> int:
         """Return the start position. A number beyond the end belongs to another journal, so start at the
         end.
         """

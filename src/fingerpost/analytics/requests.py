@@ -259,7 +259,7 @@ LINE_KINDS: Final = tuple(event.kind for event in _LINE_HANDLERS)  # event kinds
 
 
 MAX_LINES_CHECKED: Final = 5_000  # first events per page; the next page continues after them
-MAX_EVENTS_READ: Final = 500  # packets per page whose events are read
+MAX_PACKETS_READ: Final = 500  # packets per page whose events are read
 _BATCH_SIZE: Final = 200
 _GROUP_SIZE: Final = 50
 
@@ -271,7 +271,7 @@ async def read_page(journal: Journal, query: PacketQuery) -> PacketPage:
     cursor, looked_at, read = query.before, 0, 0
     kinds = _get_beginning_kinds(query)
     while len(items) <= limit:
-        if looked_at >= MAX_LINES_CHECKED or read >= MAX_EVENTS_READ:
+        if looked_at >= MAX_LINES_CHECKED or read >= MAX_PACKETS_READ:
             return PacketPage(items=tuple(items), next=cursor)
         batch = max(min(_BATCH_SIZE, limit + 1 - len(items)), _GROUP_SIZE)
         beginnings = await journal.list_newest(kinds=kinds, before=cursor, limit=batch)

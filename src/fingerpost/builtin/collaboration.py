@@ -23,7 +23,7 @@ MAX_OPTION_LENGTH: Final = 200
 MAX_REQUEST_LENGTH: Final = 400
 MAX_OPTIONS: Final = 20
 MAX_ANSWER_LENGTH: Final = 20_000
-UNKNOWN_PERSON: Final = ("local", None)  # callers without a name of their own
+UNNAMED_CALLERS: Final = ("local", None)  # callers without a name of their own
 
 DESCRIPTION: Final = (
     "Ask me, the person: ask puts a `question` to them, with `options` to choose from; approve has them say "
@@ -58,7 +58,11 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
         "description": "ask: the answers to choose from; they may still say something else",
     },
 }
-_COMMENT: Final[JsonObject] = {"type": "string", "title": "In your own words", "maxLength": MAX_ANSWER_LENGTH}
+_COMMENT_SCHEMA: Final[JsonObject] = {
+    "type": "string",
+    "title": "In your own words",
+    "maxLength": MAX_ANSWER_LENGTH,
+}
 
 
 def build_collaboration_tool(host: BuiltinHost) -> BuiltinTool:
@@ -125,7 +129,7 @@ async def _ask_about_call(approvals: CallApprovals, request: str, caller: ToolCa
         hint = "Give the id (apr_…) or the authorizationKey that the call came back with."
         raise ToolRefused(message, hint=hint, parameter="request")
     if pending.decision is Decision.WAITING:
-        return ToolReply(f"{pending.tool} waits for the person's word.", awaits=pending.pending_id)
+        return ToolReply(f"{pending.tool} waits for the person's decision.", awaits=pending.pending_id)
     by, why = (
         pending.decided_by or "The person",
         f": {pending.decision_reason}" if pending.decision_reason else "",
@@ -166,10 +170,10 @@ def _build_schema(options: Sequence[str], *, approving: bool) -> JsonObject:
     """Return a flat object schema, as elicitation requires. A comment is possible in place of a choice."""
     if approving:
         first: JsonObject = {"type": "boolean", "title": "Yes?"}
-        return {"type": "object", "properties": {"approved": first, "comment": _COMMENT}}
+        return {"type": "object", "properties": {"approved": first, "comment": _COMMENT_SCHEMA}}
     if options:
         choice: JsonObject = {"type": "string", "title": "Your choice", "enum": list(options)}
-        return {"type": "object", "properties": {"answer": choice, "comment": _COMMENT}}
+        return {"type": "object", "properties": {"answer": choice, "comment": _COMMENT_SCHEMA}}
     words: JsonObject = {"type": "string", "title": "Your answer", "maxLength": MAX_ANSWER_LENGTH}
     return {"type": "object", "properties": {"answer": words}, "required": ["answer"]}
 
@@ -203,7 +207,7 @@ def _format_relayed_question(question: str, options: Sequence[str], *, approving
 
 
 def _get_person_name(caller: ToolCaller) -> str:
-    return "The person" if caller.user in UNKNOWN_PERSON else str(caller.user)
+    return "The person" if caller.user in UNNAMED_CALLERS else str(caller.user)
 
 
 def _get_text(value: Json) -> str:

@@ -29,7 +29,7 @@ Scores = NDArray[np.float32]
 WINDOW_LENGTH: Final = 460  # characters; with a heading, about the encoder's limit
 MAX_WINDOWS: Final = 6  # per passage; the rest is found by words only
 MAX_HEADING_LENGTH: Final = 120
-MAX_VECTORS: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
+MAX_VECTOR_BYTES: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
 
 
 def get_default_folder() -> Path:
@@ -61,7 +61,7 @@ class PassageVectors:
     def __init__(self, encoder: TextEncoder, folder: Path | None) -> None:
         self._encoder = encoder
         complaint = "passages are searched by words alone"
-        self._index = VectorIndex(encoder, folder, complaint=complaint, max_bytes=MAX_VECTORS)
+        self._index = VectorIndex(encoder, folder, warning_text=complaint, max_bytes=MAX_VECTOR_BYTES)
         # The vectors of all windows, and the first window of each passage. Always replaced together.
         self._windows: tuple[VectorMatrix, NDArray[np.intp]] = (self._index.matrix, np.zeros(0, np.intp))
 
@@ -179,17 +179,17 @@ class PassageIndex:
         share: float | None = None,
     ) -> None:
         self._lock = Lock()
-        self._clear_built()
+        self._clear_vocabulary()
         self._sources: dict[str, list[_PassageRow]] = {}
         self._size = 0
         self._built: _BuiltIndex | None = None
         self._share = share
-        self._meanings = PassageVectors(encoder or get_shared_encoder(), vectors) if by_meaning else None
+        self._vectors = PassageVectors(encoder or get_shared_encoder(), vectors) if by_meaning else None
 
-    def _clear_built(self) -> None:
+    def _clear_vocabulary(self) -> None:
         self._numbers: dict[str, int] = {}
         self._spelling = SpellingIndex()
-        self._spelt = 0  # number of terms that the spelling correction knows
+        self._spelling_count = 0  # number of terms that the spelling correction knows
 
     def __enter__(self) -> PassageIndex:
         return self
@@ -231,40 +231,40 @@ class PassageIndex:
     @property
     def ready(self) -> float:
         """The share of passages searchable by meaning, from 0 to 1, as of the last search."""
-        return 1.0 if self._meanings is None else self._meanings.ready
+        return 1.0 if self._vectors is None else self._vectors.ready
 
     @property
     def waiting(self) -> int:
         """The number of texts without a vector, as of the last search."""
-        return 0 if self._meanings is None else self._meanings.waiting
+        return 0 if self._vectors is None else self._vectors.waiting
 
     def refresh(self) -> None:
         """Build the index now if passages have changed, so that the next search does not have to."""
         with self._lock:
-            self._get_built()
+            self._ensure_built()
 
     def wait_until_ready(self, seconds: float) -> bool:
         """Wait until all passages are searchable by meaning. Return whether this happened within
         `seconds`.
         """
         self.refresh()
-        return self._meanings is None or (self._meanings.wait(seconds) and self._meanings.ready == 1.0)
+        return self._vectors is None or (self._vectors.wait(seconds) and self._vectors.ready == 1.0)
 
     def close(self) -> None:
         """Stop background work. Search is still possible."""
-        if self._meanings is not None:
-            self._meanings.close()
+        if self._vectors is not None:
+            self._vectors.close()
 
     def search(
         self, query: str, limit: int = 10, *, within: Callable[[str], bool] | None = None
     ) -> tuple[PassageHit, ...]:
         """Return the best passages first. `within` selects the sources."""
         with self._lock:
-            built = self._get_built()
+            built = self._ensure_built()
         if not built.passages or limit < 1:
             return ()
         words = built.score_words(query)
-        meaning = None if self._meanings is None else self._meanings.compare(query, len(built.passages))
+        meaning = None if self._vectors is None else self._vectors.compare(query, len(built.passages))
         scores = fuse_scores(words, meaning, self._get_meaning_share(query)).base
         good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= MIN_MEANING_SCORE)
         is_wanted = cache(within or _accept_all)  # evaluated once per source
@@ -285,28 +285,28 @@ class PassageIndex:
             return self._share
         return ENGLISH_MEANING_SHARE if detect_language(query) in ("en", "und") else OTHER_MEANING_SHARE
 
-    def _get_built(self) -> _BuiltIndex:
+    def _ensure_built(self) -> _BuiltIndex:
         if self._built is None:
-            rows = self._build_rows()
+            rows = self._list_rows()
             index = build_term_index([row.bag for row in rows], len(self._numbers))
             if len(self._numbers) - int(np.count_nonzero(np.diff(index.starts))) > MAX_DEAD_TERMS:
                 self._rebuild_vocabulary()
-                rows = self._build_rows()
+                rows = self._list_rows()
                 index = build_term_index([row.bag for row in rows], len(self._numbers))
-            self._spelling.add(islice(self._numbers, self._spelt, None))
-            self._spelt = len(self._numbers)
+            self._spelling.add(islice(self._numbers, self._spelling_count, None))
+            self._spelling_count = len(self._numbers)
             passages = tuple(row.passage for row in rows)
             self._built = _BuiltIndex(TermVocabulary(index, self._numbers, self._spelling), passages)
-            if self._meanings is not None:
-                self._meanings.prepare([split_windows(passage.heading, passage.text) for passage in passages])
+            if self._vectors is not None:
+                self._vectors.prepare([split_windows(passage.heading, passage.text) for passage in passages])
         return self._built
 
-    def _build_rows(self) -> list[_PassageRow]:
+    def _list_rows(self) -> list[_PassageRow]:
         return [row for source in self._sources.values() for row in source]
 
     def _rebuild_vocabulary(self) -> None:
         """Rebuild the term numbers with only those terms that are still used."""
-        self._clear_built()
+        self._clear_vocabulary()
         for source, rows in self._sources.items():
             self._sources[source] = [_PassageRow(row.passage, self._build_bag(row.passage)) for row in rows]
 

@@ -27,7 +27,7 @@ from fingerpost.records import (
     ParameterFault,
     ServerSpec,
 )
-from fingerpost.servers.requests import AWAITS, CALL_ID, FAULT
+from fingerpost.servers.requests import CALL_ID_META_KEY, FAULT_META_KEY, PENDING_META_KEY
 from fingerpost.settings import OwnRule, ToolOverride
 
 ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
@@ -161,7 +161,7 @@ async def _need_no_grant(arguments: JsonObject) -> str:
     return ""
 
 
-async def _find_no_fault(arguments: JsonObject) -> None:
+async def _accept_call(arguments: JsonObject) -> None:
     """Accept every call."""
 
 
@@ -180,12 +180,12 @@ class BuiltinTool:
     required: tuple[str, ...] = ()
     output_schema: JsonObject | None = None
     # Both raise `ToolRefused` before a person is asked. `check` validates the arguments beyond their schema
-    # without looking at anything else; it also runs just before the call. `feasible` tests whether the call
-    # would fail now, without changing anything.
+    # without looking at anything else; it also runs just before the call. `check_feasibility` tests whether
+    # the call would fail now, without changing anything.
     check: Callable[[JsonObject], None] = lambda _: None
-    feasible: Callable[[JsonObject], Awaitable[None]] = _find_no_fault
+    check_feasibility: Callable[[JsonObject], Awaitable[None]] = _accept_call
     # Why exactly this call needs a person's grant, whatever the rules say; empty if it does not.
-    needs_grant: Callable[[JsonObject], Awaitable[str]] = _need_no_grant
+    get_grant_reason: Callable[[JsonObject], Awaitable[str]] = _need_no_grant
     open_world: bool = False  # accesses other machines
     # The fields of `ToolOverride` except `match`. `effect` and `operations` in it apply to the current
     # switches.
@@ -249,10 +249,10 @@ class BuiltinServer:
         self.tools = {tool.name: tool for tool in tools}
         self.rules = tuple(rules)
         self.open = open
-        self._context_of = get_context
+        self._get_context = get_context
         self._is_granted = is_granted
         self._listed = [types.Tool.model_validate(tool.definition) for tool in self.tools.values()]
-        self._checks = {
+        self._validators = {
             tool.name: Draft202012Validator(cast("dict[str, Any]", tool.definition["inputSchema"]))
             for tool in self.tools.values()
         }
@@ -274,7 +274,7 @@ class BuiltinServer:
             connect_timeout=_TIMEOUT_S,
         )
 
-    def check_arguments(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
+    def find_argument_errors(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
         """Return errors in the arguments that the schema does not cover."""
         try:
             self.tools[tool].check(arguments)
@@ -283,14 +283,14 @@ class BuiltinServer:
             return (ParameterError(fault=refused.fault, parameter=refused.parameter, message=words),)
         return ()
 
-    async def needs_grant(self, tool: str, arguments: JsonObject) -> str:
+    async def get_grant_reason(self, tool: str, arguments: JsonObject) -> str:
         """Return why exactly this call needs a person's grant, or an empty text."""
-        return await self.tools[tool].needs_grant(arguments)
+        return await self.tools[tool].get_grant_reason(arguments)
 
-    async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
+    async def find_fault(self, tool: str, arguments: JsonObject) -> CallFault | None:
         """Return why a call would fail now, or None."""
         try:
-            await self.tools[tool].feasible(arguments)
+            await self.tools[tool].check_feasibility(arguments)
         except ToolRefused as refused:
             return refused.call_fault
         return None
@@ -322,7 +322,7 @@ class BuiltinServer:
             return _build_result(ToolReply(f"{error}. {error.hint or ''}".strip(), failed=True))
         except Exception:
             log.exception("%s/%s failed", self.name, tool.name)
-            words = f"{tool.name} failed in a way it should not. Its log has the details."
+            words = f"{tool.name} failed unexpectedly. The log has the details."
             return _build_result(ToolReply(words, failed=True))
         return _build_input_required(given) if isinstance(given, ToolQuestion) else _build_result(given)
 
@@ -330,7 +330,7 @@ class BuiltinServer:
         """Return what is wrong with the arguments, or None. Calls through a router were checked and repaired
         before.
         """
-        error = next(iter(self._checks[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
+        error = next(iter(self._validators[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
         if error is None:
             return None
         where = ".".join(str(part) for part in error.absolute_path)
@@ -344,9 +344,9 @@ class BuiltinServer:
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> ToolCaller:
         meta = cast("Mapping[str, object]", ctx.meta or {})
-        call_id = meta.get(CALL_ID)
+        call_id = meta.get(CALL_ID_META_KEY)
         known = isinstance(call_id, str)
-        context = self._context_of(call_id) if known else None
+        context = self._get_context(call_id) if known else None
         answer, declined = _read_answer(params)
         return ToolCaller(
             context=context,
@@ -395,13 +395,15 @@ def _build_result(reply: ToolReply, fault: CallFault | None = None) -> types.Cal
     content += [_build_link(link) for link in reply.links]
     result = types.CallToolResult(content=content, structured_content=reply.data, is_error=reply.failed)
     if reply.awaits is not None:
-        result.meta = {AWAITS: reply.awaits}
+        result.meta = {PENDING_META_KEY: reply.awaits}
     if fault is not None:
         fields = {"error_type": fault.error_type, "path": fault.path, "parameter": fault.parameter}
         details: dict[str, Any] = {name: value for name, value in fields.items() if value}
         if fault.parameter:
             details["fault"] = fault.fault.value
-        result.meta = {FAULT: details}  # without fields, it still marks the text as that of a built-in server
+        result.meta = {
+            FAULT_META_KEY: details
+        }  # without fields, it still marks the text as that of a built-in server
     return result
 
 

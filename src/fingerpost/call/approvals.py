@@ -35,7 +35,7 @@ from fingerpost.store import Store
 if TYPE_CHECKING:
     from fingerpost.servers.requests import RequestContext
 
-Scope = Literal["once", "conversation"]
+ApprovalScope = Literal["once", "conversation"]
 
 # The clocks of machines that share a database rarely differ by more than this.
 CLOCK_SKEW: Final = timedelta(seconds=30)
@@ -47,7 +47,7 @@ _MAX_UNUSABLE_GRANTS: Final = 8
 
 
 # Parameters that name what a call changes, by the last word of their name: `path`, `issueNumber`.
-_TARGET: Final = frozenset(
+_TARGET_WORDS: Final = frozenset(
     (
         "account", "accounts", "address", "bcc", "board", "branch", "bucket", "calendar", "card",
         "cc", "channel", "channels", "chat", "collection", "contact", "customer", "database",
@@ -63,7 +63,7 @@ _TARGET: Final = frozenset(
 )  # fmt: skip
 # Parameters that hold the written content, by their whole name. Excluded are parameters that decide what
 # is done (`command`, `query`, `code`, `method`, `mode`) or may name targets (`patch`, `data`).
-_CONTENT: Final = frozenset(
+_CONTENT_NAMES: Final = frozenset(
     (
         "body", "caption", "comment", "content", "contents", "description", "edits", "filetext",
         "inserttext", "markdown", "message", "newstr", "newstring", "newtext", "note", "notes",
@@ -71,7 +71,7 @@ _CONTENT: Final = frozenset(
     )
 )  # fmt: skip
 # These execute what is written to them, so none of their text is mere content.
-_RUNS: Final = frozenset(
+_EXECUTING_WORDS: Final = frozenset(
     (
         "agent", "agents", "bash", "browser", "chat", "code", "command", "commands", "console",
         "eval", "evaluate", "exec", "execute", "invoke", "key", "keys", "keyboard", "keystrokes",
@@ -88,7 +88,7 @@ def find_target(operation: str, arguments: JsonObject) -> JsonObject:
     A grant for a conversation covers later calls in which these are equal. If no argument names a target, or
     the operation executes its input, all arguments are part of the target.
     """
-    if not _RUNS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
+    if not _EXECUTING_WORDS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
         return arguments
     target = {name: value for name, value in arguments.items() if not _is_content(name)}
     return target if any(map(_is_target, target)) else arguments
@@ -96,11 +96,11 @@ def find_target(operation: str, arguments: JsonObject) -> JsonObject:
 
 def _is_target(parameter: str) -> bool:
     words = _WORD.findall(parameter)
-    return bool(words) and words[-1].lower() in _TARGET
+    return bool(words) and words[-1].lower() in _TARGET_WORDS
 
 
 def _is_content(parameter: str) -> bool:
-    return "".join(_WORD.findall(parameter)).lower() in _CONTENT
+    return "".join(_WORD.findall(parameter)).lower() in _CONTENT_NAMES
 
 
 def build_grant_key(
@@ -218,7 +218,7 @@ class CallApprovals:
         by: str,
         reason: str | None = None,
         edited: Call | None = None,
-        scope: Scope = "once",
+        scope: ApprovalScope = "once",
     ) -> Pending:
         """Record a person's decision and return the call's state. An earlier decision may apply already.
 
@@ -237,7 +237,7 @@ class CallApprovals:
         by: str,
         reason: str | None = None,
         edited: Call | None = None,
-        scope: Scope = "once",
+        scope: ApprovalScope = "once",
     ) -> DecisionResult:
         """Record a person's decision like `decide`, and also return whether it counted. Two decisions by one
         name look alike in the state.
@@ -262,7 +262,7 @@ class CallApprovals:
             self._emit_decided(standing, by)
         return DecisionResult(pending=standing, counted=stood)
 
-    async def find_unheard_decision(self, call: Call, context: CallContext) -> Pending | None:
+    async def take_unreported_decision(self, call: Call, context: CallContext) -> Pending | None:
         """Return a decision about this call that was not reported to its caller yet, and mark it as reported.
         It is a rejection, or an approval with edited arguments.
 
@@ -277,9 +277,9 @@ class CallApprovals:
             asker=context.asker,
             since=self._clock() - lasts,
         )
-        return pending if pending is not None and await self.mark_heard(pending) else None
+        return pending if pending is not None and await self.mark_reported(pending) else None
 
-    async def mark_heard(self, pending: Pending) -> bool:
+    async def mark_reported(self, pending: Pending) -> bool:
         """Record that this decision is reported to the caller. Return whether this is the first time."""
         if pending.decision is not Decision.REJECTED and pending.edited_arguments is None:
             return False
@@ -303,7 +303,7 @@ class CallApprovals:
         return await self._store.approvals.list_waiting(now=self._clock())
 
     def _build_grants(
-        self, pending: Pending, edited: Call | None, by: str, scope: Scope, now: datetime
+        self, pending: Pending, edited: Call | None, by: str, scope: ApprovalScope, now: datetime
     ) -> tuple[Grant, ...]:
         """Return the grant for this call, or for the caller's calls of its operation and target in the
         conversation.
@@ -350,7 +350,7 @@ class CallApprovals:
             )
 
 
-def _check_decision(pending: Pending, decision: Decision, edited: Call | None, scope: Scope) -> None:
+def _check_decision(pending: Pending, decision: Decision, edited: Call | None, scope: ApprovalScope) -> None:
     if edited is not None and decision is not Decision.APPROVED:
         message = "only a call that is approved can be edited"
         raise CallError(message, hint="reject it as it is")

@@ -36,7 +36,7 @@ SEPARATORS = ("/", "__", ".", ":")
 # Some models add the namespace of their prompt before the name.
 _PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
 # The ASCII characters that `_normalize_name` removes; this is faster.
-_SEPARATING = re.compile(r"""[\s!"#%&'()*,\-./:;?@\[\\\]_{}]""")
+_SEPARATOR_CHARACTERS = re.compile(r"""[\s!"#%&'()*,\-./:;?@\[\\\]_{}]""")
 
 
 @frozen
@@ -167,7 +167,7 @@ def _normalize_name(name: str) -> str:
     separators.
     """
     if name.isascii():
-        return _SEPARATING.sub("", name.lower())
+        return _SEPARATOR_CHARACTERS.sub("", name.lower())
     folded = normalize("NFC", name.casefold())
     return "".join(
         character for character in folded if not character.isspace() and category(character)[0] not in "PZ"
@@ -211,7 +211,7 @@ def prepare_call_arguments(
     """Repair and check the arguments: by the schema, then by the server's precheck if it is built in."""
     made = prepare_arguments(card, arguments, repair=repair)
     precheck = None if made.errors else prechecks(card.server)
-    errors = () if precheck is None else precheck.check_arguments(card.name, made.arguments)
+    errors = () if precheck is None else precheck.find_argument_errors(card.name, made.arguments)
     return replace(made, errors=errors, signature=format_signature(card)) if errors else made
 
 

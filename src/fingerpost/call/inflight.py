@@ -36,7 +36,7 @@ class InFlightWork:
     def __init__(self) -> None:
         self._scopes: set[anyio.CancelScope] = set()
         self._closing = False
-        self._over = anyio.Event()
+        self._all_ended = anyio.Event()
 
     @asynccontextmanager
     async def track(self) -> AsyncGenerator[None]:
@@ -53,7 +53,7 @@ class InFlightWork:
             finally:
                 self._scopes.discard(scope)
                 if self._closing and not self._scopes:
-                    self._over.set()
+                    self._all_ended.set()
         if scope.cancelled_caught:
             await anyio.lowlevel.checkpoint_if_cancelled()  # the outer block ends too and raises the error
             raise _build_closed_error() from None
@@ -66,7 +66,7 @@ class InFlightWork:
         for scope in tuple(self._scopes):
             scope.cancel()
         with anyio.move_on_after(END_TIMEOUT_S, shield=True):
-            await self._over.wait()
+            await self._all_ended.wait()
             return
         log.warning("%d requests did not end within %g s of closing", len(self._scopes), END_TIMEOUT_S)
 
@@ -88,7 +88,7 @@ POLL_INTERVAL_S: Final = 0.1
 RunCall = Callable[[], Awaitable[Outcome]]
 
 
-def validate_key(key: str) -> str | None:
+def find_key_problem(key: str) -> str | None:
     """Return why this text is not a valid key, or None if it is."""
     if 1 <= len(key) <= MAX_KEY_LENGTH and key.isprintable() and not key.isspace():
         return None
@@ -99,13 +99,13 @@ class IdempotentCalls:
     """Runs calls that have an idempotency key."""
 
     def __init__(
-        self, keys: IdempotencyStore, tasks: TaskGroup, under_way: InFlightWork, *, seconds: float
+        self, keys: IdempotencyStore, tasks: TaskGroup, in_flight: InFlightWork, *, seconds: float
     ) -> None:
         """`tasks` runs calls whose caller has disconnected. `seconds` is the lifetime of a key."""
         self._keys = keys
         self._tasks = tasks
-        self._under_way = under_way
-        self._lasts = timedelta(seconds=seconds)
+        self._in_flight = in_flight
+        self._key_lifetime = timedelta(seconds=seconds)
         self._running: dict[tuple[str, str], anyio.Event] = {}
 
     async def run_to_end(self, work: RunCall) -> Outcome:
@@ -117,7 +117,7 @@ class IdempotentCalls:
         async def run() -> None:
             nonlocal outcome, error
             try:
-                async with self._under_way.track():
+                async with self._in_flight.track():
                     outcome = await work()
             except Exception as raised:  # noqa: BLE001 - raised again to the waiting caller
                 error = raised
@@ -144,7 +144,7 @@ class IdempotentCalls:
             tool=call.tool,
             call_id=context.call_id,
             began=now,
-            expires=now + self._lasts,
+            expires=now + self._key_lifetime,
         )
         first = await self._claim_or_wait(wanted, context)
         if first is None:

@@ -37,12 +37,12 @@ from fingerpost.records import (
     ToolCall,
 )
 from fingerpost.redaction import scrub
-from fingerpost.servers.requests import FAULT
+from fingerpost.servers.requests import FAULT_META_KEY
 
 _MAX_HINT_LENGTH: Final = 400
 _MAX_REASON_LENGTH: Final = 2_000
 _MAX_DETAIL_LENGTH: Final = 600
-_MAX_NEAR: Final = 5
+_MAX_SUGGESTIONS: Final = 5
 _MAX_TRIED: Final = 8
 
 _ADVICE: Final[Mapping[ErrorKind, str]] = {
@@ -75,7 +75,9 @@ def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (
     """Return what the model should do after this error."""
     sentences = [_ADVICE[error]]
     if near:
-        sentences.append(f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_NEAR])}.")
+        sentences.append(
+            f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_SUGGESTIONS])}."
+        )
     if signature:
         sentences.append(f"Its signature: {_sanitize_line(signature, 2_000)}")
     if hint:
@@ -123,7 +125,7 @@ class FailureGuidance:
         return "\n".join(lines).lstrip("\n")
 
 
-_OUTCOMES: Final[Mapping[ErrorKind, str]] = {
+_ERROR_DESCRIPTIONS: Final[Mapping[ErrorKind, str]] = {
     ErrorKind.TOOL_NOT_FOUND: "there is no such tool",
     ErrorKind.INVALID_PARAMETERS: "it did not understand what it was asked",
     ErrorKind.EXECUTION_FAILED: "it ran into a problem of its own",
@@ -210,7 +212,7 @@ def build_guidance(
     )
 
 
-_KNOWN_TYPES: Final[Mapping[str, str]] = {
+_PATH_ERROR_MESSAGES: Final[Mapping[str, str]] = {
     "FileNotFound": "{path} does not exist",
     "PermissionDenied": "{path} may not be opened: the system does not permit it",
     "FileExists": "{path} exists already",
@@ -223,9 +225,11 @@ def explain_to_person(outcome: Outcome) -> str:
     Built-in servers write readable errors, and system errors about paths are recognised.
     """
     meta = (outcome.result or {}).get("_meta")
-    if outcome.metadata.get("untrusted") is not True or (isinstance(meta, Mapping) and FAULT in meta):
+    if outcome.metadata.get("untrusted") is not True or (
+        isinstance(meta, Mapping) and FAULT_META_KEY in meta
+    ):
         return outcome.content
-    known = _KNOWN_TYPES.get(str(outcome.metadata.get("error_type", "")), "")
+    known = _PATH_ERROR_MESSAGES.get(str(outcome.metadata.get("error_type", "")), "")
     path = _sanitize_line(str(outcome.metadata.get("attemptedPath", "")), _MAX_HINT_LENGTH)
     return known.format(path=path) if path else ""
 
@@ -247,7 +251,7 @@ def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
     if len(tools) > 1:
         return f"This could not be done: {len(tools)} tools were tried and none succeeded."
     name = format_tool_name(tool or next(iter(tools), ""))
-    return f"This could not be done with {name}: {_OUTCOMES[error]}."
+    return f"This could not be done with {name}: {_ERROR_DESCRIPTIONS[error]}."
 
 
 def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
@@ -258,14 +262,14 @@ def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     lines: list[str] = []
     for tool, tries in by_tool.items():
         last = tries[-1]
-        outcome = "it gave nothing usable" if last.error is None else _OUTCOMES[last.error]
+        outcome = "it gave nothing usable" if last.error is None else _ERROR_DESCRIPTIONS[last.error]
         times = "" if len(tries) == 1 else f", {len(tries)} times"
-        lines.append(f"{format_tool_name(tool)}{times}: {outcome}{_describe_attempt(last)}")
+        lines.append(f"{format_tool_name(tool)}{times}: {outcome}{_format_attempt_duration(last)}")
     more = len(lines) - _MAX_TRIED
     return tuple(lines[:_MAX_TRIED]) + ((f"and {more} more",) if more > 0 else ())
 
 
-def _describe_attempt(attempt: Attempt) -> str:
+def _format_attempt_duration(attempt: Attempt) -> str:
     seconds = attempt.milliseconds / 1000
     return f" (after {seconds:.0f} s)" if seconds >= 1 else ""
 
@@ -362,7 +366,7 @@ class OutcomeBuilder:
             call.tool,
             ErrorKind.AUTHORIZATION_REQUIRED,
             content,
-            details=_describe_authorization(pending),
+            details=_build_authorization_metadata(pending),
             repairs=call.repairs,
             pending_id=pending.pending_id,
             hint=f"fingerpost approvals approve {pending.pending_id}",
@@ -376,7 +380,7 @@ class OutcomeBuilder:
                 pending.tool,
                 ErrorKind.AUTHORIZATION_REQUIRED,
                 content,
-                details=_describe_authorization(pending),
+                details=_build_authorization_metadata(pending),
                 pending_id=pending.pending_id,
             )
         if pending.decision is Decision.EXPIRED:
@@ -396,7 +400,7 @@ class OutcomeBuilder:
 
     def build_unknown(self, pending: Pending) -> Outcome:
         """Build the outcome of an approved call that was started by a process that died."""
-        content = f"{pending.tool} was begun and never answered; whether it took effect is unknown"
+        content = f"{pending.tool} was started and never answered; whether it took effect is unknown"
         return self.build_failure(pending.tool, ErrorKind.UNKNOWN, content)
 
     def build_bad_key(self, problem: str) -> Outcome:
@@ -494,7 +498,7 @@ class OutcomeBuilder:
             metadata=metadata,
         )
 
-    def build_answered(self, execution: Execution, asked: Call, cut: Digest, *, kept: bool) -> Outcome:
+    def build_answered(self, execution: Execution, asked: Call, digest: Digest, *, kept: bool) -> Outcome:
         """Build the outcome of a call that the tool answered, with a result or an error. `kept`: the full
         result is stored.
         """
@@ -505,8 +509,8 @@ class OutcomeBuilder:
             metadata |= {"error_type": execution.error, **describe_fault(fault)}
         if execution.call.tool != asked.tool:
             metadata["answered_by"] = execution.call.tool
-        content, content_type = cut.text, cut.content_type
-        if not kept and cut.trimmed:
+        content, content_type = digest.text, digest.content_type
+        if not kept and digest.trimmed:
             metadata["rest"] = RESULT_NOT_KEPT
             content, content_type = f"{content}\n[{RESULT_NOT_KEPT}]", "text"
         last = execution.attempts[-1] if execution.attempts else None
@@ -525,7 +529,7 @@ class OutcomeBuilder:
             repairs=(*asked.repairs, *(execution.call.repairs if execution.call is not asked else ())),
             parameter_errors=get_parameter_errors(fault),
             attempts=execution.attempts,
-            digest=cut,
+            digest=digest,
             result=execution.result,
             metadata=metadata,
         )
@@ -563,7 +567,7 @@ class OutcomeBuilder:
         )
 
 
-def _describe_authorization(pending: Pending) -> JsonObject:
+def _build_authorization_metadata(pending: Pending) -> JsonObject:
     """Return the metadata of a call that waits for approval."""
     return {
         "requiresAuthorization": True,

@@ -24,8 +24,8 @@ _MAX_DECODINGS: Final = 3
 
 # Characters that look like separators. Full-width ones are folded anyway.
 _SLASHES: Final = str.maketrans(dict.fromkeys("⁄∕⧸╱", "/") | dict.fromkeys("∖⧵⧹╲", "\\"))
-_INVISIBLE: Final = frozenset({"Cc", "Cf"})
-_DOTS: Final = re.compile(r"[. ]*\.[. ]*\.[. ]*")
+_INVISIBLE_CATEGORIES: Final = frozenset({"Cc", "Cf"})
+_PARENT_SEGMENT: Final = re.compile(r"[. ]*\.[. ]*\.[. ]*")
 
 
 def list_readings(text: str) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def _simplify(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text.strip()
     mapped = unicodedata.normalize("NFKC", text).translate(_SLASHES)
-    return "".join(char for char in mapped if unicodedata.category(char) not in _INVISIBLE).strip()
+    return "".join(char for char in mapped if unicodedata.category(char) not in _INVISIBLE_CATEGORIES).strip()
 
 
 def normalize_windows_path(path: str) -> str:
@@ -55,7 +55,7 @@ def normalize_windows_path(path: str) -> str:
 
 
 def _normalize_windows_segment(segment: str) -> str:
-    if _DOTS.fullmatch(segment):
+    if _PARENT_SEGMENT.fullmatch(segment):
         return ".."
     return segment if segment in (".", "..") else segment.strip(" ").rstrip(". ")
 
@@ -213,24 +213,26 @@ def _to_text(value: object) -> str | None:
     return str(value)
 
 
-_PATH: Final = frozenset(
+_PATH_WORDS: Final = frozenset(
     {"path", "paths", "file", "files", "filename", "filenames", "filepath", "filepaths", "dir", "dirs"}
     | {"directory", "directories", "folder", "folders", "cwd", "workdir"}
 )
-_NAMED: Final = frozenset({"name", "names"})  # after one of the words above: `file_name`
-_PROSE: Final = frozenset(
+_NAME_WORDS: Final = frozenset({"name", "names"})  # after one of the words above: `file_name`
+_PROSE_WORDS: Final = frozenset(
     {"content", "contents", "text", "texts", "body", "message", "description", "comment", "prompt", "data"}
     | {"summary", "title", "str", "string", "markdown", "html", "note", "notes", "replacement"}
 )
-_PROGRAM: Final = frozenset(
+_PROGRAM_WORDS: Final = frozenset(
     {"command", "commands", "cmd", "script", "shell", "sql", "patch", "diff", "code", "program", "eval"}
     | {"expression"}
 )
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[^\W\d_]+")
 
-_SHAPE: Final = re.compile(r"\s*(?:[/\\~]|\.{1,2}(?:[/\\]|\s*$)|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
+_PATH_START: Final = re.compile(r"\s*(?:[/\\~]|\.{1,2}(?:[/\\]|\s*$)|[A-Za-z]:[/\\]|file:)", re.IGNORECASE)
 # A path inside the text: `--file=/etc/passwd`, `-I../x`, `cat ~/.ssh/id_rsa`, but no web address.
-_EMBEDDED: Final = re.compile(r"(?:[\s=@,;'\"(\[{<>|&`]|:(?!//)|^-\w)(?:[/~]|\.\.[/\\]|\\\\|[A-Za-z]:[/\\])")
+_EMBEDDED_PATH: Final = re.compile(
+    r"(?:[\s=@,;'\"(\[{<>|&`]|:(?!//)|^-\w)(?:[/~]|\.\.[/\\]|\\\\|[A-Za-z]:[/\\])"
+)
 _GLOB: Final = re.compile(r"[*?\[]")
 _SPACE: Final = re.compile(r"\s")
 
@@ -268,27 +270,27 @@ def find_mentions(arguments: JsonObject) -> Iterator[PathMention]:
 
 def _classify_text(name: str, text: str) -> Iterator[PathMention]:
     last = _split_words(name)[-1:]
-    shaped = any(_SHAPE.match(reading) for reading in list_readings(text))
-    if last and last[0] in _PROSE:
+    shaped = any(_PATH_START.match(reading) for reading in list_readings(text))
+    if last and last[0] in _PROSE_WORDS:
         # A single rooted word may be a path, but does not by itself make the call one about paths.
         if shaped and not _SPACE.search(text.strip()):
             yield PathMention(text=text)
         return
     named = is_path_parameter(name)
-    embeds = any(_EMBEDDED.search(reading) for reading in list_readings(text))
+    embeds = any(_EMBEDDED_PATH.search(reading) for reading in list_readings(text))
     yield PathMention(
         text=text,
         named=named,
         shaped=shaped,
         embeds=embeds or ((named or shaped) and _GLOB.search(text) is not None),
-        program=bool(last) and last[0] in _PROGRAM,
+        program=bool(last) and last[0] in _PROGRAM_WORDS,
     )
 
 
 def _classify_key(parent: str, key: str) -> Iterator[PathMention]:
     """Yield mapping keys that are paths: some tools take files as a mapping from path to content."""
     if is_path_parameter(parent) or any(sign in key for sign in "/\\%~"):
-        yield PathMention(text=key, shaped=any(_SHAPE.match(reading) for reading in list_readings(key)))
+        yield PathMention(text=key, shaped=any(_PATH_START.match(reading) for reading in list_readings(key)))
 
 
 def is_path_parameter(name: str) -> bool:
@@ -296,7 +298,9 @@ def is_path_parameter(name: str) -> bool:
     words = _split_words(name)
     if not words:
         return False
-    return words[-1] in _PATH or (words[-1] in _NAMED and len(words) > 1 and words[-2] in _PATH)
+    return words[-1] in _PATH_WORDS or (
+        words[-1] in _NAME_WORDS and len(words) > 1 and words[-2] in _PATH_WORDS
+    )
 
 
 def _split_words(name: str) -> list[str]:
@@ -305,15 +309,15 @@ def _split_words(name: str) -> list[str]:
 
 _MAX_LINKS: Final = 40  # the kernel's limit
 _MAX_NAME_LENGTH: Final = 255  # bytes; the maximum of file systems
-_NO_LINK: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR})
+_NO_LINK_ERRNOS: Final = frozenset({errno.EINVAL, errno.ENOENT, errno.ENOTDIR})
 # Their meaning depends on the process that reads them.
 _RELATIVE_TO_PROCESS: Final = frozenset({"/proc", "/dev/fd"})
 
 _DRIVE: Final = re.compile(r"[A-Za-z]:")
 _VARIABLE: Final = re.compile(r"(?:^|[/\\])(?:\$[A-Za-z_{(]|%[A-Za-z_]\w*%)")
-_FILE: Final = re.compile(r"\s*file:", re.IGNORECASE)
+_FILE_SCHEME: Final = re.compile(r"\s*file:", re.IGNORECASE)
 _ITEM_SEPARATORS: Final = re.compile(r"[\n\r,;|]+")
-_CURRENT_FOLDER: Final = frozenset({"", "localhost"})
+_LOCAL_HOSTS: Final = frozenset({"", "localhost"})
 
 
 class PathLocation(StrEnum):
@@ -372,7 +376,7 @@ def _read_link(path: str, name: str) -> str | None:
     try:
         return os.readlink(path)  # noqa: PTH115 - `Path` would normalise the text
     except OSError as error:
-        if error.errno in _NO_LINK:
+        if error.errno in _NO_LINK_ERRNOS:
             return None
         raise
 
@@ -397,14 +401,14 @@ def _list_items(text: str) -> Iterator[str]:
 
 def _strip_file_scheme(text: str) -> Iterator[str]:
     """Yield the path of a `file:` URL, with and without query and fragment."""
-    scheme = _FILE.match(text)
+    scheme = _FILE_SCHEME.match(text)
     if scheme is None:
         yield text
         return
     rest = text[scheme.end() :]
     if rest.startswith("//"):
         host, _, path = rest[2:].partition("/")
-        rest = f"/{path}" if host.lower() in _CURRENT_FOLDER else f"//{host}/{path}"
+        rest = f"/{path}" if host.lower() in _LOCAL_HOSTS else f"//{host}/{path}"
     yield rest
     yield re.split(r"[?#]", rest, maxsplit=1)[0]
 
@@ -429,7 +433,7 @@ MAX_MENTIONS: Final = 2000
 MAX_PATH_LENGTH: Final = 32_768
 
 # A URL such as `https://…` in a path parameter is outside.
-_OUTSIDE_PLACES: Final = re.compile(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
+_REMOTE_URL: Final = re.compile(r"\s*(?!file:)[A-Za-z][A-Za-z0-9+.-]+://", re.IGNORECASE)
 
 
 class PathPlacement(StrEnum):
@@ -453,13 +457,13 @@ def locate_paths(arguments: JsonObject, working_directory: str | None) -> PathPl
     folder = resolve_path(working_directory)
     if folder is None or len(found) > MAX_MENTIONS:
         return PathPlacement.UNCLEAR
-    return _combine_places(found, {_locate_mention(mention, folder) for mention in found})
+    return _combine_locations(found, {_locate_mention(mention, folder) for mention in found})
 
 
-def _combine_places(found: list[PathMention], places: set[PathLocation]) -> PathPlacement:
-    if PathLocation.OUTSIDE in places:
+def _combine_locations(found: list[PathMention], locations: set[PathLocation]) -> PathPlacement:
+    if PathLocation.OUTSIDE in locations:
         return PathPlacement.OUTSIDE
-    if PathLocation.UNCLEAR in places:
+    if PathLocation.UNCLEAR in locations:
         return PathPlacement.UNCLEAR
     if not any(mention.is_path for mention in found):
         return PathPlacement.NONE
@@ -470,7 +474,7 @@ def _combine_places(found: list[PathMention], places: set[PathLocation]) -> Path
 def _locate_mention(mention: PathMention, folder: str) -> PathLocation:
     if len(mention.text) > MAX_PATH_LENGTH:
         return PathLocation.UNCLEAR
-    if mention.named and _OUTSIDE_PLACES.match(mention.text):
+    if mention.named and _REMOTE_URL.match(mention.text):
         return PathLocation.OUTSIDE
     where = locate_text(mention.text, folder)
     if where is PathLocation.OUTSIDE and not mention.is_path:

@@ -32,7 +32,7 @@ from fingerpost.call.build import (
 )
 from fingerpost.call.digest import ResultPage, ResultStore, build_fitted_digest
 from fingerpost.call.execution import CallRunner, ParallelJob, is_input_required, run_in_parallel
-from fingerpost.call.inflight import IdempotentCalls, InFlightWork, validate_key
+from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
 from fingerpost.call.outcomes import OutcomeBuilder
 from fingerpost.call.paths import PathPlacement
 from fingerpost.call.policy import OwnAddresses, PolicyEngine, apply_doubt, build_permit
@@ -82,7 +82,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.servers import ServerPool
-from fingerpost.servers.requests import AWAITS, RequestContext
+from fingerpost.servers.requests import PENDING_META_KEY, RequestContext
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.store import Store
 
@@ -191,18 +191,18 @@ class CallPipeline:
         self._store = store
         self._settings = settings
         self._events = DeferredRecorder(events)
-        store.journal.set_pending_source(self._events.flush_in_own_thread)
+        store.journal.add_pending_source(self._events.flush_in_own_thread)
         gateway = settings.gateway
         self.addresses = OwnAddresses(port=gateway.port, public_url=gateway.public_url)
         self.use_rules(settings.policy, bounds or {})
         self._running: dict[str, str] = {}  # the tool of every running call, by call id
         self._contexts: dict[str, CallContext] = {}  # and its context
         self._granted: dict[str, Call] = {}  # running calls that a person granted
-        self.under_way = InFlightWork()
+        self.in_flight = InFlightWork()
         self._rounds = RoundPermits()
-        self._bounded: dict[tuple[Scope, ...], tuple[Snapshot, Snapshot]] = {}  # snapshots by scopes
-        self._keyed = IdempotentCalls(
-            store.idempotency, tasks, self.under_way, seconds=settings.call.idempotency_seconds
+        self._scoped_snapshots: dict[tuple[Scope, ...], tuple[Snapshot, Snapshot]] = {}  # snapshots by scopes
+        self._idempotent_calls = IdempotentCalls(
+            store.idempotency, tasks, self.in_flight, seconds=settings.call.idempotency_seconds
         )
         self.results = ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
         self.approvals = CallApprovals(store, events=events, settings=settings.call)
@@ -234,11 +234,13 @@ class CallPipeline:
 
         `request_context` holds data exchanged between the caller and the server beside the call.
         """
-        async with self.under_way.track():
+        async with self.in_flight.track():
             try:
                 if context.idempotency_key is None:
                     return await self._call(tool_call, context, request_context)
-                return await self._keyed.run_to_end(partial(self._call, tool_call, context, request_context))
+                return await self._idempotent_calls.run_to_end(
+                    partial(self._call, tool_call, context, request_context)
+                )
             finally:
                 if request_context is None:  # a proxy sends the response first
                     self._events.flush()
@@ -334,7 +336,7 @@ class CallPipeline:
         outcomes: OutcomeBuilder,
         request_context: RequestContext | None,
     ) -> Outcome:
-        if context.idempotency_key is not None and (problem := validate_key(context.idempotency_key)):
+        if context.idempotency_key is not None and (problem := find_key_problem(context.idempotency_key)):
             return outcomes.build_bad_key(problem)
         if (
             tool_call.name == READ_RESULT_TOOL_NAME
@@ -354,12 +356,12 @@ class CallPipeline:
                    rule=ruling.rule)  # fmt: skip
         if context.dry_run:
             denied = ruling.verdict is Verdict.DENY
-            wrong = None if denied else await self._check_feasible(ready.call, outcomes)
+            wrong = None if denied else await self._find_infeasible(ready.call, outcomes)
             return wrong or outcomes.build_dry_run(ready.call, ruling)
         run = partial(self._run, ready, context, ruling, outcomes, request_context)
         if context.idempotency_key is None or ruling.verdict is Verdict.DENY:
             return await run()
-        outcome = await self._keyed.run_once(ready.call, context, outcomes, run)
+        outcome = await self._idempotent_calls.run_once(ready.call, context, outcomes, run)
         if (first := outcome.metadata.get("replayed")) is not None:
             assert isinstance(first, Mapping)
             self._emit(context, CallReplayed, tool=outcome.tool, first_call_id=first["call_id"])
@@ -417,7 +419,7 @@ class CallPipeline:
         bounds = tuple(scope for scope in add_profile_scope(scopes, profile, self._bounds) if scope.bounded)
         if not bounds:
             return seen
-        known, made = self._bounded.get(bounds, (None, None))
+        known, made = self._scoped_snapshots.get(bounds, (None, None))
         if known is seen and made is not None:
             return made
         cards = tuple(
@@ -426,9 +428,9 @@ class CallPipeline:
             if any(is_within_scopes(bounds, card.server, card.key, effect) for effect in card.effects)
         )
         made = Snapshot(version=seen.version, cards=cards)
-        if len(self._bounded) >= MAX_BOUNDED_SNAPSHOTS:
-            self._bounded.clear()
-        self._bounded[bounds] = (seen, made)
+        if len(self._scoped_snapshots) >= MAX_BOUNDED_SNAPSHOTS:
+            self._scoped_snapshots.clear()
+        self._scoped_snapshots[bounds] = (seen, made)
         return made
 
     def _build_not_found(
@@ -500,10 +502,10 @@ class CallPipeline:
         named = seen.get(tool_call.name) or seen.by_exposed_name(tool_call.name)
         return found if named is None else ResolvedTool(card=named, arguments=tool_call.arguments)
 
-    async def _check_feasible(self, call: Call, outcomes: OutcomeBuilder) -> Outcome | None:
+    async def _find_infeasible(self, call: Call, outcomes: OutcomeBuilder) -> Outcome | None:
         """Return how the call would fail now, if its built-in server can tell. Then no person is asked."""
         precheck = self._servers.get_precheck(call.server)
-        fault = None if precheck is None else await precheck.check_feasible(call.name, call.arguments)
+        fault = None if precheck is None else await precheck.find_fault(call.name, call.arguments)
         if fault is None:
             return None
         outcome = outcomes.build_infeasible(call, fault)
@@ -520,7 +522,7 @@ class CallPipeline:
         precheck = self._servers.get_precheck(call.server)
         if precheck is None or ruling.verdict is Verdict.DENY:
             return ruling
-        reason = await precheck.needs_grant(call.name, call.arguments)
+        reason = await precheck.get_grant_reason(call.name, call.arguments)
         if not reason:
             return ruling
         return Ruling(verdict=Verdict.ASK, reason=reason, rule=f"{call.server} itself", exact=True)
@@ -554,7 +556,7 @@ class CallPipeline:
             outcome = outcomes.build_denied(call, ruling)
             self._emit_refused(context, outcome)
             return outcome
-        if (decided := await self.approvals.find_unheard_decision(call, context)) is not None:
+        if (decided := await self.approvals.take_unreported_decision(call, context)) is not None:
             if decided.edited_arguments is None:
                 return outcomes.build_not_approved(decided)
             edited = ToolCall(name=decided.tool, arguments=decided.edited_arguments)
@@ -562,7 +564,7 @@ class CallPipeline:
             return await self._authorize_and_run(
                 edited, replace(context, idempotency_key=None), outcomes, request_context
             )
-        if (outcome := await self._check_feasible(call, outcomes)) is not None:
+        if (outcome := await self._find_infeasible(call, outcomes)) is not None:
             return outcome
         pending = await self.approvals.request(call, context, ruling)
         return outcomes.build_waiting(call, pending)
@@ -598,7 +600,7 @@ class CallPipeline:
         prechecks, repair = self._servers.get_precheck, self._settings.flags.argument_repair
         edited = build_edited_call(card, pending, arguments, prechecks, repair=repair)
         precheck = prechecks(edited.server)
-        fault = None if precheck is None else await precheck.check_feasible(edited.name, edited.arguments)
+        fault = None if precheck is None else await precheck.find_fault(edited.name, edited.arguments)
         if fault is not None:
             raise CallError(
                 fault.message, hint="nothing was decided; correct the arguments, or reject the call"
@@ -628,7 +630,7 @@ class CallPipeline:
             idempotency_key=pending.idempotency_key if pending.edited_arguments is None else None,
             doubt=pending.reason,  # a call that needed approval runs by its grant, whatever the rules say now
         )
-        await self.approvals.mark_heard(pending)
+        await self.approvals.mark_reported(pending)
         if pending.decision is not Decision.APPROVED:
             return OutcomeBuilder(tool_call, context).build_not_approved(pending)
         if await self._has_unknown_end(context):
@@ -670,7 +672,7 @@ class CallPipeline:
     async def _find_awaited(self, execution: Execution) -> Pending | None:
         """Return the pending call for which a built-in tool asks a person."""
         meta = (execution.result or {}).get("_meta")
-        awaited = meta.get(AWAITS) if isinstance(meta, Mapping) else None
+        awaited = meta.get(PENDING_META_KEY) if isinstance(meta, Mapping) else None
         if not isinstance(awaited, str) or self._servers.get_precheck(execution.call.server) is None:
             return None
         return await self.approvals.get(awaited)
@@ -753,11 +755,11 @@ class CallPipeline:
         self._note_usage(execution, tokens=digest.original_tokens)
         return outcomes.build_answered(execution, ready.call, digest, kept=kept)
 
-    async def _keep_result(self, result: JsonObject, cut: Digest, context: CallContext) -> bool:
+    async def _keep_result(self, result: JsonObject, digest: Digest, context: CallContext) -> bool:
         """Store the full result if it was trimmed. Return False if the store failed; the call succeeded
         anyway.
         """
-        if cut.handle is None:
+        if digest.handle is None:
             return True
         try:
             await self.results.keep(context.call_id, result, caller=context.caller)

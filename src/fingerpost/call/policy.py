@@ -30,12 +30,12 @@ from fingerpost.settings import RuleSettings
 
 MAX_TEXT_LENGTH: Final = 4_096  # of a value that is a URL or a host
 _MAX_SCHEME_LENGTH: Final = 80
-_MIN_NUMBER_LENGTH: Final = 2**24  # a smaller number is not an address
+_MIN_NUMERIC_ADDRESS: Final = 2**24  # a smaller number is not an address
 MAX_CODE_LENGTH: Final = 200_000
 MAX_DEPTH: Final = 20
 MAX_VALUES: Final = 10_000
 
-_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21}
+_DEFAULT_PORTS: Final = {"http": 80, "ws": 80, "https": 443, "wss": 443, "ftp": 21}
 _URL: Final = re.compile(r"(?:[a-z][a-z0-9+.-]{0,30}:)?//[^/?#\s]", re.IGNORECASE)
 _EMBEDDED_URL: Final = re.compile(r"[a-z][a-z0-9+.-]{0,30}:[/\\]{2,}[^\s\"'`<>|;)]{1,300}", re.IGNORECASE)
 _BARE_HOST: Final = re.compile(
@@ -46,18 +46,18 @@ _HOST_WORD: Final = re.compile(
     r"ur[il]s?|href|link|endpoint|host(?:name)?|address|addr|server|target|site|domain|origin|webhook|proxy|ip"
 )
 _CODE_WORD: Final = re.compile(r"command|cmd|args?|argv|arguments|script|code|shell|program|expression|curl")
-_DROPPED: Final = dict.fromkeys(map(ord, "\t\r\n\0\x0b\x0c\u200b\u00ad"))
+_REMOVED_CHARACTERS: Final = dict.fromkeys(map(ord, "\t\r\n\0\x0b\x0c\u200b\u00ad"))
 _WORDS: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 _LOCAL_NAMES: Final = frozenset(
     {"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback", "loopback"}
 )
-_METADATA: Final = frozenset(
+_METADATA_HOSTS: Final = frozenset(
     {"metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal", "100.100.100.200"}
     | {"fd00:ec2::254", "168.63.129.16"}
 )
 # Public names that contain an address: 127.0.0.1.nip.io, 127-0-0-1.example.
-_WRITTEN_OUT: Final = re.compile(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
+_ADDRESS_IN_NAME: Final = re.compile(r"(?:^|[.-])(?:127[.-]\d{1,3}|169[.-]254)[.-]\d{1,3}[.-]\d{1,3}[.-]")
 _PUBLIC_LOCAL_NAMES: Final = re.compile(r"(?:^|\.)(?:localtest\.me|lvh\.me|vcap\.me|lacolhost\.com)$")
 
 
@@ -128,7 +128,7 @@ def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tup
     elif len(text) <= MAX_TEXT_LENGTH and _is_named(name, _HOST_WORD):
         whole = _normalize_url(text)
         bare = _BARE_HOST.fullmatch(f"[{whole}]" if whole.count(":") > 1 and "[" not in whole else whole)
-        if bare is not None and not _is_number(bare["host"]):
+        if bare is not None and not _is_small_number(bare["host"]):
             yield (
                 _normalize_host(bare["host"]),
                 _parse_port(bare["port"]) or _parse_port(port_beside),
@@ -146,13 +146,17 @@ def _is_named(name: str, pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word.lower()) for word in _WORDS.findall(name))
 
 
-def _is_number(host: str) -> bool:
-    return host.isascii() and host.isdigit() and int(host[:20]) < _MIN_NUMBER_LENGTH
+def _is_small_number(host: str) -> bool:
+    return host.isascii() and host.isdigit() and int(host[:20]) < _MIN_NUMERIC_ADDRESS
 
 
 def _normalize_url(text: str) -> str:
     """Normalise a URL as browsers do: no tabs and line breaks, `/` for a backslash, no full-width letters."""
-    folded = unicodedata.normalize("NFKC", text.translate(_DROPPED)).replace("\\", "/").replace("。", ".")
+    folded = (
+        unicodedata.normalize("NFKC", text.translate(_REMOVED_CHARACTERS))
+        .replace("\\", "/")
+        .replace("。", ".")
+    )
     return _SLASHES.sub(r"\1://", folded)
 
 
@@ -163,7 +167,7 @@ def _read_url(text: str) -> tuple[str, int | None] | None:
         port = parts.port
     except ValueError:
         return None
-    return (host, port or _PORTS.get(parts.scheme.lower())) if host else None
+    return (host, port or _DEFAULT_PORTS.get(parts.scheme.lower())) if host else None
 
 
 def _normalize_host(text: str) -> str:
@@ -217,7 +221,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _is_local(host: str) -> bool:
-    if host in _METADATA:
+    if host in _METADATA_HOSTS:
         return True
     address = _parse_address(host)
     if address is None:
@@ -229,7 +233,7 @@ def _is_local_name(host: str) -> bool:
     return (
         host in _LOCAL_NAMES
         or host.endswith((".localhost", ".localdomain"))
-        or _WRITTEN_OUT.search(host) is not None
+        or _ADDRESS_IN_NAME.search(host) is not None
         or _PUBLIC_LOCAL_NAMES.search(host) is not None
     )
 
@@ -250,8 +254,8 @@ MAX_CACHED_RULINGS: Final = 4096
 MAX_CACHED_NAME_LENGTH: Final = 200  # operation names are arbitrary values: longer ones are not cached
 
 _STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
-_EFFECT_WORDS: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
-_DEFAULT_VERDICTS: Final = {
+_VERDICT_WORDS: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
+_DEFAULT_RULINGS: Final = {
     Effect.READ: Ruling(verdict=Verdict.ALLOW, reason="it only reads", rule="default for read"),
     Effect.WRITE: Ruling(
         verdict=Verdict.ASK, reason="it changes something, and no rule allows it", rule="default for write"
@@ -264,11 +268,11 @@ _DEFAULT_VERDICTS: Final = {
 }
 
 
-_DEFAULT_RULE: Final = frozenset(ruling.rule for ruling in _DEFAULT_VERDICTS.values())
+_DEFAULT_RULE_NAMES: Final = frozenset(ruling.rule for ruling in _DEFAULT_RULINGS.values())
 OWN_ADDRESS_RULE: Final = "our own address"
 LOCAL_ADDRESS_RULE: Final = "local addresses"
 
-_OUTSIDE: Final = Ruling(
+_OUT_OF_SCOPE_RULING: Final = Ruling(
     verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE_RULE
 )
 
@@ -297,16 +301,16 @@ class PolicyEngine:
         )
         # Rules about arguments must be evaluated for every call.
         self._by_names = all(not rule.arguments and rule.paths is None for rule in rules)
-        self._known: dict[tuple[str | None, ...], Ruling] = {}
+        self._cached_rulings: dict[tuple[str | None, ...], Ruling] = {}
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
         """Return the ruling for the call. Its paths are located if that matters."""
         scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
         if scopes and not is_within_scopes(scopes, call.server, call.tool, call.effect):
-            return _OUTSIDE
-        return self._check_destination(call, await self._judge_rules(call, context))
+            return _OUT_OF_SCOPE_RULING
+        return self._restrict_destination(call, await self._judge_rules(call, context))
 
-    def _check_destination(self, call: Call, ruling: Ruling) -> Ruling:
+    def _restrict_destination(self, call: Call, ruling: Ruling) -> Ruling:
         """Return the ruling, or a stricter one if the arguments contain an address of Fingerpost, or another
         local address that no rule allows.
         """
@@ -317,10 +321,10 @@ class PolicyEngine:
         if found.own:
             reason = f"{written} leads to Fingerpost itself, which tools do not call"
             return Ruling(verdict=Verdict.DENY, reason=reason, rule=OWN_ADDRESS_RULE)
-        by_rule = ruling.verdict is Verdict.ALLOW and ruling.rule not in _DEFAULT_RULE
+        by_rule = ruling.verdict is Verdict.ALLOW and ruling.rule not in _DEFAULT_RULE_NAMES
         if by_rule or self._local_addresses is Verdict.ALLOW:
             return ruling
-        reason = f"{written} is an address of this machine or its link"
+        reason = f"{written} is a local or link-local address"
         if ruling.verdict is Verdict.ASK:
             reason = f"{reason}, and {ruling.reason}"
         # A grant for the conversation does not cover such an address.
@@ -348,21 +352,21 @@ class PolicyEngine:
             if fit is PatternFit.MAYBE:
                 doubtful = _choose_stricter(doubtful, rule.build_ruling(doubtful=True))
         return _choose_stricter(
-            doubtful, _build_uncertain_ruling(call) if call.doubt else _DEFAULT_VERDICTS[call.effect]
+            doubtful, _build_uncertain_ruling(call) if call.doubt else _DEFAULT_RULINGS[call.effect]
         )
 
     def _get_cached_ruling(self, call: Call, context: CallContext) -> Ruling:
         """Return the result of `decide_by_rules`, cached by tool and caller."""
         who = (context.caller, context.profile)
         names = (call.effect, call.doubt, call.server, call.tool, call.name, call.operation, *who)
-        ruling = self._known.get(names)
+        ruling = self._cached_rulings.get(names)
         if ruling is None:
             ruling = self.decide_by_rules(call, context, PathPlacement.NONE)
             if len(call.operation) > MAX_CACHED_NAME_LENGTH:
                 return ruling
-            if len(self._known) >= MAX_CACHED_RULINGS:
-                self._known.clear()
-            self._known[names] = ruling
+            if len(self._cached_rulings) >= MAX_CACHED_RULINGS:
+                self._cached_rulings.clear()
+            self._cached_rulings[names] = ruling
         return ruling
 
     def _needs_placement(self, call: Call, context: CallContext) -> bool:
@@ -419,9 +423,9 @@ class _PolicyRule:
         return self.verdict is Verdict.ALLOW
 
     def build_ruling(self, *, doubtful: bool = False) -> Ruling:
-        reason = self.settings.reason or f"a rule {_EFFECT_WORDS[self.verdict]} such calls"
+        reason = self.settings.reason or f"a rule {_VERDICT_WORDS[self.verdict]} such calls"
         if doubtful:
-            reason += " (whether the rule fits cannot be told, so it holds)"
+            reason += " (it is unclear whether the rule matches, so it applies)"
         return Ruling(verdict=self.verdict, reason=reason, rule=self.name)
 
     def match(self, call: Call, context: CallContext, placement: PathPlacement) -> PatternFit:

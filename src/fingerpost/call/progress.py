@@ -33,7 +33,7 @@ _PARTICIPLES: Final[Mapping[str, str]] = {
     "screenshot": "Taking a screenshot of", "commit": "Committing", "clone": "Cloning",
 }  # fmt: skip
 _SEARCHING: Final = frozenset({"Searching", "Querying", "Looking up"})
-_WITH: Final = frozenset({"Researching", "Thinking", "Asking"})
+_WITH_PROVIDER: Final = frozenset({"Researching", "Thinking", "Asking"})
 
 _PATH_PARAMETERS: Final = (
     "path",
@@ -83,37 +83,37 @@ def describe_action(card: ToolCard, arguments: JsonObject) -> str:
     return (text if len(text) < MAX_ACTION_LENGTH else text[: MAX_ACTION_LENGTH - 2].rstrip()) + "…"
 
 
-def _compose_action(card: ToolCard, spoken: Sequence[str], verb: str, arguments: JsonObject) -> str:
+def _compose_action(card: ToolCard, words: Sequence[str], verb: str, arguments: JsonObject) -> str:
     doing = _PARTICIPLES[verb]
     query = _find_value(arguments, _QUERY_PARAMETERS)
-    if doing in _WITH:
-        return f"{doing} with {_find_brand(card, spoken, verb)}"
+    if doing in _WITH_PROVIDER:
+        return f"{doing} with {_find_brand(card, words, verb)}"
     if doing in _SEARCHING:
-        where = _describe_search(card, doing, spoken)
+        where = _describe_search(card, doing, words)
         return f"{doing}{where} for “{query}”" if query else f"{doing}{where}"
     if path := _find_value(arguments, _PATH_PARAMETERS):
         return f"{doing} {_get_last_segment(path)}"
     if url := _find_value(arguments, _URL_PARAMETERS):
         return f"{doing} {_get_host(url)}"
     if name := _find_value(arguments, _NAME_PARAMETERS) or query:
-        thing = " ".join(word for word in spoken[spoken.index(verb) + 1 :])
+        thing = " ".join(word for word in words[words.index(verb) + 1 :])
         return f"{doing} {thing + ' ' if thing else ''}“{name}”"
-    thing = " ".join(spoken[spoken.index(verb) + 1 :])
+    thing = " ".join(words[words.index(verb) + 1 :])
     return f"{doing} {thing}" if thing else f"Running {_format_tool_name(card)}"
 
 
-def _describe_search(card: ToolCard, doing: str, spoken: Sequence[str]) -> str:
+def _describe_search(card: ToolCard, doing: str, words: Sequence[str]) -> str:
     if doing == "Searching" and card.intelligence.category.value == "web_search":
         return " the web"
-    things = [word for word in spoken if word not in _PARTICIPLES and word not in split_words(card.server)]
+    things = [word for word in words if word not in _PARTICIPLES and word not in split_words(card.server)]
     if doing == "Searching":
         return f" {' '.join(things)}" if things else ""
     return f" {_clean_value(card.server)}"
 
 
-def _find_brand(card: ToolCard, spoken: Sequence[str], verb: str) -> str:
+def _find_brand(card: ToolCard, words: Sequence[str], verb: str) -> str:
     """Return the provider's name: the word before the verb (`perplexity_research`), else the server."""
-    before = spoken[: spoken.index(verb)]
+    before = words[: words.index(verb)]
     return before[-1].capitalize() if before else _clean_value(card.server).capitalize()
 
 
@@ -243,15 +243,15 @@ class CallProgress:
         self._context = context
         self._events = events
         self._clock = clock
-        self._later = schedule
+        self._schedule = schedule
         self._timer: CancellableTimer | None = None
-        self._began = 0.0
+        self._started_at = 0.0
         self._reported: tuple[float | None, float | None, str] = (None, None, "")
-        self._last_report = -math.inf
+        self._last_report_at = -math.inf
 
     def __enter__(self) -> Self:
-        self._began = self._clock()
-        self._timer = self._later(get_first_wait(self._latency), self._on_timer)
+        self._started_at = self._clock()
+        self._timer = self._schedule(get_first_wait(self._latency), self._on_timer)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -265,17 +265,17 @@ class CallProgress:
         """
         self._reported = (_keep_finite(progress), _keep_finite(total), _to_one_line(message or ""))
         elapsed = self._elapsed
-        if elapsed >= get_first_wait(self._latency) and elapsed - self._last_report >= REPORT_INTERVAL_S:
-            self._last_report = elapsed
+        if elapsed >= get_first_wait(self._latency) and elapsed - self._last_report_at >= REPORT_INTERVAL_S:
+            self._last_report_at = elapsed
             self._emit(elapsed)
 
     def _on_timer(self) -> None:
         self._emit(self._elapsed)
-        self._timer = self._later(get_next_wait(self._latency, self._elapsed), self._on_timer)
+        self._timer = self._schedule(get_next_wait(self._latency, self._elapsed), self._on_timer)
 
     @property
     def _elapsed(self) -> float:
-        return self._clock() - self._began
+        return self._clock() - self._started_at
 
     def _emit(self, elapsed: float) -> None:
         progress, total, message = self._reported

@@ -35,7 +35,7 @@ from fingerpost.records import (
     Source,
     ToolCard,
     UsageProfile,
-    check_json,
+    find_json_problem,
 )
 from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 
@@ -61,7 +61,7 @@ class CardBuilder:
     inferring: bool = True
     usage: dict[str, UsageProfile] = field(default_factory=dict[str, UsageProfile])
     # By key: the fingerprint of a definition that a person marked as read-only, and who marked it.
-    reads: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    read_only_marks: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
     def build(
         self,
@@ -96,14 +96,14 @@ class CardBuilder:
         name: str,
         shown: str,
         key: str,
-        mark: str,
+        fingerprint: str,
         tool: JsonObject,
         origin: Listing | None,
     ) -> ToolCard | RefusedDefinition:
         written = self.overrides.find(key)
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
-        effect, unsure = self._judge_effect(key, mark, name, tool, written, origin)
+        effect, unsure = self._judge_effect(key, fingerprint, name, tool, written, origin)
         own_words = written.fields.description if written is not None else None
         card = ToolCard(
             key=key,
@@ -113,7 +113,7 @@ class CardBuilder:
             definition=tool,
             description=description if own_words is None else own_words,
             effect=effect,
-            fingerprint=mark,
+            fingerprint=fingerprint,
             intelligence=gather_intelligence(
                 server,
                 name,
@@ -138,7 +138,7 @@ class CardBuilder:
     def _judge_effect(
         self,
         key: str,
-        mark: str,
+        fingerprint: str,
         name: str,
         tool: JsonObject,
         written: WrittenOverride | None,
@@ -147,8 +147,8 @@ class CardBuilder:
         """Return the tool's effect, and why it is not certain that the tool only reads."""
         if written is not None and written.fields.effect is not None:
             return Known(written.fields.effect, Source.WRITTEN, written.get_reason("effect")), ""
-        kept = self.reads.get(key)
-        if kept is not None and kept[0] == mark:
+        kept = self.read_only_marks.get(key)
+        if kept is not None and kept[0] == fingerprint:
             return Known(Effect.READ, Source.WRITTEN, f"{kept[1]} said that it only reads"), ""
         effect = judge_effect(tool)
         package = None if origin is None else origin.package
@@ -176,7 +176,7 @@ def _get_cache_seconds(written: WrittenOverride | None) -> Known[float]:
     result is valid.
     """
     if written is None or written.fields.cache_seconds is None:
-        return Known(0.0, Source.DEFAULT, "every read is asked anew")
+        return Known(0.0, Source.DEFAULT, "reads are not cached")
     return Known(written.fields.cache_seconds, Source.WRITTEN, written.get_reason("cache_seconds"))
 
 
@@ -208,7 +208,7 @@ def _find_refusal(definition: object) -> RefusedDefinition | None:
     shown = escape_invisible_except(name[:80])
     if len(name) > MAX_NAME_LENGTH:
         return RefusedDefinition(shown, f"has a name of more than {MAX_NAME_LENGTH} characters")
-    reason = check_json(definition) or _find_task_fault(definition.get("execution"))
+    reason = find_json_problem(definition) or _find_task_fault(definition.get("execution"))
     return None if reason is None else RefusedDefinition(shown, reason)
 
 
@@ -242,7 +242,7 @@ def build_function(name: str, description: str, schema: Json) -> JsonObject:
     """Return a tool in the OpenAI format. Invisible characters in the description are escaped."""
     function: JsonObject = {
         "name": name,
-        "description": _bound_description(description),
+        "description": _shorten_description(description),
         "parameters": _build_parameters(schema),
     }
     return {"type": "function", "function": function}
@@ -268,7 +268,7 @@ def make_text_visible(part: Json, *, named: bool = False) -> Json:
     return part
 
 
-def _bound_description(description: str) -> str:
+def _shorten_description(description: str) -> str:
     text = escape_invisible(description[: MAX_DESCRIPTION_LENGTH + 1])
     return text if len(text) <= MAX_DESCRIPTION_LENGTH else text[: MAX_DESCRIPTION_LENGTH - 1].rstrip() + "…"
 

@@ -15,9 +15,9 @@ from fingerpost.catalog.fallbacks import link_cards
 from fingerpost.catalog.intelligence import Overrides
 from fingerpost.catalog.pins import (
     build_pin,
+    build_quarantine_entry,
     build_server_key,
     build_server_pin,
-    build_unseen_tool,
     compare_with_pins,
     compute_text_fingerprint,
     get_pinned_instructions,
@@ -55,7 +55,7 @@ from fingerpost.records import (
 from fingerpost.records.servers import IN_PROCESS
 from fingerpost.settings.model import FlagSettings, ToolOverride
 
-_NO_FLAGS_SET = FlagSettings()
+_DEFAULT_FLAGS = FlagSettings()
 _EMPTY_SNAPSHOT = Snapshot()
 MAX_CALLER_SNAPSHOTS = 32  # snapshots of callers with their own keys
 
@@ -68,7 +68,7 @@ class Catalog:
         *,
         events: EventSink,
         overrides: Sequence[ToolOverride] = (),
-        flags: FlagSettings = _NO_FLAGS_SET,
+        flags: FlagSettings = _DEFAULT_FLAGS,
         own: Collection[str] = (),
     ) -> None:
         """`own` names the built-in servers. Their tools change with the program and are not pinned."""
@@ -99,13 +99,13 @@ class Catalog:
 
         Tools listed only for a caller's key are in `full_snapshot`.
         """
-        self._make_snapshots()
+        self._rebuild_snapshots()
         return self._snapshot
 
     @property
     def full_snapshot(self) -> Snapshot:
         """The snapshot including tools of single callers. Use it only where these are filtered by caller."""
-        self._make_snapshots()
+        self._rebuild_snapshots()
         return self._full_snapshot
 
     def get_snapshot_for(self, scopes: Iterable[Scope]) -> Snapshot:
@@ -125,7 +125,7 @@ class Catalog:
             seen = self._caller_snapshots[personal] = Snapshot(version=self._version, cards=cards)
         return seen
 
-    def _make_snapshots(self) -> None:
+    def _rebuild_snapshots(self) -> None:
         if not self._outdated:
             return
         cards = [card for server in self._cards for card in self._get_listed(server).values()]
@@ -223,13 +223,13 @@ class Catalog:
         (self._unprefixed.discard if listing.prefix else self._unprefixed.add)(server)
         self._emit_dropped(drop for drop in refused if drop not in before)
         self._set_dropped(server, drops)
-        self._set_switched_off(server, off)
+        self._set_disabled_in_settings(server, off)
         return self._replace(server, cards)
 
     def remove_server(self, server: str) -> CatalogDiff:
         """Remove this server and its tools. Their pins are kept, because the server may return."""
         self._set_dropped(server, ())
-        self._set_switched_off(server, {})
+        self._set_disabled_in_settings(server, {})
         return self._replace(server, {})
 
     def learn(self, profiles: Mapping[str, UsageProfile]) -> CatalogDiff:
@@ -266,7 +266,7 @@ class Catalog:
         touched = {*pins, *gone}
         for server, cards in self._cards.items():
             if not touched.isdisjoint(cards) or build_server_key(server) in touched:
-                self._check_pins(server)
+                self._apply_pins(server)
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
     def take_new_pins(self) -> list[Pin]:
@@ -291,7 +291,9 @@ class Catalog:
         """
         waiting = self._quarantined.get(key)
         if waiting is None:
-            raise self._build_unknown_tool(key, "no changed definition of this tool waits to be accepted")
+            raise self._build_unknown_tool_error(
+                key, "no changed definition of this tool waits to be accepted"
+            )
         if fingerprint is not None and fingerprint != waiting.card.fingerprint:
             message = f"{key} has changed again since it was shown"
             raise ConfigError(message, hint="Look at the new difference and accept that one.")
@@ -299,7 +301,7 @@ class Catalog:
         accepted = build_pin(waiting.card, at=utc_now(), accepted_by=by)
         self._pins[key] = accepted
         self._events.emit(PinAccepted(tool=key, fingerprint=accepted.fingerprint, accepted_by=by))
-        self._check_pins(waiting.card.server)
+        self._apply_pins(waiting.card.server)
         self._publish_diff(compute_diff(before, self._get_all_listed()))
         return accepted
 
@@ -311,7 +313,7 @@ class Catalog:
         """
         card = self._cards.get(key.partition("/")[0], {}).get(key) or self.full_snapshot.get(key)
         if card is None or key in self._quarantined:
-            raise self._build_unknown_tool(key, "no tool of this name is offered")
+            raise self._build_unknown_tool_error(key, "no tool of this name is offered")
         if fingerprint != card.fingerprint:
             message = f"{key} has changed since it was shown"
             raise ConfigError(message, hint="Look at the tool as it is now, and say it of that one.")
@@ -333,12 +335,12 @@ class Catalog:
             read_only_mark = (
                 None if found is None or found.only_reads is None else (found.fingerprint, found.only_reads)
             )
-            if self._card_builder.reads.get(key) == read_only_mark:
+            if self._card_builder.read_only_marks.get(key) == read_only_mark:
                 continue
             if read_only_mark is None:
-                del self._card_builder.reads[key]
+                del self._card_builder.read_only_marks[key]
             else:
-                self._card_builder.reads[key] = read_only_mark
+                self._card_builder.read_only_marks[key] = read_only_mark
             for server, cards in self._cards.items():
                 if key in cards:
                     cards[key] = self._rebuild_card(server, cards[key])
@@ -349,7 +351,7 @@ class Catalog:
         )
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
 
-    def _check_pins(self, server: str) -> None:
+    def _apply_pins(self, server: str) -> None:
         """Pin new tools of this server, quarantine changed ones and release those that match their pins
         again.
         """
@@ -373,7 +375,7 @@ class Catalog:
         waiting = (
             []
             if server_pin is None
-            else [build_unseen_tool(card, since=server_pin.pinned_at) for card in later]
+            else [build_quarantine_entry(card, since=server_pin.pinned_at) for card in later]
         )
         for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
@@ -382,29 +384,29 @@ class Catalog:
                 self._announced[key] = seen
                 self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
 
-    def _is_new_on_known_server(self, card: ToolCard, whole: Pin) -> bool:
+    def _is_new_on_known_server(self, card: ToolCard, server_pin: Pin) -> bool:
         """Return whether a known server offers this tool for the first time, so that it needs review.
 
         A tool listed only for a caller's key is visible only to that caller and needs no review.
         """
         origin = self._origins.get(card.server)
         reviewed = origin is not None and origin.new_tools == "review"
-        return reviewed and not card.personal and card.name not in get_pinned_tools(whole)
+        return reviewed and not card.personal and card.name not in get_pinned_tools(server_pin)
 
-    def _pin_server(self, server: str, whole: Pin | None, names: Collection[str]) -> None:
+    def _pin_server(self, server: str, server_pin: Pin | None, names: Collection[str]) -> None:
         """Pin the names of the server's tools, and its instructions when it is first seen."""
-        if whole is None:
+        if server_pin is None:
             if names:
                 self._add_new_pin(
                     build_server_pin(server, self._get_raw_instructions(server), names, at=utc_now())
                 )
-        elif not get_pinned_tools(whole).issuperset(names):
-            tools = sorted(get_pinned_tools(whole).union(names))
-            self._add_new_pin(replace(whole, definition={**whole.definition, "tools": tools}))
+        elif not get_pinned_tools(server_pin).issuperset(names):
+            tools = sorted(get_pinned_tools(server_pin).union(names))
+            self._add_new_pin(replace(server_pin, definition={**server_pin.definition, "tools": tools}))
 
-    def _add_new_pin(self, made: Pin) -> None:
-        self._pins[made.key] = made
-        self._new_pins = [*(new for new in self._new_pins if new.key != made.key), made]
+    def _add_new_pin(self, pin: Pin) -> None:
+        self._pins[pin.key] = pin
+        self._new_pins = [*(new for new in self._new_pins if new.key != pin.key), pin]
 
     def _get_raw_instructions(self, server: str) -> str:
         origin = self._origins.get(server)
@@ -462,7 +464,7 @@ class Catalog:
             self._cards[server] = cards
         else:
             self._cards.pop(server, None)
-        self._check_pins(server)
+        self._apply_pins(server)
         return self._publish_diff(compute_diff(before, self._get_listed(server)))
 
     def _publish_diff(self, diff: CatalogDiff) -> CatalogDiff:
@@ -493,7 +495,7 @@ class Catalog:
         if not self._dropped[server]:
             del self._dropped[server]
 
-    def _set_switched_off(self, server: str, cards: dict[str, ToolCard]) -> None:
+    def _set_disabled_in_settings(self, server: str, cards: dict[str, ToolCard]) -> None:
         if cards:
             self._disabled_in_settings[server] = cards
         else:
@@ -503,7 +505,7 @@ class Catalog:
         for drop in drops:
             self._events.emit(ToolDropped(server=drop.server, tool=drop.name, reason=drop.reason))
 
-    def _build_unknown_tool(self, key: str, message: str) -> UnknownTool:
+    def _build_unknown_tool_error(self, key: str, message: str) -> UnknownTool:
         near = self.snapshot.near(key)
         hint = f"Did you mean {', '.join(near)}?" if near else None
         return UnknownTool(f"{key}: {message}", hint=hint)
@@ -515,11 +517,11 @@ def _get_origin(listing: Listing) -> tuple[str | None, bool]:
 
 
 def _mark_personal(
-    made: ToolCard | RefusedDefinition, personal: frozenset[str]
+    built: ToolCard | RefusedDefinition, personal: frozenset[str]
 ) -> ToolCard | RefusedDefinition:
-    if isinstance(made, ToolCard) and made.personal is not (made.name in personal):
-        return replace(made, personal=made.name in personal)
-    return made
+    if isinstance(built, ToolCard) and built.personal is not (built.name in personal):
+        return replace(built, personal=built.name in personal)
+    return built
 
 
 def _build_dropped(server: str, refusal: RefusedDefinition) -> DroppedTool:

@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Final
 
 from fingerpost.catalog.effects import (
-    DENIAL,
     MAX_PARTS,
+    NEGATION,
     NOUN_LIKE,
     READ_VERBS,
     READING_WORDS,
@@ -68,7 +68,7 @@ _OPENING_PHRASES = re.compile(
     r"|works? out\b|performs? [\w -]{0,40}?\bsearch(?:es)?\b"
     r"|loads? [^.]*?\b(?:docs|documentation|guides?|guidelines)\b"
 )
-_NAMING: Final = parse_word_set("get list search find read count describe show")
+_OBJECT_FIRST_VERBS: Final = parse_word_set("get list search find read count describe show")
 _PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 
 # Words that can stand in a verb position but do not act.
@@ -127,7 +127,7 @@ _OBJECT: Final = parse_word_set(
 _BOUNDARY: Final = parse_word_set("and or then but by afterwards thereby plus")
 _TOOL_SUBJECT: Final = parse_word_set("it tool this call function server service api operation command")
 _AUXILIARY: Final = parse_word_set("will can may must should would could to also then automatically always")
-_TO_MODEL: Final = parse_word_set("you your users user agents models assistant clients client callers")
+_OTHER_SUBJECTS: Final = parse_word_set("you your users user agents models assistant clients client callers")
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
 _PIECE = re.compile(r"[\w'’-]+|[,:()]")
@@ -233,7 +233,9 @@ _DESTINATION_PAIRS: Final = frozenset(
     for first in ("output", "save", "target", "dest", "destination", "export", "download")
     for second in ("path", "file", "dir", "directory", "folder", "filename", "to", "as", "location")
 )
-_ABOUT: Final = parse_word_set("filter has in include max min no return search with")  # `include_body`
+_FILTER_PREFIXES: Final = parse_word_set(
+    "filter has in include max min no return search with"
+)  # `include_body`
 _QUESTION = re.compile(
     r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
     re.IGNORECASE,
@@ -248,7 +250,9 @@ _SEARCHING: Final = add_inflections(parse_word_set("search find lookup list look
 _PLAIN_KINDS: Final = frozenset({"boolean", "integer", "number", "null"})
 # `source_code`, not `country_code`
 _WRITTEN_CODE: Final = parse_word_set("javascript js my python program source user")
-_NAMES_ONE: Final = TIMESTAMP_WORDS | parse_word_set("id ids name names slug tag version")  # `script_name`
+_IDENTIFIER_WORDS: Final = TIMESTAMP_WORDS | parse_word_set(
+    "id ids name names slug tag version"
+)  # `script_name`
 _NO_PROGRAM: Final = parse_word_set("cron filter key projection")  # `filter_expression`
 
 
@@ -313,7 +317,7 @@ def _find_doubt_in_description(name: str, text: str) -> str:
         return "its description is in a language that is not judged"
     if _FOR_SALE.search(text):
         return "its description speaks of selling"
-    text = DENIAL.sub(" ", _LABEL.sub("", text).lower())
+    text = NEGATION.sub(" ", _LABEL.sub("", text).lower())
     if _HEBREW.search(text):
         return _find_doubt_in_hebrew(text)
     if (found := _EFFECT_WORDS.search(text)) is not None:
@@ -356,7 +360,7 @@ def _starts_with_read_noun(name: str, sentence: str) -> bool:
     `list_issues`.
     """
     words = split_words(name)
-    if not words or words[0] not in _NAMING or "new" in sentence:
+    if not words or words[0] not in _OBJECT_FIRST_VERBS or "new" in sentence:
         return False
     things = {to_singular(word) for word in words[1:]}
     pieces = _PIECE.findall(sentence)
@@ -381,7 +385,7 @@ def _find_acting_word(sentence: str, *, first: bool) -> str | None:
         if piece in ",:()":
             boundary, conditional = True, False
             continue
-        if piece in _TO_MODEL and boundary:
+        if piece in _OTHER_SUBJECTS and boundary:
             ours = False  # "You can get all …", "Users may …"
         if not conditional and boundary and (verb := _get_verb_at(pieces, place, ours=ours, first=first)):
             return verb
@@ -464,7 +468,7 @@ def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObj
         return f"its parameter {parameter!r} may take a program"
     if last in _ADDRESSES:
         return f"its parameter {parameter!r} takes an address"
-    if last in _BODIES and len(words) < 3 and opening not in _ABOUT:
+    if last in _BODIES and len(words) < 3 and opening not in _FILTER_PREFIXES:
         return f"its parameter {parameter!r} takes what would be written"
     if last in _DESTINATIONS or tuple(words[-2:]) in _DESTINATION_PAIRS:
         return f"its parameter {parameter!r} names a place to write to"
@@ -476,12 +480,14 @@ def _find_doubt_in_parameter(name: str, text: str, parameter: str, part: JsonObj
     return None
 
 
-def _is_program_parameter(spoken: tuple[str, ...]) -> bool:
-    if not spoken:
+def _is_program_parameter(words: tuple[str, ...]) -> bool:
+    if not words:
         return False
-    if "code" in spoken and (spoken[0] == "code" or not _WRITTEN_CODE.isdisjoint(spoken)):
+    if "code" in words and (words[0] == "code" or not _WRITTEN_CODE.isdisjoint(words)):
         return True
-    return not _PROGRAMS.isdisjoint(spoken) and spoken[0] not in _NO_PROGRAM and spoken[-1] not in _NAMES_ONE
+    return (
+        not _PROGRAMS.isdisjoint(words) and words[0] not in _NO_PROGRAM and words[-1] not in _IDENTIFIER_WORDS
+    )
 
 
 def _is_search(name: str, text: str) -> bool:

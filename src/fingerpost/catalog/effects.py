@@ -124,7 +124,7 @@ VERB_PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
 }
 
 # Pairs that name a thing: neither word is a verb here.
-THING_WORDS: Final = frozenset(
+NOUN_PAIRS: Final = frozenset(
     {
         ("pull", "request"),
         ("merge", "request"),
@@ -317,7 +317,7 @@ _EFFECT_WORDS: Final = (
     _LOSS_PARTICIPLES | _DESTROY_GERUNDS | _IMPERATIVE_VERBS.keys() | _THIRD_PERSON_VERBS.keys() | {"rid"}
 )
 
-DENIAL = re.compile(
+NEGATION = re.compile(
     r"\b(?:does not|do not|doesn't|don't|never|without|cannot|can't|won't|not)\b[^.;,\n]*", re.IGNORECASE
 )
 _CLAUSE_SENTENCE_END = re.compile(r"[.!?](?=\s|$)|\n")
@@ -346,7 +346,7 @@ _SUBJECT = re.compile(
     rf"(?:\w+ly\s+|afterwards\s+)?(?:(?:use|using|call)\s+)?"
     rf"(?:(?:this|the|an?|our)\s+(?:[\w-]+\s+){{0,3}}?(?:{_TOOL_NOUNS})|{_TOOL_NOUNS}|this|it)\s+"
 )
-_ADVERBS_BETWEEN: Final = parse_word_set(
+_WORDS_BEFORE_VERB: Final = parse_word_set(
     """
     ability able allow allows be can capable could designed developers enables for going help helps intended
     is it let lets makes may meant might must of one people permits possibility possible provides purpose
@@ -364,7 +364,7 @@ _ALLOWING_PATTERN = re.compile(
 _LOSING_PATTERN = re.compile(
     rf"(?:will\s+(?:\w+\s+)?be|gets?|(?:is|are)\s+(?:then|also|\w+ly))\s+(?:\w+ly\s+)?({'|'.join(sorted(_LOSS_PARTICIPLES))})\b"
 )
-_SOMETIMES_WORDS: Final = parse_word_set(
+_SUBORDINATING_WORDS: Final = parse_word_set(
     """
     after although as because before being for get gets how if list lists no none nothing once since than that
     though to unless until was were what when where whether which while who whom whose why
@@ -378,7 +378,7 @@ def find_worst_effect(text: str) -> tuple[Effect, str] | None:
     if _EFFECT_WORDS.isdisjoint(_CLAUSE_WORD.findall(text)):
         return None  # the usual case
     found: tuple[Effect, str] | None = None
-    for clause in _split_clauses(DENIAL.sub(" ", text)):
+    for clause in _split_clauses(NEGATION.sub(" ", text)):
         clause_effect = _find_clause_effect(clause)
         if clause_effect is not None and clause_effect[0] is Effect.DESTROY:
             return clause_effect
@@ -434,7 +434,7 @@ def _find_verb(words: list[str], *, led: bool) -> tuple[int, bool] | None:
     for place, word in enumerate(words):
         if word in _ADVERBS or (word.endswith("ly") and word not in _IMPERATIVE_VERBS):
             continue
-        if (led or word in _LEADING_WORDS) and word in _ADVERBS_BETWEEN:
+        if (led or word in _LEADING_WORDS) and word in _WORDS_BEFORE_VERB:
             led = True
             continue
         return place, led
@@ -443,14 +443,14 @@ def _find_verb(words: list[str], *, led: bool) -> tuple[int, bool] | None:
 
 def _find_passive_effect(clause: str) -> tuple[Effect, str] | None:
     found = _LOSING_PATTERN.search(clause)
-    if found is None or not _SOMETIMES_WORDS.isdisjoint(_CLAUSE_WORD.findall(clause[: found.start()])):
+    if found is None or not _SUBORDINATING_WORDS.isdisjoint(_CLAUSE_WORD.findall(clause[: found.start()])):
         return None
     return Effect.DESTROY, found[1]
 
 
 DANGER: Final = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 _MAX_NAME_WORDS: Final = 64
-_OPENING_WORDS: Final = 8
+_MAX_OPENING_WORDS: Final = 8
 _MAX_CHOICE_LENGTH: Final = 200
 _NO_PROPERTIES: Final[JsonObject] = {}
 
@@ -480,14 +480,14 @@ _ACTION_PARAMETERS: Final = parse_word_set(
     "action actions cmd command method mode op operation operations verb"
 )
 # Other parameters may select an action too, but only unambiguous verbs count there.
-_TELLING_CHOICES: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - parse_word_set(
+_UNAMBIGUOUS_VERBS: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - parse_word_set(
     "bash exec execute powershell shell sudo"
 )
 # These parameters concern the actions of others, permissions, or what a result leaves out.
 _NON_ACTION_PARAMETERS: Final = parse_word_set(
     "change changes event events filter filters missing permission permissions scope scopes trigger triggers"
 )
-_FREE_PROGRAM: Final = ("cmd", "code", "command", "script", "shell")
+_PROGRAM_PARAMETERS: Final = ("cmd", "code", "command", "script", "shell")
 
 _ADD_ON_PATTERN = re.compile(r"\badd-on", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?](?:\s|$)|\n")
@@ -519,7 +519,7 @@ class EffectFinding:
 
 def find_in_name(name: str) -> EffectFinding | None:
     """Return what the verbs of the name say, or None if it has none."""
-    words = _drop_things(split_words(name)[:_MAX_NAME_WORDS])
+    words = _drop_noun_pairs(split_words(name)[:_MAX_NAME_WORDS])
     for word in words:
         if word in STRONG_DESTROY_VERBS:
             return _build_name_finding(Effect.DESTROY, word)
@@ -533,9 +533,9 @@ def _build_name_finding(effect: Effect, word: str) -> EffectFinding:
     return EffectFinding(effect, f"its name says {word!r}")
 
 
-def _find_first_verb(spoken: tuple[str, ...]) -> EffectFinding | None:
-    reader = bool(spoken) and spoken[-1] in READERS  # `label_searcher`, `block_info`
-    for place, word in enumerate(spoken):
+def _find_first_verb(words: tuple[str, ...]) -> EffectFinding | None:
+    reader = bool(words) and words[-1] in READERS  # `label_searcher`, `block_info`
+    for place, word in enumerate(words):
         if reader and word in NOUN_LIKE:
             continue
         if word in DESTROY_VERBS:
@@ -547,9 +547,9 @@ def _find_first_verb(spoken: tuple[str, ...]) -> EffectFinding | None:
                 Effect.WRITE, f"its name says {word!r}, which may mean anything", doubtful=True, word=word
             )
         if word in READ_VERBS:
-            return _find_after_reading(spoken[place + 1 :]) or _build_name_finding(Effect.READ, word)
-    if spoken and (reader or spoken[-1] in READ_NOUNS):
-        return _build_name_finding(Effect.READ, spoken[-1])
+            return _find_after_reading(words[place + 1 :]) or _build_name_finding(Effect.READ, word)
+    if words and (reader or words[-1] in READ_NOUNS):
+        return _build_name_finding(Effect.READ, words[-1])
     return None
 
 
@@ -566,15 +566,15 @@ def _find_after_reading(rest: tuple[str, ...]) -> EffectFinding | None:
     return None
 
 
-def _drop_things(spoken: tuple[str, ...]) -> tuple[str, ...]:
+def _drop_noun_pairs(words: tuple[str, ...]) -> tuple[str, ...]:
     kept: list[str] = []
     skip = False
-    for place, word in enumerate(spoken):
+    for place, word in enumerate(words):
         if skip:
             skip = False
             continue
-        following = to_singular(spoken[place + 1]) if place + 1 < len(spoken) else ""
-        skip = (word, following) in THING_WORDS
+        following = to_singular(words[place + 1]) if place + 1 < len(words) else ""
+        skip = (word, following) in NOUN_PAIRS
         if not skip:
             kept.append(word)
     return tuple(kept)
@@ -584,7 +584,7 @@ def find_in_description(text: str) -> EffectFinding | None:
     """For a name without evidence, return the effect of the description's first verb or of a warning."""
     if (loss := find_warning(text)) is not None:
         return loss
-    for word in _get_opening_words(text)[:_OPENING_WORDS]:
+    for word in _get_opening_words(text)[:_MAX_OPENING_WORDS]:
         if word in _DESTROY_WORDS or word in _RUN_VERBS:
             return _build_description_finding(Effect.DESTROY, word)
         if word in _WRITE_WORDS:
@@ -655,7 +655,7 @@ def find_warning(text: str) -> EffectFinding | None:
     if _IRREVERSIBLE_PATTERN.search(text):
         return EffectFinding(Effect.DESTROY, "its description says that it cannot be undone")
     # Most texts mention no loss. Negated mentions do not count.
-    if _LOSS_PATTERN.search(text) and (found := _LOSS_PATTERN.search(DENIAL.sub(" ", text))) is not None:
+    if _LOSS_PATTERN.search(text) and (found := _LOSS_PATTERN.search(NEGATION.sub(" ", text))) is not None:
         return _build_description_finding(Effect.DESTROY, found[0].lower())
     return None
 
@@ -699,7 +699,7 @@ def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
     words = split_words(choice[:_MAX_CHOICE_LENGTH])
     if (
         not words
-        or words[0] not in _TELLING_CHOICES
+        or words[0] not in _UNAMBIGUOUS_VERBS
         or not _NON_ACTION_PARAMETERS.isdisjoint(split_words(name))
     ):
         return None
@@ -724,7 +724,7 @@ def find_query_language(definition: JsonObject, text: str) -> EffectFinding | No
 def find_program_parameter(definition: JsonObject) -> EffectFinding | None:
     """For a name without evidence, treat a parameter for code or a command as execution."""
     properties = _get_properties(definition)
-    for name in _FREE_PROGRAM:
+    for name in _PROGRAM_PARAMETERS:
         schema = properties.get(name)
         if isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema:
             return EffectFinding(Effect.DESTROY, f"it takes a {name!r} to run")
@@ -738,14 +738,16 @@ def _get_properties(definition: JsonObject) -> JsonObject:
 
 
 def _get_opening_words(text: str) -> tuple[str, ...]:
-    return split_words(_ADD_ON_PATTERN.sub("addon", DENIAL.sub(" ", _get_first_sentence(text))))
+    return split_words(_ADD_ON_PATTERN.sub("addon", NEGATION.sub(" ", _get_first_sentence(text))))
 
 
 def _get_first_sentence(text: str) -> str:
     return _SENTENCE_END.split(text.strip(), maxsplit=1)[0]
 
 
-_UNKNOWN: Final = Known(Effect.WRITE, Source.DEFAULT, "nothing says what it does, so it counts as writing")
+_UNKNOWN_EFFECT: Final = Known(
+    Effect.WRITE, Source.DEFAULT, "nothing says what it does, so it counts as writing"
+)
 
 
 def judge_effect(definition: JsonObject) -> Known[Effect]:
@@ -753,7 +755,7 @@ def judge_effect(definition: JsonObject) -> Known[Effect]:
     found = _find_in_words(definition)
     claimed = _read_annotations(definition.get("annotations"))
     if claimed is None:
-        return _UNKNOWN if found is None else Known(found.effect, Source.INFERRED, found.reason)
+        return _UNKNOWN_EFFECT if found is None else Known(found.effect, Source.INFERRED, found.reason)
     if found is None or found.doubtful or DANGER[claimed.effect] >= DANGER[found.effect]:
         return Known(claimed.effect, Source.ANNOTATION, claimed.reason)
     reason = f"{found.reason}; the server's claim ({claimed.reason}) is not believed"

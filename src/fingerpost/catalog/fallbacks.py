@@ -15,13 +15,13 @@ MAX_LINKS: Final = 16
 _MAX_CANDIDATES: Final = 32
 
 _INTERCHANGEABLE_CATEGORIES: Final = frozenset({"web_search", "web_page", "time_place"})
-_EMPTY_WORDS: Final = parse_word_set("get web internet online the current tool")
+_FILLER_WORDS: Final = parse_word_set("get web internet online the current tool")
 # Words in a server's name that still describe the purpose of its tools.
 _PURPOSE_WORDS: Final = parse_word_set(
     "browser crawl date direction fetch forecast geocode map maps news page place research scrape search"
     " time timezone weather"
 )
-_WORLD_WORDS: Final = parse_word_set(
+_ENVIRONMENT_WORDS: Final = parse_word_set(
     "prod production live staging stage stg preprod dev devel development test testing qa uat sandbox demo"
     " preview canary local backup mirror replica blue green tenant"
 )
@@ -51,14 +51,14 @@ def _has_references(card: ToolCard) -> bool:
 
 
 def _link_card(
-    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]], directory: dict[str, list[str]]
+    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]], keys_by_name: dict[str, list[str]]
 ) -> ToolCard:
     known = card.intelligence
     if known.hierarchy.source is Source.WRITTEN:
-        hierarchy = _resolve_names(known.hierarchy, card.key, directory)
+        hierarchy = _resolve_names(known.hierarchy, card.key, keys_by_name)
     else:
         hierarchy = _infer_fallbacks(card, groups) or known.hierarchy
-    conflicts = _resolve_names(known.conflicts, card.key, directory)
+    conflicts = _resolve_names(known.conflicts, card.key, keys_by_name)
     if hierarchy is known.hierarchy and conflicts is known.conflicts:
         return card
     return replace(card, intelligence=replace(known, hierarchy=hierarchy, conflicts=conflicts))
@@ -74,7 +74,7 @@ def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
 
 
 def _resolve_names(
-    written: Known[tuple[str, ...]], own: str, directory: dict[str, list[str]]
+    written: Known[tuple[str, ...]], own: str, keys_by_name: dict[str, list[str]]
 ) -> Known[tuple[str, ...]]:
     """Resolve written names to keys. Unknown names stay in the reason, so that a typo is visible."""
     if not written.value:
@@ -82,7 +82,7 @@ def _resolve_names(
     keys: dict[str, None] = {}
     missing: list[str] = []
     for name in written.value:
-        found = directory.get(name) or directory.get(normalize_name(name)) or []
+        found = keys_by_name.get(name) or keys_by_name.get(normalize_name(name)) or []
         if not found:
             missing.append(name)
         keys.update(dict.fromkeys(key for key in found[:MAX_LINKS] if key != own))
@@ -115,12 +115,12 @@ def _get_group(card: ToolCard) -> _FallbackGroup | None:
     category = card.intelligence.category.value
     if category not in _INTERCHANGEABLE_CATEGORIES or card.effect.value is not Effect.READ:
         return None
-    if not _WORLD_WORDS.isdisjoint(split_words(card.server)) or not _has_own_category(card):
+    if not _ENVIRONMENT_WORDS.isdisjoint(split_words(card.server)) or not _has_own_category(card):
         return None
     # The brand is not a purpose: `tavily-search` of server `tavily` is a search.
     brand = set(split_words(card.server)) - _PURPOSE_WORDS
     purpose = (
-        frozenset(to_singular(word) for word in split_words(card.name) if word not in brand) - _EMPTY_WORDS
+        frozenset(to_singular(word) for word in split_words(card.name) if word not in brand) - _FILLER_WORDS
     )
     return (category, purpose) if purpose else None
 

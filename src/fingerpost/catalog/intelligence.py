@@ -37,8 +37,8 @@ MAX_PARAMETERS: Final = 64
 MAX_EXAMPLES: Final = 16
 MAX_EXAMPLE_LENGTH: Final = 200
 
-DEFAULT_TIMEOUT: Final = 60_000
-RESEARCH_TIMEOUT: Final = 300_000
+DEFAULT_TIMEOUT_MS: Final = 60_000
+RESEARCH_TIMEOUT_MS: Final = 300_000
 
 _EMPTY_OBJECT: Final[JsonObject] = {}
 _EXAMPLE_KEYWORDS: Final = frozenset({"default", "const", "examples", "enum"})
@@ -65,7 +65,7 @@ _DEPRECATED_PRIORITY: Final = 10
 _MAX_TOKENS: Final = 8000
 
 # Words that announce a long duration, longest first.
-_LATENCY_TIERS: Final = (
+_SLOW_WORDS: Final = (
     (frozenset({"deep"}), frozenset({"research"}), 150_000),
     (frozenset({"research", "researcher"}), frozenset[str](), 60_000),
     (
@@ -75,19 +75,19 @@ _LATENCY_TIERS: Final = (
     ),
 )
 
-_FEEDBACK: Final[Mapping[LatencyTier, tuple[int, str]]] = {
+_FEEDBACK_DELAYS: Final[Mapping[LatencyTier, tuple[int, str]]] = {
     LatencyTier.FAST: (3000, "a fast tool: shown only when it takes longer than usual"),
     LatencyTier.MEDIUM: (1000, "a tool of medium speed"),
     LatencyTier.SLOW: (500, "a slow tool"),
     LatencyTier.VERY_SLOW: (0, "a very slow tool: shown at once"),
 }
-_SHORT_TIMEOUT: Final = Known(DEFAULT_TIMEOUT, Source.DEFAULT, "one minute, unless the tool is slow")
-_LONG_TIMEOUT: Final = Known(RESEARCH_TIMEOUT, Source.INFERRED, "five minutes for a slow tool")
+_SHORT_TIMEOUT: Final = Known(DEFAULT_TIMEOUT_MS, Source.DEFAULT, "one minute, unless the tool is slow")
+_LONG_TIMEOUT: Final = Known(RESEARCH_TIMEOUT_MS, Source.INFERRED, "five minutes for a slow tool")
 _DEFAULT_MAX_TOKENS: Final = Known(_MAX_TOKENS, Source.DEFAULT)
 _STRUCTURED: Final = Known(value=True, source=Source.INFERRED, reason="it declares an output schema")
 _UNSTRUCTURED: Final = Known(value=False, source=Source.INFERRED, reason="it declares no output schema")
-_NOT_STREAMED: Final = Known(
-    value=False, source=Source.DEFAULT, reason="an answer is given whole unless written so"
+_NO_SUMMARY: Final = Known(
+    value=False, source=Source.DEFAULT, reason="results are not summarised unless configured"
 )
 _NO_NAMES: Final[Known[tuple[str, ...]]] = Known((), Source.DEFAULT)
 _DEFAULT_WEIGHT: Final = Known(1.0, Source.DEFAULT)
@@ -143,7 +143,7 @@ def build_latency(typical: Known[int]) -> LatencyProfile:
     """Build the latency profile from the typical duration."""
     tier = LatencyTier.from_milliseconds(typical.value)
     slow = tier in (LatencyTier.SLOW, LatencyTier.VERY_SLOW)
-    delay, reason = _FEEDBACK[tier]
+    delay, reason = _FEEDBACK_DELAYS[tier]
     guessed = Source.DEFAULT if typical.source is Source.DEFAULT else Source.INFERRED
     return LatencyProfile(
         typical=typical,
@@ -154,7 +154,7 @@ def build_latency(typical: Known[int]) -> LatencyProfile:
 
 def _infer_typical_latency(category: str, name: str, description: str) -> Known[int]:
     words = {*split_words(name), *split_words(description.partition(".")[0])}
-    for any_of, and_also, milliseconds in _LATENCY_TIERS:
+    for any_of, and_also, milliseconds in _SLOW_WORDS:
         if (found := any_of & words) and and_also <= words:
             return Known(milliseconds, Source.INFERRED, f"it speaks of {min(found)}")
     return Known(_TYPICAL_VALUES[category][0], Source.INFERRED, f"usual for {category}")
@@ -175,7 +175,7 @@ def _infer_response(category: str, definition: JsonObject, effect: Effect) -> Re
         typical_tokens=tokens,
         max_tokens=_DEFAULT_MAX_TOKENS,
         structured=_STRUCTURED if isinstance(definition.get("outputSchema"), Mapping) else _UNSTRUCTURED,
-        needs_summary=_NOT_STREAMED,
+        needs_summary=_NO_SUMMARY,
     )
 
 

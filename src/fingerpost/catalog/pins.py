@@ -113,7 +113,7 @@ def get_pinned_tools(pin: Pin) -> frozenset[str]:
     return frozenset(map(str, tools)) if isinstance(tools, list | tuple) else frozenset()
 
 
-def build_unseen_tool(card: ToolCard, *, since: datetime) -> Quarantined:
+def build_quarantine_entry(card: ToolCard, *, since: datetime) -> Quarantined:
     """Build the quarantine entry of a new tool on a known server."""
     return Quarantined(card=card, pin=Pin(key=card.key, fingerprint="", definition={}, pinned_at=since))
 

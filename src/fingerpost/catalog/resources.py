@@ -170,7 +170,7 @@ class ResourceCollection:
             listed = namesakes[0] if len(namesakes) == 1 else None
         return None if listed is None else (listed.server, listed.original)
 
-    def get_alias(self, server: str, uri: str) -> str:
+    def get_listed_uri(self, server: str, uri: str) -> str:
         """Return the URI under which this server's resource is listed: its own URI, or an alias if that is
         ambiguous.
         """
@@ -266,7 +266,7 @@ def _build_patterns(
         template = UriTemplate.parse(name)
         if template is None:
             shown = escape_invisible_except(name[:80])
-            logger.debug("%s: no address is recognised by a template so large: %s…", resource.server, shown)
+            logger.debug("%s: the URI template is too large and is not matched: %s…", resource.server, shown)
         else:
             patterns.append((template, resource.server, resource))
     return sorted(patterns, key=lambda entry: -entry[0].literal)
@@ -282,12 +282,12 @@ def _collect_prompts(offered: Sequence[tuple[ServerResources, bool]]) -> dict[st
     return dict(sorted(found.items(), key=lambda entry: order[entry[1].server]))
 
 
-def _add_prompts(materials: ServerResources, found: dict[str, CatalogResource], *, prefix: bool) -> None:
-    for entry in materials.prompts:
+def _add_prompts(offer: ServerResources, found: dict[str, CatalogResource], *, prefix: bool) -> None:
+    for entry in offer.prompts:
         original = entry.get("name")
         if not isinstance(original, str):
             continue
-        server = materials.server
+        server = offer.server
         name = build_exposed_name(server, original) if prefix else build_free_name(server, original, found)
         definition = entry if name == original else {**entry, "name": name}
         prompt = CatalogResource(server=server, name=name, original=original, definition=definition)

@@ -45,7 +45,7 @@ INVISIBLE: Final = (
 _PICTURE_RANGES: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
 _INVISIBLE_PATTERN = re.compile(f"[{INVISIBLE}]")
 _UNSEEN_ASCII: Final = bytes(code for code in range(128) if _INVISIBLE_PATTERN.match(chr(code)))
-_STEP: Final = 16_384  # characters searched at once, because the search blocks other threads
+_CHUNK_LENGTH: Final = 16_384  # characters searched at once, because the search blocks other threads
 
 
 def build_tool_key(server: str, tool: str) -> str:
@@ -61,10 +61,10 @@ def escape_invisible(text: str) -> str:
     """
     made: list[str] = []
     done = 0
-    for start in range(0, len(text), _STEP):
-        if _is_plain(text[start : start + _STEP]):
+    for start in range(0, len(text), _CHUNK_LENGTH):
+        if _is_plain(text[start : start + _CHUNK_LENGTH]):
             continue
-        for match in _INVISIBLE_PATTERN.finditer(text, start, start + _STEP):
+        for match in _INVISIBLE_PATTERN.finditer(text, start, start + _CHUNK_LENGTH):
             made += (text[done : match.start()], _escape_match(match))
             done = match.end()
     return "".join((*made, text[done:])) if made else text

@@ -222,5 +222,5 @@ def classify(server: str, tool: str, description: str) -> tuple[str, tuple[str, 
     return CATEGORIES[best].name, tuple(evidence[best])[:3]
 
 
-def _iterate_unique(spoken: Iterable[str]) -> Iterable[str]:
-    return dict.fromkeys(map(to_singular, spoken))
+def _iterate_unique(words: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(map(to_singular, words))

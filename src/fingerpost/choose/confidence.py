@@ -92,7 +92,7 @@ def _describe_opinion(evidence: GateEvidence) -> str:
 def _describe_objection(evidence: GateEvidence) -> str:
     if evidence.review is not None and evidence.claim < 0.5:
         return f"the selecting model's own claim of {evidence.claim:.2f}"
-    return "how poorly the search found the tool"
+    return "the low search score of the tool"
 
 
 MIN_SAMPLES: Final = 30

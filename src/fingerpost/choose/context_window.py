@@ -128,10 +128,10 @@ def build_summary_request(earlier: str, messages: Sequence[Message], *, tokens: 
     )
 
 
-def _find_known_prefix(heads: Sequence[Sequence[Message]], memory: SummaryCache | None) -> tuple[str, int]:
+def _find_known_prefix(prefixes: Sequence[Sequence[Message]], cache: SummaryCache | None) -> tuple[str, int]:
     """Return the cached summary of the longest earlier prefix, and the number of its messages."""
-    for head in reversed(heads[:-1]):
-        if memory is not None and (known := memory.get(head)) is not None:
+    for head in reversed(prefixes[:-1]):
+        if cache is not None and (known := cache.get(head)) is not None:
             return known.text, len(head)
     return "", 0
 

@@ -36,7 +36,7 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
     failing = usage.failures / usage.calls
     if failing >= OFTEN_FAILS_SHARE:
         often = "fails more often than not" if failing >= MOSTLY_FAILS_SHARE else "often fails"
-        return f"it {often} here" + _find_preferred_fallback(card, before)
+        return f"it {often} here" + _describe_preferred_fallback(card, before)
     return (
         "it is used a lot here and works"
         if usage.calls >= MANY_CALLS and failing < RARELY_FAILS_SHARE
@@ -44,7 +44,7 @@ def describe_reliability(card: ToolCard, usage: UsageProfile, before: Sequence[T
     )
 
 
-def _find_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> str:
+def _describe_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> str:
     """Return a note that prefers the first fallback of this tool that is already offered, or an empty
     string.
     """
@@ -123,11 +123,11 @@ def build_guidance(card: ToolCard, before: Sequence[ToolCard] = ()) -> ToolGuida
     """Build the instruction for this tool. `before` are the tools offered before it."""
     own = card.instructions
     return ToolGuidance(
-        purpose=_quote_author_text(own.purpose) or get_purpose(card),
-        when=tuple(map(_quote_author_text, own.when)) or tuple(_list_when_to_use(card, before)),
-        when_not=tuple(map(_quote_author_text, own.when_not)) or tuple(_list_when_not_to_use(card, before)),
+        purpose=_shorten_author_text(own.purpose) or get_purpose(card),
+        when=tuple(map(_shorten_author_text, own.when)) or tuple(_list_when_to_use(card, before)),
+        when_not=tuple(map(_shorten_author_text, own.when_not)) or tuple(_list_when_not_to_use(card, before)),
         required=tuple(to_one_line(name, MAX_GUIDE_NAME_LENGTH) for name in _list_required(card)[:MAX_NAMES]),
-        examples=tuple(map(_quote_author_text, own.examples)) or tuple(_format_example(card)),
+        examples=tuple(map(_shorten_author_text, own.examples)) or tuple(_format_example(card)),
         expect="; ".join(_describe_expectations(card)),
     )
 
@@ -144,7 +144,7 @@ def to_one_line(text: str, characters: int) -> str:
     return shown if len(shown) <= characters else shown[: characters - 1].rstrip() + "…"
 
 
-def _quote_author_text(text: str) -> str:
+def _shorten_author_text(text: str) -> str:
     return to_one_line(text, MAX_GUIDE_TEXT_LENGTH)
 
 

@@ -36,14 +36,14 @@ FIND_TOOLS_DEFINITION: Final[JsonObject] = {
 
 
 def order_offered_keys(
-    previous: Sequence[str], now: Iterable[str], limit: int, ranked: Sequence[str] = ()
+    previous: Sequence[str], current: Iterable[str], limit: int, ranked: Sequence[str] = ()
 ) -> tuple[str, ...]:
     """Return the keys to offer: earlier keys of the conversation in their positions, then the new ones.
 
     All of `current` are offered, even above `limit`. Other keys stay while `limit` allows, in the order of
     `ranked` (keys, best first).
     """
-    wanted = set(now)
+    wanted = set(current)
     places = {key: place for place, key in enumerate(ranked)}
     others = sorted(
         (key for key in previous if key not in wanted), key=lambda key: places.get(key, len(places))
@@ -74,10 +74,10 @@ def build_definitions(
 
     `usage` is text to append to each description, by key (see `describe_tool_usage`).
     """
-    return tuple(_append_usage(card, usage.get(card.key, "")) for card in order_cards(cards, order))
+    return tuple(_build_definition(card, usage.get(card.key, "")) for card in order_cards(cards, order))
 
 
-def _append_usage(card: ToolCard, usage: str) -> JsonObject:
+def _build_definition(card: ToolCard, usage: str) -> JsonObject:
     definition = build_model_definition(card)
     if not usage:
         return definition
@@ -120,10 +120,10 @@ class OfferedTools:
 
     def __init__(self, cards: Iterable[ToolCard]) -> None:
         self._snapshot = Snapshot(cards=tuple(cards))
-        self._plain: dict[str, set[str]] = {}
+        self._keys_by_folded_name: dict[str, set[str]] = {}
         for card in self.cards:
             for form in (card.key, card.exposed_name, card.name):
-                self._plain.setdefault(_fold_tool_name(form), set()).add(card.key)
+                self._keys_by_folded_name.setdefault(_fold_tool_name(form), set()).add(card.key)
 
     @property
     def cards(self) -> tuple[ToolCard, ...]:
@@ -143,7 +143,7 @@ class OfferedTools:
 
     def _find_similar(self, name: str) -> ToolCard | None:
         plain = _fold_tool_name(name)
-        alike = self._plain.get(plain, ()) if plain else ()
+        alike = self._keys_by_folded_name.get(plain, ()) if plain else ()
         return self._snapshot.get(next(iter(alike))) if len(alike) == 1 else None
 
     def is_no_tool(self, name: str) -> bool:
@@ -192,13 +192,13 @@ def resolve_call(
     return offered.describe_unknown(plain)
 
 
-def _find_key(name: str, index: OfferedTools) -> str | None:
+def _find_key(name: str, offered: OfferedTools) -> str | None:
     """Return the tool's key, with the operation appended if the name contains one, or None."""
-    if (card := index.find(name)) is not None:
+    if (card := offered.find(name)) is not None:
         return card.key
     for separator in _OPERATION_SEPARATORS:
         base, _, operation = name.rpartition(separator)
-        card = index.find(base) if base and operation else None
+        card = offered.find(base) if base and operation else None
         if card is not None and _has_operation_parameter(card):
             return f"{card.key}.{operation}"
     return None

@@ -44,44 +44,44 @@ def format_tool(card: ToolCard, *, needs_approval: bool = False) -> str:
             " ".join(card.description[: 10 * MAX_DESCRIPTION_LENGTH].split()), MAX_DESCRIPTION_LENGTH
         ),
         "effect": card.effect.value.value,
-        "parameters": _format_parameters(card.definition.get("inputSchema")),
+        "parameters": _shorten_schema(card.definition.get("inputSchema")),
     }
     if examples := card.intelligence.parameters.examples:
-        fields["example_arguments"] = _shorten_value(examples, words=True, depth=_MAX_SCHEMA_DEPTH)
+        fields["example_arguments"] = _shorten_value(examples, with_texts=True, depth=_MAX_SCHEMA_DEPTH)
     if needs_approval:
         fields["note"] = "requires a person's approval"
     return to_json_line(fields)
 
 
-def _format_parameters(schema: Json) -> Json:
+def _shorten_schema(schema: Json) -> Json:
     """Return the schema if it is short, else the schema without its texts, else only the parameter names."""
     if not isinstance(schema, Mapping):
         return {}
     for with_texts in (True, False):
-        shortened = _shorten_value(schema, words=with_texts, depth=_MAX_SCHEMA_DEPTH)
+        shortened = _shorten_value(schema, with_texts=with_texts, depth=_MAX_SCHEMA_DEPTH)
         if len(to_json_line(shortened)) <= MAX_PARAMETERS_LENGTH:
             return shortened
     return _list_parameter_names(schema)
 
 
-def _shorten_value(value: Json, *, words: bool, depth: int) -> Json:
+def _shorten_value(value: Json, *, with_texts: bool, depth: int) -> Json:
     if isinstance(value, Mapping):
-        return _shorten_object(value, words=words, depth=depth)
+        return _shorten_object(value, with_texts=with_texts, depth=depth)
     if isinstance(value, Sequence) and not isinstance(value, str):
         kept = value[:_MAX_NAMED_VALUES] if depth > 0 else ()
-        return [_shorten_value(each, words=words, depth=depth - 1) for each in kept]
+        return [_shorten_value(each, with_texts=with_texts, depth=depth - 1) for each in kept]
     return cut_middle(value, 200) if isinstance(value, str) else value
 
 
-def _shorten_object(value: JsonObject, *, words: bool, depth: int) -> JsonObject:
+def _shorten_object(value: JsonObject, *, with_texts: bool, depth: int) -> JsonObject:
     if depth <= 0:
         return {}
     kept = ((key, each) for key, each in value.items() if key != "$schema")
     return {
-        cut_middle(key, 100): _shorten_value(each, words=words, depth=depth - 1)
+        cut_middle(key, 100): _shorten_value(each, with_texts=with_texts, depth=depth - 1)
         for key, each in kept
         # A parameter may be named `description`. Its value is then an object, not a text.
-        if words or key not in _SCHEMA_TEXT_KEYS or isinstance(each, Mapping)
+        if with_texts or key not in _SCHEMA_TEXT_KEYS or isinstance(each, Mapping)
     }
 
 
@@ -191,7 +191,7 @@ def to_tool_messages(steps: Sequence[Step], cards: Iterable[ToolCard]) -> tuple[
     return tuple(
         message
         for step, reference in zip(steps, _assign_call_ids(steps), strict=True)
-        for message in _build_call_and_reply(step, reference, get_model_name(step.tool, names))
+        for message in _build_call_and_reply(step, reference, get_name_for_model(step.tool, names))
     )
 
 
@@ -247,7 +247,7 @@ def map_exposed_names(cards: Iterable[ToolCard]) -> dict[str, str]:
     return {card.key: card.exposed_name for card in cards}
 
 
-def get_model_name(key: str, names: Mapping[str, str]) -> str:
+def get_name_for_model(key: str, names: Mapping[str, str]) -> str:
     """Return the tool's name as models see it, even if the tool is no longer offered."""
     if (known := names.get(key)) is not None:
         return known

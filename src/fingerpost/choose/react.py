@@ -14,7 +14,7 @@ from fingerpost.choose.offered_tools import (
     get_tool_names,
     resolve_call,
 )
-from fingerpost.choose.prompts import format_step_text, get_model_name, map_exposed_names, sort_arguments
+from fingerpost.choose.prompts import format_step_text, get_name_for_model, map_exposed_names, sort_arguments
 from fingerpost.choose.reply_parser import find_outermost_objects
 from fingerpost.choose.tool_loop import (
     NO_CLIENT_OPTIONS,
@@ -89,7 +89,7 @@ def _build_step_messages(packet: Packet, cards: Sequence[ToolCard]) -> Iterator[
     known = map_exposed_names(cards)
     thoughts = _collect_thoughts(packet)
     for number, step in enumerate(packet.tool_routing.steps):
-        action: Json = {"tool": get_model_name(step.tool, known), "arguments": sort_arguments(step)}
+        action: Json = {"tool": get_name_for_model(step.tool, known), "arguments": sort_arguments(step)}
         thought = thoughts[number] if number < len(thoughts) else ""
         turn: Json = {"thought": thought[:MAX_SHOWN_THOUGHT_LENGTH], "action": action, "answer": None}
         yield Message(role="assistant", text=dump_stable_json(turn))

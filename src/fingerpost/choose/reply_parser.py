@@ -65,7 +65,7 @@ def _build_retry_request(request: ModelRequest, reply: ModelReply, problem: str)
     return replace(request, messages=(*request.messages, *before, Message(role="user", text=correction)))
 
 
-def describe_unusable(reply: ModelReply, problem: str) -> UnusableReply:
+def build_unusable_reply(reply: ModelReply, problem: str) -> UnusableReply:
     """Build an unusable reply with this problem, and a note if the reply was truncated."""
     cut = "; it was cut short, so answer more briefly" if reply.finish == "length" else ""
     return UnusableReply(problem=f"{problem}{cut}")

@@ -22,7 +22,7 @@ from fingerpost.choose.prompts import (
 from fingerpost.choose.reply_parser import (
     UnusableReply,
     ask_and_parse,
-    describe_unusable,
+    build_unusable_reply,
     find_outermost_objects,
     get_plain_fields,
     parse_confidence,
@@ -125,10 +125,10 @@ def parse_review(reply: ModelReply) -> Review | UnusableReply:
         if "approved" in (fields := get_plain_fields(entry))
     ]
     if not found:
-        return describe_unusable(reply, 'the reply holds no JSON object with "approved" and "confidence"')
+        return build_unusable_reply(reply, 'the reply holds no JSON object with "approved" and "confidence"')
     unusable = next((each for each in found if isinstance(each, UnusableReply)), None)
     if unusable is not None:
-        return describe_unusable(reply, unusable.problem)
+        return build_unusable_reply(reply, unusable.problem)
     reviews = [each for each in found if isinstance(each, Review)]
     return min(reviews, key=lambda each: (each.approved, each.confidence))
 

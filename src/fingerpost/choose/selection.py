@@ -12,8 +12,8 @@ from fingerpost.choose.prompts import format_conversation, format_request, forma
 from fingerpost.choose.reply_parser import (
     UnusableReply,
     ask_and_parse,
+    build_unusable_reply,
     decode_json,
-    describe_unusable,
     find_outermost_objects,
     get_plain_fields,
     parse_confidence,
@@ -45,30 +45,34 @@ _WRAPPER_FIELDS: Final = (
 )  # fmt: skip
 
 
-def parse_choice(reply: ModelReply, index: OfferedTools) -> ParsedSelection | UnusableReply:
+def parse_choice(reply: ModelReply, offered: OfferedTools) -> ParsedSelection | UnusableReply:
     """Parse the choice in a reply. If there are several objects, the last one counts, because models reason
     first.
     """
     for group in reversed(find_outermost_objects(reply.text)):
-        found = _parse_group(group, index)
+        found = _parse_group(group, offered)
         if found is not None:
-            return describe_unusable(reply, found.problem) if isinstance(found, UnusableReply) else found
+            return build_unusable_reply(reply, found.problem) if isinstance(found, UnusableReply) else found
     if reply.tool_calls:
-        found = _parse_group(reply.tool_calls, index) or UnusableReply(problem="the tool call names no tool")
-        return describe_unusable(reply, found.problem) if isinstance(found, UnusableReply) else found
+        found = _parse_group(reply.tool_calls, offered) or UnusableReply(
+            problem="the tool call names no tool"
+        )
+        return build_unusable_reply(reply, found.problem) if isinstance(found, UnusableReply) else found
     if not reply.text.strip():
-        return describe_unusable(reply, "the reply was empty")
-    return describe_unusable(reply, 'the reply holds no JSON object with a "tool"')
+        return build_unusable_reply(reply, "the reply was empty")
+    return build_unusable_reply(reply, 'the reply holds no JSON object with a "tool"')
 
 
-def _parse_group(group: Sequence[JsonObject], index: OfferedTools) -> ParsedSelection | UnusableReply | None:
+def _parse_group(
+    group: Sequence[JsonObject], offered: OfferedTools
+) -> ParsedSelection | UnusableReply | None:
     """Return the first choice of a group. The other tools become `remaining`. Return None if there is no
     choice.
     """
     choices = [fields for entry in group if (fields := _find_choice_fields(entry)) is not None]
     if not choices:
         return None
-    found = _parse_choice_fields(choices[0], index)
+    found = _parse_choice_fields(choices[0], offered)
     if isinstance(found, UnusableReply) or found.remaining or found.selection is None:
         return found
     later = [name for fields in choices[1:] if isinstance(name := _get_named_tool(fields), str)]
@@ -96,7 +100,9 @@ def _get_named_tool(fields: Mapping[str, Json]) -> Json:
     return next((fields[key] for key in (*_TOOL_FIELDS, *_NAME_FIELDS) if key in fields), None)
 
 
-def _parse_choice_fields(fields: Mapping[str, Json], index: OfferedTools) -> ParsedSelection | UnusableReply:
+def _parse_choice_fields(
+    fields: Mapping[str, Json], offered: OfferedTools
+) -> ParsedSelection | UnusableReply:
     named = _get_named_tool(fields)
     if isinstance(named, Mapping):  # {"tool": {"name": …, "arguments": …}}
         inner = get_plain_fields(named)
@@ -108,28 +114,28 @@ def _parse_choice_fields(fields: Mapping[str, Json], index: OfferedTools) -> Par
         }
         named = _get_named_tool(inner)
     reasoning = to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH)
-    if named is None or (isinstance(named, str) and index.is_no_tool(named) and not index.find(named)):
+    if named is None or (isinstance(named, str) and offered.is_no_tool(named) and not offered.find(named)):
         return ParsedSelection(
             selection=None,
-            alternatives=_parse_alternatives(fields.get("alternatives"), index),
+            alternatives=_parse_alternatives(fields.get("alternatives"), offered),
             reasoning=reasoning,
         )
-    selection = _parse_selection(named, fields, index, default_confidence=DEFAULT_CONFIDENCE)
+    selection = _parse_selection(named, fields, offered, default_confidence=DEFAULT_CONFIDENCE)
     if isinstance(selection, UnusableReply):
         return selection
-    others = _parse_alternatives(fields.get("alternatives"), index, excluded=selection.tool)
+    others = _parse_alternatives(fields.get("alternatives"), offered, excluded=selection.tool)
     remaining = to_single_line(fields.get("remaining"), MAX_REMAINING_LENGTH)
     return ParsedSelection(selection=selection, alternatives=others, reasoning=reasoning, remaining=remaining)
 
 
 def _parse_selection(
-    named: Json, fields: Mapping[str, Json], index: OfferedTools, *, default_confidence: float = 0.0
+    named: Json, fields: Mapping[str, Json], offered: OfferedTools, *, default_confidence: float = 0.0
 ) -> Selection | UnusableReply:
     if not isinstance(named, str):
         return UnusableReply(problem=_NO_NAME_PROBLEM)
-    card = index.find(named)
+    card = offered.find(named)
     if card is None:
-        return UnusableReply(problem=index.describe_unknown(named))
+        return UnusableReply(problem=offered.describe_unknown(named))
     arguments = _parse_arguments(_get_first_field(fields, _ARGUMENT_FIELDS))
     if isinstance(arguments, str):
         return UnusableReply(problem=arguments)
@@ -158,7 +164,7 @@ def _parse_arguments(written: Json) -> dict[str, Json] | str:
     return read_arguments(None if isinstance(written, str) or written == [] else written)
 
 
-def _parse_alternatives(value: Json, index: OfferedTools, *, excluded: str = "") -> tuple[Selection, ...]:
+def _parse_alternatives(value: Json, offered: OfferedTools, *, excluded: str = "") -> tuple[Selection, ...]:
     """Return the alternatives that can be parsed, each tool once. The others are ignored."""
     found: dict[str, Selection] = {}
     for entry in _iterate_entries(value):
@@ -167,7 +173,7 @@ def _parse_alternatives(value: Json, index: OfferedTools, *, excluded: str = "")
             if isinstance(entry, str)
             else _find_choice_fields(entry) or get_plain_fields(entry)
         )
-        read = _parse_selection(_get_named_tool(fields), fields, index)
+        read = _parse_selection(_get_named_tool(fields), fields, offered)
         if isinstance(read, Selection) and read.tool != excluded:
             found.setdefault(read.tool, read)
     return tuple(found.values())[:MAX_ALTERNATIVES]
@@ -273,10 +279,10 @@ def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
     ]
     confidence: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
     text: JsonObject = {"type": "string"}
-    other = _close_object_schema(
+    other = _build_closed_object_schema(
         {"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": confidence}
     )
-    return _close_object_schema(
+    return _build_closed_object_schema(
         {
             "reasoning": text,
             "tool": {"type": ["string", "null"], "enum": [*names, None]},
@@ -288,7 +294,7 @@ def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
     )
 
 
-def _close_object_schema(properties: JsonObject) -> JsonObject:
+def _build_closed_object_schema(properties: JsonObject) -> JsonObject:
     return {
         "type": "object",
         "properties": properties,

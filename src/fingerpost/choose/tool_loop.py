@@ -18,7 +18,7 @@ from fingerpost.choose.offered_tools import (
 )
 from fingerpost.choose.prompts import (
     format_step_text,
-    get_model_name,
+    get_name_for_model,
     map_exposed_names,
     sort_arguments,
     to_tool_messages,
@@ -58,7 +58,7 @@ def build_turn_request(
     history: Sequence[Message],
     settings: ChooseSettings,
     final: bool = False,
-    tools: bool = True,
+    has_tool_support: bool = True,
     order: Sequence[str] = (),
     own_tools: Sequence[JsonObject] = (),
     find_tools: Sequence[JsonObject] = (),
@@ -83,9 +83,13 @@ def build_turn_request(
     closed = client.forbids_tools or (final and not client.tools and not own_tools)
     steps = packet.tool_routing.steps
     # A plain text reply gets no tool list. The last of several turns keeps the JSON format.
-    in_json = not tools and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
+    in_json = (
+        not has_tool_support and bool(offered) and (not closed or (bool(steps) and not client.forbids_tools))
+    )
     step_messages = (
-        to_tool_messages(steps, cards) if tools else _build_text_messages(steps, cards, in_json=in_json)
+        to_tool_messages(steps, cards)
+        if has_tool_support
+        else _build_text_messages(steps, cards, in_json=in_json)
     )
     listing = (format_definitions((*client.tools, *routed)), JSON_FORMAT) if in_json else ()
     prompt = prepend_tools(packet.content.original_prompt, guides, *listing)
@@ -97,20 +101,22 @@ def build_turn_request(
                 *build_opening_messages(system, history, prompt, client.content_parts),
                 *(
                     client.later_messages
-                    if tools
+                    if has_tool_support
                     else rewrite_as_text(client.later_messages, in_json=in_json)
                 ),
                 *step_messages,
                 *build_closing_message(
                     note,
-                    describe_own_tools(own_tools, final=final, listing=not tools) if not closed else "",
+                    describe_own_tools(own_tools, final=final, listing=not has_tool_support)
+                    if not closed
+                    else "",
                     NO_MORE_TOOLS_NOTE if closed and steps else "",
                 ),
             ),
             temperature=settings.answer_temperature,
             max_tokens=settings.answer_tokens,
-            tools=offered if tools else (),
-            tool_choice=choice if tools and offered else None,
+            tools=offered if has_tool_support else (),
+            tool_choice=choice if has_tool_support and offered else None,
             choice_is_callers=client.tool_choice is not None,
             schema=_build_turn_schema(get_tool_names(callable_now), choice) if in_json else None,
         )
@@ -156,9 +162,9 @@ def build_closing_message(*notes: str) -> tuple[Message, ...]:
     return (Message(role="user", text=text),) if text else ()
 
 
-def prepend_tools(prompt: str, *about: str) -> str:
+def prepend_tools(prompt: str, *sections: str) -> str:
     """Return the prompt with the text about its tools before it, if there is any."""
-    text = "\n\n".join(part for part in about if part)
+    text = "\n\n".join(part for part in sections if part)
     return f"# TOOLS FOR THIS REQUEST\n{text}\n\n# REQUEST\n{prompt}" if text else prompt
 
 
@@ -169,7 +175,7 @@ def _build_text_messages(
     known = map_exposed_names(cards)
     messages: list[Message] = []
     for step in steps:
-        name = get_model_name(step.tool, known)
+        name = get_name_for_model(step.tool, known)
         calls: list[Json] = [{"tool": name, "arguments": sort_arguments(step)}]
         messages.append(Message(role="assistant", text=_format_calls(calls, "", in_json=in_json)))
         messages.append(Message(role="user", text=f"Result of {name}:\n{format_step_text(step)}"))
@@ -264,7 +270,7 @@ def parse_turn(
     reply: ModelReply,
     cards: Sequence[ToolCard],
     *,
-    tools: bool = True,
+    has_tool_support: bool = True,
     own_names: Collection[str] = (),
     client_tools: frozenset[str] = frozenset(),
 ) -> ModelTurn:
@@ -278,7 +284,7 @@ def parse_turn(
         calls = split_tool_calls(reply.tool_calls, client_tools)
         turn = _build_turn(parse_tool_calls({"tool_calls": list(calls.routed_calls)}), text, cards, own_names)
         return replace(turn, handed=calls.client_calls)
-    if tools:
+    if has_tool_support:
         return ModelTurn(text=text.strip())
     return _split_client_calls(_parse_json_turn(text, cards, {*own_names, *client_tools}), client_tools)
 

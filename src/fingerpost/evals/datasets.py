@@ -237,11 +237,11 @@ def _parse_prediction(line: _JsonLine) -> Prediction:
     )
 
 
-def _parse_ranked(line: _JsonLine, place: Mapping[str, object]) -> RankingEntry:
-    tool = place.get("tool")
+def _parse_ranked(line: _JsonLine, entry: Mapping[str, object]) -> RankingEntry:
+    tool = entry.get("tool")
     if not isinstance(tool, str):
         line.fail("every place of 'ranking' needs a 'tool'")
-    return RankingEntry(tool=tool, score=line.get_number("score", place))
+    return RankingEntry(tool=tool, score=line.get_number("score", entry))
 
 
 def _read_records(path: Path, parse: Callable[[_JsonLine], R], *, may_end_early: bool = False) -> list[R]:

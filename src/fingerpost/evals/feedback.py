@@ -138,19 +138,21 @@ def evaluate_feedback(
     half_life = timedelta(days=settings.learning.half_life_days)
     parts = build_default_components(on, history=history_scorer, corrections=corrections)
     with open_ready_narrower(snapshot, on, parts=parts) as narrower:
-        learn = _build_teacher(narrower, record, history_scorer, corrections, now=now, half_life=half_life)
+        learn = _build_learn_function(
+            narrower, record, history_scorer, corrections, now=now, half_life=half_life
+        )
         before: dict[str, Prediction] = {}
         after: dict[str, Prediction] = {}
         for part in _split_folds(queries):
             left_out = frozenset(normalize_request(query.query) for query in part)
-            learn(left_out, heard=False)
+            learn(left_out, use_feedback=False)
             before |= _predict_all(narrower, part)
-            learn(left_out, heard=True)
+            learn(left_out, use_feedback=True)
             after |= _predict_all(narrower, part)
         corrected = _find_corrected_queries(queries, record.feedback)
-        learn(frozenset(), heard=False)
+        learn(frozenset(), use_feedback=False)
         first_before = _count_first_right(_predict_all(narrower, corrected), corrected)
-        learn(frozenset(), heard=True)
+        learn(frozenset(), use_feedback=True)
         first_after = _count_first_right(_predict_all(narrower, corrected), corrected)
     compared = (
         compare_runs(compute_measures(queries, before), compute_measures(queries, after)) if queries else []
@@ -165,19 +167,19 @@ def evaluate_feedback(
     )
 
 
-class _TeachFunction(Protocol):
-    def __call__(self, left_out: frozenset[str], *, heard: bool) -> None: ...
+class _LearnFunction(Protocol):
+    def __call__(self, left_out: frozenset[str], *, use_feedback: bool) -> None: ...
 
 
-def _build_teacher(
+def _build_learn_function(
     narrower: Narrower,
     record: OperatorHistory,
-    experience: HistoryScorer,
+    history_scorer: HistoryScorer,
     corrections: Corrections,
     *,
     now: datetime,
     half_life: timedelta,
-) -> _TeachFunction:
+) -> _LearnFunction:
     vectors = None if narrower.parts.meaning is None else RequestVectors(narrower.encode)
     if vectors is not None:
         vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
@@ -189,7 +191,7 @@ def _build_teacher(
             one for one in record.feedback if use_feedback and normalize_request(one.request) not in left_out
         ]
         rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
-        experience.learn(choices, vectors=rows)
+        history_scorer.learn(choices, vectors=rows)
         rows = None if vectors is None else vectors.get_rows([one.request for one in feedback])
         corrections.learn(feedback, now=now, half_life=half_life, vectors=rows)
 
@@ -222,9 +224,13 @@ def _predict_query(narrower: Narrower, query: QueryRecord) -> Prediction:
     )
 
 
-def _find_corrected_queries(queries: Sequence[QueryRecord], said: Sequence[Feedback]) -> list[QueryRecord]:
+def _find_corrected_queries(
+    queries: Sequence[QueryRecord], feedback: Sequence[Feedback]
+) -> list[QueryRecord]:
     """Return the corrected requests with the tool of the latest correction."""
-    corrections = [one for one in said if one.verdict is FeedbackVerdict.BAD and one.should_have is not None]
+    corrections = [
+        one for one in feedback if one.verdict is FeedbackVerdict.BAD and one.should_have is not None
+    ]
     named = {normalize_request(one.request): one.should_have for one in reversed(corrections)}
     return [
         replace(query, relevant=(tool,))

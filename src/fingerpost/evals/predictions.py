@@ -30,7 +30,7 @@ from fingerpost.settings import Settings
 MAX_WAIT_S: Final = 3600.0
 _POLL_INTERVAL_S: Final = 0.2
 # The first requests load the model and the lexicons. Their time must not be measured.
-_WARM_UP_TEXT: Final = ("what is the weather tomorrow?", "מה מזג האוויר מחר?")
+_WARM_UP_TEXTS: Final = ("what is the weather tomorrow?", "מה מזג האוויר מחר?")
 
 ReadyProgress = Callable[[float], None]  # called with the finished share, 0..1
 
@@ -48,7 +48,7 @@ def open_ready_narrower(
     try:
         narrower.prepare(snapshot)
         _wait_for_vectors(narrower, progress or (lambda _: None))
-        for text in _WARM_UP_TEXT:
+        for text in _WARM_UP_TEXTS:
             narrower.narrow(NarrowRequest(text=text))
         yield narrower
     finally:
@@ -82,7 +82,7 @@ class RoutedQuery:
     """One query, its narrowing, and its prediction."""
 
     query: QueryRecord
-    found: Narrowing
+    narrowing: Narrowing
     prediction: Prediction
 
 
@@ -151,7 +151,7 @@ def iterate_routings(
             ranking=_build_ranking(eval_catalog, found, top if among is None else MAX_RANKING_LENGTH),
             ms=ms,
         )
-        yield RoutedQuery(query=query, found=found, prediction=prediction)
+        yield RoutedQuery(query=query, narrowing=found, prediction=prediction)
 
 
 def _build_ranking(eval_catalog: EvalCatalog, found: Narrowing, max_length: int) -> tuple[RankingEntry, ...]:
@@ -173,7 +173,7 @@ def count_unknown_candidates(eval_catalog: EvalCatalog, queries: Sequence[QueryR
 
 
 MAX_DISTINCT_NAME_LENGTH: Final = 64  # limit of the function-calling format
-MAX_SHOWN_PROBLEM: Final = 300
+MAX_SHOWN_PROBLEM_LENGTH: Final = 300
 
 
 @dataclass(slots=True)
@@ -220,8 +220,8 @@ class EvalSelector:
         return _build_selection_line(tool, chosen)
 
     def _get_offered_cards(self, routing: RoutedQuery) -> Sequence[ToolCard]:
-        gated = self._settings.flags.need_gate and routing.found.need.verdict is NeedVerdict.NONE
-        keys = [] if gated else [one.tool for one in routing.found.shortlist.offered]
+        gated = self._settings.flags.need_gate and routing.narrowing.need.verdict is NeedVerdict.NONE
+        keys = [] if gated else [one.tool for one in routing.narrowing.shortlist.offered]
         cards = (self._catalog.snapshot.get(key) for key in keys)
         return make_names_distinct([card for card in cards if card is not None])
 
@@ -236,8 +236,8 @@ class EvalSelector:
         if not self.tally.answered:
             raise error
         self.tally.failures += 1
-        self.tally.first_failure = self.tally.first_failure or str(error)[:MAX_SHOWN_PROBLEM]
-        return {**_build_selection_line(None), "problem": str(error)[:MAX_SHOWN_PROBLEM]}
+        self.tally.first_failure = self.tally.first_failure or str(error)[:MAX_SHOWN_PROBLEM_LENGTH]
+        return {**_build_selection_line(None), "problem": str(error)[:MAX_SHOWN_PROBLEM_LENGTH]}
 
 
 def make_names_distinct(cards: Sequence[ToolCard]) -> list[ToolCard]:
@@ -262,7 +262,7 @@ def _build_selection_line(tool: str | None, chosen: ParsedSelection | None = Non
         "confidence": 0.0 if selection is None else round(selection.confidence, 4),
     }
     if chosen is not None and chosen.problem:
-        line["problem"] = chosen.problem[:MAX_SHOWN_PROBLEM]
+        line["problem"] = chosen.problem[:MAX_SHOWN_PROBLEM_LENGTH]
     return line
 
 
@@ -288,8 +288,8 @@ def iterate_with_selections(
         _cancel_all(future for _, future in waiting)
 
 
-def _cancel_all(asked: Iterable[Future[JsonObject]]) -> None:
-    for one in asked:
+def _cancel_all(futures: Iterable[Future[JsonObject]]) -> None:
+    for one in futures:
         one.cancel()
 
 

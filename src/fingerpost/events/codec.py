@@ -40,7 +40,7 @@ def encode(event: Event) -> bytes:
     """Return the event as one line of JSON."""
     if isinstance(event, UnknownEvent):
         return _build_envelope(event.unknown_kind, event.unknown_version, write_json(event.contents))
-    write = _writers.get(type(event)) or _get_writer(type(event))
+    write = _writers.get(type(event)) or _build_writer(type(event))
     return write(event)
 
 
@@ -48,7 +48,7 @@ def encode(event: Event) -> bytes:
 _writers: dict[type[Event], Callable[[Event], bytes]] = {}
 
 
-def _get_writer(kind: type[Event]) -> Callable[[Event], bytes]:
+def _build_writer(kind: type[Event]) -> Callable[[Event], bytes]:
     before = b'{"kind":%b,"v":%d,"event":' % (write_json(kind.kind), kind.version)
     serializer = TypeAdapter(kind).serializer
     contents = serializer.to_json

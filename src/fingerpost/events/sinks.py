@@ -35,7 +35,7 @@ class Fanout:
             self._batch_indexes.add(len(self._sinks))
         self._sinks.append(sink)
 
-    def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
+    def add_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """Register a function that emits buffered events. It is called before each single event, to keep the
         order.
         """
@@ -181,7 +181,7 @@ class DeferredRecorder:
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink if isinstance(sink, Fanout) else Fanout(sink)
-        self._sink.set_pending_source(self.flush_in_own_thread)
+        self._sink.add_pending_source(self.flush_in_own_thread)
         self._thread = get_ident()
         self._waiting: list[Event | tuple[type[Event], dict[str, Any]]] = []
         self._due: asyncio.TimerHandle | None = None

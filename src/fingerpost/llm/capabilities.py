@@ -15,7 +15,7 @@ from fingerpost.llm.content import as_mapping, parse_json, parse_structured
 from fingerpost.records import JsonObject, Message
 
 PROBE_TOKENS: Final = 200
-_FINISH_REASONS: Final = (None, "stop", "tool_calls", "function_call")
+_COMPLETE_FINISH_REASONS: Final = (None, "stop", "tool_calls", "function_call")
 _WORD: Final = "fingerpost-7f3a"  # a word that no model writes unless asked
 _SCHEMA: Final = ResponseSchema(
     name="probe",
@@ -69,10 +69,10 @@ async def probe(model: ChatModel) -> Capabilities:
 
 
 async def _run_probe(
-    model: ChatModel, question: Callable[[ChatModel], Awaitable[bool | None]]
+    model: ChatModel, send_probe: Callable[[ChatModel], Awaitable[bool | None]]
 ) -> bool | None:
     try:
-        return await question(model)
+        return await send_probe(model)
     except ModelRefused:
         return False
     except ModelError:
@@ -115,7 +115,7 @@ def has_called(reply: ModelReply, tools: tuple[JsonObject, ...]) -> bool:
 
 def is_finished(reply: ModelReply) -> bool:
     """Return whether the reply is complete. A truncated or filtered reply proves nothing."""
-    return reply.finish in _FINISH_REASONS
+    return reply.finish in _COMPLETE_FINISH_REASONS
 
 
 _TAG: Final = re.compile(r"<(?P<end>/?)think(?:ing)?>", re.IGNORECASE)
@@ -186,9 +186,9 @@ class ReasoningFilter:
             self._on_text(answer)
 
 
-MAX_MISSED: Final = 3  # consecutive replies without the required call
+MAX_MISSED_CALLS: Final = 3  # consecutive replies without the required call
 # Validity of the finding that a model has no tools; the model behind an address may change.
-BELIEVED_SECONDS: Final = 86_400.0
+NO_TOOLS_VALID_SECONDS: Final = 86_400.0
 _TOOL_WORDS: Final = r"(?:tools|tool[ _-]?(?:use|calls?|calling)|function[ _-]?(?:calls?|calling))"
 # Messages of Ollama, vLLM, llama.cpp, OpenRouter and others. A message about one tool, or about tools
 # in combination with something else, does not match.
@@ -226,7 +226,7 @@ class CapabilityFindings:
         invalid.
         """
         since = self.without_since
-        if self.tools is not False or (since is not None and 0 <= now - since < BELIEVED_SECONDS):
+        if self.tools is not False or (since is not None and 0 <= now - since < NO_TOOLS_VALID_SECONDS):
             return self
         return replace(self, tools=None, without_since=None, missed=0)
 
@@ -268,7 +268,7 @@ class CapabilityFindings:
             return replace(self, tools=tools, without_since=None, missed=0)
         if self.tools is not None or not _requires_call(request) or not is_finished(reply):
             return self
-        if self.missed + 1 < MAX_MISSED:
+        if self.missed + 1 < MAX_MISSED_CALLS:
             return replace(self, missed=self.missed + 1)
         return replace(self, tools=False, without_since=now, missed=0)
 

@@ -16,7 +16,7 @@ from referencing import Registry
 from fingerpost.errors import ModelReplyInvalid
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelUsage
-from fingerpost.records import Json, JsonObject, Message, ToolCall, check_json, to_valid_text
+from fingerpost.records import Json, JsonObject, Message, ToolCall, find_json_problem, to_valid_text
 from fingerpost.redaction import scrub
 from fingerpost.schemas import pin_to_own_draft
 
@@ -73,7 +73,7 @@ def read_usage(value: object) -> ModelUsage | None:
 def read_calls(values: Iterable[object]) -> tuple[JsonObject, ...]:
     """Return the tool calls that are objects, as written."""
     objects = (cast("JsonObject", value) for value in values if isinstance(value, dict))
-    return tuple(entry for entry in objects if check_json(entry) is None)
+    return tuple(entry for entry in objects if find_json_problem(entry) is None)
 
 
 def get_named_tool(choice: object) -> str | None:
@@ -95,7 +95,7 @@ def format_excerpt(content: bytes | str) -> str:
     return scrub(text)[:_MAX_EXCERPT_LENGTH] or "nothing at all"
 
 
-def build_invalid_reply(what: str, model: str) -> ModelReplyInvalid:
+def build_invalid_reply_error(what: str, model: str) -> ModelReplyInvalid:
     """Build the error for an invalid reply."""
     return ModelReplyInvalid(f"{model} answered with {what}", model=model, hint="Is its base_url right?")
 
@@ -105,7 +105,7 @@ def _is_count(value: object) -> bool:
 
 
 SYSTEM_ROLES: Final = ("system", "developer")  # newer models use the latter
-_TEXTS: Final = ("text", "input_text", "output_text")
+_TEXT_PART_TYPES: Final = ("text", "input_text", "output_text")
 
 
 def get_content(message: Message) -> Json:
@@ -116,9 +116,9 @@ def get_content(message: Message) -> Json:
     """
     if not message.parts:
         return message.text
-    if _keep_letters(
+    if _remove_whitespace(
         "".join(text for part in message.parts for text in get_part_texts(part))
-    ) == _keep_letters(message.text):
+    ) == _remove_whitespace(message.text):
         return list(message.parts)
     others = get_media_parts(message)
     if not others:
@@ -129,12 +129,12 @@ def get_content(message: Message) -> Json:
 
 def get_media_parts(message: Message) -> tuple[JsonObject, ...]:
     """Return the parts that are not text."""
-    return tuple(part for part in message.parts if part.get("type") not in _TEXTS)
+    return tuple(part for part in message.parts if part.get("type") not in _TEXT_PART_TYPES)
 
 
 def get_part_texts(part: JsonObject) -> tuple[str, ...]:
     text = part.get("text")
-    return (text,) if part.get("type") in _TEXTS and isinstance(text, str) else ()
+    return (text,) if part.get("type") in _TEXT_PART_TYPES and isinstance(text, str) else ()
 
 
 def to_text_only(message: Message) -> Message:
@@ -153,7 +153,7 @@ def _format_part_name(part: JsonObject) -> str:
     return f"[{kind.removeprefix('input_').removesuffix('_url')[:40]}]"
 
 
-def _keep_letters(text: str) -> str:
+def _remove_whitespace(text: str) -> str:
     return "".join(text.split())
 
 
@@ -275,17 +275,17 @@ def read_arguments(written: object) -> dict[str, Any] | str:
         try:
             written = json.loads(written)
         except json.JSONDecodeError as error:
-            return _format_excerpt(written, error)
+            return _describe_json_error(written, error)
         except (ValueError, RecursionError):
-            return "the arguments hold a number too long or a nesting too deep to read"
+            return "the arguments contain a number that is too long, or are nested too deeply"
     if not isinstance(written, Mapping):
         return f"the arguments must be a JSON object, not {_describe_kind(written)}"
-    if (reason := check_json(cast("object", written))) is not None:
+    if (reason := find_json_problem(cast("object", written))) is not None:
         return f"the arguments {reason}" if not reason.startswith("is ") else f"the argument object {reason}"
     return dict(cast("Mapping[str, Any]", written))
 
 
-def _format_excerpt(written: str, error: json.JSONDecodeError) -> str:
+def _describe_json_error(written: str, error: json.JSONDecodeError) -> str:
     """Return the position of the JSON error with some text around it."""
     around = (
         written[max(0, error.pos - EXCERPT_LENGTH) : error.pos]
@@ -303,25 +303,25 @@ def _describe_kind(value: object) -> str:
 
 MAX_NODES: Final = 20_000  # for one reply; checking takes about ten microseconds for each
 MAX_STEPS: Final = 10_000  # schema parts applied to parts of one reply
-_LONG: Final = 64  # characters or entries of a value that count as another step
-_LENGTHY: Final = (str, list, dict)
-_COSTLY: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
+_LENGTH_PER_STEP: Final = 64  # characters or entries of a value that count as another step
+_SIZED_TYPES: Final = (str, list, dict)
+_SKIPPED_KEYWORDS: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
 
 
 class SchemaMatcher:
     """Matches the values of one reply against a schema. Without a schema, any object or array matches."""
 
     def __init__(self, schema: JsonObject | None) -> None:
-        self._validator = None if schema is None else _CHECKS(dict(schema), registry=Registry())
-        self._left = MAX_NODES
+        self._validator = None if schema is None else _REPLY_VALIDATOR(dict(schema), registry=Registry())
+        self._nodes_left = MAX_NODES
         self._steps = [MAX_STEPS]
 
     def accepts(self, value: object) -> bool:
         """Return whether the value matches. After too many nodes the result is always False."""
-        if check_json(value) is not None:
+        if find_json_problem(value) is not None:
             return False
-        self._left -= _count_nodes(value, self._left)
-        if self._left <= 0:
+        self._nodes_left -= _count_nodes(value, self._nodes_left)
+        if self._nodes_left <= 0:
             return False
         if self._validator is None:
             return isinstance(value, dict | list)
@@ -361,18 +361,21 @@ def _accept_anything(*_: object) -> None:
 def _check_additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
     """Like the library's check, except where it would have to match patterns."""
     if "patternProperties" not in schema:
-        yield from _ADDITIONAL(validator, allowed, instance, schema) or ()
+        yield from _CHECK_ADDITIONAL_PROPERTIES(validator, allowed, instance, schema) or ()
 
 
-_ADDITIONAL: Final = cast("Any", Draft202012Validator).VALIDATORS["additionalProperties"]
-_CHECKS: Final = cast(
+_CHECK_ADDITIONAL_PROPERTIES: Final = cast("Any", Draft202012Validator).VALIDATORS["additionalProperties"]
+_REPLY_VALIDATOR: Final = cast(
     "type[Validator]",
     cast("Any", validators).extend(
         Draft202012Validator,
-        validators={**dict.fromkeys(_COSTLY, _accept_anything), "additionalProperties": _check_additional},
+        validators={
+            **dict.fromkeys(_SKIPPED_KEYWORDS, _accept_anything),
+            "additionalProperties": _check_additional,
+        },
     ),
 )
-pin_to_own_draft(_CHECKS)
+pin_to_own_draft(_REPLY_VALIDATOR)
 
 
 def _count_steps(visit: Any) -> Any:
@@ -380,7 +383,9 @@ def _count_steps(visit: Any) -> Any:
 
     def count_and_check(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
         steps = _steps_left.get()
-        steps[0] -= 1 + (len(cast("Sized", instance)) // _LONG if isinstance(instance, _LENGTHY) else 0)
+        steps[0] -= 1 + (
+            len(cast("Sized", instance)) // _LENGTH_PER_STEP if isinstance(instance, _SIZED_TYPES) else 0
+        )
         if steps[0] < 0:
             raise _TooManySteps
         yield from visit(validator, instance, *rest, **more)
@@ -389,14 +394,14 @@ def _count_steps(visit: Any) -> Any:
 
 
 _steps_left: ContextVar[list[int]] = ContextVar("steps_left")
-cast("Any", _CHECKS).descend = _count_steps(cast("Any", _CHECKS).descend)
-cast("Any", _CHECKS).iter_errors = _count_steps(cast("Any", _CHECKS).iter_errors)
+cast("Any", _REPLY_VALIDATOR).descend = _count_steps(cast("Any", _REPLY_VALIDATOR).descend)
+cast("Any", _REPLY_VALIDATOR).iter_errors = _count_steps(cast("Any", _REPLY_VALIDATOR).iter_errors)
 
 
 MAX_REPLY_LENGTH: Final = 256_000  # characters examined
 MAX_ATTEMPTS: Final = 200  # positions in prose where JSON might start
 # Characters read without success at such positions, in total.
-MAX_CHARACTERS_READ: Final = 4 * MAX_REPLY_LENGTH
+MAX_WASTED_CHARACTERS: Final = 4 * MAX_REPLY_LENGTH
 MAX_FENCES: Final = 50
 
 _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
@@ -449,7 +454,7 @@ def _iterate_embedded(text: str) -> Iterator[object]:
     at = wasted = 0
     for _ in range(MAX_ATTEMPTS):
         opening = _OPENING.search(text, at)
-        if opening is None or wasted > MAX_CHARACTERS_READ:
+        if opening is None or wasted > MAX_WASTED_CHARACTERS:
             return
         try:
             value, at = decoder.raw_decode(text, opening.start())

@@ -30,10 +30,10 @@ from fingerpost.llm.native_formats import (
     apply_caller_options,
     build_closed_schema,
     build_conversation,
-    build_from_status,
     build_parameters_schema,
     build_plain_schema,
-    build_unreadable,
+    build_status_failure,
+    build_unreadable_error,
     describe_schema,
     parse_object,
     parse_token_count,
@@ -43,9 +43,9 @@ from fingerpost.llm.remote import (
     MAX_REPLY_BYTES,
     FailedAttempt,
     RemoteChat,
-    build_broken_off,
-    build_reported,
-    build_unreachable,
+    build_incomplete_failure,
+    build_reported_failure,
+    build_unreachable_failure,
 )
 from fingerpost.llm.stream import ModelEventParser
 from fingerpost.records import Json, JsonObject
@@ -60,7 +60,7 @@ ANTHROPIC_URL: Final = "https://api.anthropic.com"
 ANTHROPIC_VERSION: Final = "2023-06-01"
 ANTHROPIC_NEWER_VERSION: Final = "2026-10-21"  # for accounts without access to the older version
 # Tokens, if no limit is given: the API requires one, and every model allows this value.
-MAX_ANTHROPIC_TOKENS: Final = 4096
+DEFAULT_ANTHROPIC_TOKENS: Final = 4096
 
 _INVALID_ID_CHARACTER: Final = re.compile(r"[^A-Za-z0-9_-]")
 _ANTHROPIC_CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
@@ -132,7 +132,7 @@ class AnthropicDialect:
         }
         return {
             "model": native_request.model,
-            "max_tokens": (request.max_tokens or MAX_ANTHROPIC_TOKENS) + native_request.room,
+            "max_tokens": (request.max_tokens or DEFAULT_ANTHROPIC_TOKENS) + native_request.reasoning_tokens,
             "messages": [
                 {"role": turn.role, "content": [_build_block(part) for part in turn.parts]}
                 for turn in conversation.turns
@@ -179,12 +179,12 @@ def _build_anthropic_tool(definition: JsonObject) -> JsonObject:
     }
 
 
-def _build_anthropic_choice(asked: Json) -> JsonObject | None:
-    if (named := get_named_tool(asked)) is not None:
+def _build_anthropic_choice(tool_choice: Json) -> JsonObject | None:
+    if (named := get_named_tool(tool_choice)) is not None:
         return {"type": "tool", "name": named}
     return (
-        {"type": _ANTHROPIC_CHOICES[asked]}
-        if isinstance(asked, str) and asked in _ANTHROPIC_CHOICES
+        {"type": _ANTHROPIC_CHOICES[tool_choice]}
+        if isinstance(tool_choice, str) and tool_choice in _ANTHROPIC_CHOICES
         else None
     )
 
@@ -222,7 +222,7 @@ def _read_block_start(draft: ReplyDraft, at: object, block: Mapping[str, Any]) -
         draft.open_call(_get_block_key(at), block.get("name"), id=block.get("id"))
         draft.add_arguments(_get_block_key(at), block.get("input"))
     elif kind in ("thinking", "redacted_thinking"):
-        draft.thought = True
+        draft.has_reasoning = True
 
 
 def _read_block_delta(draft: ReplyDraft, at: object, delta: Mapping[str, Any]) -> None:
@@ -343,7 +343,9 @@ def _build_config(native_request: NativeRequest, schema: JsonObject | None) -> d
     config: dict[str, Json] = {
         "temperature": None if "temperature" in native_request.without else request.temperature,
         "topP": None if "top_p" in native_request.without else request.top_p,
-        "maxOutputTokens": None if request.max_tokens is None else request.max_tokens + native_request.room,
+        "maxOutputTokens": None
+        if request.max_tokens is None
+        else request.max_tokens + native_request.reasoning_tokens,
         "stopSequences": list[Json](get_stop_texts(request.options)) or None,
         "seed": request.options.get("seed"),
         "presencePenalty": get_number(request.options, "presence_penalty"),
@@ -361,10 +363,14 @@ def _wants_any_json(request: ModelRequest) -> bool:
     )
 
 
-def _build_google_choice(asked: Json) -> JsonObject | None:
-    if (named := get_named_tool(asked)) is not None:
+def _build_google_choice(tool_choice: Json) -> JsonObject | None:
+    if (named := get_named_tool(tool_choice)) is not None:
         return {"mode": "ANY", "allowedFunctionNames": [_encode_name(named)]}
-    return {"mode": _GOOGLE_CHOICES[asked]} if isinstance(asked, str) and asked in _GOOGLE_CHOICES else None
+    return (
+        {"mode": _GOOGLE_CHOICES[tool_choice]}
+        if isinstance(tool_choice, str) and tool_choice in _GOOGLE_CHOICES
+        else None
+    )
 
 
 def _build_google_tool(definition: JsonObject) -> JsonObject:
@@ -434,7 +440,7 @@ def _build_call_part(call: NativeCall, mark: str | None) -> JsonObject:
 
 def _read_part(draft: ReplyDraft, part: Mapping[str, Any]) -> None:
     if part.get("thought") is True:
-        draft.thought = True
+        draft.has_reasoning = True
         return
     draft.add_text(part.get("text"))
     call = as_mapping(part.get("functionCall"))
@@ -456,7 +462,7 @@ def _set_google_finish(draft: ReplyDraft, reason: object) -> None:
 def _count_google_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
     """Add up the tokens. Reasoning is reported separately and billed as output."""
     thoughts = parse_token_count(usage.get("thoughtsTokenCount")) or 0
-    draft.thought = draft.thought or thoughts > 0
+    draft.has_reasoning = draft.has_reasoning or thoughts > 0
     read, written = (
         parse_token_count(usage.get("promptTokenCount")),
         parse_token_count(usage.get("candidatesTokenCount")),
@@ -476,7 +482,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         super().__init__(settings, reply_bytes=reply_bytes)
         self._dialect = _get_dialect(settings)
-        self._room = 0
+        self._reasoning_tokens = 0
         self._key: str | None = None
 
     async def _complete_on(
@@ -488,14 +494,14 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
             draft = ReplyDraft(request.model or self.name, on_text, self._reply_bytes)
             failure = await self._try_once(connection, request, draft)
             if failure is None:
-                if not draft.is_starved or self._room:
+                if not draft.is_out_of_tokens or self._reasoning_tokens:
                     return draft.build_reply()
-                self._room = REASONING_TOKENS
-            elif draft.told:
+                self._reasoning_tokens = REASONING_TOKENS
+            elif draft.has_streamed:
                 raise failure.error from None
             elif not self._drop_refused_option(failure, request):
                 failed += 1
-                await self._wait(failure, failed)
+                await self._wait_or_raise(failure, failed)
 
     def _drop_refused_option(self, failed: FailedAttempt, request: ModelRequest) -> bool:
         """Remember an option that the model refused. Return whether the request can be sent again without
@@ -520,7 +526,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
             request=apply_caller_options(request),
             model=model,
             without=unwanted,
-            room=self._room,
+            reasoning_tokens=self._reasoning_tokens,
             streamed=streamed,
         )
         address = self._dialect.build_url(self._settings.base_url, model, streamed=streamed)
@@ -532,22 +538,26 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
                 has_started = response.is_success
                 if not has_started:
                     await response.aread()
-                    return build_from_status(response, self._dialect.options, model=model)
+                    return build_status_failure(response, self._dialect.options, model=model)
                 if _is_event_stream(response):
                     return await self._read_stream(response, draft)
                 return self._read_whole(await response.aread(), draft)
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
-            return build_broken_off(self.name) if has_started else build_unreachable(error, self.name)
+            return (
+                build_incomplete_failure(self.name)
+                if has_started
+                else build_unreachable_failure(error, self.name)
+            )
 
     def _read_whole(self, content: bytes, draft: ReplyDraft) -> FailedAttempt | None:
         """Read a complete reply."""
         body = parse_object(content)
         if body is None:
-            raise build_unreadable(content, model=self.name)
+            raise build_unreadable_error(content, model=self.name)
         if body.get("error"):
-            return build_reported(body["error"], self.name)
+            return build_reported_failure(body["error"], self.name)
         if not self._dialect.read_reply(draft, body):
-            raise build_unreadable(content, model=self.name)
+            raise build_unreadable_error(content, model=self.name)
         return None
 
     async def _read_stream(self, response: httpx2.Response, draft: ReplyDraft) -> FailedAttempt | None:
@@ -560,7 +570,7 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
                 if draft.ended:
                     scope.deadline = min(scope.deadline, anyio.current_time() + AFTER_END_SECONDS)
         return self._read_events(reader.finish(), draft) or (
-            None if draft.ended else build_broken_off(self.name)
+            None if draft.ended else build_incomplete_failure(self.name)
         )
 
     def _read_events(self, events: list[str], draft: ReplyDraft) -> FailedAttempt | None:
@@ -569,11 +579,11 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
             if body is None:  # a message of a proxy
                 continue
             if body.get("error"):
-                return build_reported(body["error"], self.name)
+                return build_reported_failure(body["error"], self.name)
             self._dialect.read_event(draft, body)
         return None
 
-    def _build(self) -> httpx2.AsyncClient:
+    def _create_connection(self) -> httpx2.AsyncClient:
         import httpx2
 
         self._key = self._find_key()

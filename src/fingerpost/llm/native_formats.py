@@ -24,7 +24,7 @@ from fingerpost.llm.content import (
     parse_json,
 )
 from fingerpost.llm.remote import FailedAttempt
-from fingerpost.records import Json, JsonObject, Message, check_json, create_id, to_valid_text
+from fingerpost.records import Json, JsonObject, Message, create_id, find_json_problem, to_valid_text
 from fingerpost.records.json import has_lone_surrogate
 from fingerpost.redaction import scrub
 
@@ -57,14 +57,14 @@ class _NativeOpenCall:
 class ReplyDraft:
     """One attempt at a reply. `has_streamed` is true after text was streamed; then no retry is allowed."""
 
-    asked: str  # the requested model
+    requested_model: str  # the requested model
     on_text: OnText | None = None
     limit: int = 4 * 1024 * 1024  # characters
     model: str = ""
     finish: str | None = None
     ended: bool = False
-    thought: bool = False  # whether it wrote reasoning, which counts towards the same token limit
-    told: bool = False
+    has_reasoning: bool = False  # whether it wrote reasoning, which counts towards the same token limit
+    has_streamed: bool = False
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     _size: int = 0
@@ -74,10 +74,10 @@ class ReplyDraft:
     def add_text(self, value: object) -> None:
         if not isinstance(value, str) or not value:
             return
-        piece = self._hold_text(value)
+        piece = self._validate_text(value)
         self._pieces.append(piece)
         if self.on_text is not None:
-            self.told = True
+            self.has_streamed = True
             self.on_text(piece)
 
     def open_call(self, key: object, name: object, *, id: object = None, signature: object = None) -> None:
@@ -94,18 +94,18 @@ class ReplyDraft:
         if call is None:
             return
         if isinstance(value, str):
-            call.arguments.append(self._hold_text(value))
-        elif isinstance(value, Mapping) and value and check_json(cast("object", value)) is None:
-            call.arguments.append(self._hold_text(json.dumps(value, ensure_ascii=False)))
+            call.arguments.append(self._validate_text(value))
+        elif isinstance(value, Mapping) and value and find_json_problem(cast("object", value)) is None:
+            call.arguments.append(self._validate_text(json.dumps(value, ensure_ascii=False)))
 
-    def _hold_text(self, text: str) -> str:
+    def _validate_text(self, text: str) -> str:
         """Count the text and return it without lone surrogates. Raises `ModelReplyInvalid` when the reply
         gets too long.
         """
         self._size += len(text)
         if self._size > self.limit:
-            message = f"{self.asked} answered with more than {self.limit:,} characters"
-            raise ModelReplyInvalid(message, model=self.asked, hint="Set a limit on its answers.")
+            message = f"{self.requested_model} answered with more than {self.limit:,} characters"
+            raise ModelReplyInvalid(message, model=self.requested_model, hint="Set a limit on its answers.")
         return to_valid_text(text) if has_lone_surrogate(text) else text
 
     @property
@@ -113,30 +113,32 @@ class ReplyDraft:
         return len(self._calls)
 
     @property
-    def is_starved(self) -> bool:
+    def is_out_of_tokens(self) -> bool:
         """Whether reasoning used up the tokens of the answer, and a retry is still possible."""
-        return self.finish == CUT_SHORT and self.thought and not self.told
+        return self.finish == CUT_SHORT and self.has_reasoning and not self.has_streamed
 
     def build_reply(self) -> ModelReply:
         """Return the complete reply. Raises if it is empty because the model refused or failed."""
         text = "".join(self._pieces)
         if not text and not self._calls:
-            self._explain_silence()
+            self._check_empty_reply()
         return ModelReply(
             text=text,
-            model=self.model or self.asked,
+            model=self.model or self.requested_model,
             usage=self._build_usage(),
             finish=self.finish,
             tool_calls=tuple(call.build_call() for call in self._calls.values()),
         )
 
-    def _explain_silence(self) -> None:
+    def _check_empty_reply(self) -> None:
         if self.finish == FILTERED:
-            message = f"{self.asked} would not answer this"
-            raise ModelRefused(message, model=self.asked, hint="Put the request in other words.")
+            message = f"{self.requested_model} would not answer this"
+            raise ModelRefused(message, model=self.requested_model, hint="Put the request in other words.")
         if self.finish == GARBLED:
-            message = f"{self.asked} wrote a tool call that its own server could not read"
-            raise ModelReplyInvalid(message, model=self.asked, hint="Ask again, or choose another model.")
+            message = f"{self.requested_model} wrote a malformed tool call"
+            raise ModelReplyInvalid(
+                message, model=self.requested_model, hint="Ask again, or choose another model."
+            )
 
     def _build_usage(self) -> ModelUsage | None:
         if self.prompt_tokens is None or self.completion_tokens is None:
@@ -157,7 +159,7 @@ class NativeRequest:
     request: ModelRequest
     model: str
     without: Collection[str] = ()  # options that the model has refused
-    room: int = 0  # additional tokens for reasoning
+    reasoning_tokens: int = 0  # additional tokens for reasoning
     streamed: bool = False
 
 
@@ -191,9 +193,9 @@ class NativeDialect(Protocol):
 
 _MAX_NATIVE_MESSAGE_LENGTH: Final = 200
 _NATIVE_BUSY_STATUSES: Final = (408, 409, 425, 429)
-_OVERLOADED: Final = (429, 529)
+_OVERLOADED_STATUSES: Final = (429, 529)
 # Google returns the status of an invalid request for a wrong key.
-_WRONG_KEY: Final = re.compile(r"\bapi[ _-]?key\b", re.IGNORECASE)
+_API_KEY_MENTION: Final = re.compile(r"\bapi[ _-]?key\b", re.IGNORECASE)
 _NATIVE_HINTS: Final = {
     401: "Check the model's api_key.",
     403: "Check what the model's api_key may do.",
@@ -202,7 +204,7 @@ _NATIVE_HINTS: Final = {
 }
 
 
-def build_from_status(
+def build_status_failure(
     response: httpx2.Response, options: Mapping[str, re.Pattern[str]], *, model: str
 ) -> FailedAttempt:
     """Build the failure for an error status whose body was read. `options` are the patterns of each
@@ -211,11 +213,11 @@ def build_from_status(
     status, body = response.status_code, _parse_error(response.content)
     reported = _get_error_message(body) or format_excerpt(response.content)
     if status in _NATIVE_BUSY_STATUSES or status >= 500:
-        what = "is overloaded" if status in _OVERLOADED else "failed"
+        what = "is overloaded" if status in _OVERLOADED_STATUSES else "failed"
         message = f"{model} {what} (status {status}): {reported}"
         busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
-        return FailedAttempt(error=busy, again=True, wait=_parse_wait(response, body))
-    hint = _NATIVE_HINTS[401] if _WRONG_KEY.search(reported) else _NATIVE_HINTS.get(status)
+        return FailedAttempt(error=busy, can_retry=True, wait=_parse_wait(response, body))
+    hint = _NATIVE_HINTS[401] if _API_KEY_MENTION.search(reported) else _NATIVE_HINTS.get(status)
     message = f"{model} refused the request (status {status}): {reported}"
     refused = ModelRefused(message, model=model, hint=hint, status=status)
     option = ""
@@ -224,8 +226,8 @@ def build_from_status(
     return FailedAttempt(error=refused, option=option)
 
 
-def build_unreadable(content: bytes, *, model: str) -> ModelReplyInvalid:
-    message = f"{model} answered with something that is no reply: {format_excerpt(content)}"
+def build_unreadable_error(content: bytes, *, model: str) -> ModelReplyInvalid:
+    message = f"{model} returned an invalid reply: {format_excerpt(content)}"
     return ModelReplyInvalid(message, model=model, hint="Are its base_url and its provider right?")
 
 
@@ -404,7 +406,7 @@ NativeRole: TypeAlias = Literal["user", "assistant"]
 EARLIER_TEXT: Final = "(The conversation began before this.)"
 CONTINUE_TEXT: Final = "(Go on.)"
 _DATA_URL: Final = re.compile(r"data:(?P<kind>[\w.+-]{1,60}/[\w.+-]{1,80});base64,")
-_UNREADABLE: Final = 2000  # characters kept of arguments that are not a JSON object
+_MAX_UNREADABLE_LENGTH: Final = 2000  # characters kept of arguments that are not a JSON object
 
 
 @frozen
@@ -544,7 +546,7 @@ def _parse_arguments(written: object) -> JsonObject:
             value = None
     if isinstance(value, dict):
         return cast("dict[str, Json]", value)
-    return {"unreadable": to_valid_text(str(written)[:_UNREADABLE])}
+    return {"unreadable": to_valid_text(str(written)[:_MAX_UNREADABLE_LENGTH])}
 
 
 def _get_signature(entry: JsonObject) -> str | None:

@@ -19,7 +19,7 @@ from fingerpost.llm.content import (
     TOKEN_LIMIT_OPTION,
     as_list,
     as_mapping,
-    build_invalid_reply,
+    build_invalid_reply_error,
     format_excerpt,
     get_caller_options,
     get_content,
@@ -35,8 +35,8 @@ from fingerpost.llm.remote import (
     FailedAttempt,
     RemoteChat,
     build_failed_attempt,
-    build_reported,
-    build_unreachable,
+    build_reported_failure,
+    build_unreachable_failure,
 )
 from fingerpost.llm.stream import StreamBroken, assemble_reply
 from fingerpost.records import Json, JsonObject, Message
@@ -127,9 +127,11 @@ def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
     try:
         body = parse_json(content)
     except ValueError:
-        raise build_invalid_reply(f"something that is not JSON: {format_excerpt(content)}", model) from None
+        raise build_invalid_reply_error(
+            f"something that is not JSON: {format_excerpt(content)}", model
+        ) from None
     if not isinstance(body, Mapping):
-        raise build_invalid_reply(f"no choice with a message: {format_excerpt(content)}", model)
+        raise build_invalid_reply_error(f"no choice with a message: {format_excerpt(content)}", model)
     return as_mapping(cast("object", body))
 
 
@@ -158,13 +160,13 @@ def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
     first = as_mapping(choices[0] if choices else None)
     message = first.get("message")
     if not isinstance(message, Mapping):
-        raise build_invalid_reply(
+        raise build_invalid_reply_error(
             f"no choice with a message: {format_excerpt(_format_fields(fields))}", model
         )
     message_fields = as_mapping(cast("object", message))
     calls = as_list(message_fields.get("tool_calls"))
     if len(calls) > MAX_REPLY_CALLS:
-        raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", model)
+        raise build_invalid_reply_error(f"more than {MAX_REPLY_CALLS} tool calls at once", model)
     finish = first.get("finish_reason")
     return ModelReply(
         text=read_text(message_fields.get("content")),
@@ -222,9 +224,9 @@ class OpenAIChat(RemoteChat["OpenAIConnection"]):
                 self._note_refused_option(request, result.option)
                 continue
             failed += 1
-            await self._wait(result, failed)
+            await self._wait_or_raise(result, failed)
 
-    def _build(self) -> OpenAIConnection:
+    def _create_connection(self) -> OpenAIConnection:
 
         return OpenAIConnection(self._settings, reply_bytes=self._reply_bytes)
 
@@ -271,7 +273,7 @@ class OpenAIConnection:
         self._settings = settings
         self._model = settings.model
         self._limit = reply_bytes
-        self._client = self._build()
+        self._client = self._create_client()
 
     async def aclose(self) -> None:
         await self._client.close()
@@ -294,9 +296,9 @@ class OpenAIConnection:
         except OpenAIError as error:
             return build_failed_attempt(error, model=model, timeout=self._settings.timeout)
         except StreamBroken as cut:
-            return build_unreachable(cut.__cause__ or cut, model)
+            return build_unreachable_failure(cut.__cause__ or cut, model)
         except httpx2.HTTPError as error:  # while the package read the body of an error
-            return build_unreachable(error, model)
+            return build_unreachable_failure(error, model)
 
     async def _read_response(
         self, response: httpx2.Response, model: str, on_text: OnText | None
@@ -311,13 +313,13 @@ class OpenAIConnection:
             )
         fields = read_body(content, model=model)
         if fields.get("error") and not fields.get("choices"):
-            return build_reported(fields["error"], model)
+            return build_reported_failure(fields["error"], model)
         reply = read_reply(fields, model=model)
         if on_text is not None and reply.text:
             on_text(reply.text)
         return reply
 
-    def _build(self) -> AsyncOpenAI:
+    def _create_client(self) -> AsyncOpenAI:
         try:
             import httpx2
             from openai import AsyncOpenAI, OpenAIError

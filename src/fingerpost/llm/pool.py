@@ -33,7 +33,7 @@ from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.llm.remote import MAX_REMEMBERED_MODELS
 from fingerpost.settings import ModelSettings, ModelsSettings
 
-UNKNOWN_WINDOW: Final = 32_768  # tokens, for a model that was not configured; the default of the settings
+DEFAULT_WINDOW: Final = 32_768  # tokens, for a model that was not configured; the default of the settings
 MILLION: Final = 1_000_000
 
 
@@ -49,7 +49,7 @@ class PoolMember:
 
     model: ChatModel
     settings: ModelSettings | None = None
-    ours: bool = False
+    is_owned: bool = False
 
     @classmethod
     def from_model(cls, model: ChatModel, configured: ModelSettings | None = None) -> PoolMember:
@@ -60,7 +60,7 @@ class PoolMember:
     @classmethod
     def from_settings(cls, settings: ModelSettings) -> PoolMember:
         """Build a member from settings. It is not connected yet."""
-        return cls(model=_create_model(settings), settings=settings, ours=True)
+        return cls(model=_create_model(settings), settings=settings, is_owned=True)
 
     @property
     def key(self) -> str | None:
@@ -75,7 +75,7 @@ class PoolMember:
 
     @property
     def window(self) -> int:
-        return UNKNOWN_WINDOW if self.settings is None else self.settings.context
+        return DEFAULT_WINDOW if self.settings is None else self.settings.context
 
     def compute_cost(self, usage: ModelUsage) -> float | None:
         """Return the cost in the currency of the prices, or None without prices."""
@@ -86,7 +86,7 @@ class PoolMember:
         return (usage.prompt_tokens * price_in + usage.completion_tokens * price_out) / MILLION
 
     async def aclose(self) -> None:
-        if self.ours and isinstance(self.model, Closable):
+        if self.is_owned and isinstance(self.model, Closable):
             await self.model.aclose()
 
 
@@ -249,7 +249,9 @@ class ModelPool:
             twin = pool._members.get(role.other)
             if given is not None:
                 pool._members[role] = PoolMember.from_model(given, configured)
-            elif configured is not None and twin is not None and twin.ours and twin.settings == configured:
+            elif (
+                configured is not None and twin is not None and twin.is_owned and twin.settings == configured
+            ):
                 pool._members[role] = twin
             elif configured is not None:
                 pool._members[role] = PoolMember.from_settings(configured)
@@ -268,7 +270,7 @@ class ModelPool:
     def window(self, role: Role) -> int:
         """Return its context window in tokens."""
         member = self._get_member(role)
-        return UNKNOWN_WINDOW if member is None else member.window
+        return DEFAULT_WINDOW if member is None else member.window
 
     def cost(self, role: Role, usage: ModelUsage | None, *, stood_in: bool = False) -> float | None:
         """Return the cost of these tokens in the currency of the prices, or None if unknown.
@@ -330,7 +332,7 @@ class ModelPool:
         try:
             reply = await self._ask_member(member, request, relay)
         except FingerpostError as second:
-            message = f"{failure}; {member.model.name}, standing in, failed too: {second}"
+            message = f"{failure}; {member.model.name}, the fallback model, failed too: {second}"
             raise type(failure)(
                 message, model=failure.model, hint=failure.hint, status=failure.status
             ) from second

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _MAX_MESSAGE_LENGTH: Final = 200
-_BUSY: Final = (408, 409, 425, 429)
+_BUSY_STATUSES: Final = (408, 409, 425, 429)
 # Options that do not change the meaning of a request. Tools are not among them.
 _OPTIONS: Final = (
     "response_format",
@@ -39,7 +39,7 @@ _OPTIONS: Final = (
     "stream_options",
     "stream",
 )
-_OPTION_WORDS: Final = {
+_OPTION_PATTERNS: Final = {
     "response_format": re.compile(r"response_format|json_schema|structured output", re.IGNORECASE),
     "tool_choice": re.compile(r"tool_choice|tool choice", re.IGNORECASE),
     "stream_options": re.compile(r"stream_options|include_usage", re.IGNORECASE),
@@ -59,7 +59,7 @@ class FailedAttempt:
     """A failed attempt: its error, and what can be done about it."""
 
     error: ModelError
-    again: bool = False  # whether a retry may succeed
+    can_retry: bool = False  # whether a retry may succeed
     wait: float | None = None  # delay in seconds that the server asked for
     option: str = ""  # the option that the model refuses
 
@@ -70,17 +70,17 @@ def build_failed_attempt(error: OpenAIError, *, model: str, timeout: float) -> F
     from openai import APIConnectionError, APIStatusError, APITimeoutError
 
     if isinstance(error, APITimeoutError) and not isinstance(error.__cause__, httpx2.ConnectTimeout):
-        return FailedAttempt(error=build_timeout(model, timeout))
+        return FailedAttempt(error=build_timeout_error(model, timeout))
     if isinstance(error, APIConnectionError):
-        return build_unreachable(error.__cause__ or error, model)
+        return build_unreachable_failure(error.__cause__ or error, model)
     if isinstance(error, APIStatusError):
-        return _build_from_status(
+        return _build_status_failure(
             error.response.status_code, error.body, model, _parse_retry_after(error.response)
         )
     return FailedAttempt(error=ModelUnavailable(f"{model} failed: {_clean_message(str(error))}", model=model))
 
 
-def build_timeout(model: str, timeout: float) -> ModelTimeout:
+def build_timeout_error(model: str, timeout: float) -> ModelTimeout:
     """Build the error for a reply that was not received in time."""
     return ModelTimeout(
         f"{model} did not answer within {timeout:g} s",
@@ -89,37 +89,37 @@ def build_timeout(model: str, timeout: float) -> ModelTimeout:
     )
 
 
-def build_unreachable(cause: BaseException, model: str) -> FailedAttempt:
+def build_unreachable_failure(cause: BaseException, model: str) -> FailedAttempt:
     """Build the failure for a server that did not respond, or a connection that broke before the response."""
     message = f"{model} cannot be reached: {_clean_message(str(cause)) or type(cause).__name__}"
     return FailedAttempt(
-        error=ModelUnavailable(message, model=model, hint="Check the model's base_url."), again=True
+        error=ModelUnavailable(message, model=model, hint="Check the model's base_url."), can_retry=True
     )
 
 
-def build_broken_off(model: str) -> FailedAttempt:
+def build_incomplete_failure(model: str) -> FailedAttempt:
     """Build the failure for an incomplete reply."""
-    message = f"{model} broke off in the middle of its answer"
+    message = f"{model} closed the connection before its answer was complete"
     hint = "Try again; if it happens often, look at the server and at the proxy in front of it."
-    return FailedAttempt(error=ModelUnavailable(message, model=model, hint=hint), again=True)
+    return FailedAttempt(error=ModelUnavailable(message, model=model, hint=hint), can_retry=True)
 
 
-def build_reported(error: object, model: str) -> FailedAttempt:
+def build_reported_failure(error: object, model: str) -> FailedAttempt:
     """Build the failure for an error in the body of a successful response."""
     code = as_mapping(error).get("code", as_mapping(error).get("status"))
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return _build_from_status(status, error, model, None)
+    return _build_status_failure(status, error, model, None)
 
 
-def _build_from_status(status: int, body: object, model: str, wait: float | None) -> FailedAttempt:
+def _build_status_failure(status: int, body: object, model: str, wait: float | None) -> FailedAttempt:
     reported = _find_message(body)
     words = f": {reported}" if reported else ""
-    if status in _BUSY or (status >= 500 and not _UNSUPPORTED_PATTERN.search(reported)):
+    if status in _BUSY_STATUSES or (status >= 500 and not _UNSUPPORTED_PATTERN.search(reported)):
         what = "is overloaded" if status == 429 else "failed"
         message = f"{model} {what} (status {status}){words}"
         busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
         return FailedAttempt(
-            error=busy, again=True, wait=wait, option=_find_refused_option(body, reported, status)
+            error=busy, can_retry=True, wait=wait, option=_find_refused_option(body, reported, status)
         )
     refused = ModelRefused(
         f"{model} refused the request (status {status}){words}",
@@ -130,12 +130,12 @@ def _build_from_status(status: int, body: object, model: str, wait: float | None
     return FailedAttempt(error=refused, option=_find_refused_option(body, reported, status))
 
 
-def _find_refused_option(body: object, said: str, status: int) -> str:
+def _find_refused_option(body: object, message: str, status: int) -> str:
     """Return the option that a server refuses, from a field of the error or from its message."""
     if status not in (400, 422, 501):
         return ""
     named = next((name for name in _iterate_named_fields(body) if name in _OPTIONS), "")
-    return named or next((option for option, words in _OPTION_WORDS.items() if words.search(said)), "")
+    return named or next((option for option, words in _OPTION_PATTERNS.items() if words.search(message)), "")
 
 
 def _iterate_named_fields(body: object) -> Iterator[str]:
@@ -205,7 +205,9 @@ class RemoteChat(ABC, Generic[C]):
         self._reply_bytes = reply_bytes
         self._lock = anyio.Lock()
         self._connection: C | None = None
-        self._unwanted: OrderedDict[str, frozenset[str]] = OrderedDict()  # options refused by each model
+        self._refused_options: OrderedDict[str, frozenset[str]] = (
+            OrderedDict()
+        )  # options refused by each model
         if settings.api_key:
             register_secret(settings.api_key)
 
@@ -242,25 +244,25 @@ class RemoteChat(ABC, Generic[C]):
             with anyio.fail_after(self._settings.timeout):
                 reply = await self._complete_on(connection, request, on_text)
         except TimeoutError as passed:
-            raise build_timeout(request.model or self.name, self._settings.timeout) from passed
+            raise build_timeout_error(request.model or self.name, self._settings.timeout) from passed
         return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
 
     def _get_refused_options(self, request: ModelRequest) -> frozenset[str]:
         """Return the options that the model of this request has refused."""
-        return self._unwanted.get(request.model or self.name, frozenset())
+        return self._refused_options.get(request.model or self.name, frozenset())
 
     def _note_refused_option(self, request: ModelRequest, option: str) -> None:
         """Remember a refused option. The number of models is limited, because callers can name any model."""
         name = request.model or self.name
-        self._unwanted[name] = self._get_refused_options(request) | {option}
-        while len(self._unwanted) > MAX_REMEMBERED_MODELS:
-            self._unwanted.popitem(last=False)
+        self._refused_options[name] = self._get_refused_options(request) | {option}
+        while len(self._refused_options) > MAX_REMEMBERED_MODELS:
+            self._refused_options.popitem(last=False)
 
-    async def _wait(self, failed_attempt: FailedAttempt, tries: int) -> None:
+    async def _wait_or_raise(self, failed_attempt: FailedAttempt, tries: int) -> None:
         """Wait before the next attempt, or raise the error if there is none."""
         wait = (
             compute_delay(tries, failed_attempt.wait)
-            if failed_attempt.again and tries <= self._settings.retries
+            if failed_attempt.can_retry and tries <= self._settings.retries
             else None
         )
         if wait is None:
@@ -270,7 +272,7 @@ class RemoteChat(ABC, Generic[C]):
     async def _get_connection(self) -> C:
         async with self._lock:
             if self._connection is None:
-                self._connection = await anyio.to_thread.run_sync(self._build)
+                self._connection = await anyio.to_thread.run_sync(self._create_connection)
             return self._connection
 
     @abstractmethod
@@ -278,5 +280,5 @@ class RemoteChat(ABC, Generic[C]):
         """Return the reply, with retries."""
 
     @abstractmethod
-    def _build(self) -> C:
+    def _create_connection(self) -> C:
         """Return a new connection. Nothing is sent yet."""

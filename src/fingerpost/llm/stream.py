@@ -16,7 +16,7 @@ from fingerpost.llm.content import (
     MAX_REPLY_CALLS,
     as_list,
     as_mapping,
-    build_invalid_reply,
+    build_invalid_reply_error,
     format_excerpt,
     parse_json,
     read_calls,
@@ -25,8 +25,8 @@ from fingerpost.llm.content import (
     read_reasoning,
     read_usage,
 )
-from fingerpost.llm.remote import FailedAttempt, build_broken_off, build_reported
-from fingerpost.records import JsonObject, check_json, to_valid_text
+from fingerpost.llm.remote import FailedAttempt, build_incomplete_failure, build_reported_failure
+from fingerpost.records import JsonObject, find_json_problem, to_valid_text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,21 +57,21 @@ class ToolCallAssembler:
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self._all: list[_ToolCallDraft] = []
-        self._at: dict[int, _ToolCallDraft] = {}  # the current call of each index
+        self._drafts: list[_ToolCallDraft] = []
+        self._drafts_by_index: dict[int, _ToolCallDraft] = {}  # the current call of each index
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._drafts)
 
     def add(self, delta: Mapping[str, Any]) -> int:
         """Add one piece and return the number of characters added."""
-        return self._get_draft(delta).add(delta)
+        return self._find_or_add_draft(delta).add(delta)
 
     def build_calls(self) -> tuple[JsonObject, ...]:
         """Return the complete calls, in the order in which they started."""
-        return read_calls([draft.build_call() for draft in self._all])
+        return read_calls([draft.build_call() for draft in self._drafts])
 
-    def _get_draft(self, delta: Mapping[str, Any]) -> _ToolCallDraft:
+    def _find_or_add_draft(self, delta: Mapping[str, Any]) -> _ToolCallDraft:
         """Return the call that this piece belongs to. A new call is added if there is none.
 
         It is found by the index. For servers that omit it or use the same one for all calls, a new id starts
@@ -79,13 +79,13 @@ class ToolCallAssembler:
         """
         index = delta.get("index")
         place = index if isinstance(index, int) else 0
-        known, named = self._at.get(place), get_text_or_empty(delta.get("id"))
+        known, named = self._drafts_by_index.get(place), get_text_or_empty(delta.get("id"))
         if known is not None and (not named or not known.id or named == known.id):
             return known
-        if len(self._all) >= MAX_REPLY_CALLS:
-            raise build_invalid_reply(f"more than {MAX_REPLY_CALLS} tool calls at once", self._model)
-        draft = self._at[place] = _ToolCallDraft()
-        self._all.append(draft)
+        if len(self._drafts) >= MAX_REPLY_CALLS:
+            raise build_invalid_reply_error(f"more than {MAX_REPLY_CALLS} tool calls at once", self._model)
+        draft = self._drafts_by_index[place] = _ToolCallDraft()
+        self._drafts.append(draft)
         return draft
 
 
@@ -93,7 +93,7 @@ def _to_argument_text(arguments: object) -> str:
     """Return the arguments as text. Some servers send an object instead."""
     if isinstance(arguments, str):
         return arguments
-    return json.dumps(arguments) if arguments and check_json(arguments) is None else ""
+    return json.dumps(arguments) if arguments and find_json_problem(arguments) is None else ""
 
 
 def get_text_or_empty(value: object) -> str:
@@ -116,7 +116,7 @@ class ModelEventParser:
         self._buffer = bytearray()
         self._searched = 0
         self._data: list[str] = []
-        self._begun = False
+        self._has_started = False
 
     def parse(self, piece: bytes) -> list[str]:
         """Return the events that end in this piece."""
@@ -140,8 +140,8 @@ class ModelEventParser:
         return found
 
     def _parse_line(self, line: bytes, found: list[str]) -> None:
-        if not self._begun:
-            self._begun, line = True, line.removeprefix(_BYTE_ORDER_MARK)
+        if not self._has_started:
+            self._has_started, line = True, line.removeprefix(_BYTE_ORDER_MARK)
         if not line:
             if self._data:
                 found.append("\n".join(self._data))
@@ -157,7 +157,7 @@ class ModelEventParser:
 
 DONE_EVENT: Final = "[DONE]"
 _AFTER_END_SECONDS: Final = 0.2  # seconds for the connection to end properly, so that it can be reused
-_EMPTY_STREAM_MESSAGE: Final = "a stream in which nothing was said"
+_EMPTY_STREAM_MESSAGE: Final = "an empty stream"
 
 
 class StreamBroken(Exception):
@@ -195,18 +195,18 @@ class ReplyAssembler:
 
     def __init__(self, model: str, limit: int) -> None:
         self._model = model
-        self._named = model
+        self._reported_model = model
         self._limit = limit
-        self._written = 0
+        self._length = 0
         self._texts: list[str] = []
-        self._half = ""  # the first half of a character; the other half arrives with the next piece
+        self._half_character = ""  # the first half of a character; the other half arrives with the next piece
         self._refusals: list[str] = []
         self._thoughts: list[str] = []
         self._calls = ToolCallAssembler(model)
         self._finish: str | None = None
         self._usage: ModelUsage | None = None
-        self._setback: FailedAttempt | None = None
-        self._spoke = False  # whether any choice was received
+        self._failure: FailedAttempt | None = None
+        self._has_choice = False  # whether any choice was received
         self.ended = False  # whether the reply is complete
 
     def add_events(self, events: list[str]) -> Iterator[str]:
@@ -222,21 +222,21 @@ class ReplyAssembler:
 
     def take_held_text(self) -> str:
         """Return and clear text that was held because a character was incomplete."""
-        half, self._half = to_valid_text(self._half), ""
+        half, self._half_character = to_valid_text(self._half_character), ""
         self._texts.append(half)
         return half
 
     def build_reply(self) -> ModelReply | FailedAttempt:
         """Return the reply after the end of the stream."""
-        if self._setback is not None:
-            return self._setback
+        if self._failure is not None:
+            return self._failure
         if not self.ended and self._finish is None:
-            return build_broken_off(self._model)
-        if not self._spoke:
-            raise build_invalid_reply(_EMPTY_STREAM_MESSAGE, self._model)
+            return build_incomplete_failure(self._model)
+        if not self._has_choice:
+            raise build_invalid_reply_error(_EMPTY_STREAM_MESSAGE, self._model)
         return ModelReply(
             text="".join(self._texts),
-            model=self._named,
+            model=self._reported_model,
             usage=self._usage,
             finish=self._finish,
             tool_calls=self._calls.build_calls(),
@@ -256,7 +256,7 @@ class ReplyAssembler:
         try:
             return [self._parse_chunk(line) for line in event.split("\n")]
         except ValueError:
-            raise build_invalid_reply(
+            raise build_invalid_reply_error(
                 f"a piece that is not JSON: {format_excerpt(event)}", self._model
             ) from None
 
@@ -265,15 +265,17 @@ class ReplyAssembler:
             return None
         value = parse_json(text)
         if not isinstance(value, Mapping):
-            raise build_invalid_reply(f"a piece that is not an object: {format_excerpt(text)}", self._model)
+            raise build_invalid_reply_error(
+                f"a piece that is not an object: {format_excerpt(text)}", self._model
+            )
         return as_mapping(cast("object", value))
 
     def _add_chunk(self, chunk: Mapping[str, Any]) -> str:
         if chunk.get("error"):
-            self._setback = build_reported(chunk["error"], self._model)
+            self._failure = build_reported_failure(chunk["error"], self._model)
             self.ended = True
             return ""
-        self._named = read_model_name(chunk, default=self._named)
+        self._reported_model = read_model_name(chunk, default=self._reported_model)
         self._usage = read_usage(chunk.get("usage")) or self._usage
         for choice in map(as_mapping, as_list(chunk.get("choices"))):
             if choice.get("index", 0) == 0:
@@ -281,11 +283,11 @@ class ReplyAssembler:
         return ""
 
     def _add_choice(self, choice: Mapping[str, Any]) -> str:
-        self._spoke = True
+        self._has_choice = True
         self._finish = get_text_or_empty(choice.get("finish_reason")) or self._finish
         delta = as_mapping(choice.get("delta"))
         # The whole message at once, from a server that does not really stream.
-        if not delta and not self._written:
+        if not delta and not self._length:
             delta = as_mapping(choice.get("message"))
         for call in map(as_mapping, as_list(delta.get("tool_calls"))):
             self._count_characters(self._calls.add(call))
@@ -301,14 +303,14 @@ class ReplyAssembler:
     def _add_text(self, written: str) -> str:
         """Return the text that can be shown. Characters from U+10000 on may arrive in two halves."""
         self._count_characters(len(written))
-        text, self._half = self._half + written, ""
+        text, self._half_character = self._half_character + written, ""
         if text and "\ud800" <= text[-1] <= "\udbff":
-            text, self._half = text[:-1], text[-1]
+            text, self._half_character = text[:-1], text[-1]
         text = to_valid_text(text)
         self._texts.append(text)
         return text
 
     def _count_characters(self, characters: int) -> None:
-        self._written += characters
-        if self._written > self._limit:
-            raise build_invalid_reply(f"more than {self._limit:,} characters", self._model)
+        self._length += characters
+        if self._length > self._limit:
+            raise build_invalid_reply_error(f"more than {self._limit:,} characters", self._model)

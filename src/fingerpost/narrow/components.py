@@ -83,7 +83,7 @@ class NarrowComponents:
     """The components of a `Narrower`."""
 
     reader: RequestReader
-    judge: NeedEstimator
+    need_estimator: NeedEstimator
     words: TextScorer
     meaning: EmbeddingScorer | None = None
     learned: HistoryScorer | None = None
@@ -101,7 +101,7 @@ def build_default_components(
     """Build the default components for these settings."""
     return NarrowComponents(
         reader=SignalReader(),
-        judge=NeedClassifier(settings.narrow),
+        need_estimator=NeedClassifier(settings.narrow),
         words=LexicalScorer(),
         meaning=DenseScorer.from_settings(settings.narrow) if settings.flags.dense_scores else None,
         learned=history if settings.flags.learned_use else None,

@@ -54,16 +54,16 @@ class ToolColumns:
     cards: tuple[ToolCard, ...]
     rows: Mapping[str, int]  # by key
     servers: tuple[str, ...]
-    server_of: Rows  # index into `servers`
+    server_index: Rows  # index into `servers`
     by_server: Mapping[str, Rows]
     by_category: Mapping[str, Rows]
     priority: Scores  # -1..1; 0: not set
     slowness: Scores  # 0..1
     changes: Scores  # 0..1
     recalls: Scores  # 0..1: it searches notes or a memory
-    takes: Mapping[EntityKind, Rows]  # rows of tools with a parameter for this kind
+    rows_by_entity_kind: Mapping[EntityKind, Rows]  # rows of tools with a parameter for this kind
     wants_id: Scores  # 1 if a required parameter is an id
-    twin_of: Rows  # the same number: the same tool on several servers
+    twin_group: Rows  # the same number: the same tool on several servers
     ranked_pairs: tuple[tuple[int, int], ...]  # (tool, written fallback)
     conflicts: Mapping[int, frozenset[int]]
     exclusive: tuple[tuple[int, str], ...]  # tools that are the only ones offered for an intent
@@ -85,7 +85,7 @@ def build_columns(snapshot: Snapshot) -> ToolColumns:
         cards=cards,
         rows=rows,
         servers=servers,
-        server_of=np.fromiter((server_numbers[card.server] for card in cards), np.intp, len(cards)),
+        server_index=np.fromiter((server_numbers[card.server] for card in cards), np.intp, len(cards)),
         by_server=_group_rows((card.server, row) for row, card in enumerate(cards)),
         by_category=_group_rows((card.intelligence.category.value, row) for row, card in enumerate(cards)),
         priority=np.fromiter((_get_priority(card) for card in cards), np.float32, len(cards)),
@@ -94,11 +94,11 @@ def build_columns(snapshot: Snapshot) -> ToolColumns:
         ),
         changes=np.fromiter((_get_change_strength(card) for card in cards), np.float32, len(cards)),
         recalls=np.fromiter((_get_recall_strength(card) for card in cards), np.float32, len(cards)),
-        takes=_group_kind_rows(
+        rows_by_entity_kind=_group_kind_rows(
             (kind, row) for row, card in enumerate(cards) for kind in _find_entity_kinds(card)
         ),
         wants_id=np.fromiter((_get_id_requirement(card) for card in cards), np.float32, len(cards)),
-        twin_of=_number_twins(cards),
+        twin_group=_number_twins(cards),
         ranked_pairs=tuple(_find_fallback_pairs(cards, rows)),
         conflicts=_find_conflicts(cards, rows),
         exclusive=tuple(

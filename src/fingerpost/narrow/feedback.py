@@ -113,7 +113,7 @@ def _rescale_between(values: Floats, low: float, high: float) -> Floats:
 
 MAX_CORRECTIONS: Final = 2_000
 SETTLED_COUNT: Final = 3  # corrections of the same request that agree
-MIN_WORTH: Final = 0.25  # after two half-lives; older corrections do not count towards a settled one
+MIN_AGE_WEIGHT: Final = 0.25  # after two half-lives; older corrections do not count towards a settled one
 NEGATIVE_WEIGHT: Final = 0.5
 _CORRECTION_PRIOR: Final = 1.0
 _MAX_NAMED_PEOPLE: Final = 3
@@ -182,7 +182,7 @@ class _CorrectionSnapshot:
     """All known feedback. It is replaced as a whole, so that readers never see a partial update."""
 
     feedback: tuple[Feedback, ...] = ()
-    worth: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # by age
+    age_weights: Floats = field(default_factory=lambda: np.zeros(0, np.float32))  # by age
     similarity: RequestSimilarity = field(default_factory=lambda: RequestSimilarity(()))
 
 
@@ -213,7 +213,7 @@ class Corrections:
         ages = [max(0.0, (now - one.at) / half_life) for one in kept]
         self._memory = _CorrectionSnapshot(
             feedback=kept,
-            worth=np.exp2(-np.array(ages, np.float32)),
+            age_weights=np.exp2(-np.array(ages, np.float32)),
             similarity=RequestSimilarity(
                 [one.request for one in kept], None if vectors is None else vectors[:MAX_CORRECTIONS]
             ),
@@ -232,26 +232,26 @@ class Corrections:
         for place in np.flatnonzero(alike):
             feedback = memory.feedback[int(place)]
             if only is None or feedback.by == only:
-                _count_feedback(tallies, feedback, float(alike[place]), float(memory.worth[place]))
+                _count_feedback(tallies, feedback, float(alike[place]), float(memory.age_weights[place]))
         return {tool: _build_correction(tally) for tool, tally in tallies.items()}
 
 
 def _count_feedback(
-    tallies: defaultdict[str, _CorrectionTally], feedback: Feedback, similarity: float, worth: float
+    tallies: defaultdict[str, _CorrectionTally], feedback: Feedback, similarity: float, age_weight: float
 ) -> None:
     if feedback.right is not None:
         tally = tallies[feedback.right]
-        tally.right += similarity * worth
+        tally.right += similarity * age_weight
         tally.by[feedback.by] = None
         if feedback.verdict is FeedbackVerdict.GOOD:
             tally.praised += 1
         else:
             tally.times += 1
-            if similarity >= SAME_REQUEST_SIMILARITY and worth >= MIN_WORTH:
+            if similarity >= SAME_REQUEST_SIMILARITY and age_weight >= MIN_AGE_WEIGHT:
                 tally.same.append(feedback.request)
     if feedback.wrong is not None:
         tally = tallies[feedback.wrong]
-        tally.wrong += similarity * worth
+        tally.wrong += similarity * age_weight
         tally.blamed += 1
         tally.by[feedback.by] = None
 
@@ -281,11 +281,11 @@ class RequestVectors:
         self._known: dict[str, Floats] = {}
         self._broken = False
 
-    def fill(self, texts: Iterable[str], most: int = BATCH_SIZE) -> bool:
+    def fill(self, texts: Iterable[str], max_count: int = BATCH_SIZE) -> bool:
         """Compute up to `most` missing vectors, in order. Return whether all are computed now."""
         wanted = list(dict.fromkeys(texts))[:MAX_KEPT_VECTORS]
         missing = [text for text in wanted if text not in self._known]
-        for text in islice(missing, most):
+        for text in islice(missing, max_count):
             if self._broken:
                 return True
             try:
@@ -295,7 +295,7 @@ class RequestVectors:
         if len(self._known) > MAX_KEPT_VECTORS:
             kept = set(wanted)
             self._known = {text: vector for text, vector in self._known.items() if text in kept}
-        return self._broken or len(missing) <= most
+        return self._broken or len(missing) <= max_count
 
     @property
     def known(self) -> Mapping[str, Floats]:
@@ -333,7 +333,7 @@ class RememberedDecision:
 class _DecisionFact:
     request: str
     tool: str
-    worth: int  # negative: it was wrong
+    weight: int  # negative: it was wrong
 
 
 @frozen
@@ -351,7 +351,7 @@ class PastDecisions:
     @property
     def count(self) -> int:
         """The number of requests with a remembered decision."""
-        return len({fact.request for fact in self._memory.facts if fact.worth > 0})
+        return len({fact.request for fact in self._memory.facts if fact.weight > 0})
 
     def learn(
         self,
@@ -377,10 +377,10 @@ class PastDecisions:
         wrong: set[str] = set()
         for place in np.flatnonzero(alike >= MIN_DECISION_SIMILARITY):
             fact = memory.facts[int(place)]
-            if fact.worth < 0:
+            if fact.weight < 0:
                 wrong.add(fact.tool)
             else:
-                totals[fact.tool] = totals.get(fact.tool, 0) + fact.worth
+                totals[fact.tool] = totals.get(fact.tool, 0) + fact.weight
         found = [tool for tool, sum_of in totals.items() if sum_of >= MIN_USES and tool not in wrong]
         if not found:
             return None

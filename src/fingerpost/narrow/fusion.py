@@ -35,17 +35,17 @@ class ScoreContribution:
         return Part(signal=self.signal, points=round(points, 4), note=self.notes.get(row, self.note))
 
 
-def sum_contributions(shares: Iterable[ScoreContribution], size: int) -> Scores:
+def sum_contributions(contributions: Iterable[ScoreContribution], size: int) -> Scores:
     """Return the sum by row."""
     score = np.zeros(size, np.float32)
-    for contribution in shares:
+    for contribution in contributions:
         score += contribution.points
     return score
 
 
-def list_score_parts(shares: Iterable[ScoreContribution], row: int) -> tuple[Part, ...]:
+def list_score_parts(contributions: Iterable[ScoreContribution], row: int) -> tuple[Part, ...]:
     """Return the parts of one tool's score in order. Parts with the same signal are not merged."""
-    found = (contribution.get_part(row) for contribution in shares)
+    found = (contribution.get_part(row) for contribution in contributions)
     return tuple(part for part in found if part is not None)
 
 
@@ -116,7 +116,7 @@ def get_meaning_weight(signals: Signals) -> float:
     return GLOSS_MEANING_WEIGHT if signals.gloss else FOREIGN_MEANING_WEIGHT
 
 
-def fuse_scores(words: Scores, meaning: Scores | None, share: float) -> TextEvidence:
+def fuse_scores(words: Scores, meaning: Scores | None, meaning_weight: float) -> TextEvidence:
     """Combine word and meaning scores. Where a tool has no vector yet, its meaning is estimated from its
     words.
     """
@@ -125,7 +125,7 @@ def fuse_scores(words: Scores, meaning: Scores | None, share: float) -> TextEvid
         return TextEvidence(words=words, meaning=None, meaning_weight=0.0)
     if unknown.any():
         meaning = np.where(unknown, _estimate_meaning(words, meaning, ~unknown), meaning).astype(np.float32)
-    return TextEvidence(words=words, meaning=meaning, meaning_weight=share)
+    return TextEvidence(words=words, meaning=meaning, meaning_weight=meaning_weight)
 
 
 def _estimate_meaning(words: Scores, meaning: Scores, known: NDArray[np.bool_]) -> Scores:
@@ -145,7 +145,7 @@ def compute_server_bonus(base: Scores, columns: ToolColumns, eligible: Rows) -> 
     Only eligible tools count, so that a hidden tool has no visible effect.
     """
     points = np.zeros(columns.size, np.float32)
-    owners = columns.server_of[eligible]
+    owners = columns.server_index[eligible]
     # Rows are sorted by server, so the tools of a server are adjacent.
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     if len(starts) > 1:

@@ -90,7 +90,7 @@ def _compute_lengths(rows: TermNumbers, weights: TermWeights, size: int) -> NDAr
 
 MIN_CORRECTED_LENGTH: Final = 5  # in a shorter word, one typo can match anything
 LONG_WORD_LENGTH: Final = 8  # from this length, two typos are allowed
-MIN_COMPOUND_PART: Final = 3
+MIN_COMPOUND_PART_LENGTH: Final = 3
 MIN_SHARED_TRIGRAM_SHARE: Final = 0.35
 MAX_CANDIDATES: Final = 12
 MAX_SPELLING_MATCHES: Final = 2
@@ -164,7 +164,7 @@ def _is_correctable(word: str) -> bool:
 
 def split_compound(word: str, is_known: Callable[[str], bool]) -> tuple[str, str] | None:
     """Split `webpage` into `web` and `page` if both are known. The first sufficiently long split wins."""
-    for place in range(MIN_COMPOUND_PART, len(word) - MIN_COMPOUND_PART + 1):
+    for place in range(MIN_COMPOUND_PART_LENGTH, len(word) - MIN_COMPOUND_PART_LENGTH + 1):
         if is_known(word[:place]) and is_known(word[place:]):
             return word[:place], word[place:]
     return None
@@ -213,16 +213,16 @@ class TermVocabulary:
             else:
                 weights[number] = (1 + math.log(count)) * rarity[number]
         related: dict[int, float] = {}
-        for number, weight in self._iterate_weighted_terms(counts, text_terms[:MAX_REQUEST_TERMS], unknown):
+        for number, weight in self._iterate_related_terms(counts, text_terms[:MAX_REQUEST_TERMS], unknown):
             if number not in weights:
                 related[number] = max(related.get(number, 0.0), weight)
         return weights | related
 
-    def _iterate_weighted_terms(
-        self, terms: Iterable[str], said: Sequence[str], unknown: Sequence[str]
+    def _iterate_related_terms(
+        self, terms: Iterable[str], text_terms: Sequence[str], unknown: Sequence[str]
     ) -> Iterator[tuple[int, float]]:
         rarity = self.index.rarity
-        for left, right in pairwise(said):
+        for left, right in pairwise(text_terms):
             if (joined := self.get_number(stem_word(left + right))) is not None:
                 yield joined, COMPOUND_WEIGHT * rarity[joined]
         for number, share in self._iterate_corrections(unknown):

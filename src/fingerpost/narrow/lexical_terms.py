@@ -112,12 +112,12 @@ def _remove_final_e(word: str) -> str:
 
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese, Khmer.
-UNSPACED: Final = (
+UNSPACED_CHARACTERS: Final = (
     "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3041-\u3096\u30a1-\u30fa\u30fc-\u30ff\u3105-\u312f\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\u1100-\u11ff\uac00-\ud7af"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
 )
-_WORD_RUN = re.compile(f"(?P<unspaced>[{UNSPACED}]+)|(?P<word>[^\\W_{UNSPACED}]+)")
+_WORD_RUN = re.compile(f"(?P<unspaced>[{UNSPACED_CHARACTERS}]+)|(?P<word>[^\\W_{UNSPACED_CHARACTERS}]+)")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say nothing about a tool

@@ -141,7 +141,7 @@ def group_scores_by_server(
     best = np.max(np.stack((scored.whole, *scored.by_need)), axis=0)
     found: dict[str, list[float]] = {}
     for row in eligible:
-        found.setdefault(columns.servers[columns.server_of[row]], []).append(float(best[row]))
+        found.setdefault(columns.servers[columns.server_index[row]], []).append(float(best[row]))
     return found
 
 
@@ -241,7 +241,7 @@ class Narrower:
         """Return whether the words alone show that the request needs no tool."""
         with self._lock.lock_for_reading():
             history = request.history[-MAX_HISTORY_MESSAGES:]
-            need = self._parts.judge.classify(bound_text(request.text), signals, history, None)
+            need = self._parts.need_estimator.classify(bound_text(request.text), signals, history, None)
         return need.verdict is NeedVerdict.NONE
 
     def score_servers(self, request: NarrowRequest, signals: Signals) -> Mapping[str, Sequence[float]]:
@@ -275,7 +275,7 @@ class Narrower:
         request = replace(request, history=request.history[-MAX_HISTORY_MESSAGES:])
         columns = self._columns
         signals = _remove_hidden_mentions(self._parts.reader.read(text), request, columns)
-        need = self._parts.judge.classify(
+        need = self._parts.need_estimator.classify(
             text, signals, request.history, self._encode_for_need(text, signals)
         )
         eligible = _find_eligible_rows(columns, request)
@@ -310,7 +310,7 @@ class Narrower:
             fit=fit,
         )
         can_recall = bool(columns.recalls[eligible].any())
-        need = self._parts.judge.adjust_to_tools(need, text, signals, fit=fit, can_recall=can_recall)
+        need = self._parts.need_estimator.adjust_to_tools(need, text, signals, fit=fit, can_recall=can_recall)
         made = Shortlist(
             candidates=build_shortlist(inputs),
             considered=len(eligible),
@@ -349,7 +349,7 @@ def _find_eligible_rows(columns: ToolColumns, request: NarrowRequest) -> Rows:
         eligible = np.arange(columns.size, dtype=np.intp)
     if request.servers is not None and request.servers.by != "off":
         chosen = [number for number, name in enumerate(columns.servers) if name in request.servers.servers]
-        eligible = eligible[np.isin(columns.server_of[eligible], chosen)]
+        eligible = eligible[np.isin(columns.server_index[eligible], chosen)]
     hidden = [row for key in request.hidden if (row := columns.rows.get(key)) is not None]
     return eligible[~np.isin(eligible, hidden)] if hidden else eligible
 
@@ -359,7 +359,7 @@ def _remove_hidden_mentions(signals: Signals, request: NarrowRequest, columns: T
     if not signals.mentions or not request.hidden:
         return signals
     shown = [key for key in columns.rows if key not in request.hidden]
-    known: set[str] = {columns.servers[int(columns.server_of[columns.rows[key]])] for key in shown}
+    known: set[str] = {columns.servers[int(columns.server_index[columns.rows[key]])] for key in shown}
     known.update(shown)
     return replace(signals, mentions=tuple(mention for mention in signals.mentions if mention.name in known))
 

@@ -17,8 +17,8 @@ from fingerpost.settings import Settings
 
 # The topic of a request is at its beginning and the instruction often at its end;
 # pasted text is in between.
-FIRST_CHARACTERS: Final = 4000
-LAST_CHARACTERS: Final = 1000
+HEAD_LENGTH: Final = 4000
+TAIL_LENGTH: Final = 1000
 _CUT_NOTE: Final = "\n…\n"
 
 
@@ -51,21 +51,21 @@ class NarrowRequest:
 
 def bound_text(text: str) -> str:
     """Return valid text of limited length: of a very long request, the beginning and the end."""
-    if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
-        text = text[:FIRST_CHARACTERS] + _CUT_NOTE + text[-LAST_CHARACTERS:]
+    if len(text) > HEAD_LENGTH + TAIL_LENGTH:
+        text = text[:HEAD_LENGTH] + _CUT_NOTE + text[-TAIL_LENGTH:]
     return to_valid_text(text).strip()
 
 
-def get_earlier_turns(history: tuple[Message, ...], most: int = 2) -> tuple[str, ...]:
+def get_earlier_turns(history: tuple[Message, ...], max_turns: int = 2) -> tuple[str, ...]:
     """Return the person's earlier messages, latest first."""
     texts = (bound_text(message.text) for message in reversed(history[-40:]) if message.role == "user")
-    return tuple(text for text, _ in zip((text for text in texts if text), range(most), strict=False))
+    return tuple(text for text, _ in zip((text for text in texts if text), range(max_turns), strict=False))
 
 
 # The maximum weight of an earlier turn.
 MAX_EARLIER_WEIGHT: Final = 0.4
 _LATER_TURN_FACTOR: Final = 0.5  # weight of each earlier turn relative to the next one
-_INDEPENDENT_WORDS: Final = 8  # content words that make a request independent
+_MIN_INDEPENDENT_WORDS: Final = 8  # content words that make a request independent
 _COMPLETE_SENTENCE_WEIGHT: Final = 0.25  # relative to a request of the same length that refers to something
 _MAX_FRAGMENT_WORDS: Final = 6  # words after the opening
 _MAX_NAME_WORDS: Final = 2  # words of a fragment that is only a name: "Paris?"
@@ -95,7 +95,7 @@ _AGAIN: Final = re.compile(
     re.IGNORECASE,
 )
 # First words of a full clause with a question or an instruction.
-_CLAUSE: Final = parse_word_set(
+_CLAUSE_START_WORDS: Final = parse_word_set(
     """
     what what's which who who's whose whom where where's when when's why how how's is are am was were do does
     did has have had can could would will should may might must shall isn't aren't don't doesn't didn't i i'm
@@ -105,7 +105,7 @@ _CLAUSE: Final = parse_word_set(
     """
 )
 # Without an opening, a fragment starts with one of these or is a single word or name.
-_BEGINS_FRAGMENT: Final = parse_word_set(
+_FRAGMENT_START_WORDS: Final = parse_word_set(
     """
     in on at for to from with without by of about the this that these those another only just not tomorrow
     today tonight yesterday next last until since between before after during as into
@@ -131,7 +131,7 @@ _EXPLETIVES: Final = re.compile(
 _FOLLOWUP_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
 _NAMED: Final = re.compile(r"\S*[\w-]\.[a-z]{1,5}\b|\S*[/@\\]\S*|[\"“«]", re.IGNORECASE)
-_SAYS_LITTLE: Final = STOP_WORDS | parse_word_set(
+_LOW_CONTENT_WORDS: Final = STOP_WORDS | parse_word_set(
     """
     am again ahead and another back can check could do doing done else go give great help hey instead it
     just kindly know let like look lot make me mind more my now ok okay one please proceed really same see
@@ -159,18 +159,18 @@ def _is_fragment(text: str) -> bool:
     if _AGAIN.search(text) is not None:
         return True
     if opening is not None:
-        return not words or words[0] not in _CLAUSE
-    if not words or words[0] in _CLAUSE:
+        return not words or words[0] not in _CLAUSE_START_WORDS
+    if not words or words[0] in _CLAUSE_START_WORDS:
         return False
-    if words[0] in _BEGINS_FRAGMENT or len(words) == 1:
+    if words[0] in _FRAGMENT_START_WORDS or len(words) == 1:
         return True
     return len(words) <= _MAX_NAME_WORDS and text.rstrip().endswith("?")
 
 
 def compute_history_weight(text: str) -> float:
     """Return how much earlier turns count for the request, 0 to 1."""
-    content = sum(1 for word in _LETTERS.findall(text) if word.casefold() not in _SAYS_LITTLE)
-    weight = max(0.0, 1 - content / _INDEPENDENT_WORDS)
+    content = sum(1 for word in _LETTERS.findall(text) if word.casefold() not in _LOW_CONTENT_WORDS)
+    weight = max(0.0, 1 - content / _MIN_INDEPENDENT_WORDS)
     dependence = classify_dependence(text)
     if dependence is Dependence.FRAGMENT:
         return 1.0 if content <= 1 else weight
@@ -287,7 +287,7 @@ _ASKS_SOMETHING: Final = re.compile(
 )
 
 # A part with only these words ("can you help me with that?") is not a separate need.
-_EMPTY_PIECE: Final = STOP_WORDS | parse_word_set(
+_EMPTY_PIECE_WORDS: Final = STOP_WORDS | parse_word_set(
     """
     able additional additionally advance again also am and appreciate appreciated assist assistance be can
     certain complete could d detail details ensure exactly find findings fine finally get give great hard help
@@ -301,14 +301,14 @@ _SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
 _WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # long white space would make the joint patterns slow
 
 
-def split_needs(text: str, language: str = "en", most: int = MAX_NEEDS) -> tuple[str, ...]:
+def split_needs(text: str, language: str = "en", max_needs: int = MAX_NEEDS) -> tuple[str, ...]:
     """Split a request into its needs, in order. Return the whole request when it has only one."""
     whole = text.strip()
     if not whole:
         return ()
     looked_at = _WIDE_GAP.sub(" ", whole[:MAX_SPLIT_LENGTH])
     needs = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
-    return _merge_shortest(most, needs) if len(needs) > 1 else (whole,)
+    return _merge_shortest(max_needs, needs) if len(needs) > 1 else (whole,)
 
 
 def _split_pieces(text: str, language: str) -> Iterator[str]:
@@ -357,13 +357,13 @@ def _is_need(piece: str, language: str) -> bool:
 
 
 def _has_content(piece: str) -> bool:
-    return any(word.lower() not in _EMPTY_PIECE for word in _SPLIT_WORD.findall(piece))
+    return any(word.lower() not in _EMPTY_PIECE_WORDS for word in _SPLIT_WORD.findall(piece))
 
 
-def _merge_shortest(most: int, needs: list[str]) -> tuple[str, ...]:
+def _merge_shortest(max_needs: int, needs: list[str]) -> tuple[str, ...]:
     """Merge neighbours, the shortest first, until at most `most` are left."""
     joined = list(needs)
-    while len(joined) > most:
+    while len(joined) > max_needs:
         lengths = [len(joined[i]) + len(joined[i + 1]) for i in range(len(joined) - 1)]
         at = lengths.index(min(lengths))
         joined[at : at + 2] = [f"{joined[at]}; {joined[at + 1]}"]

@@ -174,10 +174,10 @@ class ServerDecisionCache:
     """The decisions of recent conversations: at most `limit`, each until it is unused for `seconds`."""
 
     def __init__(
-        self, limit: int, *, seconds: Callable[[], float], clock: Callable[[], float] = time.monotonic
+        self, limit: int, *, get_max_age_s: Callable[[], float], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._limit = limit
-        self._seconds = seconds
+        self._get_max_age_s = get_max_age_s
         self._clock = clock
         self._decided: OrderedDict[ConversationKey, tuple[ServerDecision, float]] = OrderedDict()
         self._running: dict[ConversationKey, _RunningDecision] = {}
@@ -187,7 +187,7 @@ class ServerDecisionCache:
 
     def _find(self, conversation: ConversationKey) -> ServerDecision | None:
         found = self._decided.get(conversation)
-        if found is not None and self._clock() - found[1] > self._seconds():
+        if found is not None and self._clock() - found[1] > self._get_max_age_s():
             del self._decided[conversation]
             return None
         return None if found is None else found[0]
@@ -312,7 +312,7 @@ def find_best_outside(
     scores: Mapping[str, Sequence[float]],
     kept: Collection[str],
     *,
-    most: int = MAX_BEST_TOOLS,
+    max_tools: int = MAX_BEST_TOOLS,
     min_share: float = NEAR_BEST_SHARE,
     min_best_score: float = MIN_BEST_SCORE,
 ) -> Mapping[str, float]:
@@ -320,7 +320,7 @@ def find_best_outside(
     score.
     """
     tools = ((score, server) for server, found in scores.items() for score in found if math.isfinite(score))
-    leading = heapq.nlargest(most, tools)
+    leading = heapq.nlargest(max_tools, tools)
     if not leading or leading[0][0] < min_best_score:
         return {}
     best: dict[str, float] = {}
@@ -432,25 +432,23 @@ class ServerPicker:
         conversations: int = MAX_CONVERSATIONS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._live = live or (lambda: settings)
+        self._get_settings = live or (lambda: settings)
         self._events = events
         self._model = model
         self._template = template
-        self._patience = timeout
+        self._timeout = timeout
         self._costs = DefinitionCosts(count)
-        self._conversations = ServerDecisionCache(
-            conversations, seconds=lambda: self._live().keep_minutes * 60, clock=clock
+        self._decisions = ServerDecisionCache(
+            conversations, get_max_age_s=lambda: self._get_settings().keep_minutes * 60, clock=clock
         )
 
     def is_enabled(self, tools: int, servers: int) -> bool:
         """Return whether servers are picked for this number of tools and servers."""
-        return should_pick_servers(self._live(), tools=tools, servers=servers)
+        return should_pick_servers(self._get_settings(), tools=tools, servers=servers)
 
     def has_chosen(self, conversation: str | None, *, caller: str | None = None) -> bool:
         """Return whether a model has already chosen for this conversation."""
-        return (
-            conversation is not None and _build_conversation_key(caller, conversation) in self._conversations
-        )
+        return conversation is not None and _build_conversation_key(caller, conversation) in self._decisions
 
     async def pick(
         self,
@@ -466,7 +464,7 @@ class ServerPicker:
         model: ChatModel | None = None,
         ask_model: bool = True,
         remembered: frozenset[str] = frozenset(),
-        taught: frozenset[str] = frozenset(),
+        corrected_servers: frozenset[str] = frozenset(),
         none_taken: bool = False,
     ) -> ServerChoice:
         """Pick the servers for this turn. Never raises: on an error it keeps all servers.
@@ -479,7 +477,7 @@ class ServerPicker:
         none of the tools offered in this turn.
         """
         began = time.perf_counter()
-        settings = self._live()
+        settings = self._get_settings()
         turn = _PickerTurn(
             text,
             history,
@@ -492,7 +490,7 @@ class ServerPicker:
             settings,
             None if remembered or not ask_model else model or self._model,
             remembered,
-            taught,
+            corrected_servers,
             none_taken,
         )
         if not should_pick_servers(settings, tools=len(snapshot.cards), servers=len(turn.servers)):
@@ -513,7 +511,7 @@ class ServerPicker:
         model, decide by scores.
         """
         key = turn.conversation_key
-        if key is None or (turn.model is None and key not in self._conversations):
+        if key is None or (turn.model is None and key not in self._decisions):
             return await self._decide(turn)
         made_now: list[ServerDecision] = []
 
@@ -521,11 +519,11 @@ class ServerPicker:
             made_now.append(await self._decide(turn))
             return made_now[0]
 
-        decision = await self._conversations.get_or_decide(key, decide)
+        decision = await self._decisions.get_or_decide(key, decide)
         return decision if made_now else await self._widen(key, decision, turn)
 
     async def _widen(
-        self, place: ConversationKey, decision: ServerDecision, turn: _PickerTurn
+        self, key: ConversationKey, decision: ServerDecision, turn: _PickerTurn
     ) -> ServerDecision:
         """Return the decision with the servers that this turn adds. They stay in later turns."""
         outside = (turn.servers & decision.known) - decision.kept
@@ -541,7 +539,7 @@ class ServerPicker:
             return decision
         new = tuple(sorted(added & outside))
         wider = replace(decision, kept=decision.kept | added, widened=(*decision.widened, *new))
-        self._conversations.put(place, wider)
+        self._decisions.put(key, wider)
         self._emit_start(turn)
         left_out = [card for card in turn.snapshot.cards if card.server not in wider.kept]
         explained = replace(wider, reasoning=reasoning)
@@ -613,10 +611,10 @@ class ServerPicker:
             schema=REPLY_SCHEMA,
         )
         reply = None
-        with anyio.move_on_after(self._patience):
+        with anyio.move_on_after(self._timeout):
             reply = await model.complete(request)
         if reply is None:
-            message = f"{model.name} did not choose within {self._patience:g} s"
+            message = f"{model.name} did not choose within {self._timeout:g} s"
             raise ModelTimeout(message, model=model.name)
         picked = await anyio.to_thread.run_sync(parse_server_choice, reply.text, turn.names)
         if not picked.servers:

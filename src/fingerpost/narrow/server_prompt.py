@@ -332,13 +332,13 @@ def _match_names(written: Iterable[str], names: ServerNames, reasoning: str) -> 
     return PickedServers(servers=tuple(servers), unknown=tuple(unknown), reasoning=reasoning)
 
 
-def _find_names_in_text(said: str, names: ServerNames) -> PickedServers:
+def _find_names_in_text(text: str, names: ServerNames) -> PickedServers:
     """Return names in list items and anywhere in the text. All possible names count."""
-    items = (_BULLET.sub("", item).strip() for item in _LIST_BREAK.split(said))
+    items = (_BULLET.sub("", item).strip() for item in _LIST_BREAK.split(text))
     listed = [item for item in items if item and len(item.split()) <= _MAX_NAME_WORDS]
     found = [server for item in listed[:MAX_NAMES] if (server := names.resolve(item)) is not None]
-    servers = tuple(dict.fromkeys((*found, *names.find_in_text(said))))
-    return PickedServers(servers=servers, reasoning=_get_reasoning(said) if servers else "")
+    servers = tuple(dict.fromkeys((*found, *names.find_in_text(text))))
+    return PickedServers(servers=servers, reasoning=_get_reasoning(text) if servers else "")
 
 
 def _get_reasoning(value: object) -> str:

@@ -39,7 +39,7 @@ class RankedTool:
     row: int
     need: int
     score: float
-    skipped_score: float = 0.0  # subtracted for earlier picks of the same need
+    turn_penalty: float = 0.0  # subtracted for earlier picks of the same need
     lifted: float = 0.0  # points added to match its position
 
 
@@ -214,9 +214,9 @@ def _explain_conflict(pick: RankedTool, offered: Sequence[RankedTool], columns: 
 
 
 def _explain_twin(pick: RankedTool, offered: Sequence[RankedTool], columns: ToolColumns) -> str:
-    kind = columns.twin_of[pick.row]
+    kind = columns.twin_group[pick.row]
     for other in offered:
-        if other.need == pick.need and columns.twin_of[other.row] == kind:
+        if other.need == pick.need and columns.twin_group[other.row] == kind:
             card = columns.cards[other.row]
             return f"the same tool as {card.key} on server {card.server}"
     return ""
@@ -226,18 +226,18 @@ def _explain_outscored(
     pick: RankedTool,
     offered: Sequence[RankedTool],
     best: float | None,
-    most: int,
-    rest: float,
+    max_offered: int,
+    baseline: float,
     *,
     thorough: bool,
 ) -> str:
-    if len(offered) >= most:
+    if len(offered) >= max_offered:
         return f"scored {pick.score:.2f}, " + (
             f"the last one offered {offered[-1].score:.2f}" if offered else "and none was to be offered"
         )
     if best is None or pick.score >= (MIN_BEST_SHARE_IF_THOROUGH if thorough else MIN_BEST_SHARE) * best:
         return ""
-    if pick.score - rest >= MIN_LEAD_SHARE * (best - rest):
+    if pick.score - baseline >= MIN_LEAD_SHARE * (best - baseline):
         return ""
     return f"scored {pick.score:.2f}, clearly less than the best one's {best:.2f}"
 
@@ -370,40 +370,40 @@ class ShortlistInput:
         return max(self.settings.narrow.candidates, self.max_offered)
 
 
-def build_shortlist(listing: ShortlistInput) -> tuple[Candidate, ...]:
+def build_shortlist(inputs: ShortlistInput) -> tuple[Candidate, ...]:
     """Return the candidates, best first."""
-    scored = listing.scored
+    scored = inputs.scored
     picks = rank_over_needs(
         scored.whole,
         scored.by_need,
-        listing.eligible,
-        listing.max_candidates,
-        offered_count=listing.max_offered,
+        inputs.eligible,
+        inputs.max_candidates,
+        offered_count=inputs.max_offered,
     )
     offering = decide_offers(
         picks,
-        listing.columns,
-        max_offered=listing.max_offered,
-        health=listing.request.health,
+        inputs.columns,
+        max_offered=inputs.max_offered,
+        health=inputs.request.health,
         exclusive=scored.exclusive,
-        effort=listing.request.effort,
-        recalls=listing.signals.recalls,
+        effort=inputs.request.effort,
+        recalls=inputs.signals.recalls,
     )
     decisions = list(offering)
-    found = _find_prerequisite(listing, decisions) if listing.settings.flags.producers else None
-    candidates = [_build_candidate(listing, decision) for decision in decisions]
+    found = _find_prerequisite(inputs, decisions) if inputs.settings.flags.producers else None
+    candidates = [_build_candidate(inputs, decision) for decision in decisions]
     if found is not None:
-        candidates = _insert_prerequisite(listing, candidates, found)
-    return (*candidates[: listing.max_candidates], *_add_requested_tool(listing, candidates))
+        candidates = _insert_prerequisite(inputs, candidates, found)
+    return (*candidates[: inputs.max_candidates], *_find_requested_tool(inputs, candidates))
 
 
-def _build_candidate(listing: ShortlistInput, place: OfferDecision) -> Candidate:
-    pick = place.pick
-    parts = list_score_parts(listing.scored.contributions[pick.need], pick.row)
-    if pick.skipped_score:
+def _build_candidate(inputs: ShortlistInput, decision: OfferDecision) -> Candidate:
+    pick = decision.pick
+    parts = list_score_parts(inputs.scored.contributions[pick.need], pick.row)
+    if pick.turn_penalty:
         penalty = Part(
             signal="turn",
-            points=-round(pick.skipped_score, 4),
+            points=-round(pick.turn_penalty, 4),
             note="the other needs of the request have their turn",
         )
         parts = (*parts, penalty)
@@ -415,83 +415,83 @@ def _build_candidate(listing: ShortlistInput, place: OfferDecision) -> Candidate
         )
         parts = (*parts, lifted)
     return Candidate(
-        tool=listing.columns.cards[pick.row].key,
+        tool=inputs.columns.cards[pick.row].key,
         score=round(pick.score, 4),
         parts=parts,
         need=pick.need,
-        offered=place.is_offered,
-        lost=place.rejection,
-        latency=listing.columns.cards[pick.row].intelligence.latency.tier.value,
-        confidence=_classify_confidence(listing, pick.need, pick.row),
+        offered=decision.is_offered,
+        lost=decision.rejection,
+        latency=inputs.columns.cards[pick.row].intelligence.latency.tier.value,
+        confidence=_classify_confidence(inputs, pick.need, pick.row),
     )
 
 
-def _classify_confidence(listing: ShortlistInput, need: int, row: int) -> str:
+def _classify_confidence(inputs: ShortlistInput, need: int, row: int) -> str:
     """Return the confidence level of a tool, from the fit and its score relative to the best tool for the
     need.
     """
-    scores = listing.scored.by_need[need]
-    best = float(scores[listing.eligible].max())
-    sure = listing.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
+    scores = inputs.scored.by_need[need]
+    best = float(scores[inputs.eligible].max())
+    sure = inputs.fit * max(float(scores[row]), 0.0) / best if best > 0 else 0.0
     return next((level for least, level in _CONFIDENCE_LEVELS if sure >= least), "low")
 
 
-def _find_prerequisite(listing: ShortlistInput, places: list[OfferDecision]) -> Prerequisite | None:
+def _find_prerequisite(inputs: ShortlistInput, decisions: list[OfferDecision]) -> Prerequisite | None:
     """Return a tool that finds an argument of one of the first offered tools. Return None if no further tool
     may be offered, or if that tool is offered already.
     """
-    offered = [decision.pick.row for decision in places if decision.is_offered]
-    if not offered or len(offered) >= listing.max_offered:
+    offered = [decision.pick.row for decision in decisions if decision.is_offered]
+    if not offered or len(offered) >= inputs.max_offered:
         return None
-    columns = listing.columns
-    text = listing.request.text[:5000]
+    columns = inputs.columns
+    text = inputs.request.text[:5000]
     for row in offered[:_MAX_PREREQUISITE_SEEKERS]:
         server = columns.cards[row].server
-        if server in listing.request.health:
+        if server in inputs.request.health:
             continue
-        may = np.intersect1d(columns.by_server[server], listing.eligible, assume_unique=True).tolist()
-        found = find_prerequisite(columns, row, text, listing.signals, listing.scored.whole, may)
+        may = np.intersect1d(columns.by_server[server], inputs.eligible, assume_unique=True).tolist()
+        found = find_prerequisite(columns, row, text, inputs.signals, inputs.scored.whole, may)
         if found is not None:
             return None if found.row in offered else found
     return None
 
 
 def _insert_prerequisite(
-    listing: ShortlistInput, candidates: list[Candidate], found: Prerequisite
+    inputs: ShortlistInput, candidates: list[Candidate], found: Prerequisite
 ) -> list[Candidate]:
     """Insert the tool directly after the offered ones."""
-    key = listing.columns.cards[found.row].key
-    wanted_by = listing.columns.cards[found.wanted_by].key
+    key = inputs.columns.cards[found.row].key
+    wanted_by = inputs.columns.cards[found.wanted_by].key
     need = next(candidate.need for candidate in candidates if candidate.tool == wanted_by)
     others = [candidate for candidate in candidates if candidate.tool != key]
     last = max(place for place, candidate in enumerate(others) if candidate.offered)
-    own = float(listing.scored.by_need[need][found.row])
+    own = float(inputs.scored.by_need[need][found.row])
     score = max(own, others[last].score - _SCORE_STEP)
     joined = Candidate(
         tool=key,
         score=round(score, 4),
         parts=(
-            *list_score_parts(listing.scored.contributions[need], found.row),
-            Part(signal="produces", points=round(score - own, 4), note=found.format_reason(listing.columns)),
+            *list_score_parts(inputs.scored.contributions[need], found.row),
+            Part(signal="produces", points=round(score - own, 4), note=found.format_reason(inputs.columns)),
         ),
         need=need,
         offered=True,
-        latency=listing.columns.cards[found.row].intelligence.latency.tier.value,
-        confidence=_classify_confidence(listing, need, found.row),
+        latency=inputs.columns.cards[found.row].intelligence.latency.tier.value,
+        confidence=_classify_confidence(inputs, need, found.row),
     )
     return [*others[: last + 1], joined, *others[last + 1 :]]
 
 
-def _add_requested_tool(listing: ShortlistInput, candidates: list[Candidate]) -> Iterator[Candidate]:
+def _find_requested_tool(inputs: ShortlistInput, candidates: list[Candidate]) -> Iterator[Candidate]:
     """Yield the tool of `request.about` if it is not among the candidates."""
-    key = listing.request.about
-    row = listing.columns.rows.get(key) if key is not None else None
-    if row is None or row not in listing.eligible or any(candidate.tool == key for candidate in candidates):
+    key = inputs.request.about
+    row = inputs.columns.rows.get(key) if key is not None else None
+    if row is None or row not in inputs.eligible or any(candidate.tool == key for candidate in candidates):
         return
-    scored = listing.scored
+    scored = inputs.scored
     need = max(range(len(scored.by_need)), key=lambda number: float(scored.by_need[number][row]))
     score = float(scored.by_need[need][row])
-    ahead = int((scored.by_need[need][listing.eligible] > score).sum())
-    made = _build_candidate(listing, OfferDecision(RankedTool(row, need, score)))
+    ahead = int((scored.by_need[need][inputs.eligible] > score).sum())
+    made = _build_candidate(inputs, OfferDecision(RankedTool(row, need, score)))
     lost = f"{ahead} tools scored higher than its {score:.2f}"
     yield replace(made, offered=False, lost=lost)

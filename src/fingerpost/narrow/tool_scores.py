@@ -34,7 +34,7 @@ SERVER_MENTION_POINTS: Final = 0.08
 INTENT_POINTS: Final = 0.01  # the request has the tool's category with full certainty
 KEYWORD_POINTS: Final = 0.05  # for each written keyword, times its weight
 MAX_KEYWORD_POINTS: Final = 0.15
-MIN_EXCLUSIVE_INTENT: Final = 0.5  # minimum score of the first category to count as the intent
+MIN_EXCLUSIVE_INTENT_SCORE: Final = 0.5  # minimum score of the first category to count as the intent
 PRIORITY_POINTS: Final = 0.03  # at priority 100; the negative at 0
 URGENT_SLOW_POINTS: Final = -0.06  # for the slowest tier
 EFFORT_SLOW_POINTS: Final = (
@@ -67,7 +67,7 @@ def compute_adjustments(columns: ToolColumns, text: str, signals: Signals) -> It
         yield ScoreContribution(signal="recall", points=RECALL_POINTS * columns.recalls, note=note)
     for kind, thing in ((EntityKind.PATH, "file"), (EntityKind.URL, "address")):
         named = next((entity.text for entity in signals.entities if entity.kind is kind), None)
-        if named is not None and (rows := columns.takes.get(kind)) is not None:
+        if named is not None and (rows := columns.rows_by_entity_kind.get(kind)) is not None:
             yield _build_contribution(
                 columns, "entity", rows, ENTITY_POINTS, f"it takes a {thing}: {named[:60]}"
             )
@@ -146,7 +146,7 @@ def find_exclusive_intents(columns: ToolColumns, text: str, signals: Signals) ->
     if not columns.exclusive:
         return {}
     categories = {intent.category for intent in signals.intents if intent.category == OFFICIAL_DATA}
-    if signals.intents and signals.intents[0].score >= MIN_EXCLUSIVE_INTENT:
+    if signals.intents and signals.intents[0].score >= MIN_EXCLUSIVE_INTENT_SCORE:
         categories.add(signals.intents[0].category)
     spoken = {row for row, _, _ in _find_keywords(columns, text, signals)}
     return {row: intent for row, intent in columns.exclusive if intent in categories or row in spoken}
@@ -229,7 +229,7 @@ def _find_keywords(
             yield row, found, weight
 
 
-LIKELY_TOOLS: Final = 8  # best tools by words, whose vectors are worth a short wait
+MAX_LIKELY_TOOLS: Final = 8  # best tools by words, whose vectors are worth a short wait
 OWN_NEED_WEIGHT: Final = 0.3  # weight of a need's own text against the whole request
 
 
@@ -269,7 +269,7 @@ class ToolScorer:
             *feedback.compute_correction_points(columns),
         ]
         sole = self._find_exclusive_tools(text, signals, feedback, columns)
-        contributions = self._sum_contributions(whole, common, feedback, columns, eligible, sole)
+        contributions = self._combine_contributions(whole, common, feedback, columns, eligible, sole)
         score = sum_contributions(contributions, columns.size)
         if len(needs) < 2:
             return ScoredTools(
@@ -291,7 +291,7 @@ class ToolScorer:
             for need, one in zip(needs, read, strict=True)
         ]
         by_need = tuple(
-            self._sum_contributions(evidence, common, feedback, columns, eligible, one)
+            self._combine_contributions(evidence, common, feedback, columns, eligible, one)
             for evidence, one in zip(seen, soles, strict=True)
         )
         return ScoredTools(
@@ -314,7 +314,7 @@ class ToolScorer:
         return fuse_scores(words, meaning.score(query), get_meaning_weight(query.signals))
 
     def _find_exclusive_tools(
-        self, text: str, signals: Signals, taught: FeedbackAdjustments, columns: ToolColumns
+        self, text: str, signals: Signals, feedback: FeedbackAdjustments, columns: ToolColumns
     ) -> Mapping[int, str]:
         """Return the exclusive tools for this text. Return none if the request or a settled correction names
         another tool.
@@ -325,13 +325,13 @@ class ToolScorer:
         cards = [columns.cards[row] for row in found]
         own = {name for card in cards for name in (card.key, card.server)}
         other_named = any(mention.name not in own for mention in signals.mentions)
-        return {} if other_named or not taught.settled_rows <= found.keys() else found
+        return {} if other_named or not feedback.settled_rows <= found.keys() else found
 
-    def _sum_contributions(
+    def _combine_contributions(
         self,
         evidence: TextEvidence,
         common: Sequence[ScoreContribution],
-        taught: FeedbackAdjustments,
+        feedback: FeedbackAdjustments,
         columns: ToolColumns,
         eligible: Rows,
         sole: Mapping[int, str],
@@ -356,11 +356,11 @@ class ToolScorer:
             else None
         )
         contributions = contributions if alone is None else (*contributions, alone)
-        if taught is NO_FEEDBACK:
+        if feedback is NO_FEEDBACK:
             return contributions
         return (
             *contributions,
-            *taught.compute_decisive_points(
+            *feedback.compute_decisive_points(
                 columns, sum_contributions(contributions, columns.size), eligible
             ),
         )
@@ -421,5 +421,5 @@ class ToolScorer:
 
 def _find_likely_rows(words: Scores) -> list[int]:
     """Return the rows of the tools with the best word scores."""
-    best = np.argsort(-words, kind="stable")[:LIKELY_TOOLS]
+    best = np.argsort(-words, kind="stable")[:MAX_LIKELY_TOOLS]
     return [int(row) for row in best if words[row] > 0]

@@ -43,7 +43,7 @@ from fingerpost.records.feedback import (
     Threshold,
     ToolFollower,
 )
-from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
+from fingerpost.records.json import Json, JsonObject, find_json_problem, to_valid_text
 from fingerpost.records.packet import (
     MAX_REINJECTIONS,
     Content,
@@ -241,8 +241,8 @@ __all__ = [
     "UsageProfile",
     "UsageSample",
     "Verdict",
-    "check_json",
     "create_id",
+    "find_json_problem",
     "get_random_bits",
     "is_same_person",
     "to_valid_text",

@@ -133,7 +133,7 @@ def _parse_object(text: str, at: int, scan: _JsonScanner, levels: int) -> tuple[
         at = _skip_space(text, at + 1)
 
 
-def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
+def find_json_problem(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
     """Return why `value` is not valid JSON within our limits, or None.
 
     The check works level by level without recursion, because the sender controls the depth.
@@ -145,7 +145,9 @@ def check_json(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
             if type(node) in _PLAIN_TYPES or (type(node) is str and node.isascii()):
                 continue  # the usual case, and every tool result passes through here
             # Scalars first: `isinstance` with Mapping is slow.
-            reason = _check_scalar(node) if isinstance(node, SCALARS) else _collect_children(node, below)
+            reason = (
+                _find_scalar_problem(node) if isinstance(node, SCALARS) else _collect_children(node, below)
+            )
             if reason is not None:
                 return reason
         if not below:
@@ -160,7 +162,7 @@ def _collect_children(node: object, below: list[object]) -> str | None:
         below.extend(cast("Sequence[object]", node))
         return None
     if type(node) is not dict and not isinstance(node, Mapping):
-        return f"holds a {type(node).__name__}, which JSON cannot say"
+        return f"holds a {type(node).__name__}, which JSON cannot represent"
     entries = cast("Mapping[object, object]", node)
     for key in entries:
         if type(key) is str and key.isascii():
@@ -171,11 +173,11 @@ def _collect_children(node: object, below: list[object]) -> str | None:
     return None
 
 
-def _check_scalar(node: bool | int | float | str | None) -> str | None:
+def _find_scalar_problem(node: bool | int | float | str | None) -> str | None:
     if isinstance(node, str):
         return "holds text that is not valid Unicode" if has_lone_surrogate(node) else None
     if isinstance(node, float):
-        return None if math.isfinite(node) else f"holds {node}, which JSON cannot say"
+        return None if math.isfinite(node) else f"holds {node}, which JSON cannot represent"
     if node is not None and node.bit_length() > MAX_INTEGER_DIGITS * 3.32:
         return f"holds an integer of more than {MAX_INTEGER_DIGITS} digits"
     return None
@@ -228,7 +230,10 @@ _AMBIGUOUS_JSON: Final = re.compile(rb"[\[:,](?:-?[0-9]+[.eE]|null)")
 
 
 def to_canonical_json(value: object) -> bytes:
-    """Return the canonical bytes of `value` for its fingerprint. `value` must have passed `check_json`."""
+    """Return the canonical bytes of `value` for its fingerprint.
+
+    `value` must have passed `find_json_problem`.
+    """
     return _encode_quickly(value) or _encode_canonical(value).encode()
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.records.calls import ErrorKind
-from fingerpost.records.json import Json, JsonObject, check_json, to_valid_text
+from fingerpost.records.json import Json, JsonObject, find_json_problem, to_valid_text
 
 _random = Random()  # noqa: S311 - unique, not secret
 if hasattr(os, "register_at_fork"):
@@ -167,7 +167,7 @@ class DataField:
     type: str | None = None  # for example `tool_execution_result`
 
     def __post_init__(self) -> None:
-        if (reason := check_json(self.value)) is not None:
+        if (reason := find_json_problem(self.value)) is not None:
             message = f"data field {self.key!r} {reason}"
             raise ValueError(message)
 

@@ -34,15 +34,15 @@ class OAuthSpec:
 class Precheck(Protocol):
     """Checks of an in-process server before a call runs and before approval is requested."""
 
-    def check_arguments(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
+    def find_argument_errors(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
         """Return errors in the arguments beyond their schema. Only the arguments are examined."""
         ...
 
-    async def needs_grant(self, tool: str, arguments: JsonObject) -> str:
+    async def get_grant_reason(self, tool: str, arguments: JsonObject) -> str:
         """Return why this exact call requires a grant regardless of the rules, or an empty string."""
         ...
 
-    async def check_feasible(self, tool: str, arguments: JsonObject) -> CallFault | None:
+    async def find_fault(self, tool: str, arguments: JsonObject) -> CallFault | None:
         """Return why the call would fail now, or None. Has no side effects."""
         ...
 

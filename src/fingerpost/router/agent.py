@@ -48,7 +48,7 @@ class _AgentTotals:
     waiting: int = 0
     failures: int = 0
     narrowings: int = 0
-    spared: float = 0.0
+    reduction: float = 0.0
     added_ms: float = 0.0
     choices: int = 0
     fallbacks: int = 0
@@ -107,7 +107,7 @@ class AgentCounter:
     def _count_narrowing(self, narrowing: Narrowing) -> None:
         sums, shortlist, servers = self._sums, narrowing.shortlist, narrowing.servers
         sums.narrowings += 1
-        sums.spared += 1 - len(shortlist.offered) / shortlist.considered if shortlist.considered else 0.0
+        sums.reduction += 1 - len(shortlist.offered) / shortlist.considered if shortlist.considered else 0.0
         sums.added_ms += narrowing.milliseconds + (0.0 if servers is None else servers.milliseconds)
 
     @property
@@ -119,7 +119,7 @@ class AgentCounter:
                 success_rate=_divide(sums.answered, sums.requests),
                 waiting=sums.waiting,
                 failures=sums.failures,
-                reduction=_divide(sums.spared, sums.narrowings),
+                reduction=_divide(sums.reduction, sums.narrowings),
                 mean_added_ms=_divide(sums.added_ms, sums.narrowings),
                 server_choices=sums.choices,
                 fallback_rate=_divide(sums.fallbacks, sums.choices),

@@ -36,11 +36,11 @@ class LazyConnector:
         """`timeout` applies to one server, `request_timeout` to all servers together."""
         self._servers = servers
         self._calls = calls
-        self._tools = get_tools
-        self._patience = timeout
-        self._request_waits = request_timeout
-        self._met = False  # whether a request has waited for connecting servers
-        self._meeting = anyio.Lock()  # concurrent requests wait for the same servers
+        self._get_tools = get_tools
+        self._timeout = timeout
+        self._request_timeout = request_timeout
+        self._has_waited = False  # whether a request has waited for connecting servers
+        self._request_lock = anyio.Lock()  # concurrent requests wait for the same servers
         self._connecting = anyio.Lock()
 
     async def connect_idle(self, server: str | None = None) -> bool:
@@ -56,15 +56,15 @@ class LazyConnector:
             ]
             if names:
                 self._servers.start(*names)
-                await self._servers.wait_until_settled(timeout=self._request_waits)
+                await self._servers.wait_until_settled(timeout=self._request_timeout)
         return bool(names)
 
     async def connect_for_request(self, server: str | None = None) -> None:
         """Connect idle servers. The first request also waits for servers that are connecting already."""
-        async with self._meeting:
-            if not await self.connect_idle(server) and not self._met:
-                await self._servers.wait_until_settled(timeout=self._request_waits)
-            self._met = True
+        async with self._request_lock:
+            if not await self.connect_idle(server) and not self._has_waited:
+                await self._servers.wait_until_settled(timeout=self._request_timeout)
+            self._has_waited = True
 
     async def connect_for_call(self, tool_call: ToolCall, context: CallContext) -> CallContext:
         """Wait for the server that may have this tool, within the call's timeout. Return the context with the
@@ -73,7 +73,7 @@ class LazyConnector:
         The server is the one whose name is a prefix of the tool name. Without such a prefix, all idle servers
         are connected. Return at once if the tool is known.
         """
-        found = resolve_tool(tool_call, self._tools())
+        found = resolve_tool(tool_call, self._get_tools())
         if not isinstance(found, ToolNotFound) or found.ambiguous or tool_call.name == READ_RESULT_TOOL_NAME:
             return context
         began = anyio.current_time()
@@ -83,7 +83,7 @@ class LazyConnector:
                 await self.connect_idle()
             elif self._is_connecting(absence.server):
                 with suppress(ServerUnavailable):  # the call reports this error itself
-                    await self._servers.ensure(absence.server, timeout=self._patience)
+                    await self._servers.ensure(absence.server, timeout=self._timeout)
         if context.seconds is None:
             return context
         return replace(context, seconds=max(0.0, context.seconds - (anyio.current_time() - began)))
@@ -106,27 +106,27 @@ class CatalogSync:
     def __init__(self, catalog: Catalog, store: Store) -> None:
         self._catalog = catalog
         self._store = store
-        self._taken: dict[str, Listing] = {}
-        self._studied: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
+        self._applied: dict[str, Listing] = {}
+        self._prepared: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
         self._unsaved = anyio.Event()
 
     async def prepare_listing(self, listing: Listing) -> None:
         """Build the cards of a long listing in a thread, so that the event loop stays responsive."""
         if len(listing.definitions) > MANY_TOOLS:
-            self._studied[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
+            self._prepared[listing.server] = listing, await run_in_thread(self._catalog.build_cards, listing)
 
     def apply_listing(self, listing: Listing) -> None:
         """Update the catalog with a server's current listing, unless the catalog has it already."""
-        prepared_listing, cards = self._studied.pop(listing.server, (None, None))
-        if listing is not self._taken.get(listing.server):
-            self._taken[listing.server] = listing
+        prepared_listing, cards = self._prepared.pop(listing.server, (None, None))
+        if listing is not self._applied.get(listing.server):
+            self._applied[listing.server] = listing
             self._catalog.replace_server(listing, cards if listing is prepared_listing else None)
             self._unsaved.set()
 
     def remove_server(self, server: str) -> None:
         """Remove a server that is no longer configured."""
-        self._taken.pop(server, None)
-        self._studied.pop(server, None)
+        self._applied.pop(server, None)
+        self._prepared.pop(server, None)
         self._catalog.remove_server(server)
 
     async def keep_saving(self) -> None:

@@ -56,7 +56,7 @@ def find_question(events: Sequence[Event]) -> Route | None:
     """
     from fingerpost.router.route import Route
 
-    asked, packet = _find_last_word(events), rebuild_packet(events)
+    asked, packet = _find_last_shown_event(events), rebuild_packet(events)
     narrowings = [event.narrowing for event in events if isinstance(event, RequestNarrowed)]
     if packet is None or packet.context.mode is None or not isinstance(asked, QuestionAsked):
         return None
@@ -76,13 +76,13 @@ def find_reply(events: Sequence[Event]) -> str | None:
     """Return the last text shown to the person. None if the packet was not routed, or still waits."""
     if not any(isinstance(event, RouteBegan) for event in events):
         return None
-    last = _find_last_word(events)
+    last = _find_last_shown_event(events)
     if isinstance(last, QuestionAsked):
         return last.question.text
     return None if last is None else last.text
 
 
-def _find_last_word(events: Sequence[Event]) -> AnswerGiven | QuestionAsked | None:
+def _find_last_shown_event(events: Sequence[Event]) -> AnswerGiven | QuestionAsked | None:
     """Return the last answer or question shown to the person. Approval requests are ignored."""
     for event in reversed(events):
         if isinstance(event, AnswerGiven):

@@ -52,9 +52,9 @@ FLAGS: Final = (
     "adaptive_thresholds",
 )
 MAX_SHOWN: Final = 100  # entries of each kind
-_REQUESTS: Final = 3
+_MAX_SHOWN_REQUESTS: Final = 3
 _MIN_HABIT_USES: Final = 1.0
-_ENDED_OUTCOMES: Final = 3
+_MAX_LESS_USED_TOOLS: Final = 3
 
 
 async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, person: str | None) -> Learned:
@@ -115,7 +115,7 @@ def _count_corrections(feedback: Sequence[Feedback], person: str | None) -> Iter
             times=len(found),
             by=tuple(people),
             latest=found[0].at,
-            requests=tuple(dict.fromkeys(one.request for one in seen))[:_REQUESTS],
+            requests=tuple(dict.fromkeys(one.request for one in seen))[:_MAX_SHOWN_REQUESTS],
         )
 
 
@@ -158,7 +158,7 @@ def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Ite
                 tool=found[0],
                 weight=round(used[found[0]], 1),
                 category="" if category == found[0] else category,
-                over=tuple(found[1 : 1 + _ENDED_OUTCOMES]),
+                over=tuple(found[1 : 1 + _MAX_LESS_USED_TOOLS]),
             )
 
 
@@ -186,7 +186,7 @@ PERSONAL_KINDS: Final[tuple[LearnedKind, ...]] = (
 )
 MAX_EVENTS: Final = 5_000
 MAX_PACKETS: Final = 50  # packets searched for the latest request of a caller
-_NEAR_NAMES: Final = 3
+_MAX_LISTED_TOOLS: Final = 3
 
 FindVisible = Callable[[str | None, str | None, tuple[Scope, ...]], Awaitable["VisibleCatalog"]]
 
@@ -213,15 +213,15 @@ class FeedbackService:
         events: EventSink,
         *,
         find_visible: FindVisible,
-        tools: Callable[[], Snapshot],
+        get_tools: Callable[[], Snapshot],
         on_changed: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._store = store
         self._events = events
-        self._look = find_visible
-        self._tools = tools
-        self._changed = on_changed
+        self._find_visible = find_visible
+        self._get_tools = get_tools
+        self._on_changed = on_changed
 
     async def give_feedback(
         self,
@@ -242,7 +242,7 @@ class FeedbackService:
         parsed_verdict = _parse_verdict(verdict)
         if not by.strip():
             message = "nobody said this"
-            raise ConfigError(message, hint="Say who does with `by`.")
+            raise ConfigError(message, hint="Pass the name of the person who gives the feedback as `by`.")
         request = await self._read_request(packet_id)
         judged = await self._find_judged_tool(request, tool)
         right = await self._find_right_tool(request, parsed_verdict, judged, should_have, scopes)
@@ -269,7 +269,7 @@ class FeedbackService:
             )
         )
         await self._store.journal.flush()
-        self._changed()
+        self._on_changed()
         return kept
 
     async def find_used_tools(self, packet_id: str) -> tuple[str, ...]:
@@ -298,7 +298,7 @@ class FeedbackService:
         texts.
         """
 
-        return await build_overview(self._settings, self._store, self._tools(), person=person)
+        return await build_overview(self._settings, self._store, self._get_tools(), person=person)
 
     async def forget(self, *what: str, by: str, person: str | None = None) -> int:
         """Delete learned data of these kinds (default: all), or one person's part of it. Return the number of
@@ -309,7 +309,7 @@ class FeedbackService:
         for one in wanted:
             self._events.emit(LearningForgotten(what=one, by=by, person=person, count=gone))
         await self._store.journal.flush()
-        self._changed()
+        self._on_changed()
         return gone
 
     async def _forget_kind(self, what: LearnedKind, person: str | None) -> int:
@@ -347,10 +347,10 @@ class FeedbackService:
                 return request.called[0]
             only_offered = not request.called and not request.routed
             return request.offered[0] if only_offered and request.offered else None
-        card = self._tools().find(tool)
+        card = self._get_tools().find(tool)
         key = tool if card is None else card.key
         if key not in (*request.called, *request.offered):
-            among = ", ".join((*request.called, *request.offered)[:_NEAR_NAMES]) or "none"
+            among = ", ".join((*request.called, *request.offered)[:_MAX_LISTED_TOOLS]) or "none"
             message = f"{tool[:80]} was neither used nor offered for this request"
             raise UnknownTool(message, hint=f"There were: {among}.")
         return key
@@ -366,9 +366,11 @@ class FeedbackService:
         if should_have is None:
             return None
         if verdict is FeedbackVerdict.GOOD:
-            message = "a tool that was right leaves none that should have been used"
+            message = "good feedback cannot name another tool that should have been used"
             raise ConfigError(message, hint="Say bad together with the tool it should have used.")
-        view = await self._look(request.packet.header.caller, request.profile, (*request.scopes, *scopes))
+        view = await self._find_visible(
+            request.packet.header.caller, request.profile, (*request.scopes, *scopes)
+        )
         card = view.visible.find(should_have)
         if card is None:
             near = ", ".join(view.visible.near(should_have))

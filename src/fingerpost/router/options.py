@@ -105,19 +105,19 @@ class RuntimeSwitches:
     """Changes the runtime options. A value out of range is rejected and changes nothing."""
 
     def __init__(self, settings: Settings) -> None:
-        self._first = RuntimeOptions(
+        self._initial = RuntimeOptions(
             smart_routing=settings.smart_routing,
             mode=settings.choose.mode,
             max_turns=settings.choose.max_turns,
             max_reinjections=settings.tool_routing.max_reinjections,
         )
-        self._now = self._first
+        self._current = self._initial
         self._lock = Lock()
 
     @property
     def now(self) -> RuntimeOptions:
         """The current values."""
-        return self._now
+        return self._current
 
     def set_smart_routing(self, mode: bool | str) -> None:
         """Set smart routing: `True` or "on", `False` or "off", or "auto" (on above both thresholds)."""
@@ -141,16 +141,16 @@ class RuntimeSwitches:
     def restore(self) -> None:
         """Restore the values of the settings."""
         with self._lock:
-            self._now = self._first
+            self._current = self._initial
 
     def _set_routing(self, hint: str, **values: object) -> None:
         with self._lock:
-            before = self._now.smart_routing.model_dump()
+            before = self._current.smart_routing.model_dump()
             try:
                 changed = SmartRoutingSettings.model_validate({**before, **values}, strict=True)
             except ValidationError as wrong:
                 raise _build_refusal(values, hint) from wrong
-            self._now = replace(self._now, smart_routing=changed)
+            self._current = replace(self._current, smart_routing=changed)
 
     def _set_choosing(self, hint: str, **values: object) -> None:
         with self._lock:
@@ -159,7 +159,7 @@ class RuntimeSwitches:
             except ValidationError as wrong:
                 raise _build_refusal(values, hint) from wrong
             changed = {name: getattr(checked, name) for name in values}
-            self._now = replace(self._now, **changed)
+            self._current = replace(self._current, **changed)
 
 
 def _build_refusal(values: dict[str, object], hint: str) -> ConfigError:

@@ -64,8 +64,8 @@ def build_profile_rules(profiles: Mapping[str, ProfileSettings]) -> tuple[Profil
 
 
 POLL_INTERVAL_S: Final = 2.0
-NO_PROFILE_SETTINGS: Final = Scope(servers=("",))  # matches no server
-_PROFILE_NAME_RULE: Final = 20
+NO_ACCESS_SCOPE: Final = Scope(servers=("",))  # matches no server
+_MAX_LISTED_PROFILES: Final = 20
 
 W = TypeVar("W", bound=NarrowOptions)
 OnProfilesChanged = Callable[[tuple[str, ...]], None]  # the names of new, deleted or changed profiles
@@ -79,9 +79,9 @@ class Profiles(Mapping[str, ProfileSettings]):
     """The current profiles by name. `version` increases with every change."""
 
     def __init__(self, profiles: Mapping[str, ProfileSettings], plans: Mapping[str, str]) -> None:
-        self._now = dict(profiles)
+        self._current = dict(profiles)
         self._plans = dict(plans)
-        self._gone: set[str] = set()
+        self._former_names: set[str] = set()
         self._preferred: str | None = None
         self.version = 1
         self.efforts: Mapping[str, Effort] = {}  # preferences of callers
@@ -89,24 +89,24 @@ class Profiles(Mapping[str, ProfileSettings]):
         self.bounds: Mapping[str, Scope] = self._build_bounds()
 
     def __getitem__(self, name: str) -> ProfileSettings:
-        return self._now[name]
+        return self._current[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._now)
+        return iter(self._current)
 
     def __len__(self) -> int:
-        return len(self._now)
+        return len(self._current)
 
     @property
     def depends_on_caller(self) -> bool:
         """Whether the available profiles depend on the caller."""
-        return any(profile.users or profile.plans for profile in self._now.values())
+        return any(profile.users or profile.plans for profile in self._current.values())
 
     def may_use(self, name: str, caller: str | None) -> bool:
         """Return whether the caller may use the profile. The scopes of the caller's key are not
         considered.
         """
-        profile = self._now.get(name)
+        profile = self._current.get(name)
         return profile is not None and self._get_closeness(profile, caller) is not None
 
     def resolve_profile(
@@ -127,21 +127,21 @@ class Profiles(Mapping[str, ProfileSettings]):
             return requested
         allowed = {
             name: (closeness, name)
-            for name, profile in self._now.items()
+            for name, profile in self._current.items()
             if (not among or name in among)
             and (closeness := self._get_closeness(profile, caller)) is not None
         }
         if api_version is not None:
-            versioned = [name for name in allowed if api_version in self._now[name].api_versions]
+            versioned = [name for name in allowed if api_version in self._current[name].api_versions]
             if versioned:
                 return min(versioned, key=lambda name: allowed[name])
         if self._preferred in allowed:
             return self._preferred
         return min(
-            (name for name in allowed if self._now[name].default), key=allowed.__getitem__, default=None
+            (name for name in allowed if self._current[name].default), key=allowed.__getitem__, default=None
         )
 
-    def prefer(self, name: str | None) -> None:
+    def set_default(self, name: str | None) -> None:
         """Set the default profile for callers that name none and may use it."""
         if name is not None:
             self.get_profile(name)
@@ -160,7 +160,7 @@ class Profiles(Mapping[str, ProfileSettings]):
         if name is None:
             return options
         options["profile"] = name
-        if (most := self._now[name].max_tools) is not None:
+        if (most := self._current[name].max_tools) is not None:
             options["max_tools"] = min(options.get("max_tools") or most, most)
         return options
 
@@ -172,19 +172,21 @@ class Profiles(Mapping[str, ProfileSettings]):
                 raise ConfigError(message, hint=f"There are: {', '.join(Effort)}.")
             return Effort(asked)
         preferred = self.efforts.get(options.get("caller") or "")
-        return preferred or (None if profile is None else self._now[profile].effort)
+        return preferred or (None if profile is None else self._current[profile].effort)
 
     def _check_allowed(self, name: str, caller: str | None) -> None:
         self.get_profile(name)
         if not self.may_use(name, caller):
             message = f"the profile {name} is not for {caller or 'somebody without a name'}"
-            raise ProfileRefused(message, hint="Whoever runs this names them in its users, or in [plans].")
+            raise ProfileRefused(
+                message, hint="The operator can add the caller to the profile's users, or to [plans]."
+            )
 
     def get_profile(self, name: str) -> ProfileSettings:
         """Return the profile of this name, for any caller. Raises `ConfigError` if there is none."""
-        profile = self._now.get(name)
+        profile = self._current.get(name)
         if profile is None:
-            there = ", ".join(sorted(self._now)[:_PROFILE_NAME_RULE]) or "none"
+            there = ", ".join(sorted(self._current)[:_MAX_LISTED_PROFILES]) or "none"
             message = f"there is no profile {name[:80]!r}"
             raise ConfigError(message, hint=f"There are: {there}. `fingerpost profiles` lists them.")
         return profile
@@ -207,15 +209,15 @@ class Profiles(Mapping[str, ProfileSettings]):
 
     def _build_bounds(self) -> dict[str, Scope]:
         """Return the scope of each profile, including deleted profiles."""
-        now = {name: build_scope(name, profile) for name, profile in self._now.items()}
+        now = {name: build_scope(name, profile) for name, profile in self._current.items()}
         return {
-            **dict.fromkeys(self._gone - now.keys(), NO_PROFILE_SETTINGS),
+            **dict.fromkeys(self._former_names - now.keys(), NO_ACCESS_SCOPE),
             **{name: scope for name, scope in now.items() if scope is not None},
         }
 
     def get_agent_scope(self, name: str | None) -> Scope | None:
         """Return the scope that agents have under a profile in place of the profile's scope, or None."""
-        profile = None if name is None else self._now.get(name)
+        profile = None if name is None else self._current.get(name)
         if profile is None or not profile.agent_tools:
             return None
         return Scope(tools=profile.agent_tools, effects=profile.effects, profile=name, delegated=True)
@@ -226,15 +228,15 @@ class Profiles(Mapping[str, ProfileSettings]):
         """Replace all profiles. Return the names that changed, or None if nothing changed, problems
         included.
         """
-        before, old_problems = self._now, self.problems
+        before, old_problems = self._current, self.problems
         changed = tuple(
             sorted(name for name in {*before, *profiles} if before.get(name) != profiles.get(name))
         )
         self.problems = problems
         if not changed:
             return None if old_problems == problems else ()
-        self._gone |= before.keys()
-        self._now = dict(profiles)
+        self._former_names |= before.keys()
+        self._current = dict(profiles)
         self.bounds = self._build_bounds()
         self.version += 1
         return changed

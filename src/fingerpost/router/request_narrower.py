@@ -76,7 +76,7 @@ class LearnedData:
         self._flags = flags
         self._settings = settings.learning
         self._store = store
-        self.experience = HistoryScorer()
+        self.history_scorer = HistoryScorer()
         self.corrections = Corrections(shared=settings.learning.shared)
         self.preferences = Preferences()
         self.decisions = PastDecisions()
@@ -91,9 +91,9 @@ class LearnedData:
         self._is_awaited = True  # the next request reads the data itself
         self._is_new = False  # the data was read again since the last refresh
         self._is_reading = False
-        self._one_reads = anyio.Lock()  # older data never replaces newer data
+        self._read_lock = anyio.Lock()  # older data never replaces newer data
 
-    def compare_by_meaning(self, encode: Callable[[str], Floats]) -> None:
+    def set_encoder(self, encode: Callable[[str], Floats]) -> None:
         """Set the encoder. From now on, requests are also compared by vectors."""
         self._vectors = RequestVectors(encode)
 
@@ -121,23 +121,23 @@ class LearnedData:
             self._stale, self._read_at = False, time.monotonic()
             if self._is_awaited or self._tasks is None:
                 self._is_awaited = False
-                async with self._one_reads:
+                async with self._read_lock:
                     await self._read()
             else:
                 self._is_reading = True
-                self._tasks.start_soon(self._read_aside)
+                self._tasks.start_soon(self._read_in_background)
         is_new, self._is_new = self._is_new, False
         return is_new
 
-    async def _read_aside(self) -> None:
+    async def _read_in_background(self) -> None:
         """Read the data in the background, while requests use the old data. A failed read is repeated
         later.
         """
         try:
-            async with self._one_reads:
+            async with self._read_lock:
                 await self._read()
         except Exception:
-            logger.warning("what was learned could not be read again", exc_info=True)
+            logger.warning("learned data could not be refreshed", exc_info=True)
             self._stale = True
         finally:
             self._is_reading = False
@@ -156,7 +156,7 @@ class LearnedData:
 
         def learn() -> None:
             rows = self._encode_rows([one.request for one in feedback], [one.request for one in choices])
-            self.experience.learn(choices, followings, vectors=rows[1])
+            self.history_scorer.learn(choices, followings, vectors=rows[1])
             self.corrections.learn(feedback, now=now, half_life=half_life, vectors=rows[0])
             self.preferences.learn(choices, feedback, now=now, half_life=half_life, marks=habits_since)
             known = None if self._vectors is None else self._vectors.known
@@ -178,17 +178,19 @@ class LearnedData:
         seen, self._seen = self._seen, await self._store.learned.get_version()
         return seen != self._seen
 
-    def _encode_rows(self, said: list[str], chosen: list[str]) -> tuple[Floats | None, Floats | None]:
+    def _encode_rows(
+        self, feedback_texts: list[str], choice_texts: list[str]
+    ) -> tuple[Floats | None, Floats | None]:
         """Return the vectors of both lists. Feedback is encoded first; the rest may follow at later
         refreshes.
         """
         if self._vectors is None:
             return None, None
-        self._stale = not self._vectors.fill(chain(said, chosen)) or self._stale
-        return self._vectors.get_rows(said), self._vectors.get_rows(chosen)
+        self._stale = not self._vectors.fill(chain(feedback_texts, choice_texts)) or self._stale
+        return self._vectors.get_rows(feedback_texts), self._vectors.get_rows(choice_texts)
 
 
-_NEED_REASONS: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
+_NEEDS_TOOL_BY_VERDICT: Final = {NeedVerdict.TOOL: True, NeedVerdict.NONE: False, NeedVerdict.UNCLEAR: None}
 
 
 class RequestNarrower:
@@ -213,23 +215,23 @@ class RequestNarrower:
         self._settings = settings
         self._events = events
         self._store = store
-        self._unusable = get_unusable
-        self.away = get_absent  # servers that are not connected, each with the reason
-        self._sight = visibility or VisibilityCache(settings.policy)
-        self._past = LearnedData(settings, store, tasks=tasks)
+        self._get_unusable = get_unusable
+        self.get_absent = get_absent  # servers that are not connected, each with the reason
+        self._visibility = visibility or VisibilityCache(settings.policy)
+        self._learned = LearnedData(settings, store, tasks=tasks)
         self._narrower = Narrower(
             settings,
             parts=build_default_components(
                 settings,
-                history=self._past.experience,
-                corrections=self._past.corrections,
-                preferences=self._past.preferences,
+                history=self._learned.history_scorer,
+                corrections=self._learned.corrections,
+                preferences=self._learned.preferences,
             ),
         )
         if self._narrower.parts.meaning is not None:
-            self._past.compare_by_meaning(self._narrower.encode)
+            self._learned.set_encoder(self._narrower.encode)
         self._switches = switches
-        self._results = RecentRoutingStats(store)
+        self._routing_stats = RecentRoutingStats(store)
         self._picker = ServerPicker(
             settings.smart_routing,
             events,
@@ -238,16 +240,20 @@ class RequestNarrower:
             template=read_template(settings.smart_routing),
         )
         self._costs = DefinitionCosts()
-        self._seen: tuple[VisibleCatalog, int] | None = None  # the last counted view and its tokens
+        self._counted_view: tuple[VisibleCatalog, int] | None = None  # the last counted view and its tokens
 
     def _get_smart_routing(self) -> SmartRoutingSettings:
         """Return the current smart routing settings. Their thresholds may be adapted from results."""
         now = self._settings.smart_routing if self._switches is None else self._switches.now.smart_routing
-        return adapt_settings(now, self._results.figures) if self._settings.flags.adaptive_thresholds else now
+        return (
+            adapt_settings(now, self._routing_stats.figures)
+            if self._settings.flags.adaptive_thresholds
+            else now
+        )
 
     def mark_stale(self, *, at_once: bool = False) -> None:
         """Mark the learned data as out of date. With `at_once`, the next request waits for the refresh."""
-        self._past.mark_stale(at_once=at_once)
+        self._learned.mark_stale(at_once=at_once)
 
     async def read_signals(self, text: str) -> Signals:
         """Return the signals found in a text."""
@@ -294,12 +300,12 @@ class RequestNarrower:
         if arms is None:
             arms = assign_arms(self._settings.rollout, options.get("conversation") or packet.packet_id)
         settings = apply_arms(self._settings, arms)
-        if await self._past.refresh():
+        if await self._learned.refresh():
             self._narrower.clear_cache()
         if self._settings.flags.adaptive_thresholds:
-            await self._results.refresh()
+            await self._routing_stats.refresh()
         who = (options.get("caller"), options.get("profile"), options.get("scopes", ()))
-        view = await self._sight.compute_view(snapshot, *who)
+        view = await self._visibility.compute_view(snapshot, *who)
         request = self._build_request(snapshot, packet, view, options)
         if settings is not self._settings:
             request = replace(request, settings=settings)
@@ -314,7 +320,7 @@ class RequestNarrower:
             model=model,
             gate=gate,
             widened=widened,
-            behind=[to_text_only(message) for message in options.get("since", ())],
+            later_messages=[to_text_only(message) for message in options.get("since", ())],
             ask_model=options.get("ask_model", True),
         )
         narrowing = await self._narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
@@ -326,15 +332,15 @@ class RequestNarrower:
         )
 
     async def filter_usable(
-        self, snapshot: Snapshot, tools: Sequence[str], wanted: NarrowOptions
+        self, snapshot: Snapshot, tools: Sequence[str], options: NarrowOptions
     ) -> tuple[str, ...]:
         """Return those of `tools` (keys) that the caller may use now, in the same order."""
         if not tools:
             return ()
-        view = await self._sight.compute_view(
-            snapshot, wanted.get("caller"), wanted.get("profile"), wanted.get("scopes", ())
+        view = await self._visibility.compute_view(
+            snapshot, options.get("caller"), options.get("profile"), options.get("scopes", ())
         )
-        unusable, server = self._unusable(), wanted.get("server")
+        unusable, server = self._get_unusable(), options.get("server")
         found = [card for key in tools if (card := view.visible.get(key)) is not None]
         return tuple(
             card.key for card in found if card.server not in unusable and server in (None, card.server)
@@ -347,11 +353,11 @@ class RequestNarrower:
 
         The count of all visible tools is cached while the view is unchanged.
         """
-        if self._seen is None or self._seen[0] is not view:
+        if self._counted_view is None or self._counted_view[0] is not view:
             total = await anyio.to_thread.run_sync(self._costs.count_total, view.visible.cards)
-            self._seen = (view, total)
+            self._counted_view = (view, total)
         found = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.offered)
-        return self._seen[1], self._costs.count_total(card for card in found if card is not None)
+        return self._counted_view[1], self._costs.count_total(card for card in found if card is not None)
 
     def _build_request(
         self, snapshot: Snapshot, packet: Packet, view: VisibleCatalog, options: NarrowOptions
@@ -367,11 +373,11 @@ class RequestNarrower:
             allowed=scope,
             hidden=view.hidden,
             max_tools=options.get("max_tools"),
-            health=self._unusable(),
+            health=self._get_unusable(),
             used=options.get("used", ()),
             about=options.get("about"),
             effort=None if (effort := options.get("effort")) is None else Effort(effort),
-            person=options.get("caller") if self._past.is_personal else None,
+            person=options.get("caller") if self._learned.is_personal else None,
         )
 
     async def _choose_servers(
@@ -385,12 +391,14 @@ class RequestNarrower:
         gate: bool,
         widened: bool,
         ask_model: bool,
-        behind: Sequence[Message] = (),
+        later_messages: Sequence[Message] = (),
     ) -> ServerChoice | None:
         """Return the servers of this turn. None if there is nothing to choose, or the request needs no
         tool.
         """
-        if request.allowed is not None or not self._picker.is_enabled(len(view.visible.cards), view.servers):
+        if request.allowed is not None or not self._picker.is_enabled(
+            len(view.visible.cards), view.server_count
+        ):
             return None
         signals = await self.read_signals(request.text)
         new = not self._picker.has_chosen(request.conversation, caller=request.caller)
@@ -403,7 +411,7 @@ class RequestNarrower:
 
         return await self._picker.pick(
             request.text,
-            (*request.history, *behind),
+            (*request.history, *later_messages),
             request.conversation,
             view.visible,
             scores,
@@ -414,7 +422,7 @@ class RequestNarrower:
             ask_model=ask_model,
             none_taken=widened,
             remembered=await self._find_remembered_servers(request, view, signals) if new else frozenset(),
-            taught=await self._find_taught_servers(request, view, signals),
+            corrected_servers=await self._find_corrected_servers(request, view, signals),
         )
 
     async def _find_remembered_servers(
@@ -425,7 +433,7 @@ class RequestNarrower:
             return frozenset()
 
         def recall() -> frozenset[str]:
-            found = self._past.find_decision(
+            found = self._learned.find_decision(
                 request.text, self._narrower.encode_signals(request.text, signals)
             )
             tools = () if found is None else found.tools
@@ -433,7 +441,7 @@ class RequestNarrower:
 
         return await anyio.to_thread.run_sync(recall)
 
-    async def _find_taught_servers(
+    async def _find_corrected_servers(
         self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
     ) -> frozenset[str]:
         """Return the servers of tools that enough corrections name as right for this request. They are always
@@ -444,7 +452,9 @@ class RequestNarrower:
 
         def recall() -> frozenset[str]:
             vector = self._narrower.encode_signals(request.text, signals)
-            corrections = self._past.corrections.find_corrections(request.text, vector, person=request.person)
+            corrections = self._learned.corrections.find_corrections(
+                request.text, vector, person=request.person
+            )
             return _get_servers((tool for tool, one in corrections.items() if one.settled), view)
 
         return await anyio.to_thread.run_sync(recall)
@@ -479,7 +489,7 @@ def _build_events(
         reasons=(*narrowing.need.reasons, *(f"about {match.category}" for match in best)),
     )
     offered = tuple(candidate.tool for candidate in narrowing.shortlist.offered)
-    needs = _NEED_REASONS[narrowing.need.verdict]
+    needs = _NEEDS_TOOL_BY_VERDICT[narrowing.need.verdict]
     return (
         IntentDetected(packet_id=packet.packet_id, intent=intent, needs_tool=needs),
         RequestNarrowed(

@@ -64,8 +64,8 @@ from fingerpost.router.modes.keyless import answer_with_routing_off, resume_with
 from fingerpost.router.modes.resume import RecordedRun, read_recorded_run, resume_run, resume_with_answer
 from fingerpost.router.modes.routes import (
     add_model_error,
-    build_broken,
-    build_limited,
+    end_broken,
+    end_limited,
     record_interrupted_run,
 )
 from fingerpost.router.modes.run_state import OfferedToolsCache, RunBudgetExceeded, RunDeps, RunState
@@ -133,7 +133,7 @@ class ConfidenceThresholds:
         routing = self._settings.tool_routing.model_copy(update={"confidence_threshold": value})
         return self._settings.model_copy(update={"tool_routing": routing})
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset the threshold. It is computed again before the next call."""
         self._value = self._settings.tool_routing.confidence_threshold
         self._read_at = -THRESHOLD_REFRESH_S
@@ -228,14 +228,14 @@ async def run_within_limits(
 ) -> Route:
     """Run the function and turn its errors into a route with a readable text."""
     try:
-        await run.find_kept_results()
+        await run.detect_kept_results()
         return await run_mode_function(run)
     except RunBudgetExceeded as reached:
-        return build_limited(run, reached, describe_results(run))
+        return end_limited(run, reached, describe_results(run))
     except ModelError as error:
         return await _fall_back_to_keyless(run, error)
     except FingerpostError as error:
-        return build_broken(run, error)
+        return end_broken(run, error)
 
 
 async def _fall_back_to_keyless(run: RunState, error: ModelError) -> Route:
@@ -243,13 +243,13 @@ async def _fall_back_to_keyless(run: RunState, error: ModelError) -> Route:
     if run.packet.tool_routing.steps:
         return answer_from_results(run, error)
     if not run.settings.tool_routing.enabled:
-        return build_broken(run, error)  # there is no fallback without tools and without a model
+        return end_broken(run, error)  # there is no fallback without tools and without a model
     if isinstance(error, ModelRefused) and (run.client_options.model or run.client_options.options):
-        return build_broken(run, error)  # the model or options that the caller requested are refused
+        return end_broken(run, error)  # the model or options that the caller requested are refused
     try:
         route = await run_keyless(run)
     except FingerpostError:
-        return build_broken(run, error)
+        return end_broken(run, error)
     return add_model_error(route, error)
 
 
@@ -278,7 +278,7 @@ class RequestRunner:
         calls: CallPipeline,
         narrower: RequestNarrower,
         pool: ModelPool,
-        snapshot: Callable[[], Snapshot],
+        get_snapshot: Callable[[], Snapshot],
         tasks: TaskGroup,
         switches: RuntimeSwitches,
         learn: LearnFromOutcome,
@@ -297,7 +297,7 @@ class RequestRunner:
         self._calibration = Calibration.create_identity()
         self._calibrated_at = -REFRESH_INTERVAL_S
         self._usage: Mapping[str, UsageProfile] = {}
-        self._used_at = -REFRESH_INTERVAL_S
+        self._usage_read_at = -REFRESH_INTERVAL_S
         self._running: dict[str, RunState] = {}  # by packet
         self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
         self._deps = RunDeps(
@@ -308,8 +308,8 @@ class RequestRunner:
             pool=pool,
             store=store,
             offers=OfferedToolsCache(),
-            snapshot=snapshot,
-            calibration=self._calibrate,
+            get_snapshot=get_snapshot,
+            get_calibration=self._get_calibration,
             get_settings=self.thresholds.get_settings,
             learn=lambda outcome, packet: learn(
                 packet.content.original_prompt,
@@ -318,7 +318,7 @@ class RequestRunner:
                 caller=packet.header.caller,
             ),
             summaries=SummaryCache(),
-            usage=self._read_usage,
+            get_usage=self._read_usage,
             profiles=profiles,
             instance=instance,
         )
@@ -458,7 +458,7 @@ class RequestRunner:
         async def run() -> None:
             with scope, send, self._subscriptions.watch(packet_id, pass_on):
                 try:
-                    async with self._deps.calls.under_way.track():
+                    async with self._deps.calls.in_flight.track():
                         pass_on(await self._run_with_events(run_state, lambda: self._run_new(run_state)))
                 except Exception as error:  # noqa: BLE001 - raised to the reader; must not end other tasks
                     failures.append(error)
@@ -481,7 +481,7 @@ class RequestRunner:
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
         run = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
         offered = [candidate.tool for candidate in narrowing.shortlist.offered]
-        cards = [self._deps.snapshot().get(tool) for tool in offered]
+        cards = [self._deps.get_snapshot().get(tool) for tool in offered]
         return await select_tools(run, tuple(card for card in cards if card is not None))
 
     async def _run_new(self, run: RunState) -> Route:
@@ -551,7 +551,7 @@ class RequestRunner:
             return None
         parent = self._running.get(name)
         if parent is None:
-            message = f"{name} is not under way here, so nothing can be done on its behalf"
+            message = f"{name} is not running in this process, so nothing can be done on its behalf"
             raise CallError(message, hint="Ask without `parent`.")
         max_depth = self._settings.builtin.subagents.max_depth
         if parent.depth >= max_depth:
@@ -619,7 +619,7 @@ class RequestRunner:
         run.confidence = known.confidence
         return known, run
 
-    async def _calibrate(self) -> Calibration:
+    async def _get_calibration(self) -> Calibration:
         """Return the confidence calibration from past results. It is refreshed periodically."""
         if not self._settings.flags.calibration:
             return Calibration.create_identity()
@@ -631,9 +631,9 @@ class RequestRunner:
 
     async def _read_usage(self) -> Mapping[str, UsageProfile]:
         """Return past tool usage, for adaptive instructions. It is refreshed periodically."""
-        stale = time.monotonic() - self._used_at >= REFRESH_INTERVAL_S
+        stale = time.monotonic() - self._usage_read_at >= REFRESH_INTERVAL_S
         if self._settings.flags.adaptive_instructions and stale:
-            self._used_at = time.monotonic()
+            self._usage_read_at = time.monotonic()
             self._usage = await self._store.usage.get_profiles()
         return self._usage
 

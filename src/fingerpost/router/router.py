@@ -50,8 +50,8 @@ from fingerpost.records import (
     ServerStatus,
     ToolCall,
     ToolCard,
-    check_json,
     create_id,
+    find_json_problem,
     utc_now,
 )
 from fingerpost.records.json import to_valid_json
@@ -89,11 +89,11 @@ def check_json_object(arguments: object) -> None:
         message = f"the arguments are a {type(arguments).__name__} and no object"
         raise CallError(message, hint="Pass a dict of names and values; {} where there are none.")
     given = cast("object", arguments)
-    reason = check_json(given)
+    reason = find_json_problem(given)
     if reason is None:
         return
     try:
-        reason = check_json(to_valid_json(given))
+        reason = find_json_problem(to_valid_json(given))
     except ValueError as deep:
         reason = str(deep)
     if reason is not None:
@@ -135,12 +135,12 @@ class Router:
         self.profiles = Profiles(settings.profiles, settings.plans)
         self.settings = settings = self._apply_profiles(settings)
         self.switches = RuntimeSwitches(settings)
-        self._sight = VisibilityCache(settings.policy, self.profiles.bounds)
+        self._visibility = VisibilityCache(settings.policy, self.profiles.bounds)
         self._models = (lite or model, prime or model)
         self._pool: ModelPool | None = None
-        self._guide: RequestNarrower | None = None
-        self._answerer: RequestRunner | None = None
-        self._making_guide = anyio.Lock()
+        self._narrower: RequestNarrower | None = None
+        self._request_runner: RequestRunner | None = None
+        self._narrower_lock = anyio.Lock()
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
         self.catalog = Catalog(
@@ -170,8 +170,8 @@ class Router:
             self._opened = True  # set late: a store that could not be opened may be tried again
             self.events.add(self.store.journal)
             self.catalog.learn(await self.store.usage.get_profiles())
-            self._intake = CatalogSync(self.catalog, self.store)
-            pin_sync = PinSync(store=self.store, catalog=self.catalog, intake=self._intake)
+            self._catalog_sync = CatalogSync(self.catalog, self.store)
+            pin_sync = PinSync(store=self.store, catalog=self.catalog, catalog_sync=self._catalog_sync)
             await pin_sync.refresh()
             # Before any task starts, because a task group would wrap configuration errors.
             servers = ServerPool(
@@ -179,12 +179,12 @@ class Router:
                 events=self.events,
                 limits=self.settings.limits,
                 tokens=self.store.tokens,
-                on_listing=self._intake.prepare_listing,
+                on_listing=self._catalog_sync.prepare_listing,
             )
-            stack.push_async_callback(self._intake.save_pins)
+            stack.push_async_callback(self._catalog_sync.save_pins)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            tasks.start_soon(run_restarting, self._intake.keep_saving)
+            tasks.start_soon(run_restarting, self._catalog_sync.keep_saving)
             self.servers = await stack.enter_async_context(servers)
             self.calls = CallPipeline(
                 catalog=self.catalog,
@@ -196,17 +196,17 @@ class Router:
                 bounds=self.profiles.bounds,
                 instance=self.instance,
             )
-            self._arrivals = LazyConnector(
+            self._connector = LazyConnector(
                 self.servers,
                 self.calls,
                 get_tools=lambda: self.tools,
                 timeout=self._connect_timeout,
                 request_timeout=FIRST_CONNECT_TIMEOUT_S,
             )
-            self.shutters = DisabledTools(
+            self.disabled_tools = DisabledTools(
                 store=self.store, catalog=self.catalog, servers=self.servers, events=self.events
             )
-            await self.shutters.refresh()
+            await self.disabled_tools.refresh()
             await self._read_preferences()
             self.learning = FeedbackService(
                 self.settings,
@@ -215,7 +215,7 @@ class Router:
                 find_visible=lambda caller, profile, scopes: self.look(
                     caller=caller, profile=profile, scopes=scopes
                 ),
-                tools=lambda: self.tools,
+                get_tools=lambda: self.tools,
                 on_changed=self._mark_learning_stale,
             )
             stack.callback(self.servers.subscribe_to_changes(self._apply_listing))
@@ -223,7 +223,11 @@ class Router:
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
             self._tasks.start_soon(
-                run_restarting, poll_store, self.shutters.refresh, pin_sync.refresh, self._read_preferences
+                run_restarting,
+                poll_store,
+                self.disabled_tools.refresh,
+                pin_sync.refresh,
+                self._read_preferences,
             )
             lease_s = self.settings.store.lease_seconds
             with suppress(StoreError):  # a read-only store is enough for reading
@@ -232,7 +236,7 @@ class Router:
             self._tasks.start_soon(
                 run_restarting, partial(renew_lease, self.store, self.instance, lease_s=lease_s)
             )
-            stack.push_async_callback(self.calls.under_way.end_all)  # before the journal closes
+            stack.push_async_callback(self.calls.in_flight.end_all)  # before the journal closes
             self.background = await stack.enter_async_context(BackgroundCalls[Outcome]())
             self._stack = stack.pop_all()
         self._open = True
@@ -278,18 +282,18 @@ class Router:
     def follow_profiles(self, files: ProfileFiles, *, every: float = POLL_INTERVAL_S) -> None:
         """Apply changes of these files from now on."""
         self._check_open()
-        reading = partial(poll_profiles, files, self.profiles, self._take_profiles, interval=every)
+        reading = partial(poll_profiles, files, self.profiles, self._on_profiles_changed, interval=every)
         self._tasks.start_soon(run_restarting, reading)
 
-    def _take_profiles(self, changed: tuple[str, ...]) -> None:
+    def _on_profiles_changed(self, changed: tuple[str, ...]) -> None:
         """Apply changed profiles to all following requests."""
         profiles = self.profiles
         if changed:
             self.settings = self._apply_profiles(self.settings)
-            self._sight.set_rules(self.settings.policy, profiles.bounds)
+            self._visibility.set_rules(self.settings.policy, profiles.bounds)
             self.calls.use_rules(self.settings.policy, profiles.bounds)
         for problem in profiles.problems:
-            log.warning("a profile stays as it was: %s", problem)
+            log.warning("a profile was not updated: %s", problem)
         self.events.emit(
             ProfilesChanged(profiles_version=profiles.version, changed=changed, problems=profiles.problems)
         )
@@ -297,7 +301,7 @@ class Router:
     async def narrow(self, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
         """Return whether the request needs a tool and which few tools suit it, with reasons."""
         async with self._track_request():
-            await self._arrivals.connect_idle(options.get("server"))
+            await self._connector.connect_idle(options.get("server"))
             narrower = await self._get_narrower()
             return await narrower.narrow(
                 self.catalog.full_snapshot, text, **self.profiles.apply_profile(options)
@@ -372,36 +376,36 @@ class Router:
     def _track_request(self) -> AbstractAsyncContextManager[None]:
         """Track a request, so that it is ended and recorded before the router closes."""
         self._check_open()
-        return self.calls.under_way.track()
+        return self.calls.in_flight.track()
 
     async def _get_request_runner(self, server: str | None = None) -> RequestRunner:
         """Return the request runner. Idle servers are connected first: all, or only `server`."""
         self._check_open()
         if server is not None:
             self.servers.get_status(server)  # raises if there is no such server
-        await self._arrivals.connect_for_request(server)
+        await self._connector.connect_for_request(server)
         if server is not None and (status := self.servers.get_status(server)).state is ServerState.DOWN:
             message = f"{server} is down: {status.reason or 'it did not say why'}"
             raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more about it.")
         narrower = await self._get_narrower()
-        if self._answerer is None:
+        if self._request_runner is None:
             from fingerpost.router.request_runner import RequestRunner
 
-            self._answerer = RequestRunner(
+            self._request_runner = RequestRunner(
                 self.settings,
                 events=self.events,
                 store=self.store,
                 calls=self.calls,
                 narrower=narrower,
                 pool=self._get_pool(),
-                snapshot=lambda: self.catalog.full_snapshot,
+                get_snapshot=lambda: self.catalog.full_snapshot,
                 tasks=self._tasks,
                 switches=self.switches,
                 learn=self.learn,
                 profiles=self.profiles,
                 instance=self.instance,
             )
-        return self._answerer
+        return self._request_runner
 
     @property
     def models(self) -> ModelNames:
@@ -419,10 +423,10 @@ class Router:
     async def _get_narrower(self) -> RequestNarrower:
         """Return the narrower. It is built on first use because numpy and the encoder load slowly."""
         self._check_open()
-        async with self._making_guide:
-            if self._guide is None:
-                self._guide = await anyio.to_thread.run_sync(self._build_narrower)
-        return self._guide
+        async with self._narrower_lock:
+            if self._narrower is None:
+                self._narrower = await anyio.to_thread.run_sync(self._build_narrower)
+        return self._narrower
 
     def _build_narrower(self) -> RequestNarrower:
         """Build the narrower in a worker thread. The request runner is imported too, so that the first
@@ -439,13 +443,13 @@ class Router:
             get_absent=self._find_absent_servers,
             pool=self._get_pool(),
             switches=self.switches,
-            visibility=self._sight,
+            visibility=self._visibility,
             tasks=self._tasks,
         )
 
     async def _close_narrower(self) -> None:
-        if self._guide is not None:
-            await self._guide.close()
+        if self._narrower is not None:
+            await self._narrower.close()
         if self._pool is not None:
             await self._pool.aclose()
         await close_models(self._models)
@@ -520,7 +524,7 @@ class Router:
             function_server = self._functions.get(server)
             if function_server is None or not function_server.remove(name):
                 message = f"no function is registered as {key}"
-                raise UnknownTool(message, hint="Only what was registered can be taken away.")
+                raise UnknownTool(message, hint="Only registered functions can be removed.")
             await self.servers.refresh(server)
 
     async def call(
@@ -544,7 +548,7 @@ class Router:
             options.get("profile"), caller=options.get("caller"), api_version=api_version
         )
         async with self._track_request():
-            context = await self._arrivals.connect_for_call(
+            context = await self._connector.connect_for_call(
                 tool_call, CallContext(call_id=create_id("cal"), **options)
             )
             outcome = await self.calls.call(tool_call, context)
@@ -563,7 +567,7 @@ class Router:
             context = CallContext(call_id=create_id("cal"))
             if (pending := await self.calls.approvals.get(pending_id)) is not None:
                 tool_call = ToolCall(name=pending.tool, arguments=pending.arguments)
-                context = await self._arrivals.connect_for_call(tool_call, context)
+                context = await self._connector.connect_for_call(tool_call, context)
             return await self.calls.resume(pending_id, context)
 
     def learn(
@@ -575,8 +579,8 @@ class Router:
         learned = build_choice_sample(request, outcome, at=utc_now(), conversation=conversation)
         if learned is not None:
             self.store.choices.record_soon(replace(learned, caller=caller))
-            if self._guide is not None:
-                self._guide.mark_stale()
+            if self._narrower is not None:
+                self._narrower.mark_stale()
 
     async def feedback(
         self,
@@ -595,10 +599,10 @@ class Router:
         )
 
     def _mark_learning_stale(self) -> None:
-        if self._guide is not None:
-            self._guide.mark_stale(at_once=True)
-        if self._answerer is not None:
-            self._answerer.thresholds.forget()
+        if self._narrower is not None:
+            self._narrower.mark_stale(at_once=True)
+        if self._request_runner is not None:
+            self._request_runner.thresholds.reset()
 
     def start(self, name: str, arguments: JsonObject, **options: Unpack[CallOptions]) -> str:
         """Call a tool in the background. Return a handle for `router.background`'s poll, result and
@@ -642,13 +646,13 @@ class Router:
         """Return the tools that this caller may see and call. The result is cached until the catalog
         changes.
         """
-        return self._sight.get_view(self.catalog.full_snapshot, caller, profile, scopes)
+        return self._visibility.get_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def look(
         self, *, caller: str | None = None, profile: str | None = None, scopes: tuple[Scope, ...] = ()
     ) -> VisibleCatalog:
         """Return the same as `view`, computed in a thread: many tools and rules take a while."""
-        return await self._sight.compute_view(self.catalog.full_snapshot, caller, profile, scopes)
+        return await self._visibility.compute_view(self.catalog.full_snapshot, caller, profile, scopes)
 
     async def accept(self, key: str, *, by: str, fingerprint: str) -> Pin:
         """Accept the changed definition of a quarantined tool, which is then offered again.
@@ -687,12 +691,12 @@ class Router:
         try:
             listing = self.servers.get_listing(server)
         except UnknownServer:
-            self._intake.remove_server(server)
+            self._catalog_sync.remove_server(server)
             return
         if self.servers.get_status(server).state in (ServerState.READY, ServerState.DEGRADED):
             self.calls.runner.on_reconnected(server)
         if listing is not None:
-            self._intake.apply_listing(listing)
+            self._catalog_sync.apply_listing(listing)
 
 
 def _check_event_loop() -> None:
@@ -710,6 +714,6 @@ def _get_pending_id(waiting: Route | Pending | str) -> str:
         return waiting
     pending = waiting if isinstance(waiting, Pending) else waiting.pending
     if pending is None:
-        message = "this route waits for nobody's approval"
+        message = "this route does not wait for an approval"
         raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
     return pending.pending_id

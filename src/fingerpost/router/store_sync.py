@@ -26,7 +26,13 @@ POLL_INTERVAL_S: Final = 3.0
 HEARTBEATS_PER_LEASE: Final = 5  # several heartbeats may be late
 CLAIM_POLL_INTERVAL_S: Final = 0.1
 _WINDOW: Final = 5_000  # journal entries read at a time
-_WORK: Final = (RouteBegan.kind, RouteResumed.kind, RouteEnded.kind, CallReceived.kind, CallFinished.kind)
+_WORK_KINDS: Final = (
+    RouteBegan.kind,
+    RouteResumed.kind,
+    RouteEnded.kind,
+    CallReceived.kind,
+    CallFinished.kind,
+)
 
 
 async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
@@ -37,7 +43,7 @@ async def poll_store(*readers: Callable[[], Awaitable[None]]) -> None:
             try:
                 await read()
             except StoreError as error:
-                log.warning("what other processes changed could not be read: %s", error)
+                log.warning("changes of other processes could not be read: %s", error)
 
 
 async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
@@ -47,7 +53,7 @@ async def renew_lease(store: Store, instance: str, *, lease_s: float) -> None:
             await store.instances.renew_lease(instance, lease_s=lease_s)
             await record_interrupted(store)
         except StoreError as error:
-            log.warning("that this process is alive could not be recorded: %s", error)
+            log.warning("the lease of this process could not be renewed: %s", error)
         await anyio.sleep(lease_s / HEARTBEATS_PER_LEASE)
 
 
@@ -89,7 +95,7 @@ async def _build_interrupted_events(store: Store, instance: Instance) -> list[Ev
     while after < last:
         end = min(after + _WINDOW, last)
         for entry in await store.journal.list_events(
-            kinds=_WORK, after_seq=after, up_to_seq=end, limit=_WINDOW
+            kinds=_WORK_KINDS, after_seq=after, up_to_seq=end, limit=_WINDOW
         ):
             event = entry.event
             assert event.packet_id is not None
@@ -105,22 +111,22 @@ async def _build_interrupted_events(store: Store, instance: Instance) -> list[Ev
     return [_build_interrupted_event(event) for event in running.values()]
 
 
-def _build_interrupted_event(begun: Event) -> Event:
-    event_id = f"evt_interrupted_{begun.event_id}"
-    if isinstance(begun, CallReceived):
+def _build_interrupted_event(start_event: Event) -> Event:
+    event_id = f"evt_interrupted_{start_event.event_id}"
+    if isinstance(start_event, CallReceived):
         detail = "the process that made the call ended; whether the call took effect is unknown"
         return CallFinished(
             event_id=event_id,
-            packet_id=begun.packet_id,
-            call_id=begun.call_id,
-            tool=begun.name,
+            packet_id=start_event.packet_id,
+            call_id=start_event.call_id,
+            tool=start_event.name,
             success=False,
             error=ErrorKind.UNKNOWN,
             detail=detail,
             milliseconds=0.0,
         )
     return RouteEnded(
-        event_id=event_id, packet_id=begun.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0
+        event_id=event_id, packet_id=start_event.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0
     )
 
 
@@ -144,10 +150,10 @@ class StoredCapabilities:
 class PinSync:
     """Applies the store's pins to the catalog."""
 
-    def __init__(self, *, store: Store, catalog: Catalog, intake: CatalogSync) -> None:
+    def __init__(self, *, store: Store, catalog: Catalog, catalog_sync: CatalogSync) -> None:
         self._pins = store.pins
         self._catalog = catalog
-        self._intake = intake
+        self._catalog_sync = catalog_sync
 
     async def refresh(self) -> None:
         """Apply the pins that changed since the last refresh. Tools that became new are pinned as they
@@ -156,4 +162,4 @@ class PinSync:
         changes = await self._pins.take_changes()
         if changes is not None:
             self._catalog.use_pins(changes.changed, changes.gone)
-            await self._intake.save_pins()
+            await self._catalog_sync.save_pins()

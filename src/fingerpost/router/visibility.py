@@ -30,7 +30,7 @@ class VisibleCatalog:
 
     hidden: Mapping[str, HiddenTool]
     visible: Snapshot
-    servers: int  # servers with at least one visible tool
+    server_count: int  # servers with at least one visible tool
 
 
 class VisibilityCache:
@@ -79,7 +79,7 @@ class VisibilityCache:
                 self._views.clear()
             view = self._views.get(key)
             if view is None:
-                view = self._views[key] = self._compute_in_thread(snapshot, *key)
+                view = self._views[key] = self._build_view(snapshot, *key)
             self._views.move_to_end(key)
             while len(self._views) > MAX_CACHED_VIEWS:
                 self._views.popitem(last=False)
@@ -92,7 +92,7 @@ class VisibilityCache:
         known = self.get_cached(snapshot, caller, profile, scopes)
         return known or await anyio.to_thread.run_sync(self.get_view, snapshot, caller, profile, scopes)
 
-    def _compute_in_thread(
+    def _build_view(
         self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]
     ) -> VisibleCatalog:
         hidden = find_hidden_tools(self._rules, snapshot.cards, caller=caller, profile=profile, scopes=scopes)
@@ -101,7 +101,7 @@ class VisibilityCache:
             cards = tuple(card for card in snapshot.cards if card.key not in hidden)
             visible = Snapshot(version=snapshot.version, cards=cards)
         return VisibleCatalog(
-            hidden=hidden, visible=visible, servers=len({card.server for card in visible.cards})
+            hidden=hidden, visible=visible, server_count=len({card.server for card in visible.cards})
         )
 
 
@@ -113,12 +113,12 @@ class DisabledTools:
         self._catalog = catalog
         self._servers = servers
         self._events = events
-        self._closed: dict[tuple[DisabledKind, str], DisabledEntry] = {}
+        self._disabled: dict[tuple[DisabledKind, str], DisabledEntry] = {}
         self._changing = anyio.Lock()
 
     def find_entry(self, kind: DisabledKind, name: str) -> DisabledEntry | None:
         """Return who disabled this, when and why, or None if it is enabled."""
-        return self._closed.get((kind, name))
+        return self._disabled.get((kind, name))
 
     async def refresh(self) -> None:
         """Apply the store's current entries."""
@@ -154,9 +154,9 @@ class DisabledTools:
 
     async def _apply(self) -> None:
         disabled = {(entry.what, entry.name): entry for entry in await self._store.disabled.list_all()}
-        changed = disabled != self._closed
-        self._closed = disabled
-        off = {what: _build_sentences(disabled.values(), what) for what in DisabledKind}
+        changed = disabled != self._disabled
+        self._disabled = disabled
+        off = {what: _describe_entries(disabled.values(), what) for what in DisabledKind}
         if changed:
             self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
         if changed or off[DisabledKind.SERVER]:
@@ -172,5 +172,5 @@ class DisabledTools:
                 await self._servers.disable(status.name, reason)
 
 
-def _build_sentences(closed: Iterable[DisabledEntry], kind: DisabledKind) -> dict[str, str]:
-    return {entry.name: entry.describe() for entry in closed if entry.what is kind}
+def _describe_entries(entries: Iterable[DisabledEntry], kind: DisabledKind) -> dict[str, str]:
+    return {entry.name: entry.describe() for entry in entries if entry.what is kind}

@@ -45,9 +45,9 @@ from fingerpost.settings.model import LimitSettings
 class WatchedTransport:
     """A transport of the MCP library that reports its end to the `ConnectionState`."""
 
-    def __init__(self, transport: AbstractAsyncContextManager[Any], lifeline: ConnectionState) -> None:
+    def __init__(self, transport: AbstractAsyncContextManager[Any], state: ConnectionState) -> None:
         self._transport = transport
-        self._state = lifeline
+        self._state = state
 
     async def __aenter__(self) -> tuple[Any, Any]:
         incoming, outgoing = await self._transport.__aenter__()
@@ -60,9 +60,9 @@ class WatchedTransport:
 
 
 class _WatchedStream:
-    def __init__(self, stream: Any, lifeline: ConnectionState) -> None:
+    def __init__(self, stream: Any, state: ConnectionState) -> None:
         self._stream = stream
-        self._state = lifeline
+        self._state = state
 
     async def receive(self) -> SessionMessage | Exception:
         return await self._stream.receive()
@@ -100,8 +100,8 @@ class ConnectionProfile:
     """What a replacement connection must offer before it is used instead of the existing one."""
 
     capabilities: JsonObject  # capabilities of the existing connection
-    tools: int  # number of tools on the existing connection
-    questions: bool  # whether the caller can answer questions during a call
+    tool_count: int  # number of tools on the existing connection
+    answers_questions: bool  # whether the caller can answer questions during a call
 
 
 @frozen
@@ -190,7 +190,7 @@ class _Connector:
         if spec.transport == "http":
             self._client = await stack.enter_async_context(client)
             if self._deps.standard is not None:
-                client.event_hooks["response"].append(self._check_streaming)
+                client.event_hooks["response"].append(self._note_streaming)
             return open_http_transport(
                 spec, client, limits, self._state, registry=self._registry, on_open=self._on_transport_opened
             )
@@ -200,7 +200,7 @@ class _Connector:
 
         return WatchedTransport(sse_client(spec.url, httpx_client_factory=use_client), self._state)
 
-    async def _check_streaming(self, response: httpx2.Response) -> None:
+    async def _note_streaming(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code == 200:
             self._is_streaming = (
                 parse_content_type(response.headers.get("content-type", "")) == EVENT_STREAM_TYPE
@@ -214,7 +214,7 @@ class _Connector:
         """
         if self._transport is None or self._transport.session_id is None:
             return "sessions"
-        if profile.questions and not self._is_streaming:
+        if profile.answers_questions and not self._is_streaming:
             return "streams"
         if missing := _get_capability_names(profile.capabilities) - _get_capability_names(
             connection.capabilities
@@ -222,7 +222,7 @@ class _Connector:
             return ", ".join(sorted(missing))
         page = await connection.fetch("tools/list", {})
         complete = not page.get("nextCursor")
-        return "some of its tools" if complete and len(page.get("tools") or ()) < profile.tools else None
+        return "some of its tools" if complete and len(page.get("tools") or ()) < profile.tool_count else None
 
     async def wait_until_initialized(self) -> None:
         """Wait until the server received `notifications/initialized`. No request may be sent earlier."""

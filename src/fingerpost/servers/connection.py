@@ -47,7 +47,7 @@ from fingerpost.servers.connection_state import ConnectionState, RetryPace
 from fingerpost.servers.definitions import may_name_headers, read_listing
 from fingerpost.servers.errors import from_reply
 from fingerpost.servers.requests import (
-    CALL_ID,
+    CALL_ID_META_KEY,
     PROGRESS_METHOD,
     InFlightRequest,
     MessageQuota,
@@ -206,7 +206,7 @@ class RawSession(ClientSession):
         options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
         if in_flight.wants_progress and isinstance(self._dispatcher, DirectDispatcher):
             # There is no notification for it: the transport calls this instead.
-            options["on_progress"] = _to_request_id(in_flight)
+            options["on_progress"] = _build_progress_callback(in_flight)
         result = await self._dispatcher.send_raw_request(method, params, options)
         await in_flight.flush()
         return result
@@ -249,10 +249,10 @@ class RawSession(ClientSession):
         return await self.registry.answer_server_request(method, params, request=request)
 
 
-def _to_request_id(talk: InFlightRequest) -> Any:
+def _build_progress_callback(in_flight: InFlightRequest) -> Any:
     async def progress(progress: float, total: float | None, message: str | None) -> None:
         params: dict[str, Any] = {"progress": progress, "total": total, "message": message}
-        await talk.forward_notification(
+        await in_flight.forward_notification(
             PROGRESS_METHOD, {key: value for key, value in params.items() if value is not None}
         )
 
@@ -320,7 +320,7 @@ class ServerConnection:
         self._registry = registry
         self._direct = direct
         self._secrets = ServerSecrets(spec)
-        self.lifeline = state
+        self.state = state
         self.latency_ms: float | None = None  # of the last probe
         self.protocol = client.protocol_version
         self.modern = self.protocol in MODERN_PROTOCOL_VERSIONS
@@ -361,7 +361,7 @@ class ServerConnection:
             asked: object = result.get("inputRequests")
             quota.count_questions(len(cast("JsonObject", asked)) if isinstance(asked, Mapping) else 0)
             return result
-        if context.caller is None and CALL_ID in (params.get("_meta") or ()):
+        if context.caller is None and CALL_ID_META_KEY in (params.get("_meta") or ()):
             return result  # the outer request asks the caller; this call has no caller
 
         async def send(round_context: RequestContext | None) -> dict[str, Any]:
@@ -378,7 +378,7 @@ class ServerConnection:
         clock: RequestClock,
         quota: MessageQuota,
         *,
-        ours: bool = False,
+        internal: bool = False,
     ) -> dict[str, Any]:
         # Random and not sequential: a reply with a wrong id must not match another caller's request.
         request = get_random_bits(52)
@@ -397,7 +397,7 @@ class ServerConnection:
             own = context.authorization if context.caller is None else context.caller.authorization
             if own is not None:
                 headers["Authorization"] = own
-        self._registry.open(in_flight, internal=ours)
+        self._registry.open(in_flight, internal=internal)
         try:
             result = await self._ask_cancellable(
                 self._direct or self._session, method, full_params, in_flight, headers, clock
@@ -411,7 +411,7 @@ class ServerConnection:
             raise
         except MCPError as error:
             in_flight.answered = True
-            converted = from_reply(self._spec.name, error, failure=self.lifeline.failure)
+            converted = from_reply(self._spec.name, error, failure=self.state.failure)
             if isinstance(converted, ToolFailed) and self._secrets:
                 converted.data = await self._secrets.mask_async(converted.data)
             raise converted from error
@@ -439,7 +439,7 @@ class ServerConnection:
             return await transport.ask(method, params, in_flight, headers=headers)
         except anyio.get_cancelled_exc_class():
             if in_flight.lost:
-                clock.loss = from_reply(self._spec.name, _build_closed_error(), failure=self.lifeline.failure)
+                clock.loss = from_reply(self._spec.name, _build_closed_error(), failure=self.state.failure)
             raise
 
     async def call(
@@ -479,7 +479,9 @@ class ServerConnection:
             try:
                 params = {} if cursor is None else {"cursor": cursor}
                 quota = MessageQuota(self._spec.name, self._limits)
-                return await self._send("tools/list", params, context, None, RequestClock(), quota, ours=True)
+                return await self._send(
+                    "tools/list", params, context, None, RequestClock(), quota, internal=True
+                )
             except ToolFailed as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}
@@ -501,7 +503,7 @@ class ServerConnection:
     async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """Send a request that belongs to no caller. Raises `FingerpostError`."""
         quota = MessageQuota(self._spec.name, self._limits)
-        return await self._send(method, params, None, None, RequestClock(), quota, ours=True)
+        return await self._send(method, params, None, None, RequestClock(), quota, internal=True)
 
     async def probe(self) -> None:
         """Check that the server responds and measure the latency. Raises `FingerpostError`; a `ToolFailed` is
@@ -514,7 +516,7 @@ class ServerConnection:
             try:
                 await self._session.send_discover(self.protocol)
             except MCPError as error:
-                raise from_reply(self._spec.name, error, failure=self.lifeline.failure) from error
+                raise from_reply(self._spec.name, error, failure=self.state.failure) from error
         self.latency_ms = (anyio.current_time() - began) * 1000
 
     async def drain(self) -> None:
@@ -523,7 +525,7 @@ class ServerConnection:
         Such a server still responds to each request, either with a rejection or a result. If the connection
         closed now, the outcome would be unknown.
         """
-        failure = self.lifeline.failure
+        failure = self.state.failure
         if failure is not None and failure.pace is RetryPace.NOW:
             with anyio.move_on_after(DRAIN_SECONDS):
                 await self._registry.wait_until_idle()

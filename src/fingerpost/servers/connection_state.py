@@ -89,11 +89,11 @@ class Backoff:
     """
 
     def __init__(self, *, max_delay: float) -> None:
-        self._longest = max_delay
+        self._max_delay = max_delay
         self._granted: deque[float] = deque(maxlen=MAX_IMMEDIATE_RETRIES)
         self.failures = 0  # consecutive
 
-    def get_delay(self, pace: RetryPace, *, began: float, now: float) -> float:
+    def next_delay(self, pace: RetryPace, *, began: float, now: float) -> float:
         """Count the end of the connection that was started at `began`, and return the seconds to wait before
         the next attempt.
         """
@@ -104,7 +104,7 @@ class Backoff:
             self.failures = 0
             return 0.0
         self.failures += 1
-        return compute_delay(self.failures, pace=pace, max_delay=self._longest)
+        return compute_delay(self.failures, pace=pace, max_delay=self._max_delay)
 
     def _may_retry_now(self, now: float) -> bool:
         return len(self._granted) < MAX_IMMEDIATE_RETRIES or now - self._granted[0] >= STABLE_SECONDS

@@ -9,7 +9,7 @@ from mcp.shared.inbound import X_MCP_HEADER_KEY, find_invalid_x_mcp_header
 from pydantic_core import to_json
 
 from fingerpost.errors import ServerReplyInvalid
-from fingerpost.records import DroppedTool, JsonObject, Listing, ServerSpec, check_json
+from fingerpost.records import DroppedTool, JsonObject, Listing, ServerSpec, find_json_problem
 from fingerpost.servers.spec import get_package
 from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
@@ -41,63 +41,63 @@ def find_schema_fault(path: str, schema: object) -> str | None:
     return None
 
 
-def _check_type(place: str, value: object, _: _Pending) -> str | None:
+def _find_type_fault(path: str, value: object, _: _Pending) -> str | None:
     names = cast("Sequence[object]", value) if isinstance(value, list) else [value]
     if all(isinstance(name, str) and name in _TYPES for name in names):
         return None
-    return f"{place} is {value!r:.60}, which is no JSON Schema type"
+    return f"{path} is {value!r:.60}, which is no JSON Schema type"
 
 
-def _check_required(place: str, value: object, _: _Pending) -> str | None:
+def _find_required_fault(path: str, value: object, _: _Pending) -> str | None:
     if isinstance(value, list) and all(isinstance(name, str) for name in cast("Sequence[object]", value)):
         return None
-    return None if isinstance(value, bool) else f"{place} is not a list of names"
+    return None if isinstance(value, bool) else f"{path} is not a list of names"
 
 
-def _check_enum(place: str, value: object, _: _Pending) -> str | None:
-    return None if isinstance(value, list) else f"{place} is not a list"
+def _find_enum_fault(path: str, value: object, _: _Pending) -> str | None:
+    return None if isinstance(value, list) else f"{path} is not a list"
 
 
-def _check_one(place: str, value: object, todo: _Pending) -> str | None:
+def _queue_schema(path: str, value: object, todo: _Pending) -> str | None:
     if not isinstance(value, list):
-        todo.append((place, value))
+        todo.append((path, value))
     return None
 
 
-def _check_many(place: str, value: object, todo: _Pending) -> str | None:
+def _queue_schema_list(path: str, value: object, todo: _Pending) -> str | None:
     if not isinstance(value, list):
-        return f"{place} is {describe_kind(value)}, not a list"
-    todo.extend((place, part) for part in cast("Sequence[object]", value))
+        return f"{path} is {describe_kind(value)}, not a list"
+    todo.extend((path, part) for part in cast("Sequence[object]", value))
     return None
 
 
-def _check_named(place: str, value: object, todo: _Pending) -> str | None:
+def _queue_named_schemas(path: str, value: object, todo: _Pending) -> str | None:
     if not isinstance(value, Mapping):
-        return f"{place} is {describe_kind(value)}, not an object"
+        return f"{path} is {describe_kind(value)}, not an object"
     parts = cast("Mapping[str, object]", value).items()
-    todo.extend((f"{place}.{name:.60}", part) for name, part in parts)
+    todo.extend((f"{path}.{name:.60}", part) for name, part in parts)
     return None
 
 
-def _check_one_or_many(place: str, value: object, todo: _Pending) -> str | None:
-    look = _check_many if isinstance(value, list) else _check_one
-    return look(place, cast("object", value), todo)
+def _queue_schema_or_list(path: str, value: object, todo: _Pending) -> str | None:
+    look = _queue_schema_list if isinstance(value, list) else _queue_schema
+    return look(path, cast("object", value), todo)
 
 
 _CHECKS: Final[Mapping[str, Callable[[str, object, _Pending], str | None]]] = {
-    "type": _check_type,
-    "required": _check_required,
-    "enum": _check_enum,
-    "items": _check_one_or_many,
+    "type": _find_type_fault,
+    "required": _find_required_fault,
+    "enum": _find_enum_fault,
+    "items": _queue_schema_or_list,
     **dict.fromkeys(
-        ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _check_named
+        ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _queue_named_schemas
     ),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _check_many),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _queue_schema_list),
     **dict.fromkeys(
-        ("additionalItems", "contains", "additionalProperties", "propertyNames", "not"), _check_one
+        ("additionalItems", "contains", "additionalProperties", "propertyNames", "not"), _queue_schema
     ),
-    **dict.fromkeys(("if", "then", "else", "unevaluatedItems", "unevaluatedProperties"), _check_one),
-    "contentSchema": _check_one,
+    **dict.fromkeys(("if", "then", "else", "unevaluatedItems", "unevaluatedProperties"), _queue_schema),
+    "contentSchema": _queue_schema,
 }
 
 
@@ -198,7 +198,7 @@ def _find_json_fault(
     definition: Mapping[str, object], written: bytes | None, limits: LimitSettings
 ) -> str | None:
     if written is None:
-        reason = check_json(definition, max_depth=limits.schema_depth)
+        reason = find_json_problem(definition, max_depth=limits.schema_depth)
         if reason is not None:
             return f"the definition {reason}"
         written = to_json(definition)

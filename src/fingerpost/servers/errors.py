@@ -67,10 +67,10 @@ class ProxyVariable:
     """A proxy and the environment variable that names it."""
 
     variable: str
-    place: str  # without credentials
+    address: str  # without credentials
 
     def __str__(self) -> str:
-        return f"the proxy {self.place} (from {self.variable})"
+        return f"the proxy {self.address} (from {self.variable})"
 
 
 def find_unusable_proxy() -> RouteBlocked | None:
@@ -79,7 +79,7 @@ def find_unusable_proxy() -> RouteBlocked | None:
         try:
             httpx2.Proxy(_format_proxy_address(value))
         except (httpx2.InvalidURL, ValueError):
-            variable = _find_variable(scheme)
+            variable = _get_proxy_variable_name(scheme)
             message = f"the environment variable {variable} does not hold the address of a proxy"
             return RouteBlocked(message, hint=f"correct {variable}, or take it out of the environment")
     return None
@@ -92,7 +92,7 @@ def find_proxy(url: httpx2.URL) -> ProxyVariable | None:
         if scheme in named:
             parts = httpx2.URL(_format_proxy_address(named[scheme]))
             address = parts.host if parts.port is None else f"{parts.host}:{parts.port}"
-            return ProxyVariable(variable=_find_variable(scheme), place=address)
+            return ProxyVariable(variable=_get_proxy_variable_name(scheme), address=address)
     return None
 
 
@@ -101,7 +101,7 @@ def build_proxy_error(error: httpx2.TransportError, proxy: ProxyVariable) -> Rou
     instead = f"correct {proxy.variable}, or name the server's host in NO_PROXY"
     if not isinstance(error, httpx2.ProxyError):
         return RouteBlocked(f"{proxy} cannot be reached", hint=f"is it running? Else {instead}")
-    message = f"{proxy} refuses to lead there: {error}"
+    message = f"{proxy} refuses the connection: {error}"
     if str(error).startswith("407"):
         return RouteBlocked(message, hint=f"it wants a user and a password: {instead}")
     return RouteBlocked(message, hint=f"the proxy's own rules decide that; or {instead}")
@@ -116,7 +116,7 @@ def _format_proxy_address(value: str) -> str:
     return value if "://" in value else f"http://{value}"
 
 
-def _find_variable(scheme: str) -> str:
+def _get_proxy_variable_name(scheme: str) -> str:
     return f"{scheme.upper()}_PROXY"
 
 
@@ -132,19 +132,19 @@ OTHER_HOST_HINT: Final = (
 )
 NO_TLS_HINT: Final = "if the server has no TLS, use http:// in its url"
 
-_UNTRUSTED: Final = "its certificate comes from an authority that is not trusted here"
-_HOST_MISMATCH_CODES: Final = "its certificate is for another host"
+_UNTRUSTED_REASON: Final = "its certificate comes from an authority that is not trusted here"
+_HOST_MISMATCH_REASON: Final = "its certificate is for another host"
 # Error numbers of OpenSSL (X509_V_ERR_*). Python has no names for them.
-_CERTIFICATES: Final = {
-    2: (_UNTRUSTED, OWN_AUTHORITY_HINT),
+_CERTIFICATE_FAULTS: Final = {
+    2: (_UNTRUSTED_REASON, OWN_AUTHORITY_HINT),
     9: ("its certificate is not valid yet", CLOCK_HINT),
     10: ("its certificate has expired", CLOCK_HINT),
     18: ("its certificate is self-signed, and not trusted here", OWN_AUTHORITY_HINT),
-    19: (_UNTRUSTED, OWN_AUTHORITY_HINT),
-    20: (_UNTRUSTED, OWN_AUTHORITY_HINT),
-    21: (_UNTRUSTED, OWN_AUTHORITY_HINT),
-    62: (_HOST_MISMATCH_CODES, OTHER_HOST_HINT),
-    64: (_HOST_MISMATCH_CODES, OTHER_HOST_HINT),
+    19: (_UNTRUSTED_REASON, OWN_AUTHORITY_HINT),
+    20: (_UNTRUSTED_REASON, OWN_AUTHORITY_HINT),
+    21: (_UNTRUSTED_REASON, OWN_AUTHORITY_HINT),
+    62: (_HOST_MISMATCH_REASON, OTHER_HOST_HINT),
+    64: (_HOST_MISMATCH_REASON, OTHER_HOST_HINT),
 }
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 
@@ -161,7 +161,7 @@ def find_tls_fault(error: BaseException) -> TlsFault | None:
     """Return the TLS fault that caused an error of any HTTP client, or None."""
     for cause in _iterate_causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            reason, hint = _CERTIFICATES.get(
+            reason, hint = _CERTIFICATE_FAULTS.get(
                 cause.verify_code,
                 (f"its certificate is not accepted: {cause.verify_message}", OWN_AUTHORITY_HINT),
             )
@@ -239,9 +239,11 @@ class RateLimited(ServerBusy, RequestNotExecuted):
 class ConnectionBroken(ServerUnavailable):
     """An open connection was lost. `no_valid_response` is true when no valid HTTP response was received."""
 
-    def __init__(self, message: str, *, server: str, hint: str | None = None, mute: bool = False) -> None:
+    def __init__(
+        self, message: str, *, server: str, hint: str | None = None, no_valid_response: bool = False
+    ) -> None:
         super().__init__(message, server=server, hint=hint)
-        self.mute = mute
+        self.no_valid_response = no_valid_response
 
 
 def build_sign_in_required(server: str, detail: str) -> SignInRequired:
@@ -281,7 +283,7 @@ def from_reply(server: str, error: MCPError, *, failure: ConnectionFailure | Non
     # Servers use this code for their own errors too, so the library's message decides.
     if error.code == CONNECTION_CLOSED and error.message.startswith(("Connection closed", "SSE stream")):
         reason = failure.reason if failure is not None else clean_text(error.message)
-        message = f"{server} went away before it answered: {reason}"
+        message = f"{server} disconnected before it answered: {reason}"
         kind = (
             RequestInterrupted if failure is not None and failure.pace is RetryPace.NOW else ServerUnavailable
         )
@@ -355,7 +357,7 @@ def build_connection_broken(server: str, error: BaseException) -> ConnectionBrok
         closed = "disconnected" in reason
         reason = "the server closed the connection" if closed else "what it answers is not valid HTTP"
     message = f"the connection to {server} broke: {reason}"
-    return ConnectionBroken(message, server=server, hint=UNKNOWN_OUTCOME, mute=no_valid_response)
+    return ConnectionBroken(message, server=server, hint=UNKNOWN_OUTCOME, no_valid_response=no_valid_response)
 
 
 def build_http_refusal(server: str, status: int, retry_after: str | None = None) -> FingerpostError:
@@ -373,7 +375,7 @@ def build_http_refusal(server: str, status: int, retry_after: str | None = None)
     wait = parse_retry_after(retry_after)
     when = None if wait is None else f"it asks to be left alone for {ceil(wait)} s: try again then"
     if status == 429:
-        message = f"{server} was asked too often and turned this request away (HTTP 429)"
+        message = f"{server} rejected this request because of too many requests (HTTP 429)"
         hint = when or "wait a while, and ask it less often"
         return RateLimited(message, server=server, hint=hint, retry_after=wait)
     hint = when or "the server's own log says more"
@@ -417,7 +419,7 @@ def build_connection_failure(
     pace = RetryPace.SOON
     if isinstance(error, SessionRejected):
         pace = RetryPace.NOW
-    elif isinstance(error, SignInRequired) or (cause is not None and _needs_a_person(cause)):
+    elif isinstance(error, SignInRequired) or (cause is not None and _requires_user_action(cause)):
         pace = RetryPace.SLOW
     # This hint applies to calls only.
     hint = None if error.hint == UNKNOWN_OUTCOME else error.hint
@@ -426,7 +428,7 @@ def build_connection_failure(
     )
 
 
-def _needs_a_person(cause: BaseException) -> bool:
+def _requires_user_action(cause: BaseException) -> bool:
     return any(
         isinstance(leaf, FileNotFoundError | PermissionError | httpx2.InvalidURL | RouteBlocked)
         for leaf in iterate_leaves(cause)

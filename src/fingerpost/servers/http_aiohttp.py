@@ -18,7 +18,7 @@ from fingerpost.servers.http_client import (
     EVENT_STREAM_TYPE,
     STREAM_END_SECONDS,
     ConnectFailed,
-    is_same_server,
+    may_follow_redirect,
     merge_headers,
     parse_content_type,
     resolve_redirect,
@@ -122,7 +122,7 @@ class AiohttpResponse:
         self._response.close()
 
 
-class AnyPosting:
+class AiohttpEndpoint:
     """An `HttpEndpoint` that uses aiohttp."""
 
     def __init__(
@@ -146,7 +146,7 @@ class AnyPosting:
             response = await self._http.post(self._url, data=body, headers=full, allow_redirects=False)
             for _ in range(MAX_REDIRECTS):
                 target = _get_redirect_target(response)
-                if target is None or not is_same_server(str(response.url), response.status, target):
+                if target is None or not may_follow_redirect(str(response.url), response.status, target):
                     break
                 response.close()
                 self._url = URL(target)

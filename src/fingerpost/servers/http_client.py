@@ -73,24 +73,24 @@ async def check_address(spec: ServerSpec) -> None:
         raise ServerUnavailable(message, server=spec.name, hint=LINK_LOCAL_FIX)
 
 
-def resolve_redirect(here: str, status: int, location: str | None) -> str | None:
+def resolve_redirect(url: str, status: int, location: str | None) -> str | None:
     """Return the target URL of a redirect, or None."""
     if status not in REDIRECT_STATUSES or not location:
         return None
     with suppress(ValueError):
-        target = urljoin(here, location)
+        target = urljoin(url, location)
         _get_origin(urlsplit(target))
         return target
     return None
 
 
-def is_same_server(here: str, status: int, target: str) -> bool:
+def may_follow_redirect(url: str, status: int, target: str) -> bool:
     """Return whether a redirect with this status may be followed: it keeps the method, and `target` is the
     same server or its TLS port.
     """
     if status not in SAME_METHOD_STATUSES:
         return False
-    before, after = urlsplit(here), urlsplit(target)
+    before, after = urlsplit(url), urlsplit(target)
     if after.username is not None or after.password is not None:
         return False
     upgraded = (_get_origin(before), _get_origin(after)) == (
@@ -141,9 +141,9 @@ class ReplyErrors:
             self._state.request_probe()
         return build_http_refusal(self._server, status, retry_after)
 
-    def build_redirected(self, here: str, status: int, location: str) -> FingerpostError:
-        if is_same_server(here, status, location):
-            message = f"{self._server} redirects to {location}, again and again: it leads nowhere"
+    def build_redirected(self, url: str, status: int, location: str) -> FingerpostError:
+        if may_follow_redirect(url, status, location):
+            message = f"{self._server} redirects to {location}, repeatedly (redirect loop)"
             return ServerUnavailable(message, server=self._server, hint="correct its url, or its redirects")
         message = f"{self._server} redirects to {location}, another address; that is not followed"
         return ServerUnavailable(message, server=self._server, hint="use that address if it is the right one")
@@ -372,7 +372,7 @@ class Http11Response:
 
     def set_compressed(self) -> None:
         """Decompress the body. Some servers compress although no compression was requested."""
-        self._decompressor = zlib.decompressobj(_ANY_HEADER).decompress
+        self._decompressor = zlib.decompressobj(_ANY_FORMAT_WBITS).decompress
 
     def _decompress(self, piece: bytes) -> bytes:
         """Return the decompressed bytes, or empty bytes if they exceed the limit or are invalid."""
@@ -500,7 +500,7 @@ class _Http11Connection(asyncio.Protocol):
             self._idle.remove(self)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name in _NO_CONTENT:
+        if name in _IGNORED_HEADERS:
             return
         match name.lower():
             case b"content-type":
@@ -527,7 +527,7 @@ class _Http11Connection(asyncio.Protocol):
         if self._encoding in _COMPRESSED_ENCODINGS:
             self._answer.set_compressed()
         elif self._encoding not in (b"", b"identity"):
-            self._fail(ConnectionError("the answer is compressed in a way nobody asked for"))
+            self._fail(ConnectionError("the answer is in a content encoding that was not requested"))
             return
         self._answer.retry_after = self._retry_after
         self._answer.set_head(status, _parse_content_type(self._kind), self._length, self._location)
@@ -560,11 +560,11 @@ class _Http11Connection(asyncio.Protocol):
             self.close()
 
 
-_NO_CONTENT: Final = frozenset(
+_IGNORED_HEADERS: Final = frozenset(
     {b"date", b"server", b"cache-control", b"connection", b"x-accel-buffering", b"mcp-session-id"}
 )
 _COMPRESSED_ENCODINGS: Final = frozenset({b"gzip", b"x-gzip", b"deflate"})
-_ANY_HEADER: Final = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib format
+_ANY_FORMAT_WBITS: Final = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib format
 _KINDS: Final[dict[bytes, str]] = {b"application/json": JSON_TYPE, b"text/event-stream": EVENT_STREAM_TYPE}
 
 
@@ -648,10 +648,10 @@ class Http11Endpoint:
         host = f"[{parts.hostname}]" if ":" in self._origin[0] else parts.hostname
         port = f":{parts.port}" if parts.port else ""
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self._first = f"POST {target} HTTP/1.1\r\n".encode("ascii")
+        self._request_line = f"POST {target} HTTP/1.1\r\n".encode("ascii")
         common = {"host": f"{host}{port}", "accept-encoding": "identity", **self._headers}
         self._lines = {name: _format_header(name, value) for name, value in common.items()}
-        self._head = self._first + b"".join(self._lines.values())
+        self._head = self._request_line + b"".join(self._lines.values())
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
         for follows in reversed(range(MAX_REDIRECTS + 1)):
@@ -689,7 +689,7 @@ class Http11Endpoint:
         if target is None:
             return False
         answer.leads_to = strip_secrets(target)
-        if not is_same_server(self._url, answer.status, target):
+        if not may_follow_redirect(self._url, answer.status, target):
             return False
         answer.abort()
         if supports(target, self._own_headers):
@@ -704,7 +704,7 @@ class Http11Endpoint:
 
     def _build_head(self, headers: Mapping[str, str]) -> bytes:
         lines = [
-            (_routing_header if name.lower() in _ROUTING else _format_header)(name, value)
+            (_format_routing_header if name.lower() in _ROUTING else _format_header)(name, value)
             for name, value in headers.items()
         ]
         for name in headers:
@@ -715,7 +715,7 @@ class Http11Endpoint:
     def _build_head_without(self, headers: Mapping[str, str], lines: list[bytes]) -> bytes:
         own = {name.lower() for name in headers}
         kept = [line for name, line in self._lines.items() if name not in own]
-        return self._first + b"".join([*kept, *lines])
+        return self._request_line + b"".join([*kept, *lines])
 
 
 def supports(url: str, headers: Mapping[str, str]) -> bool:
@@ -735,12 +735,12 @@ def _format_header(name: str, value: str) -> bytes:
 
 # These headers have few values and are cached. Others are not: a caller's token must not outlive the call.
 _ROUTING: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
-_routing_header: Final = lru_cache(maxsize=1024)(_format_header)
+_format_routing_header: Final = lru_cache(maxsize=1024)(_format_header)
 
 
 logger = logging.getLogger("fingerpost.servers")
 
-KEEPALIVE_SECONDS = 600.0
+SHARED_KEEPALIVE_SECONDS = 600.0
 SHARED_CONNECT_SECONDS = 10.0
 WRITE_SECONDS = 30.0
 
@@ -788,7 +788,7 @@ class HttpClients:
             aiohttp_module = await anyio.to_thread.run_sync(import_module, "fingerpost.servers.http_aiohttp")
             if self._full is None:
                 self._full = aiohttp_module.open_session(tls)
-            return aiohttp_module.AnyPosting(spec, url, self._full, headers, limit=limit)
+            return aiohttp_module.AiohttpEndpoint(spec, url, self._full, headers, limit=limit)
 
         if supports(url, spec.headers):
             return Http11Endpoint(spec, self._plain, headers, limit=limit, fallback=open_aiohttp_endpoint)
@@ -817,9 +817,9 @@ class _SharedTransport(httpx2.AsyncBaseTransport):
     The shared client selects the connection (direct or proxy) with a private method, which is called here.
     """
 
-    def __init__(self, shared: httpx2.AsyncClient, no_trust: RouteBlocked | None) -> None:
+    def __init__(self, shared: httpx2.AsyncClient, trust_error: RouteBlocked | None) -> None:
         self._shared = shared
-        self._trust_error = no_trust
+        self._trust_error = trust_error
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         if self._trust_error is not None and request.url.scheme == "https":
@@ -858,7 +858,7 @@ def _load_trust() -> tuple[ssl.SSLContext, RouteBlocked | None]:
 def _build_client(tls: ssl.SSLContext) -> httpx2.AsyncClient:
     """Build the shared client. Raises `RouteBlocked` for unusable proxies; they are never bypassed."""
     limits = httpx2.Limits(
-        max_connections=None, max_keepalive_connections=None, keepalive_expiry=KEEPALIVE_SECONDS
+        max_connections=None, max_keepalive_connections=None, keepalive_expiry=SHARED_KEEPALIVE_SECONDS
     )
     try:
         return httpx2.AsyncClient(verify=tls, limits=limits)

@@ -36,38 +36,38 @@ from fingerpost.settings.validation import is_link_local, is_loopback
 
 IpAddress = IPv4Address | IPv6Address
 
-_LINK_LOCAL: Final = (
+_LINK_LOCAL_REASON: Final = (
     "link-local and metadata addresses are for this machine alone: clouds keep credentials there"
 )
 
 # Suffixes of private network names. Names without a dot are private as well.
-_PRIVATE_NETWORKS: Final = (".local", ".lan", ".internal", ".home.arpa")
+_PRIVATE_SUFFIXES: Final = (".local", ".lan", ".internal", ".home.arpa")
 
 
-def find_redirect_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
+def find_url_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
     """Return why a URL named by this server must not be used, or None."""
     host, own = _get_host(address), _get_host(server)
     if address.scheme not in ("http", "https") or host == "":
         return "it is not a web address"
     if is_link_local(str(host)) and host != own:
-        return _LINK_LOCAL
+        return _LINK_LOCAL_REASON
     if address.scheme == "https":
         return None
     if is_loopback(str(host)):
         return None if is_loopback(str(own)) else "it is this machine, where the server is not"
     if host == own and server.scheme == "http" and _is_private_host(host):
         return None
-    return "it is not https, so that anybody on the way could read or change what is said"
+    return "it is not https, so that the traffic could be read or changed in transit"
 
 
-async def why_not_connect(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
-    """Like `find_redirect_fault`, but also resolve the host and check its addresses."""
-    why = find_redirect_fault(address, server=server)
+async def find_resolved_url_fault(address: httpx2.URL, *, server: httpx2.URL) -> str | None:
+    """Like `find_url_fault`, but also resolve the host and check its addresses."""
+    why = find_url_fault(address, server=server)
     if why is not None or _get_host(address) == _get_host(server):
         return why
     default = 443 if address.scheme == "https" else 80
     found = await resolve_addresses((address.raw_host.decode("ascii"), address.port or default))
-    return _LINK_LOCAL if any(map(is_link_local, found)) else None
+    return _LINK_LOCAL_REASON if any(map(is_link_local, found)) else None
 
 
 def _get_host(url: httpx2.URL) -> str | IpAddress:
@@ -91,7 +91,7 @@ def _parse_numeric_address(name: str) -> IpAddress | None:
 def _is_private_host(host: str | IpAddress) -> bool:
     """Return whether a host is in a private network, where https is hard to set up."""
     if isinstance(host, str):
-        return "." not in host or host.endswith(_PRIVATE_NETWORKS)
+        return "." not in host or host.endswith(_PRIVATE_SUFFIXES)
     return not host.is_global
 
 
@@ -180,7 +180,10 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
         return None
     # Do not renew at a URL that a sign-in would refuse today. Old sign-ins were not checked.
     renewed_at = None if sign_in.authority is None else httpx2.URL(str(sign_in.authority.token_endpoint))
-    if renewed_at is not None and await why_not_connect(renewed_at, server=httpx2.URL(spec.url)) is not None:
+    if (
+        renewed_at is not None
+        and await find_resolved_url_fault(renewed_at, server=httpx2.URL(spec.url)) is not None
+    ):
         return None
     sign_in.register_secrets()
     return _BearerAuth(
@@ -266,7 +269,7 @@ class CheckedSignIn(OAuthClientProvider):
             return  # the server's own documents are read at the server itself
         if self.context.oauth_metadata is not None:
             await check_authority(self.context.oauth_metadata, self.context.server_url)
-        await check_redirect(str(outgoing.url), "for its sign-in", self.context.server_url)
+        await check_url(str(outgoing.url), "for its sign-in", self.context.server_url)
 
 
 async def check_authority(authority: OAuthMetadata, server: str) -> None:
@@ -278,7 +281,7 @@ async def check_authority(authority: OAuthMetadata, server: str) -> None:
     }
     for purpose, endpoint in endpoints.items():
         if endpoint is not None:
-            await check_redirect(str(endpoint), purpose, server)
+            await check_url(str(endpoint), purpose, server)
     # MCP specification: if this is absent, PKCE is not supported and clients must refuse. Without PKCE an
     # attacker who intercepts the authorization code gets the token.
     methods = authority.code_challenge_methods_supported or []
@@ -287,15 +290,15 @@ async def check_authority(authority: OAuthMetadata, server: str) -> None:
         message = (
             f"its authority {_format_url(httpx2.URL(str(authority.issuer)))} "
             "does not say that it supports PKCE "
-            f"by S256 (code_challenge_methods_supported names {listed}), without which nobody should sign in"
+            f"by S256 (code_challenge_methods_supported names {listed}), which is required for sign-in"
         )
         raise OAuthFlowError(message)
 
 
-async def check_redirect(address: str, purpose: str, server: str) -> None:
+async def check_url(address: str, purpose: str, server: str) -> None:
     """Raise `OAuthFlowError` for a URL that must not be used. `purpose` is part of the message."""
     url = httpx2.URL(address)
-    why = await why_not_connect(url, server=httpx2.URL(server))
+    why = await find_resolved_url_fault(url, server=httpx2.URL(server))
     if why is not None:
         message = f"it pointed to {_format_url(url)} {purpose}, which was not followed: {why}"
         raise OAuthFlowError(message)
@@ -363,7 +366,7 @@ async def _run_sign_in(
         storage.sign_in.client = _build_registered_client(spec, callback.address)
 
         async def open_authorization_page(url: str) -> None:
-            await check_redirect(url, "to authorize", address)
+            await check_url(url, "to authorize", address)
             await anyio.to_thread.run_sync(open_browser, url)
 
         flow = CheckedSignIn(
@@ -401,7 +404,7 @@ class _OAuthCallback:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._came = anyio.Event()
+        self._received = anyio.Event()
         self._query: dict[str, list[str]] = {}
 
     async def __aenter__(self) -> _OAuthCallback:
@@ -425,7 +428,7 @@ class _OAuthCallback:
         return f"http://127.0.0.1:{port}/callback"
 
     async def wait_for_code(self) -> AuthorizationCodeResult:
-        await self._came.wait()
+        await self._received.wait()
         first = {name: values[0] for name, values in self._query.items()}
         if "code" not in first:
             detail = first.get("error_description") or first.get("error") or "no code came back"
@@ -447,9 +450,9 @@ class _OAuthCallback:
                     f"HTTP/1.1 {200 if wanted else 404} -\r\nContent-Type: text/html\r\nConnection: close\r\n"
                 )
                 await stream.send(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-                if wanted and not self._came.is_set():
+                if wanted and not self._received.is_set():
                     self._query = query
-                    self._came.set()
+                    self._received.set()
 
 
 async def _read_request_target(stream: SocketStream) -> str:

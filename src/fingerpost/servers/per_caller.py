@@ -43,22 +43,22 @@ class CallerConnection:
         self.connection: ServerConnection | None = None
         self.error: FingerpostError | None = None
         self.scope = anyio.CancelScope()
-        self.users = 0
-        self.used = time.monotonic()
+        self.use_count = 0
+        self.last_used = time.monotonic()
         self.log_level: str | None = None  # level sent to the server; None if not sent
 
     @property
     def is_busy(self) -> bool:
-        return self.users > 0
+        return self.use_count > 0
 
     def release(self) -> None:
         """Mark one use of the connection as finished."""
-        self.users -= 1
-        self.used = time.monotonic()  # the clock used by event loops
+        self.use_count -= 1
+        self.last_used = time.monotonic()  # the clock used by event loops
 
     @property
     def is_closed(self) -> bool:
-        lost = self.connection is not None and self.connection.lifeline.failure is not None
+        lost = self.connection is not None and self.connection.state.failure is not None
         return lost or self.error is not None or self.scope.cancel_called
 
 
@@ -76,7 +76,7 @@ class CallerConnections:
     ) -> None:
         self._spec = spec
         self._deps = deps
-        self._outside = on_notification
+        self._notify = on_notification
         self._max_callers = max_callers
         self._idle_seconds = idle_seconds
         self._own: dict[str, CallerConnection] = {}
@@ -121,7 +121,7 @@ class CallerConnections:
             if own is None:
                 self._make_room()
             own = self._open(key, tasks, listing, self._deps, headers)
-        own.users += 1
+        own.use_count += 1
         return own
 
     def _open(
@@ -147,7 +147,7 @@ class CallerConnections:
         self._own.pop(min(idle)[1]).scope.cancel()
 
     def _list_idle(self) -> list[tuple[float, str]]:
-        return [(own.used, key) for key, own in self._own.items() if not own.is_busy]
+        return [(own.last_used, key) for key, own in self._own.items() if not own.is_busy]
 
     async def _run(
         self,
@@ -186,22 +186,22 @@ class CallerConnections:
 
     async def _wait_until_idle(self, caller_connection: CallerConnection, state: ConnectionState) -> None:
         while True:
-            quiet_until = caller_connection.used + self._idle_seconds
+            quiet_until = caller_connection.last_used + self._idle_seconds
             with anyio.move_on_at(quiet_until):
                 await state.ended.wait()
                 return
             if (
                 not caller_connection.is_busy
-                and caller_connection.used + self._idle_seconds <= anyio.current_time()
+                and caller_connection.last_used + self._idle_seconds <= anyio.current_time()
             ):
                 return
             if caller_connection.is_busy:
-                caller_connection.used = anyio.current_time()
+                caller_connection.last_used = anyio.current_time()
 
     def _on_notification(self, method: str, params: JsonObject, caller: str | None) -> None:
         # Log messages belong to one caller. Changes concern all callers.
         if method != LOG_METHOD or caller is not None:
-            self._outside(method, params, caller)
+            self._notify(method, params, caller)
 
     def close(self) -> None:
         for own in tuple(self._own.values()):
@@ -242,7 +242,7 @@ class _CallerConnectionLease:
 
 LEGACY_VERSION: Final = "2025-11-25"
 INVALID_REQUEST: Final = -32600  # code used by the MCP library
-_UNSUPPORTED_PHRASES: Final = "server-initiated requests"
+_UNSUPPORTED_PHRASE: Final = "server-initiated requests"
 _MAX_TEXT_LENGTH: Final = 1000  # characters; longer texts are not this error message
 
 
@@ -262,7 +262,7 @@ class ServerRequestUnsupported(ToolFailed):
 def is_unsupported_request_failure(failed: JsonObject | ToolFailed) -> bool:
     """Return whether a call failed because the server could not send a request to the caller."""
     texts = [str(failed)] if isinstance(failed, ToolFailed) else _get_texts(failed)
-    return any(_UNSUPPORTED_PHRASES in text[:_MAX_TEXT_LENGTH] for text in texts)
+    return any(_UNSUPPORTED_PHRASE in text[:_MAX_TEXT_LENGTH] for text in texts)
 
 
 def build_unsupported_request(
@@ -318,8 +318,8 @@ class LegacySessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def get_connection(
-        self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tools: int
+    def select_connection(
+        self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tool_count: int
     ) -> CallerConnection | None:
         """Return the caller's own connection, or None to use the shared one. `tool_count` is the number of
         tools of the server. Counts the call, and opens a connection in the background for callers that call
@@ -334,23 +334,25 @@ class LegacySessions:
         if caller is None or caller.accepts_input_required:
             return None
         if self._server_asks and _can_answer_questions(caller):
-            return self._sessions.get_pending_or_open(caller.key) or self._begin(caller, shared, tasks, tools)
+            return self._sessions.get_pending_or_open(caller.key) or self._begin(
+                caller, shared, tasks, tool_count
+            )
         # The log level belongs to a request in the modern protocol and to a session in the legacy protocol.
-        if not shared.is_direct or (context.log_level is not None and not context.usual_level):
+        if not shared.is_direct or (context.log_level is not None and not context.is_default_log_level):
             return None
         own = self._sessions.get_open(caller.key)
         if own is None:
             calls = self._count(caller.key)
-            if calls >= FREQUENT_CALLS or calls * tools >= FREQUENT_CALLS_TIMES_TOOLS:
-                self._begin(caller, shared, tasks, tools)
+            if calls >= FREQUENT_CALLS or calls * tool_count >= FREQUENT_CALLS_TIMES_TOOLS:
+                self._begin(caller, shared, tasks, tool_count)
         return own
 
     def _begin(
-        self, caller: CallerChannel, shared: ServerConnection, tasks: TaskGroup, tools: int
+        self, caller: CallerChannel, shared: ServerConnection, tasks: TaskGroup, tool_count: int
     ) -> CallerConnection | None:
         if self._is_refused():
             return None
-        deps = self._build_caller_deps(caller.capabilities, shared, tools)
+        deps = self._build_caller_deps(caller.capabilities, shared, tool_count)
         own = self._sessions.open_in_background(caller.key, tasks, deps)
         self._last_opened = own or self._last_opened
         return own
@@ -362,7 +364,7 @@ class LegacySessions:
         if caller_connection.connection is None:
             await caller_connection.ready.wait()
         opened = caller_connection.connection
-        if opened is None or context is None or context.usual_level:
+        if opened is None or context is None or context.is_default_log_level:
             return opened
         level = context.log_level
         if level is not None and level != caller_connection.log_level and "logging" in opened.capabilities:
@@ -412,7 +414,7 @@ class LegacySessions:
         )
 
     def _build_caller_deps(
-        self, capabilities: JsonObject, shared: ServerConnection, tools: int
+        self, capabilities: JsonObject, shared: ServerConnection, tool_count: int
     ) -> ConnectDeps:
         """Return dependencies with the caller's capabilities. The server must offer at least what it offers
         now.
@@ -424,7 +426,9 @@ class LegacySessions:
         given = shared.capabilities
         if self._server_asks:
             given = {name: value for name, value in given.items() if name != "extensions"}
-        standard = ConnectionProfile(capabilities=given, tools=tools, questions=abilities != NO_CAPABILITIES)
+        standard = ConnectionProfile(
+            capabilities=given, tool_count=tool_count, answers_questions=abilities != NO_CAPABILITIES
+        )
         return replace(self._deps, abilities=lambda: abilities, standard=standard)
 
     def close(self) -> None:

@@ -153,7 +153,7 @@ class ServerPool:
     def start(self, *names: str) -> None:
         """Start connecting these servers (all if none is named) in parallel. Returns at once."""
         if self._tasks is None:
-            message = "servers are started inside `async with Servers(...)`"
+            message = "servers are started inside `async with ServerPool(...)`"
             raise RuntimeError(message)
         for supervisor in [self._get_supervisor(name) for name in names] or list(self._supervisors.values()):
             if supervisor.spec.enabled and not supervisor.started and not supervisor.disabled:
@@ -175,7 +175,7 @@ class ServerPool:
         with anyio.move_on_after(timeout):
             for supervisor in list(self._supervisors.values()):
                 if supervisor.is_connected:
-                    await supervisor.shelf.loaded.wait()
+                    await supervisor.resource_cache.loaded.wait()
             return True
         return False
 
@@ -186,12 +186,12 @@ class ServerPool:
         a crash loop.
         """
         supervisor = self._get_supervisor(name)
-        if supervisor.can_be_asked:
+        if supervisor.accepts_requests:
             return
         self.start(name)
         with anyio.move_on_after(timeout):
             await supervisor.wait_until_settled()
-        if not supervisor.can_be_asked:
+        if not supervisor.accepts_requests:
             raise supervisor.build_unavailable()
 
     @property
@@ -218,7 +218,7 @@ class ServerPool:
         disabled.
         """
         supervisor = self._get_supervisor(name)
-        return None if supervisor.disabled else supervisor.shelf.materials
+        return None if supervisor.disabled else supervisor.resource_cache.resources
 
     def subscribe_to_notifications(
         self, callback: Callable[[str, str, JsonObject, str | None], None]
@@ -261,9 +261,11 @@ class ServerPool:
             era = supervisor.legacy_sessions
             own = None
             if not supervisor.needs_caller_keys:
-                own = era.get_connection(context, connection, self._tasks, tools=supervisor.tool_count)
+                own = era.select_connection(
+                    context, connection, self._tasks, tool_count=supervisor.tool_count
+                )
             if own is not None:
-                own.users += 1
+                own.use_count += 1
                 try:
                     caller_connection = await era.wait_for_connection(own, context)
                     if caller_connection is not None:
@@ -271,7 +273,7 @@ class ServerPool:
                             params, context=context, on_progress=on_progress, clock=clock
                         )
                 except ServerUnavailable:
-                    connection.lifeline.request_probe()  # the shared connection may be lost too
+                    connection.state.request_probe()  # the shared connection may be lost too
                     raise
                 finally:
                     own.release()
@@ -338,7 +340,7 @@ class ServerPool:
         """Run `ask` on the right connection within the timeout."""
         name = supervisor.spec.name
         if context is not None and context.clock is not None:
-            if not supervisor.can_be_asked:
+            if not supervisor.accepts_requests:
                 await self.ensure(name, timeout=timeout)
             return await _check_result(
                 name, await self._run_on_connection(supervisor, ask, context.clock, context)
@@ -404,7 +406,7 @@ class ServerPool:
 
         async with anyio.create_task_group() as tasks:
             for supervisor in self._supervisors.values():
-                if supervisor.can_be_asked and supervisor.lists_only_with_caller_key:
+                if supervisor.accepts_requests and supervisor.lists_only_with_caller_key:
                     tasks.start_soon(run_contained, ask, supervisor)
         return tuple(sorted(found))
 

@@ -19,7 +19,7 @@ from anyio.abc import Process
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerSpec
-from fingerpost.servers.watchdog import MARK, find_descendants, kill_descendants
+from fingerpost.servers.watchdog import MARK_VARIABLE, find_descendants, kill_descendants
 
 INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
 
@@ -42,7 +42,7 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
         try:
             process = await anyio.open_process(
                 [spec.command, *spec.args],
-                env=_build_environment() | dict(spec.env) | {MARK: mark},
+                env=_build_environment() | dict(spec.env) | {MARK_VARIABLE: mark},
                 cwd=spec.cwd,
                 start_new_session=True,
             )
@@ -262,7 +262,7 @@ class LineSplitter:
 
     def __init__(self, limit: int, *, max_skipped: int = 0) -> None:
         self._limit = limit
-        self._skipped = max_skipped
+        self._max_skipped = max_skipped
         self._pieces: list[bytes] = []
         self._size = 0
         self.overlong: bytes | None = None  # the start of the line being skipped
@@ -304,7 +304,7 @@ class LineSplitter:
             self._pieces.append(piece)
 
     def _skip(self, piece: bytes) -> None:
-        if self._size > self._limit + self._skipped:
+        if self._size > self._limit + self._max_skipped:
             raise LineLimitExceeded
         if self.overlong is None:
             self._pieces.append(piece)

@@ -21,12 +21,12 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestI
 from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.records.json import MAX_DEPTH, check_json, has_lone_surrogate
+from fingerpost.records.json import MAX_DEPTH, find_json_problem, has_lone_surrogate
 from fingerpost.servers.spec import NO_SECRETS, ServerSecrets
 from fingerpost.servers.wire import encode, encode_if_valid
 from fingerpost.settings.model import LimitSettings
 
-MAX_EXTENSIONS: Final = 10  # factor by which progress can extend the timeout
+MAX_EXTENSION_FACTOR: Final = 10  # factor by which progress can extend the timeout
 
 
 class RequestClock:
@@ -42,7 +42,7 @@ class RequestClock:
         self.scope = scope
         self.max_progress = -math.inf  # last progress reported by the server
         self._timeout = timeout
-        self._extension_left = (MAX_EXTENSIONS - 1) * timeout  # seconds that progress may still add
+        self._extension_left = (MAX_EXTENSION_FACTOR - 1) * timeout  # seconds that progress may still add
         self._deadline = deadline
         self.loss: FingerpostError | None = None  # why the request ended, if not by timeout
         self.was_paused = False  # the caller was asked, so the request cannot be repeated
@@ -97,17 +97,16 @@ class RequestClock:
             return f"{subject} did not answer within {round(seconds, 2):g} s"
         if self._extension_left > 0:
             return f"{subject} reported no further progress for {round(seconds, 2):g} s, and did not answer"
-        return (
-            f"{subject} reported progress, but did not answer within {round(seconds * MAX_EXTENSIONS, 2):g} s"
-        )
+        longest = round(seconds * MAX_EXTENSION_FACTOR, 2)
+        return f"{subject} reported progress, but did not answer within {longest:g} s"
 
 
 # Sent only to in-process servers: the id of the current call, with which they can look up its caller.
-CALL_ID: Final = "fingerpost/call"
+CALL_ID_META_KEY: Final = "fingerpost/call"
 # In `_meta` of a failed result of a built-in server: the fields of `CallFault` except the message.
-FAULT: Final = "fingerpost/fault"
+FAULT_META_KEY: Final = "fingerpost/fault"
 # In `_meta` of a result of a built-in server: the pending call that needs approval.
-AWAITS: Final = "fingerpost/awaits"
+PENDING_META_KEY: Final = "fingerpost/awaits"
 
 
 class CallerChannel(Protocol):
@@ -155,7 +154,7 @@ class RequestContext:
     input_responses: JsonObject | None = None  # answers to an earlier `input_required`
     request_state: str | None = None  # the server's state for these answers, unchanged
     log_level: str | None = None  # minimum level of log messages for the caller
-    usual_level: bool = False  # whether `log_level` is only a default that the caller did not set
+    is_default_log_level: bool = False  # whether `log_level` is only a default that the caller did not set
     authorization: str | None = field(default=None, repr=False)  # the caller's header when `caller` is None
     clock: RequestClock | None = None  # set when an outer request already controls the deadline
 
@@ -167,7 +166,7 @@ class RequestContext:
             input_responses=self.input_responses,
             request_state=self.request_state,
             log_level=self.log_level,
-            usual_level=self.usual_level,
+            is_default_log_level=self.is_default_log_level,
             clock=clock,
         )
 
@@ -250,7 +249,7 @@ class MessageQuota:
     def _count_bytes(self, params: JsonObject) -> str | None:
         data = encode_if_valid(params, MAX_DEPTH)
         if data is None:
-            if (fault := check_json(params)) is not None:
+            if (fault := find_json_problem(params)) is not None:
                 return fault
             data = encode(params)
         self._bytes += len(data)
@@ -320,7 +319,7 @@ class InFlightRequest:
         if fault is None:
             return params
         if method == PROGRESS_METHOD:  # drop only the invalid fields
-            return {name: value for name, value in params.items() if check_json({name: value}) is None}
+            return {name: value for name, value in params.items() if find_json_problem({name: value}) is None}
         logger.debug("a notice of %s was dropped: it %s", self._server, fault)
         return None
 
@@ -398,7 +397,7 @@ class InFlightRequest:
         """Return the caller's answer to a question of the server. Raises `MCPError`, which is sent to the
         server.
         """
-        if (refusal := self.check_question(params)) is not None:
+        if (refusal := self.count_question(params)) is not None:
             raise refusal
         return await self.ask_caller(method, params)
 
@@ -414,10 +413,10 @@ class InFlightRequest:
         except FingerpostError as error:
             raise MCPError(INTERNAL_ERROR, str(error)) from error
         except Exception as error:
-            logger.exception("a question of %s could not be put", self._server)
+            logger.exception("a question of %s could not be forwarded to the caller", self._server)
             raise MCPError(INTERNAL_ERROR, f"{method!r:.80} could not be passed on") from error
 
-    def check_question(self, params: JsonObject) -> MCPError | None:
+    def count_question(self, params: JsonObject) -> MCPError | None:
         """Count a question. Return the error for the server if the question is refused, else None. Exceeding
         the limit ends the request.
         """
@@ -647,9 +646,9 @@ class OpenServerRequests:
             self._open.discard(known)
 
 
-def _drop_expired(lately: dict[str | None, float], now: float) -> None:
-    while lately and lately[first := next(iter(lately))] <= now:
-        del lately[first]
+def _drop_expired(expiry_by_caller: dict[str | None, float], now: float) -> None:
+    while expiry_by_caller and expiry_by_caller[first := next(iter(expiry_by_caller))] <= now:
+        del expiry_by_caller[first]
 
 
 def _parse_number(given: Json) -> float | None:

@@ -15,7 +15,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from pydantic_core import to_json
 
 from fingerpost.errors import FingerpostError, LimitReached, ServerReplyInvalid, ToolFailed
-from fingerpost.records import JsonObject, ServerResources, check_json
+from fingerpost.records import JsonObject, ServerResources, find_json_problem
 from fingerpost.servers.connection import ServerConnection
 from fingerpost.servers.connection_state import RetryPace, compute_delay
 from fingerpost.servers.errors import from_reply
@@ -45,13 +45,13 @@ class ServerResourceCache:
         self._changed = on_change
         self._stale: set[ResourceKind] = set()
         self._wake = anyio.Event()
-        self.materials: ServerResources | None = None
+        self.resources: ServerResources | None = None
         self.loaded = anyio.Event()  # set when everything was read once or failed
 
     def start(self, connection: ServerConnection) -> None:
         """Store the capabilities of a new connection and mark all lists as stale."""
-        known = self.materials or ServerResources(server=self._server)
-        self.materials = replace(known, capabilities=connection.capabilities)
+        known = self.resources or ServerResources(server=self._server)
+        self.resources = replace(known, capabilities=connection.capabilities)
         for kind in RESOURCE_KINDS:
             if kind in connection.capabilities or self._has(kind):
                 self.mark_stale(kind)
@@ -59,7 +59,7 @@ class ServerResourceCache:
             self.loaded.set()
 
     def _has(self, kind: ResourceKind) -> bool:
-        known = self.materials
+        known = self.resources
         if known is None:
             return False
         return bool(known.prompts if kind == "prompts" else known.resources or known.templates)
@@ -99,17 +99,17 @@ class ServerResourceCache:
                 failures = 0
 
     async def _read(self, kind: ResourceKind, connection: ServerConnection) -> None:
-        assert self.materials is not None
-        before = self.materials
-        ask = connection.fetch if kind in connection.capabilities else _return_nothing
+        assert self.resources is not None
+        before = self.resources
+        ask = connection.fetch if kind in connection.capabilities else _raise_method_not_found
         if kind == "prompts":
             prompts = await self._list(ask, "prompts/list", "prompts", "name")
-            self.materials = replace(self.materials, prompts=prompts)
+            self.resources = replace(self.resources, prompts=prompts)
         else:
             resources = await self._list(ask, "resources/list", "resources", "uri")
             templates = await self._list(ask, "resources/templates/list", "resourceTemplates", "uriTemplate")
-            self.materials = replace(self.materials, resources=resources, templates=templates)
-        if self.materials != before:
+            self.resources = replace(self.resources, resources=resources, templates=templates)
+        if self.resources != before:
             self._changed(kind)
 
     async def _list(self, ask: AskServer, method: str, field: str, key: str) -> tuple[JsonObject, ...]:
@@ -148,12 +148,12 @@ class ServerResourceCache:
         name = entry.get(key)
         if not isinstance(name, str) or not name:
             return None
-        if check_json(entry, max_depth=self._limits.schema_depth) is not None:
+        if find_json_problem(entry, max_depth=self._limits.schema_depth) is not None:
             return None
         return name if len(to_json(entry)) <= self._limits.definition_bytes else None
 
 
-async def _return_nothing(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+async def _raise_method_not_found(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
     raise ToolFailed(method, server="", code=METHOD_NOT_FOUND)
 
 
@@ -172,7 +172,7 @@ class ResourceSubscriptions:
         self._counts: dict[str, int] = {}
         self._lock = anyio.Lock()
         self._changed = anyio.Event()
-        self._moved = anyio.Event()
+        self._resolved = anyio.Event()
         self._acknowledged: frozenset[str] = frozenset()  # modern protocol: requested and acknowledged
         self._refusal: FingerpostError | None = None
 
@@ -212,7 +212,7 @@ class ResourceSubscriptions:
             while uri not in self._acknowledged:
                 if self._refusal is not None:
                     raise self._refusal
-                await self._moved.wait()
+                await self._resolved.wait()
         except BaseException:
             del self._counts[uri]
             self._changed.set()
@@ -272,20 +272,20 @@ class ResourceSubscriptions:
                         failures = 0
                         acknowledged.set()
                         self._acknowledged = frozenset(uris)
-                        self._restart()
+                        self._wake_waiters()
                         async for _ in changes:
                             pass
                 except (SubscriptionLost, TimeoutError):
-                    connection.lifeline.request_probe()
+                    connection.state.request_probe()
                 except MCPError as error:
-                    self._refusal = from_reply(self._server, error, failure=connection.lifeline.failure)
-                    self._restart()
+                    self._refusal = from_reply(self._server, error, failure=connection.state.failure)
+                    self._wake_waiters()
                 failures += 1
                 await anyio.sleep(compute_delay(failures, pace=RetryPace.SOON, max_delay=self._reconnect_max))
 
-    def _restart(self) -> None:
-        self._moved.set()
-        self._moved = anyio.Event()
+    def _wake_waiters(self) -> None:
+        self._resolved.set()
+        self._resolved = anyio.Event()
 
 
 async def _ask_server(

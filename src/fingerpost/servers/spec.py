@@ -130,7 +130,7 @@ _RUNNERS: Final[
     "uv": ("tool", "run"),
 }
 # Options that do not change which program is started.
-_YES_FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
+_HARMLESS_FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
 _PYTHON = re.compile(r"python[0-9.]*")
 _NODE_MODULES_PATH = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
 _VERSION_SUFFIX = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
@@ -169,7 +169,7 @@ def _find_started_package(args: Sequence[str], before: tuple[str, ...]) -> str |
     for word in before:
         if not rest or rest.pop(0) != word:
             return None
-    while rest and rest[0] in _YES_FLAGS:
+    while rest and rest[0] in _HARMLESS_FLAGS:
         rest.pop(0)
     return None if not rest or rest[0].startswith("-") else _VERSION_SUFFIX.sub("", rest[0])
 
@@ -262,12 +262,12 @@ NO_SECRETS: Final = ServerSecrets(None)
 
 logger = logging.getLogger("fingerpost.servers")
 
-_HINTS: Final[Mapping[Effect, Mapping[str, bool]]] = {
+_EFFECT_ANNOTATIONS: Final[Mapping[Effect, Mapping[str, bool]]] = {
     Effect.READ: {"readOnlyHint": True},
     Effect.WRITE: {"readOnlyHint": False, "destructiveHint": False},
     Effect.DESTROY: {"readOnlyHint": False, "destructiveHint": True},
 }
-_EFFECT_HINTS: Final = "Give a function, `async def` or `def`, whose parameters have names and types."
+_FUNCTION_HINT: Final = "Give a function, `async def` or `def`, whose parameters have names and types."
 
 
 @frozen
@@ -300,7 +300,7 @@ def build_function_tool(
     """Build a tool from a function. Name, description and parameters come from the function unless given."""
     if not callable(function):
         message = f"{str(function)[:80]} is not a function: nothing could be called"
-        raise ConfigError(message, hint=_EFFECT_HINTS)
+        raise ConfigError(message, hint=_FUNCTION_HINT)
     name = name or getattr(function, "__name__", "")
     if not name or name == "<lambda>":
         message = "the function has no name"
@@ -312,7 +312,7 @@ def build_function_tool(
         "inputSchema": {key: value for key, value in arguments.model_json_schema().items() if key != "title"},
     }
     if effect is not None:
-        definition["annotations"] = dict(_HINTS[Effect(effect)])
+        definition["annotations"] = dict(_EFFECT_ANNOTATIONS[Effect(effect)])
     return FunctionTool(function=function, arguments=arguments, definition=definition)
 
 
@@ -325,7 +325,7 @@ class FunctionServer:
         self._mcp: McpServer[Any] = McpServer(
             name,
             version="1.0",
-            get_tool_input_schema=self._get_output_schema,
+            get_tool_input_schema=self._get_input_schema,
             on_list_tools=self._list,
             on_call_tool=self._call,
         )
@@ -343,7 +343,7 @@ class FunctionServer:
         """Remove a tool. Return whether it existed."""
         return self.tools.pop(name, None) is not None
 
-    def _get_output_schema(self, name: str) -> Mapping[str, Any] | None:
+    def _get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self.tools.get(name)
         return None if tool is None else cast("Mapping[str, Any]", tool.definition["inputSchema"])
 
@@ -384,11 +384,11 @@ def _build_arguments_model(function: Callable[..., Any], name: str) -> type[Base
         parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError, ValueError) as error:
         message = f"the parameters of {name} cannot be read: {error}"
-        raise ConfigError(message, hint=_EFFECT_HINTS) from error
+        raise ConfigError(message, hint=_FUNCTION_HINT) from error
     for parameter in parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             message = f"{name} takes {parameter}, which no model can fill in"
-            raise ConfigError(message, hint=_EFFECT_HINTS)
+            raise ConfigError(message, hint=_FUNCTION_HINT)
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         fields[parameter.name] = (kind, ... if parameter.default is parameter.empty else parameter.default)
     try:
@@ -396,5 +396,5 @@ def _build_arguments_model(function: Callable[..., Any], name: str) -> type[Base
         made.model_json_schema()
     except (PydanticUserError, TypeError, ValueError) as error:
         message = f"the parameters of {name} have no JSON schema: {str(error).splitlines()[0]}"
-        raise ConfigError(message, hint=_EFFECT_HINTS) from error
+        raise ConfigError(message, hint=_FUNCTION_HINT) from error
     return made

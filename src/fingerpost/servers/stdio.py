@@ -50,7 +50,7 @@ logger = logging.getLogger("fingerpost.servers")
 
 EXIT_POLL_SECONDS = 0.5  # an exited parent whose children keep the pipes open is detected after this
 STDERR_DRAIN_SECONDS = 0.2  # to read the rest of stderr of an exited child
-MAX_SKIPPED_REPLIES = 16  # multiple of the reply limit; a child that sends more is stopped
+MAX_SKIPPED_FACTOR = 16  # multiple of the reply limit; a child that sends more is stopped
 LINES_PER_TURN = 100  # lines handled before other tasks run
 WRITE_QUEUE_SIZE = 256  # messages; a child that does not read must not block callers that give up
 
@@ -121,7 +121,7 @@ class ChildServer:
         self._limits = limits
         self._state = state
         self._waiting: dict[RequestId, None] = {}
-        self._asked: dict[RequestId, _ReplyWaiter] = {}
+        self._waiters: dict[RequestId, _ReplyWaiter] = {}
         self._open_requests = OpenServerRequests(spec.name)
         self._stopped = False
         self._stderr_closed = anyio.Event()
@@ -133,7 +133,7 @@ class ChildServer:
     async def read_stdout(self) -> None:
         assert self._process.stdout is not None
         limit = self._limits.response_bytes
-        splitter = LineSplitter(limit, max_skipped=MAX_SKIPPED_REPLIES * limit)
+        splitter = LineSplitter(limit, max_skipped=MAX_SKIPPED_FACTOR * limit)
         failed = False  # whether the request of the skipped reply was already failed
         try:
             async for chunk in _iterate_chunks(self._process.stdout):
@@ -172,7 +172,7 @@ class ChildServer:
                 except (anyio.BrokenResourceError, OSError):
                     return  # the child closed its stdin; reading stdout finds the reason
                 except Exception:
-                    logger.exception("%s could not be told something", self._spec.name)
+                    logger.exception("%s could not be sent a message", self._spec.name)
                 if not isinstance(item, bytes) and isinstance(item.message, JSONRPCResponse | JSONRPCError):
                     self._open_requests.close(item.message.id)
 
@@ -224,7 +224,7 @@ class ChildServer:
             return False
         request = coerce_request_id(request)
         self._waiting.pop(request, None)
-        if (waiter := self._asked.get(request)) is None:
+        if (waiter := self._waiters.get(request)) is None:
             return False
         waiter.set_outcome(message)
         return True
@@ -239,7 +239,7 @@ class ChildServer:
 
     async def _fail(self, request: RequestId, error: FingerpostError) -> None:
         self._waiting.pop(request, None)
-        if (waiter := self._asked.get(request)) is not None:
+        if (waiter := self._waiters.get(request)) is not None:
             waiter.set_outcome(error)
             return
         reply = JSONRPCError(jsonrpc="2.0", id=request, error=to_reply(error))
@@ -251,7 +251,7 @@ class ChildServer:
 
     async def ask(self, request: RequestId, line: bytes) -> dict[str, Any]:
         """Send one encoded request and wait for its reply. Raises `FingerpostError`."""
-        waiter = self._asked[request] = _ReplyWaiter()
+        waiter = self._waiters[request] = _ReplyWaiter()
         self._waiting[request] = None
         try:
             await self.outgoing.send(line)
@@ -259,7 +259,7 @@ class ChildServer:
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             waiter.outcome = MCPError(CONNECTION_CLOSED, "Connection closed")
         finally:
-            self._asked.pop(request, None)
+            self._waiters.pop(request, None)
             self._waiting.pop(request, None)
         assert waiter.outcome is not None
         if isinstance(waiter.outcome, Exception):
@@ -290,14 +290,14 @@ class ChildServer:
         ended = describe_exit(self._process)
         lines = self._state.stderr.read_text(2000).strip().splitlines()
         if lines or not self._state.stray_lines:
-            last_line = f"; it last said: {clean_text(lines[-1])}" if lines else ""
+            last_line = f"; last line of stderr: {clean_text(lines[-1])}" if lines else ""
             return ConnectionFailure(reason=ended + last_line, hint="its stderr says more")
         return ConnectionFailure(reason=ended + self._state.describe_stray_lines(), hint=STRAY_OUTPUT_HINT)
 
     async def _close(self, failure: ConnectionFailure) -> None:
         if not self._stopped:
             self._state.end(failure)
-        for waiter in self._asked.values():
+        for waiter in self._waiters.values():
             waiter.set_outcome(MCPError(CONNECTION_CLOSED, "Connection closed"))
         await self._to_session.aclose()
 

@@ -233,7 +233,7 @@ class StreamableTransport(StreamableHTTPTransport):
                 async with self._post(ctx, message):
                     pass
         except Exception:
-            logger.exception("%s could not be told something", self._server)
+            logger.exception("%s could not be sent a message", self._server)
         if isinstance(message, JSONRPCResponse | JSONRPCError):
             self._open_requests.close(message.id)
         if isinstance(message, JSONRPCNotification) and message.method == "notifications/initialized":
@@ -422,14 +422,14 @@ class _ReadCursor:
 
     last_id: str | None = None
     retry_ms: int | None = None
-    news: int = 0  # events not received before
+    new_events: int = 0  # events not received before
     events: int = 0  # all events
     pings: int = 0  # pings being answered
 
     def note_event(self, event: SseEvent) -> None:
         self.events += 1
         if event.event_id != self.last_id if event.event_id else event.data:
-            self.news += 1
+            self.new_events += 1
         self.last_id = event.event_id or self.last_id
         self.retry_ms = event.retry_ms if event.retry_ms is not None else self.retry_ms
 
@@ -661,7 +661,7 @@ class DirectHttp:
                 cursor.pings += 1
                 tasks.start_soon(self._answer_ping, question, cursor, headers)
         else:
-            refusal = in_flight.check_question(question.get("params") or {})
+            refusal = in_flight.count_question(question.get("params") or {})
             tasks.start_soon(self._answer, question, refusal, in_flight, headers)
         if in_flight.failure is not None:
             raise in_flight.failure
@@ -681,7 +681,7 @@ class DirectHttp:
         failures = empty = 0
         while failures < MAX_RECONNECTION_ATTEMPTS and empty < MAX_EMPTY_RESPONSES:
             await anyio.sleep(cursor.get_pause(empty))
-            new_events_before = cursor.news
+            new_events_before = cursor.new_events
             try:
                 found = await self._read_resumed(in_flight, cursor, headers)
             except OSError:
@@ -690,7 +690,7 @@ class DirectHttp:
                 if found is not None:
                     return found
                 empty += 1
-            if cursor.news > new_events_before:
+            if cursor.new_events > new_events_before:
                 failures = empty = 0
         raise self._replies.build_cut_short()
 
@@ -749,4 +749,4 @@ class DirectHttp:
         except (OSError, FingerpostError):
             pass
         except Exception:
-            logger.exception("%s could not be told something", self._server)
+            logger.exception("%s could not be sent a message", self._server)

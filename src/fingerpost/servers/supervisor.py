@@ -60,7 +60,7 @@ from fingerpost.tasks import run_restarting
 
 HEARTBEAT_SECONDS = 15.0
 PROBE_TIMEOUT = 10.0
-MISSED_PROBES = 2
+MAX_MISSED_PROBES = 2
 
 
 async def probe_periodically(connection: ServerConnection) -> None:
@@ -68,7 +68,7 @@ async def probe_periodically(connection: ServerConnection) -> None:
     missed = 0
     while True:
         with anyio.move_on_after(HEARTBEAT_SECONDS) as quiet:
-            await connection.lifeline.wait_for_probe_request()
+            await connection.state.wait_for_probe_request()
         if quiet.cancelled_caught and connection.in_flight_count:
             continue  # calls in flight prove that the server works, or fail on their own
         try:
@@ -77,13 +77,13 @@ async def probe_periodically(connection: ServerConnection) -> None:
             missed = 0
         except (TimeoutError, ToolTimeout):
             missed += 1
-            if missed >= MISSED_PROBES:
-                connection.lifeline.end(
+            if missed >= MAX_MISSED_PROBES:
+                connection.state.end(
                     ConnectionFailure(reason=f"no sign of life for {missed * PROBE_TIMEOUT:g} s")
                 )
         except FingerpostError as error:
             if is_connection_lost(error):
-                connection.lifeline.end(build_connection_failure(error))
+                connection.state.end(build_connection_failure(error))
 
 
 MAX_STDERR_SHOWN = 2000
@@ -108,7 +108,7 @@ class StatusTracker:
             since=utc_now(),
         )
         self.settled = anyio.Event()
-        self._moved = anyio.Event()
+        self._state_changed = anyio.Event()
         if not spec.enabled:
             self.settled.set()
 
@@ -123,7 +123,7 @@ class StatusTracker:
     def describe_last_stderr(self) -> str:
         """Return the last line of stderr as the end of a sentence."""
         lines = self._stderr.read_text(MAX_STDERR_SHOWN).strip().splitlines()
-        return f"; it last said: {scrub(lines[-1])[:200]}" if lines else ""
+        return f"; last line of stderr: {scrub(lines[-1])[:200]}" if lines else ""
 
     def update(self, **facts: Any) -> None:
         """Update facts that do not change the server's state."""
@@ -131,7 +131,7 @@ class StatusTracker:
 
     async def wait_for_change(self) -> None:
         """Wait until the state changes."""
-        await self._moved.wait()
+        await self._state_changed.wait()
 
     def set_state(
         self,
@@ -155,8 +155,8 @@ class StatusTracker:
         )
         if state in SETTLED_STATES:
             self.settled.set()
-        self._moved.set()
-        self._moved = anyio.Event()
+        self._state_changed.set()
+        self._state_changed = anyio.Event()
         if same and before.reason == reason:
             return
         self._events.emit(
@@ -236,7 +236,7 @@ class Supervisor:
             spec, self._stderr, events=shared.events, on_change=shared.on_change
         )
         self.listing: Listing | None = None
-        self.shelf = ServerResourceCache(spec.name, limits, self._on_resources_changed)
+        self.resource_cache = ServerResourceCache(spec.name, limits, self._on_resources_changed)
         self.subscriptions = ResourceSubscriptions(spec.name, reconnect_max=limits.reconnect_max)
         self.caller_connections = CallerConnections(spec, shared.connect_deps, self._on_notification)
         self.legacy_sessions = LegacySessions(spec, shared.connect_deps)
@@ -252,13 +252,13 @@ class Supervisor:
         self.disabled = False  # by a user at run time
         self._session_lost = False  # whether the last connection ended because the server lost our session
         self._stale = anyio.Event()
-        self._list_begun = False
+        self._listing_started = False
         self._listing_lock = anyio.Lock()
         self._listed_at = -math.inf
 
     async def wait_until_settled(self) -> None:
         """Wait until the server accepts requests, or is down or disabled."""
-        while not self.can_be_asked and self.status_tracker.state not in (
+        while not self.accepts_requests and self.status_tracker.state not in (
             ServerState.DOWN,
             ServerState.DISABLED,
         ):
@@ -279,10 +279,10 @@ class Supervisor:
     @property
     def is_connected(self) -> bool:
         """Whether there is a connection that has not failed."""
-        return self.connection is not None and self.connection.lifeline.failure is None
+        return self.connection is not None and self.connection.state.failure is None
 
     @property
-    def can_be_asked(self) -> bool:
+    def accepts_requests(self) -> bool:
         """Whether requests can be sent, on the shared connection or with the caller's own key."""
         return self.is_connected or self.needs_caller_keys
 
@@ -314,7 +314,7 @@ class Supervisor:
                 await anyio.sleep(CALLER_KEY_RETRY_SECONDS)
                 continue
             self.needs_caller_keys = False
-            delay = backoff.get_delay(failure.pace, began=began, now=anyio.current_time())
+            delay = backoff.next_delay(failure.pace, began=began, now=anyio.current_time())
             reason = failure.reason
             self._session_lost = failure.pace is RetryPace.NOW
             if delay > 0:
@@ -390,13 +390,17 @@ class Supervisor:
         known = from_exception(self.spec.name, error)
         logger.debug("%s: connection failed", self.spec.name, exc_info=error)
         failure = build_connection_failure(known, cause=error)
-        if isinstance(known, ConnectionBroken) and known.mute and (self.spec.url or "").startswith("http://"):
+        if (
+            isinstance(known, ConnectionBroken)
+            and known.no_valid_response
+            and (self.spec.url or "").startswith("http://")
+        ):
             return replace(failure, hint=TLS_HINT)
         return failure
 
     async def _start_listening(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         """Modern protocol: subscribe before listing, so that no change is missed."""
-        self._list_begun = False
+        self._listing_started = False
         if connection.modern and any(map(connection.announces_changes, ANNOUNCED_KINDS)):
             subscribed = anyio.Event()
             tasks.start_soon(run_restarting, self._listen, connection, subscribed)
@@ -408,7 +412,7 @@ class Supervisor:
         connection.
         """
         self._stale = anyio.Event()
-        self._list_begun = True
+        self._listing_started = True
         try:
             self._accept_listing(await self._read_listing(connection))
         except FingerpostError as error:
@@ -424,7 +428,7 @@ class Supervisor:
             common = await connection.list_tools()
             self._listing_refused = False
         except REFUSALS:
-            if not self._may_want_own_keys or connection.lifeline.failure is not None:
+            if not self._may_need_caller_key or connection.state.failure is not None:
                 raise
             self._listing_refused = True
             common = Listing(server=self.spec.name, prefix=self.spec.prefix)
@@ -446,7 +450,7 @@ class Supervisor:
         return listing
 
     @property
-    def _may_want_own_keys(self) -> bool:
+    def _may_need_caller_key(self) -> bool:
         """Whether a refused listing means that a caller's key is needed, not that our own is wrong."""
         return self.lists_only_with_caller_key and not self._has_own_key
 
@@ -481,7 +485,7 @@ class Supervisor:
         self.connection = connection
         self.needs_caller_keys = False
         self._key_connections.close()
-        self.shelf.start(connection)
+        self.resource_cache.start(connection)
         self.status_tracker.update(
             protocol=connection.protocol, product=connection.product, connect_ms=milliseconds
         )
@@ -497,11 +501,11 @@ class Supervisor:
     async def _serve(self, connection: ServerConnection, tasks: TaskGroup) -> None:
         # Each task restarts after a failure, so that calls on this connection are not affected.
         tasks.start_soon(run_restarting, self._relist_on_changes, connection)
-        tasks.start_soon(run_restarting, self.shelf.refresh_stale, connection)
+        tasks.start_soon(run_restarting, self.resource_cache.refresh_stale, connection)
         tasks.start_soon(run_restarting, self.subscriptions.run, connection, tasks)
         if self.spec.transport in ("http", "sse"):
             tasks.start_soon(run_restarting, probe_periodically, connection)
-        await connection.lifeline.ended.wait()
+        await connection.state.ended.wait()
         self.connection = None
         await connection.drain()
         tasks.cancel_scope.cancel()
@@ -563,20 +567,20 @@ class Supervisor:
             try:
                 async with connection.subscribe() as changes:
                     subscribed.set()
-                    if self._list_begun:
+                    if self._listing_started:
                         self._mark_all_stale(connection)  # earlier changes were not announced to us
                     async for _ in changes:
                         pass  # each also arrives as a notification
             except (SubscriptionLost, MCPError, TimeoutError):
-                connection.lifeline.request_probe()
-            await anyio.sleep(backoff.get_delay(RetryPace.SOON, began=began, now=anyio.current_time()))
+                connection.state.request_probe()
+            await anyio.sleep(backoff.next_delay(RetryPace.SOON, began=began, now=anyio.current_time()))
 
     def _on_notification(self, method: str, params: JsonObject, caller: str | None) -> None:
         """Handle a notification that belongs to no request. `caller` is its only recipient, if given."""
         if method == "notifications/tools/list_changed":
             self._stale.set()
         elif (kind := CHANGED_METHODS.get(method)) is not None:
-            self.shelf.mark_stale(kind)
+            self.resource_cache.mark_stale(kind)
         else:
             self._shared.on_notification(self.spec.name, method, _strip_subscription_id(params), caller)
 
@@ -584,7 +588,7 @@ class Supervisor:
         self._stale.set()
         for kind in CHANGED_METHODS.values():
             if kind in connection.capabilities:
-                self.shelf.mark_stale(kind)
+                self.resource_cache.mark_stale(kind)
 
     def _on_resources_changed(self, kind: ResourceKind) -> None:
         self._shared.on_notification(self.spec.name, f"notifications/{kind}/list_changed", {}, None)

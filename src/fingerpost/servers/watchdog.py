@@ -14,7 +14,9 @@ import signal
 import sys
 from collections.abc import Iterable
 
-MARK = "FINGERPOST_COMMAND"  # environment variable of a server or command, inherited by its descendants
+MARK_VARIABLE = (
+    "FINGERPOST_COMMAND"  # environment variable of a server or command, inherited by its descendants
+)
 
 
 def read_reports(lines: "Iterable[bytes]") -> "tuple[set[int], set[str]]":
@@ -58,7 +60,7 @@ def kill_descendants(known: "dict[int, str]") -> None:
 
 def kill_marked(mark: str) -> None:
     """Kill all processes with this mark, even those in their own sessions. Linux only."""
-    wanted = f"{MARK}={mark}".encode()
+    wanted = f"{MARK_VARIABLE}={mark}".encode()
     for _ in range(3):  # a process that was just being started is found in a later pass
         marked = [
             process

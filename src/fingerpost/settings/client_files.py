@@ -13,7 +13,12 @@ from fingerpost.redaction import MASK, is_secret_name, scrub
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
 from fingerpost.settings.problems import KeyPath, Problem, find_nearest, format_path
 from fingerpost.settings.sources import is_file
-from fingerpost.settings.variables import PromptInput, VariableScope, find_written_secrets, remember_literals
+from fingerpost.settings.variables import (
+    PromptInput,
+    VariableScope,
+    find_written_secrets,
+    register_literal_secrets,
+)
 
 # Tables of servers in a file. A VS Code settings.json may also use the flat key.
 SERVER_TABLES: tuple[KeyPath, ...] = (
@@ -104,7 +109,7 @@ class ServerTable:
     servers: Mapping[str, object] = field(repr=False)
 
 
-def find_entries(document: SettingsDocument) -> tuple[ServerTable, ...]:
+def find_server_tables(document: SettingsDocument) -> tuple[ServerTable, ...]:
     """Return the tables of servers in a file. The bare form (`{"name": {"command": …}}`) counts as one."""
     found: list[ServerTable] = []
     for path in SERVER_TABLES:
@@ -128,7 +133,7 @@ def read_drafts(document: SettingsDocument) -> tuple[tuple[ServerDraft, ...], tu
     problems = [*_find_repeated(document)]
     drafts: dict[str, ServerDraft] = {}
     inputs = _read_inputs(document)
-    for entries in find_entries(document):
+    for entries in find_server_tables(document):
         for name, entry in entries.servers.items():
             path = (*entries.path, name)
             values = as_table(entry)
@@ -159,7 +164,7 @@ def build_draft(
         values.setdefault("transport", "http")
     _split_command(values)
     _translate_values(values, entry)
-    _from_variables(values, entry)
+    _translate_variable_names(values, entry)
     return ServerDraft(name=name, values=values, document=document, path=path, renamed=renamed, inputs=inputs)
 
 
@@ -195,7 +200,7 @@ def _translate_values(values: dict[str, object], entry: Mapping[str, object]) ->
         values["args"] = [to_text(word) for word in as_list(values["args"])]
 
 
-def _from_variables(values: dict[str, object], entry: Mapping[str, object]) -> None:
+def _translate_variable_names(values: dict[str, object], entry: Mapping[str, object]) -> None:
     """Translate Codex fields that contain names of variables instead of references."""
     env = {str(name): f"${{{name}}}" for name in as_list(entry.get("env_vars"))}
     if env:
@@ -291,7 +296,7 @@ def _find_misspelled(
 
 
 @frozen(kw_only=False)
-class ClientFilePlace:
+class ClientFileLocation:
     """One known file of a client. `base` is the folder that the path is relative to."""
 
     client: str
@@ -304,29 +309,29 @@ _CLINE = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.
 _ROO = "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
 
 # `config` is the system's folder for application settings; `dotconfig` is ~/.config, also on macOS.
-CLIENT_FILE_PLACES = (
-    ClientFilePlace("claude-desktop", "config", "Claude/claude_desktop_config.json"),
-    ClientFilePlace("claude-code", "home", ".claude.json"),
-    ClientFilePlace("claude-code", "project", ".mcp.json"),
-    ClientFilePlace("cursor", "home", ".cursor/mcp.json"),
-    ClientFilePlace("cursor", "project", ".cursor/mcp.json"),
+CLIENT_FILE_LOCATIONS = (
+    ClientFileLocation("claude-desktop", "config", "Claude/claude_desktop_config.json"),
+    ClientFileLocation("claude-code", "home", ".claude.json"),
+    ClientFileLocation("claude-code", "project", ".mcp.json"),
+    ClientFileLocation("cursor", "home", ".cursor/mcp.json"),
+    ClientFileLocation("cursor", "project", ".cursor/mcp.json"),
     *(
-        ClientFilePlace("vscode", "config", f"{editor}/User/{file}")
+        ClientFileLocation("vscode", "config", f"{editor}/User/{file}")
         for editor in _EDITORS
         for file in ("mcp.json", "settings.json")
     ),
-    ClientFilePlace("vscode", "project", ".vscode/mcp.json"),
-    ClientFilePlace("vscode", "project", ".vscode/settings.json"),
-    ClientFilePlace("windsurf", "home", ".codeium/windsurf/mcp_config.json"),
-    *(ClientFilePlace("cline", "config", f"{editor}/{_CLINE}") for editor in _EDITORS),
-    *(ClientFilePlace("roo-code", "config", f"{editor}/{_ROO}") for editor in _EDITORS),
-    ClientFilePlace("roo-code", "project", ".roo/mcp.json"),
-    ClientFilePlace("gemini-cli", "home", ".gemini/settings.json"),
-    ClientFilePlace("gemini-cli", "project", ".gemini/settings.json"),
-    ClientFilePlace("zed", "dotconfig", "zed/settings.json"),
-    ClientFilePlace("zed", "project", ".zed/settings.json"),
-    ClientFilePlace("codex", "home", ".codex/config.toml"),
-    ClientFilePlace("codex", "project", ".codex/config.toml"),
+    ClientFileLocation("vscode", "project", ".vscode/mcp.json"),
+    ClientFileLocation("vscode", "project", ".vscode/settings.json"),
+    ClientFileLocation("windsurf", "home", ".codeium/windsurf/mcp_config.json"),
+    *(ClientFileLocation("cline", "config", f"{editor}/{_CLINE}") for editor in _EDITORS),
+    *(ClientFileLocation("roo-code", "config", f"{editor}/{_ROO}") for editor in _EDITORS),
+    ClientFileLocation("roo-code", "project", ".roo/mcp.json"),
+    ClientFileLocation("gemini-cli", "home", ".gemini/settings.json"),
+    ClientFileLocation("gemini-cli", "project", ".gemini/settings.json"),
+    ClientFileLocation("zed", "dotconfig", "zed/settings.json"),
+    ClientFileLocation("zed", "project", ".zed/settings.json"),
+    ClientFileLocation("codex", "home", ".codex/config.toml"),
+    ClientFileLocation("codex", "project", ".codex/config.toml"),
 )
 
 
@@ -348,7 +353,7 @@ def discover_client_files(
     folders = get_base_folders(home, cwd, platform, environ)
     found: list[FoundClientFile] = []
     seen: set[Path] = set()
-    for client_file in CLIENT_FILE_PLACES:
+    for client_file in CLIENT_FILE_LOCATIONS:
         path = folders[client_file.base] / client_file.path
         # In the home folder the project files are the same as the user's files. List each file once.
         if path in seen or not is_file(path):
@@ -360,7 +365,7 @@ def discover_client_files(
 
 
 def get_base_folders(home: Path, cwd: Path, platform: str, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Return the base folders of `CLIENT_FILE_PLACES`."""
+    """Return the base folders of `CLIENT_FILE_LOCATIONS`."""
     xdg = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if platform == "darwin":
         config, dotconfig = home / "Library" / "Application Support", home / ".config"
@@ -380,7 +385,7 @@ def _read_client_file(client: str, path: Path, shown: str) -> FoundClientFile | 
     if not drafts and not problems:
         return None
     for draft in drafts:
-        remember_literals(draft.values)
+        register_literal_secrets(draft.values)
     return FoundClientFile(client=client, file=path, shown=shown, drafts=drafts, problems=problems)
 
 
@@ -388,7 +393,7 @@ def _read_project_drafts(document: SettingsDocument) -> Iterator[ServerDraft]:
     """Read the per-project servers of Claude Code: `projects.<folder>.mcpServers`."""
     for folder, project in (as_table(document.values.get("projects")) or {}).items():
         inside = replace(document, values=as_table(project) or {}, repeated=())
-        for entries in find_entries(inside):
+        for entries in find_server_tables(inside):
             if entries.path != ("mcpServers",):
                 continue
             for name, entry in entries.servers.items():
@@ -410,7 +415,7 @@ class MergeCandidate:
 
     name: str
     client: str
-    place: str  # file and line
+    origin: str  # file and line
     entry: Mapping[str, object] = field(repr=False)
     inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
 
@@ -420,8 +425,8 @@ class RenamedServer:
     """A server that was renamed because another one has the same name."""
 
     name: str
-    became: str
-    place: str
+    new_name: str
+    origin: str
 
 
 @frozen
@@ -429,7 +434,7 @@ class MergedServers:
     """The merged servers and their sources."""
 
     servers: Mapping[str, Mapping[str, object]] = field(repr=False)
-    places: Mapping[str, tuple[str, ...]]  # name → every file and line that has it
+    origins: Mapping[str, tuple[str, ...]]  # name → every file and line that has it
     clients: Mapping[str, tuple[str, ...]]
     renamed: tuple[RenamedServer, ...] = ()
     inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
@@ -459,9 +464,9 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
     for one in _iterate_candidates(found):
         name = _find_free_name(one, servers)
         if name != one.name and name not in servers:
-            renamed.append(RenamedServer(name=one.name, became=name, place=one.place))
-        servers[name] = _merge_values(servers.get(name), one.entry)
-        origins[name] = (*origins.get(name, ()), one.place)
+            renamed.append(RenamedServer(name=one.name, new_name=name, origin=one.origin))
+        servers[name] = _prefer_enabled(servers.get(name), one.entry)
+        origins[name] = (*origins.get(name, ()), one.origin)
         clients[name] = tuple(dict.fromkeys((*clients.get(name, ()), one.client)))
         inputs = {**one.inputs, **inputs}
     secrets = tuple(
@@ -469,7 +474,7 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
     )
     return MergedServers(
         servers=servers,
-        places=origins,
+        origins=origins,
         clients=clients,
         renamed=tuple(renamed),
         inputs=inputs,
@@ -486,7 +491,7 @@ def _iterate_candidates(found: Iterable[FoundClientFile]) -> Iterable[MergeCandi
                 yield MergeCandidate(
                     name=draft.name,
                     client=file.client,
-                    place=str(draft.document.get_origin(draft.path)),
+                    origin=str(draft.document.get_origin(draft.path)),
                     entry=entry,
                     inputs={
                         name: given for name, given in draft.inputs.items() if _has_reference(entry, name)
@@ -520,7 +525,7 @@ def _get_definition(entry: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in entry.items() if name != "disabled"}
 
 
-def _merge_values(first: Mapping[str, object] | None, second: Mapping[str, object]) -> Mapping[str, object]:
+def _prefer_enabled(first: Mapping[str, object] | None, second: Mapping[str, object]) -> Mapping[str, object]:
     if first is None or "disabled" not in second:
         return second
     return first

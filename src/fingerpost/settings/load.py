@@ -18,7 +18,7 @@ from fingerpost.records import OAuthSpec, ServerSpec, Transport
 from fingerpost.settings.client_files import (
     ServerDraft,
     build_no_servers_problem,
-    find_entries,
+    find_server_tables,
     read_drafts,
     to_text,
 )
@@ -28,7 +28,7 @@ from fingerpost.settings.problems import DEFAULT_ORIGIN, KeyPath, Problem, Value
 from fingerpost.settings.profiles import FOLDER, ProfileFiles
 from fingerpost.settings.sources import (
     LISTS_OF_TABLES,
-    SERVERS_FILE,
+    SERVERS_FILE_VARIABLE,
     GivenValue,
     Sources,
     find_config,
@@ -51,9 +51,9 @@ from fingerpost.settings.variables import (
     VariableScope,
     expand,
     find_literal_secrets,
-    remember_literals,
-    remember_url,
-    remember_variables,
+    register_literal_secrets,
+    register_url_secrets,
+    register_variable_secrets,
 )
 
 _PROGRAM_FIELDS = ("args", "env", "env_file", "cwd")
@@ -125,7 +125,7 @@ def resolve_server(
     entry.problems += wrong
     if server is None:
         return ResolvedServer(draft, problems=tuple(entry.problems))
-    remember_literals(values)
+    register_literal_secrets(values)
     entry.secrets |= {format_path(("servers", draft.name, *path)) for path, _ in find_literal_secrets(values)}
     server = server.model_copy(update=_resolve_paths(server, scope))
     transport = _resolve_transport(entry, server)
@@ -171,7 +171,7 @@ def _expand_value(entry: _ServerEntry, value: object, path: KeyPath, *, silent: 
 
 def _expand_text(entry: _ServerEntry, text: str, path: KeyPath, *, silent: bool) -> str:
     result: Expansion = expand(text, entry.scope)
-    if path[0] in _SECRET_FIELDS and remember_variables(str(path[-1]), result.taken):
+    if path[0] in _SECRET_FIELDS and register_variable_secrets(str(path[-1]), result.taken):
         entry.secrets.add(format_path(("servers", entry.draft.name, *path)))
     for missing in result.missing if not silent else ():
         entry.report(missing.message, missing.fix, path)
@@ -193,7 +193,7 @@ def _merge_env_file(entry: _ServerEntry, values: dict[str, object]) -> None:
         lines = ", ".join(str(line.line) for line in bad)
         entry.report(f"names {file}, whose line {lines} is not NAME=value", "correct it", ("env_file",))
     for name, value in given.items():
-        if remember_variables(name, [TakenVariable(name=name, value=value)]):
+        if register_variable_secrets(name, [TakenVariable(name=name, value=value)]):
             entry.secrets.add(format_path(("servers", entry.draft.name, "env", name)))
     values["env"] = {**given, **env}
 
@@ -219,9 +219,9 @@ def _resolve_transport(entry: _ServerEntry, server: ServerSettings) -> Transport
     if server.command and server.url:
         entry.report("has both a command and a url", "keep the one you mean", ("url",))
     elif server.command:
-        return _check_program(entry, server)
+        return _resolve_program_transport(entry, server)
     elif server.url:
-        return _check_address(entry, server)
+        return _resolve_url_transport(entry, server)
     else:
         entry.report(
             "has neither a command nor a url", "add a command for a program, or a url for an address"
@@ -229,7 +229,7 @@ def _resolve_transport(entry: _ServerEntry, server: ServerSettings) -> Transport
     return None
 
 
-def _check_program(entry: _ServerEntry, server: ServerSettings) -> Transport | None:
+def _resolve_program_transport(entry: _ServerEntry, server: ServerSettings) -> Transport | None:
     if server.transport not in {None, "stdio"}:
         message = f'has a command, but its transport "{server.transport}" needs a url'
         entry.report(message, 'use "stdio", or give a url instead of the command', ("transport",))
@@ -238,7 +238,7 @@ def _check_program(entry: _ServerEntry, server: ServerSettings) -> Transport | N
     return "stdio"
 
 
-def _check_address(entry: _ServerEntry, server: ServerSettings) -> Transport | None:
+def _resolve_url_transport(entry: _ServerEntry, server: ServerSettings) -> Transport | None:
     assert server.url is not None
     if server.transport == "stdio":
         message = 'has a url, but its transport "stdio" needs a command'
@@ -427,7 +427,7 @@ def _gather(sources: Sources) -> _GatheredSettings:
     settings, problems = validate(Settings, values, context)
     gathered.problems += problems
     if settings is not None and settings.store.url:
-        remember_url(settings.store.url)
+        register_url_secrets(settings.store.url)
     if settings is not None:
         gathered.problems += (
             context.build_problem(flaw.path, flaw.message, flaw.fix) for flaw in find_flaws(settings)
@@ -487,11 +487,11 @@ def _set_value(values: Mapping[str, object], path: tuple[str, ...], value: objec
 
 
 def _get_origin(
-    path: KeyPath, places: Mapping[KeyPath, ValueOrigin], document: SettingsDocument | None
+    path: KeyPath, origins: Mapping[KeyPath, ValueOrigin], document: SettingsDocument | None
 ) -> ValueOrigin:
     for length in range(len(path), 0, -1):
-        if path[:length] in places:
-            return places[path[:length]]
+        if path[:length] in origins:
+            return origins[path[:length]]
     return document.get_origin(path) if document else DEFAULT_ORIGIN
 
 
@@ -513,7 +513,7 @@ def _read_servers(
         gathered.problems.append(document)
         return None
     gathered.files.append(document.file)
-    if not find_entries(document):
+    if not find_server_tables(document):
         gathered.problems.append(build_no_servers_problem(document))
     return document
 
@@ -536,7 +536,7 @@ def _add_profiles(
         folder=folder,
         shown=sources.shorten(folder),
         written=settings.profiles,
-        places={name: context.origin((FOLDER, name)) for name in settings.profiles},
+        origins={name: context.origin((FOLDER, name)) for name in settings.profiles},
     )
     reading = found.read()
     gathered.profile_files = found
@@ -623,7 +623,8 @@ def _suggest_project_file(sources: Sources) -> Iterator[Problem]:
         if is_file(sources.cwd / name):
             yield Problem(
                 message=f"no servers are configured, but there is a {name} here",
-                fix=f'use it with --servers {name}, {SERVERS_FILE}={name}, or servers_file = "{name}"',
+                fix=f"use it with --servers {name}, {SERVERS_FILE_VARIABLE}={name}, "
+                f'or servers_file = "{name}"',
                 warning=True,
             )
             return

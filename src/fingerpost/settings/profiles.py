@@ -46,7 +46,7 @@ class ProfileFiles:
     shown: str  # the folder as the user would write it
     written: Mapping[str, ProfileSettings] = field(default_factory=dict[str, ProfileSettings])
     # Origins of the profiles in the settings file.
-    places: Mapping[str, ValueOrigin] = field(default_factory=dict[str, ValueOrigin])
+    origins: Mapping[str, ValueOrigin] = field(default_factory=dict[str, ValueOrigin])
 
     def get_fingerprint(self) -> FolderFingerprint:
         """Return a value that changes whenever a file changes."""
@@ -95,7 +95,7 @@ class ProfileFiles:
             message = "is a name that no profile can have"
             fix = "name the file with letters, digits, dots, hyphens and underscores, 64 at most"
         elif name in self.written:
-            message, fix = f"is written at {self.places.get(name)}, too", "keep one of the two"
+            message, fix = f"is written at {self.origins.get(name)}, too", "keep one of the two"
         else:
             return None
         return Problem(message=message, fix=fix, path=path, origin=origin)

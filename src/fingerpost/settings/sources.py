@@ -113,13 +113,15 @@ _TYPE_WORDS: dict[Any, str] = {
 
 
 PREFIX = "FINGERPOST_"
-CONFIG_FILE = "FINGERPOST_CONFIG"
-SERVERS_FILE = "FINGERPOST_SERVERS"
+CONFIG_FILE_VARIABLE = "FINGERPOST_CONFIG"
+SERVERS_FILE_VARIABLE = "FINGERPOST_SERVERS"
 INPUT_PREFIX = "FINGERPOST_INPUT_"
 
 # Variables that are read elsewhere. They are listed here so that they are not reported as unknown.
 # The last one marks the processes started by our servers and commands.
-OTHER_NAMES = frozenset({CONFIG_FILE, SERVERS_FILE, "FINGERPOST_DEBUG", "FINGERPOST_COMMAND"})
+OTHER_NAMES = frozenset(
+    {CONFIG_FILE_VARIABLE, SERVERS_FILE_VARIABLE, "FINGERPOST_DEBUG", "FINGERPOST_COMMAND"}
+)
 
 _YES = frozenset({"true", "1", "yes", "on"})
 _NO = frozenset({"false", "0", "no", "off"})
@@ -167,7 +169,7 @@ class GivenValue:
 def get_variable_name(path: tuple[str, ...]) -> str:
     """Return the variable of a path: `("limits", "list_pages")` → `FINGERPOST_LIMITS__LIST_PAGES`."""
     if path == ("servers_file",):
-        return SERVERS_FILE
+        return SERVERS_FILE_VARIABLE
     return PREFIX + "__".join(part.upper() for part in path)
 
 
@@ -287,7 +289,7 @@ def find_config(sources: Sources) -> Path | None:
     """
     if sources.config is not None:
         return sources.resolve(sources.config)
-    if named := sources.environ.get(CONFIG_FILE):
+    if named := sources.environ.get(CONFIG_FILE_VARIABLE):
         return sources.resolve(named)
     for folder in (sources.cwd, _get_user_folder(sources)):
         if is_file(folder / FILE_NAME):

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import check_json
+from fingerpost.records import find_json_problem
 from fingerpost.settings.document import as_list, as_table
 from fingerpost.settings.model import (
     GatewaySettings,
@@ -96,7 +96,7 @@ def _find_unusable(value: object, path: KeyPath = ()) -> Iterator[tuple[KeyPath,
             todo += [(entry, (*node_path, key)) for key, entry in entries.items()]
         elif listed := as_list(node):
             todo += [(item, (*node_path, index)) for index, item in enumerate(listed)]
-        elif (reason := check_json(node)) is not None:
+        elif (reason := find_json_problem(node)) is not None:
             yield node_path, reason
 
 
@@ -195,7 +195,7 @@ def _format_example(
     names = tuple(part for part in path if isinstance(part, str))
     value = _format_sample(field)
     if field is not None and strip_none(field.annotation) is bool:
-        value = _MEANT_SWITCHES.get(str(given).strip().lower(), value)
+        value = _BOOLEAN_WORDS.get(str(given).strip().lower(), value)
     if origin.kind == "environment":
         known = [leaf for leaf in iterate_fields() if leaf.path == names]
         name = get_variable_name(names) if known else origin.name
@@ -223,7 +223,7 @@ def _format_sample(field: FieldInfo | None) -> str:
     return _SAMPLES.get(kind, '"…"')
 
 
-_MEANT_SWITCHES: Final[Mapping[str, str]] = {
+_BOOLEAN_WORDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("true", "yes", "on", "1", "enabled", "y"), "true"),
     **dict.fromkeys(("false", "no", "off", "0", "disabled", "n", "none"), "false"),
 }
@@ -428,7 +428,7 @@ def find_sign_in_flaws(sign_in: SignInSettings) -> Iterator[SettingFlaw]:
         yield SettingFlaw((*path, "algorithms"), message, f"choose from {', '.join(SIGNATURE_ALGORITHMS)}")
     for name, url in (("issuer", sign_in.issuer), ("jwks_url", sign_in.jwks_url)):
         if url is not None and not is_trustworthy(url):
-            fix = "whoever can change it on the way could sign tokens; use https"
+            fix = "use https; otherwise an attacker could replace the signing keys"
             yield SettingFlaw((*path, name), f"{url} is not an https address", fix)
 
 

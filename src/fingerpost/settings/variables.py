@@ -23,7 +23,7 @@ from fingerpost.settings.problems import KeyPath
 from fingerpost.settings.sources import INPUT_PREFIX
 
 # Defaults may contain variables with defaults. More levels are not useful.
-_MAX_EXPANSIONS = 10
+_MAX_EXPANSION_DEPTH = 10
 
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OTHER_SCHEME = re.compile(r"(?P<scheme>[a-z][A-Za-z]*):(?!-)")
@@ -81,7 +81,7 @@ class Expansion:
 def expand(text: str, scope: VariableScope, *, depth: int = 0) -> Expansion:
     """Return `text` with every variable replaced. Missing variables are reported and left unchanged."""
     result = Expansion()
-    if depth > _MAX_EXPANSIONS:
+    if depth > _MAX_EXPANSION_DEPTH:
         result.text = text
         return result
     at = 0
@@ -188,7 +188,7 @@ _ORDINARY_NAME = re.compile(
 )
 
 
-def remember_variables(key: str, taken: Iterable[TakenVariable]) -> bool:
+def register_variable_secrets(key: str, taken: Iterable[TakenVariable]) -> bool:
     """Register secret values that variables put into the entry `key`. Return whether there were any."""
     secrets = [value.value for value in taken if _is_secret(key, value)]
     for secret in secrets:
@@ -203,14 +203,14 @@ def _is_secret(key: str, taken: TakenVariable) -> bool:
     return ordinary is None
 
 
-def remember_literals(entry: Mapping[str, object]) -> None:
+def register_literal_secrets(entry: Mapping[str, object]) -> None:
     """Register the literal secrets of a server entry for redaction: values with secret names, and the URL's
     secrets.
     """
     for name, _, value in _iterate_named_secrets(entry):
         register_setting(name, value)
     if isinstance(url := entry.get("url"), str):
-        remember_url(url)
+        register_url_secrets(url)
 
 
 def find_literal_secrets(entry: Mapping[str, object]) -> Iterator[tuple[KeyPath, str]]:
@@ -263,7 +263,7 @@ def _is_literal(value: object) -> bool:
     return isinstance(value, str) and value != "" and "${" not in value
 
 
-def remember_url(url: str) -> None:
+def register_url_secrets(url: str) -> None:
     """Register the password of a URL, and query parameters with secret names."""
     try:
         parts = urlsplit(url)

@@ -264,7 +264,7 @@ class RemoteAnchors:
     def __init__(self, targets: Iterable[str], label: str, *, interval: float) -> None:
         self._targets = [(text, parse_target(text, label)) for text in targets]
         self._label = label
-        self._every = interval
+        self._interval = interval
         self._lock = Lock()
         self._head = ""
         self._waiting: dict[str, list[str]] = {text: [] for text, _ in self._targets}
@@ -291,7 +291,7 @@ class RemoteAnchors:
 
     def _run(self) -> None:
         sent = ""
-        while not self._over.wait(self._every):
+        while not self._over.wait(self._interval):
             sent = self._send_round(sent, SEND_SECONDS)
         self._send_round(sent, CLOSE_SECONDS)
 
@@ -313,10 +313,12 @@ class RemoteAnchors:
         return head
 
 
-def read_remote_lines(place: str, label: str) -> RemoteAnchorLines:
+def read_remote_lines(location: str, label: str) -> RemoteAnchorLines:
     """Read the anchor lines in a file (also a log) or below a URL. Blocks; raises `OSError`."""
     texts = (
-        _read_objects(place, label) if place.startswith(("http://", "https://")) else _read_lines_at(place)
+        _read_objects(location, label)
+        if location.startswith(("http://", "https://"))
+        else _read_lines_at(location)
     )
     rows: defaultdict[int, set[str]] = defaultdict(set)
     journal: list[JournalRange] = []
@@ -336,8 +338,8 @@ def read_remote_lines(place: str, label: str) -> RemoteAnchorLines:
     )
 
 
-def _read_lines_at(place: str) -> Iterable[str]:
-    with Path(place.removeprefix("file://")).open(encoding="utf-8", errors="replace") as file:
+def _read_lines_at(location: str) -> Iterable[str]:
+    with Path(location.removeprefix("file://")).open(encoding="utf-8", errors="replace") as file:
         yield from file
 
 

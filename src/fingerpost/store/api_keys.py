@@ -26,7 +26,7 @@ RESERVED_NAMES: Final = frozenset({LOCAL_NAME})  # names not allowed for keys
 
 _KEY_PATTERN = re.compile(r"fp_([0-9a-f]{32})_([A-Za-z0-9_-]{43})")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-_NO_KEY: Final = "0" * 64
+_DUMMY_DIGEST: Final = "0" * 64
 
 
 @frozen
@@ -117,7 +117,7 @@ class ApiKeyStore:
         query = select(api_keys).where(api_keys.c.key_id == key_id)
         row = await self._database.read(lambda connection: connection.execute(query).one_or_none())
         known = None if row is None else _build_key(row)
-        same = hmac.compare_digest(_hash_secret(secret), _NO_KEY if known is None else known.digest)
+        same = hmac.compare_digest(_hash_secret(secret), _DUMMY_DIGEST if known is None else known.digest)
         return known if known is not None and same and known.is_valid(now or utc_now()) else None
 
     async def get(self, key_id: str) -> ApiKey | None:
@@ -135,7 +135,7 @@ class ApiKeyStore:
 
     async def has_valid(self, *, now: datetime | None = None) -> bool:
         """Return whether there is any valid key."""
-        query = select(api_keys.c.key_id).where(_is_live(now or utc_now())).limit(1)
+        query = select(api_keys.c.key_id).where(_build_live_condition(now or utc_now())).limit(1)
         return await self._database.read(lambda connection: connection.execute(query).first() is not None)
 
     async def revoke(self, name_or_id: str, *, now: datetime | None = None) -> bool:
@@ -155,7 +155,7 @@ def _check_new_key(name: str, expires: datetime | None, now: datetime) -> None:
         hint = "use up to 64 letters, digits and . _ @ -, beginning with a letter or digit; not `local`"
         raise ConfigError(message, hint=hint)
     if expires is not None and expires <= now:
-        message = "a key that has expired already would open nothing"
+        message = "the expiry time is in the past"
         raise ConfigError(message, hint="give a time to come, such as 30d")
 
 
@@ -163,7 +163,7 @@ def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode("ascii")).hexdigest()
 
 
-def _is_live(now: datetime) -> ColumnElement[bool]:
+def _build_live_condition(now: datetime) -> ColumnElement[bool]:
     return and_(api_keys.c.revoked.is_(None), or_(api_keys.c.expires.is_(None), api_keys.c.expires > now))
 
 
@@ -177,7 +177,7 @@ def _add_key(connection: Connection, key: ApiKey, *, same_holder: bool) -> str:
     """
     # Write transactions are serialized, so two processes cannot both find the name free.
     named = select(api_keys.c.key_id).where(api_keys.c.name == key.name)
-    if connection.execute(named.where(_is_live(key.created))).first() is not None:
+    if connection.execute(named.where(_build_live_condition(key.created))).first() is not None:
         return "holds"
     if not same_holder and connection.execute(named).first() is not None:
         return "held"

@@ -95,7 +95,7 @@ class GrantStore:
 
     async def list_active(self, *, now: datetime | None = None) -> list[Grant]:
         """Return all usable grants at `now`, the first to expire first."""
-        query = select(grants).where(_is_usable(now or utc_now())).order_by(grants.c.expires)
+        query = select(grants).where(_build_usable_condition(now or utc_now())).order_by(grants.c.expires)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
         return [_build_grant(row) for row in rows]
 
@@ -116,11 +116,11 @@ def _spend_grant(connection: Connection, request: _SpendRequest) -> Grant | None
     return None if row is None else _build_grant(row)
 
 
-def _is_usable(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
+def _build_usable_condition(now: ColumnElement[datetime] | datetime) -> ColumnElement[bool]:
     return and_(grants.c.expires > now, or_(~grants.c.one_time, grants.c.spent_at.is_(None)))
 
 
-def _covers_call() -> ColumnElement[bool]:
+def _build_coverage_condition() -> ColumnElement[bool]:
     """Return the condition for grants that cover a call. Empty fields of an exact grant match anything; NULL
     parameters match nothing.
     """
@@ -138,13 +138,17 @@ def _build_spend_statement() -> ReturningUpdate[Any]:
     now = bindparam("now", type_=Moment)
     best = (
         select(grants.c.grant_id)
-        .where(_is_usable(now), _covers_call())
+        .where(_build_usable_condition(now), _build_coverage_condition())
         .order_by(grants.c.call_fingerprint.is_(None), grants.c.expires, grants.c.grant_id)
         .limit(1)
         .scalar_subquery()
     )
     spent_at = case((grants.c.one_time, now), else_=grants.c.spent_at)
-    statement = update(grants).where(grants.c.grant_id == best, _is_usable(now)).values(spent_at=spent_at)
+    statement = (
+        update(grants)
+        .where(grants.c.grant_id == best, _build_usable_condition(now))
+        .values(spent_at=spent_at)
+    )
     return statement.returning(grants)
 
 
@@ -489,16 +493,18 @@ def _claim_key(connection: Connection, call: KeyedCall) -> KeyedCall | None:
 def _finish_calls(connection: Connection, ended: Sequence[KeyedCall]) -> list[None]:
     for call in ended:
         connection.execute(
-            update(table).where(_is_key_of(call)).values(state=call.state.value, outcome=call.outcome)
+            update(table)
+            .where(_build_key_condition(call))
+            .values(state=call.state.value, outcome=call.outcome)
         )
     return [None] * len(ended)
 
 
 def _release_keys(connection: Connection, ended: Sequence[KeyedCall]) -> list[None]:
     for call in ended:
-        connection.execute(delete(table).where(_is_key_of(call)))
+        connection.execute(delete(table).where(_build_key_condition(call)))
     return [None] * len(ended)
 
 
-def _is_key_of(call: KeyedCall) -> ColumnElement[bool]:
+def _build_key_condition(call: KeyedCall) -> ColumnElement[bool]:
     return and_(table.c.caller == call.caller, table.c.key == call.key, table.c.call_id == call.call_id)

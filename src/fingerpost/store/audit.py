@@ -98,7 +98,7 @@ class ChainCheck:
         """Start with this link and ignore what precedes it."""
         self.seq, self.hash = first.fact.seq - 1, first.prev_hash
 
-    def check_next(self, found: ChainLink) -> ChainBreak | None:
+    def find_break_at(self, found: ChainLink) -> ChainBreak | None:
         """Check the next link. Return the break, or None."""
         expected = self.seq + 1
         fact = found.fact
@@ -115,7 +115,7 @@ class ChainCheck:
         self.seq, self.hash = expected, found.hash
         return None
 
-    def check_end(self, head: tuple[int, str] | None) -> ChainBreak | None:
+    def find_break_at_end(self, head: tuple[int, str] | None) -> ChainBreak | None:
         """Check that the rows end at `head`. Return the break, or None."""
         newest = max(self._anchors, default=0)
         if newest > self.seq:
@@ -223,13 +223,13 @@ class AuditTrail:
                 return
             last = entries[-1].seq
 
-    async def verify(self, *places: str) -> AuditReport:
+    async def verify(self, *anchor_locations: str) -> AuditReport:
         """Check the whole chain and compare it and the journal with the anchors.
 
         Uses the local anchor file and those at `anchor_locations`: files, logs or URLs. Raises `OSError` if
         one cannot be read.
         """
-        return await self._database.read(lambda connection: self._verify(connection, places))
+        return await self._database.read(lambda connection: self._verify(connection, anchor_locations))
 
     def find_break(self) -> str | None:
         """Return why the newest rows, the recorded head and the anchor file do not match, or None. Blocks.
@@ -245,8 +245,8 @@ class AuditTrail:
         check = ChainCheck(anchors)
         if links and links[0].fact.seq > 1:
             check.begin_at(links[0])
-        found = (check.check_next(each) for each in links)
-        broken = next((each for each in found if each is not None), None) or check.check_end(
+        found = (check.find_break_at(each) for each in links)
+        broken = next((each for each in found if each is not None), None) or check.find_break_at_end(
             _read_head(connection)
         )
         return None if broken is None else self._describe_break(broken)
@@ -292,9 +292,11 @@ class AuditTrail:
             last, digest = row[0], hash_parts(digest, *row)
         return None if last == self._covered else JournalRange(self._covered + 1, last, digest)
 
-    def _verify(self, connection: Connection, places: Sequence[str]) -> AuditReport:
+    def _verify(self, connection: Connection, anchor_locations: Sequence[str]) -> AuditReport:
         # Read before the snapshot, so that all anchored rows are committed.
-        remote_lines = [read_remote_lines(location, self._database.location.identity) for location in places]
+        remote_lines = [
+            read_remote_lines(location, self._database.location.identity) for location in anchor_locations
+        ]
         anchors = merge_lines([self._anchor.read_lines(), *(lines.rows for lines in remote_lines)])
         ranges = {
             *self._anchor.read_journal_ranges(),
@@ -305,11 +307,15 @@ class AuditTrail:
         check = ChainCheck(anchors)
         broken: ChainBreak | None = None
         for found in _iterate_links(connection):
-            broken = check.check_next(found)
+            broken = check.find_break_at(found)
             if broken is not None:
                 break
             alike += (found.fact.seq, found.hash) in elsewhere
-        broken = broken or check.check_end(_read_head(connection)) or _find_journal_break(connection, ranges)
+        broken = (
+            broken
+            or check.find_break_at_end(_read_head(connection))
+            or _find_journal_break(connection, ranges)
+        )
         return AuditReport(
             rows=connection.execute(select(func.count()).select_from(audit)).scalar_one(),
             intact=broken is None,
@@ -388,7 +394,7 @@ def _build_conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
     wanted = (
         (query.kind, lambda: column.kind == query.kind),
         (query.packet_id, lambda: column.packet_id == query.packet_id),
-        (query.text or None, lambda: _payload_contains(query.text)),
+        (query.text or None, lambda: _build_payload_condition(query.text)),
         (query.since, lambda: column.at >= _to_microseconds_or_none(query.since)),
         (query.until, lambda: column.at < _to_microseconds_or_none(query.until)),
         (query.before, lambda: column.seq < query.before),
@@ -396,7 +402,7 @@ def _build_conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
     return tuple(condition() for value, condition in wanted if value is not None)
 
 
-def _payload_contains(text: str) -> ColumnElement[bool]:
+def _build_payload_condition(text: str) -> ColumnElement[bool]:
     """Return the condition that the payload contains `text`, encoded as in JSON.
 
     The search ignores case as far as the database supports it; SQLite does for a to z only.

@@ -29,7 +29,7 @@ class CacheLimits:
 
 @frozen
 class _CachePut:
-    place: CacheKey
+    cache_key: CacheKey
     value: bytes
     expires: datetime | None
     now: datetime
@@ -67,7 +67,7 @@ class Cache:
         expires = None if ttl is None else moment + timedelta(seconds=ttl)
         await self._writer.write(
             self._write_puts,
-            _CachePut(place=(space, key), value=value, expires=expires, now=moment, uses=uses),
+            _CachePut(cache_key=(space, key), value=value, expires=expires, now=moment, uses=uses),
         )
 
     def _write_puts(self, connection: Connection, puts: Sequence[_CachePut]) -> list[None]:
@@ -75,12 +75,12 @@ class Cache:
             _update_last_uses(connection, item.uses)
             if len(item.value) > self._limits.size:
                 connection.execute(
-                    delete(cache).where(cache.c.space == item.place[0], cache.c.key == item.place[1])
+                    delete(cache).where(cache.c.space == item.cache_key[0], cache.c.key == item.cache_key[1])
                 )
                 continue
             row = {
-                "space": item.place[0],
-                "key": item.place[1],
+                "space": item.cache_key[0],
+                "key": item.cache_key[1],
                 "value": item.value,
                 "size": len(item.value),
                 "expires": item.expires,

@@ -133,7 +133,7 @@ _UNREACHABLE = ("cannot be reached", "Check that the database server runs and th
 _REFUSED = ("refused the work", "See the reason; the store tries again by itself.")
 
 # Error names of SQLite, by their first part.
-_SQLITE = {
+_SQLITE_ERRORS = {
     "SQLITE_BUSY": _LOCKED,
     "SQLITE_LOCKED": _LOCKED,
     "SQLITE_PROTOCOL": _LOCKED,
@@ -147,7 +147,7 @@ _SQLITE = {
 }
 
 # SQLSTATE codes of PostgreSQL: the full code or its class (the first two characters).
-_POSTGRESQL = {
+_POSTGRESQL_ERRORS = {
     "55P03": _LOCKED,
     "57014": _LOCKED,  # statement_timeout: a lock was held too long
     "53100": _FULL,
@@ -203,13 +203,13 @@ def _find_meaning(cause: BaseException, location: StoreLocation) -> tuple[str, s
     name: str | None = getattr(cause, "sqlite_errorname", None)
     if name is not None:
         # SQLITE_IOERR_WRITE is more specific than SQLITE_IOERR but has the same remedy.
-        found = _SQLITE.get("_".join(name.split("_")[:2]), _REFUSED)
+        found = _SQLITE_ERRORS.get("_".join(name.split("_")[:2]), _REFUSED)
         return _FULL if found is _UNWRITABLE and _is_full(location) else found
     if type(cause).__module__.startswith("psycopg"):
         state: str | None = getattr(cause, "sqlstate", None)
         if state is None:  # the server did not respond
             return _UNREACHABLE
-        return _POSTGRESQL.get(state) or _POSTGRESQL.get(state[:2]) or _REFUSED
+        return _POSTGRESQL_ERRORS.get(state) or _POSTGRESQL_ERRORS.get(state[:2]) or _REFUSED
     return _REFUSED
 
 
@@ -286,7 +286,7 @@ class IntegrityCheck:
             logger.error("%s; it takes no more writes", error)
             self._on_damage(error)
         except sqlite3.Error as error:  # cannot be read now; normal use will report it
-            logger.debug("the database was not looked through: %s", error)
+            logger.debug("the integrity check was not completed: %s", error)
 
     def _run_check(self, is_over: Callable[[], bool]) -> bool:
         """Return whether the check completed. Raises `StoreUnavailable` if the file is damaged."""

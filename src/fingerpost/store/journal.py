@@ -57,7 +57,7 @@ class Journal:
         self._loss = LossPolicy(stand_in=lambda count: (EventsDropped(count=count),))
         self._pending_sources: list[Callable[[], None]] = []
 
-    def set_pending_source(self, emit_pending: Callable[[], None]) -> None:
+    def add_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """Register a function that emits events which are still buffered elsewhere. It is called on flush and
         on close.
         """

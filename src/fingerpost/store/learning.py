@@ -44,7 +44,7 @@ from fingerpost.store.writer import LossPolicy, StoreWriter
 MAX_CHOICE_REQUEST_LENGTH: Final = 500
 MAX_CHOICES: Final = 20_000
 # Redaction needs the whole secret, so the text is shortened only afterwards. This limits the input.
-_CHOICE_COLUMNS: Final = 20 * MAX_CHOICE_REQUEST_LENGTH
+_MAX_CHOICE_INPUT_LENGTH: Final = 20 * MAX_CHOICE_REQUEST_LENGTH
 
 
 class ChoiceStore:
@@ -89,7 +89,7 @@ def _add_choices(connection: Connection, new: Sequence[Choice]) -> list[None]:
 def _choice_to_row(choice: Choice) -> dict[str, Any]:
     return {
         "at": choice.at,
-        "request": scrub(choice.request[:_CHOICE_COLUMNS])[:MAX_CHOICE_REQUEST_LENGTH],
+        "request": scrub(choice.request[:_MAX_CHOICE_INPUT_LENGTH])[:MAX_CHOICE_REQUEST_LENGTH],
         "tool": choice.tool,
         "worked": choice.worked,
         "conversation": choice.conversation,
@@ -207,11 +207,11 @@ def _clear_confidences(connection: Connection, requests: Sequence[None]) -> list
 
 MAX_FEEDBACK_REQUEST_LENGTH: Final = 500
 MAX_COMMENT_LENGTH: Final = 1_000
-MAX_PERSON_LENGTH: Final = 200
+MAX_ID_LENGTH: Final = 200
 MAX_FEEDBACK_TOOL_LENGTH: Final = 1_000
 MAX_FEEDBACK: Final = 20_000
 # Redaction needs the whole secret, so the text is shortened only afterwards. This limits the input.
-_FEEDBACK_COLUMNS: Final = 10_000
+_MAX_FEEDBACK_INPUT_LENGTH: Final = 10_000
 
 
 class FeedbackStore:
@@ -249,8 +249,8 @@ class FeedbackStore:
 
 def _bound_feedback(feedback: Feedback) -> Feedback:
     return Feedback(
-        packet_id=feedback.packet_id[:MAX_PERSON_LENGTH],
-        by=feedback.by[:MAX_PERSON_LENGTH],
+        packet_id=feedback.packet_id[:MAX_ID_LENGTH],
+        by=feedback.by[:MAX_ID_LENGTH],
         verdict=feedback.verdict,
         request=_mask_text(feedback.request, MAX_FEEDBACK_REQUEST_LENGTH),
         at=feedback.at,
@@ -261,7 +261,7 @@ def _bound_feedback(feedback: Feedback) -> Feedback:
 
 
 def _mask_text(text: str, max_length: int) -> str:
-    return scrub(text[:_FEEDBACK_COLUMNS])[:max_length]
+    return scrub(text[:_MAX_FEEDBACK_INPUT_LENGTH])[:max_length]
 
 
 def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]:
@@ -274,16 +274,16 @@ def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]
     return [None] * len(new)
 
 
-def _feedback_to_row(said: Feedback) -> dict[str, Any]:
+def _feedback_to_row(entry: Feedback) -> dict[str, Any]:
     return {
-        "packet_id": said.packet_id,
-        "by_whom": said.by,
-        "at": said.at,
-        "verdict": said.verdict.value,
-        "request": said.request,
-        "tool": said.tool,
-        "should_have": said.should_have,
-        "comment": said.comment,
+        "packet_id": entry.packet_id,
+        "by_whom": entry.by,
+        "at": entry.at,
+        "verdict": entry.verdict.value,
+        "request": entry.request,
+        "tool": entry.tool,
+        "should_have": entry.should_have,
+        "comment": entry.comment,
     }
 
 
@@ -310,7 +310,7 @@ def _build_deletion(by: str | None) -> Any:
 
 
 EVERYBODY: Final = ""
-MAX_NAME_LENGTH: Final = 500
+MAX_REASON_LENGTH: Final = 500
 
 
 @frozen
@@ -379,7 +379,7 @@ def _set_thresholds(connection: Connection, new: Sequence[Threshold]) -> list[No
             "base": moved.base,
             "value": moved.value,
             "at": moved.at,
-            "reason": moved.reason[:MAX_NAME_LENGTH],
+            "reason": moved.reason[:MAX_REASON_LENGTH],
             "samples": moved.samples,
         }
         connection.execute(upsert(connection, thresholds), row)
@@ -444,15 +444,15 @@ _GROWTH = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 _LOG_GROWTH = math.log(_GROWTH)
 
 # Valid range of durations and sizes. It gives at most 864 buckets.
-SMALLEST, LARGEST = 1e-3, 1e12
+MIN_VALUE, MAX_VALUE = 1e-3, 1e12
 ZERO_BUCKET = -1_000_000
 
 
 def get_bucket(value: float) -> int:
     """Return the bucket of `value`. Values below 0.001 count as zero."""
-    if not value >= SMALLEST:  # also true for NaN
+    if not value >= MIN_VALUE:  # also true for NaN
         return ZERO_BUCKET
-    return math.ceil(math.log(min(value, LARGEST)) / _LOG_GROWTH)
+    return math.ceil(math.log(min(value, MAX_VALUE)) / _LOG_GROWTH)
 
 
 def get_bucket_value(bucket: int) -> float:
@@ -519,7 +519,7 @@ def _count_calls(connection: Connection, samples: Sequence[UsageSample]) -> list
     return [None] * len(samples)
 
 
-def _add_calls(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+def _build_call_sums(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
     later = case((new["last_used"] > usage.c.last_used, new["last_used"]), else_=usage.c.last_used)
     return {
         "calls": usage.c.calls + new["calls"],
@@ -528,18 +528,18 @@ def _add_calls(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElem
     }
 
 
-def _add_counts(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
+def _build_count_sums(new: Mapping[str, ColumnElement[Any]]) -> Mapping[str, ColumnElement[Any]]:
     return {"count": usage_buckets.c["count"] + new["count"]}
 
 
 @cache
 def _build_calls_upsert(dialect: str) -> Executable:
-    return build_upsert(dialect, usage, _add_calls)
+    return build_upsert(dialect, usage, _build_call_sums)
 
 
 @cache
 def _build_counts_upsert(dialect: str) -> Executable:
-    return build_upsert(dialect, usage_buckets, _add_counts)
+    return build_upsert(dialect, usage_buckets, _build_count_sums)
 
 
 def _read_profiles(connection: Connection) -> dict[str, UsageProfile]:

@@ -59,13 +59,18 @@ class MemoryStore:
 
     async def list_all(self, owner: MemoryOwner, *, limit: int | None = None) -> list[Memory]:
         """Return the memories visible to the owner in their conversation, newest first."""
-        query = select(memories).where(_is_visible_to(owner)).order_by(memories.c.seq.desc()).limit(limit)
+        query = (
+            select(memories)
+            .where(_build_visibility_condition(owner))
+            .order_by(memories.c.seq.desc())
+            .limit(limit)
+        )
         return await self._database.read(
             lambda connection: [_build_memory(row) for row in connection.execute(query)]
         )
 
     async def get_stamp(self, owner: MemoryOwner) -> MemoryStamp:
-        query = select(func.count(), func.max(memories.c.seq)).where(_is_visible_to(owner))
+        query = select(func.count(), func.max(memories.c.seq)).where(_build_visibility_condition(owner))
         count, newest = await self._database.read(lambda connection: connection.execute(query).one())
         return MemoryStamp(count, newest or 0)
 
@@ -78,16 +83,16 @@ class MemoryStore:
         return await self._writer.write(_forget_all_memories, (owner, conversation_only))
 
 
-def _is_persons(person: str | None) -> ColumnElement[bool]:
+def _build_person_condition(person: str | None) -> ColumnElement[bool]:
     return memories.c.person.is_(None) if person is None else memories.c.person == person
 
 
-def _is_visible_to(owner: MemoryOwner) -> ColumnElement[bool]:
+def _build_visibility_condition(owner: MemoryOwner) -> ColumnElement[bool]:
     """Return the condition for the person's general memories and those of their current conversation."""
     everywhere = memories.c.conversation.is_(None)
     conversation = owner.conversation
     where = everywhere if conversation is None else or_(everywhere, memories.c.conversation == conversation)
-    return and_(_is_persons(owner.person), where)
+    return and_(_build_person_condition(owner.person), where)
 
 
 def _add_memories(connection: Connection, new: Sequence[tuple[Memory, int]]) -> list[int]:
@@ -105,11 +110,13 @@ def _add_memory(connection: Connection, memory: Memory, max_memories: int) -> in
             "text": memory.text,
         },
     )
-    kept = select(memories.c.seq).where(_is_persons(memory.person)).order_by(memories.c.seq.desc())
+    kept = (
+        select(memories.c.seq).where(_build_person_condition(memory.person)).order_by(memories.c.seq.desc())
+    )
     oldest = connection.execute(kept.offset(max(1, max_memories)).limit(1)).scalar()
     if oldest is None:
         return 0
-    gone = delete(memories).where(_is_persons(memory.person), memories.c.seq <= oldest)
+    gone = delete(memories).where(_build_person_condition(memory.person), memories.c.seq <= oldest)
     return connection.execute(gone).rowcount
 
 
@@ -124,7 +131,7 @@ def _forget_ids(connection: Connection, owner: MemoryOwner, ids: tuple[str, ...]
     for begin in range(0, len(ids), MAX_IDS_PER_STATEMENT):
         some = ids[begin : begin + MAX_IDS_PER_STATEMENT]
         gone += connection.execute(
-            delete(memories).where(_is_visible_to(owner), memories.c.memory_id.in_(some))
+            delete(memories).where(_build_visibility_condition(owner), memories.c.memory_id.in_(some))
         ).rowcount
     return gone
 
@@ -134,7 +141,7 @@ def _forget_all_memories(connection: Connection, wanted: Sequence[tuple[MemoryOw
 
 
 def _forget_owner(connection: Connection, owner: MemoryOwner, conversation_only: bool) -> int:
-    gone = delete(memories).where(_is_persons(owner.person))
+    gone = delete(memories).where(_build_person_condition(owner.person))
     if conversation_only:
         # Matches nothing if there is no conversation.
         gone = gone.where(memories.c.conversation == owner.conversation)

@@ -259,7 +259,7 @@ preferences = Table(
     Column("effort", Text, nullable=False),
 )
 
-shutters = Table(
+disabled_entries = Table(
     "shutters",
     metadata,
     Column("what", Text, primary_key=True),  # "tool" or "server"

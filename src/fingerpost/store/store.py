@@ -91,8 +91,8 @@ class InstanceStore:
         await self._writer.write(_release_names, (name, instance_id))
 
 
-def _is_alive(one: Instance, now: datetime) -> bool:
-    return now - one.seen <= timedelta(seconds=one.lease_s)
+def _is_alive(instance: Instance, now: datetime) -> bool:
+    return now - instance.seen <= timedelta(seconds=instance.lease_s)
 
 
 def _list_instances(connection: Connection) -> list[Instance]:
@@ -103,13 +103,13 @@ def _list_instances(connection: Connection) -> list[Instance]:
     ]
 
 
-def _renew_leases(connection: Connection, beaten: Sequence[Instance]) -> list[None]:
+def _renew_leases(connection: Connection, renewed: Sequence[Instance]) -> list[None]:
     since = connection.execute(select(func.max(journal.c.seq))).scalar() or 0
     statement = upsert(connection, instances, lambda new: {"seen": new["seen"], "lease_s": new["lease_s"]})
-    for one in beaten:
+    for one in renewed:
         row = {"instance_id": one.instance_id, "seen": one.seen, "lease_s": one.lease_s, "since_seq": since}
         connection.execute(statement, row)
-    return [None] * len(beaten)
+    return [None] * len(renewed)
 
 
 def _end_instances(connection: Connection, ended: Sequence[str]) -> list[None]:
@@ -208,7 +208,7 @@ class Store:
         trail = await anyio.to_thread.run_sync(
             partial(AuditTrail, database, Anchor(location.anchor), enabled=audit, remote=remote_anchors)
         )
-        await anyio.to_thread.run_sync(_check_audit_trail, trail, database)
+        await anyio.to_thread.run_sync(_refuse_writes_if_broken, trail, database)
         writer = StoreWriter(
             database, flush_ms=flush_ms, lock_wait=lock_wait, backlog=backlog, upkeep=trail.write_anchor
         )
@@ -230,7 +230,7 @@ class Store:
         return self._writer.statistics
 
 
-def _check_audit_trail(trail: AuditTrail, database: Database) -> None:
+def _refuse_writes_if_broken(trail: AuditTrail, database: Database) -> None:
     """Make the database read-only if its audit trail is inconsistent. Closes it if the check fails."""
     try:
         reason = trail.find_break()

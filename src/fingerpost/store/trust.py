@@ -14,7 +14,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Pin, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database, insert_ignoring, upsert
-from fingerpost.store.schema import pin_revision, pins, shutters, tokens
+from fingerpost.store.schema import disabled_entries, pin_revision, pins, tokens
 from fingerpost.store.writer import StoreWriter
 
 
@@ -88,18 +88,18 @@ def _put_pins(connection: Connection, groups: Sequence[tuple[Pin, ...]]) -> list
     latest = {pin.key: to_json(pin).decode() for group in groups for pin in group}
     rows = [{"key": key, "record": record} for key, record in latest.items()]
     connection.execute(upsert(connection, pins), rows)
-    _raise_revision(connection)
+    _increment_revision(connection)
     return [None] * len(groups)
 
 
 def _remove_pins(connection: Connection, keys: Sequence[str]) -> list[bool]:
     removed = [connection.execute(delete(pins).where(pins.c.key == key)).rowcount > 0 for key in keys]
     if any(removed):
-        _raise_revision(connection)
+        _increment_revision(connection)
     return removed
 
 
-def _raise_revision(connection: Connection) -> None:
+def _increment_revision(connection: Connection) -> None:
     connection.execute(update(pin_revision).values(number=pin_revision.c.number + 1))
 
 
@@ -146,7 +146,7 @@ class DisabledStore:
 
 
 def _list_disabled(connection: Connection) -> tuple[DisabledEntry, ...]:
-    rows = connection.execute(select(shutters)).all()
+    rows = connection.execute(select(disabled_entries)).all()
     found = [
         DisabledEntry(
             what=DisabledKind(row.what), name=row.name, by=row.by_whom, at=row.at, reason=row.reason
@@ -164,18 +164,22 @@ def _disable_entry(connection: Connection, entry: DisabledEntry) -> bool:
     """Add the entry if there is none. The transaction holds the write lock, so no other process can add one
     meanwhile.
     """
-    there = select(shutters.c.at).where(shutters.c.what == entry.what, shutters.c.name == entry.name)
+    there = select(disabled_entries.c.at).where(
+        disabled_entries.c.what == entry.what, disabled_entries.c.name == entry.name
+    )
     if connection.execute(there).one_or_none() is not None:
         return False
     row = asdict(entry)
     row["by_whom"] = row.pop("by")
-    connection.execute(insert(shutters), row)
+    connection.execute(insert(disabled_entries), row)
     return True
 
 
 def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind, str]]) -> list[bool]:
     return [
-        connection.execute(delete(shutters).where(shutters.c.what == what, shutters.c.name == name)).rowcount
+        connection.execute(
+            delete(disabled_entries).where(disabled_entries.c.what == what, disabled_entries.c.name == name)
+        ).rowcount
         > 0
         for what, name in wanted
     ]

@@ -59,7 +59,7 @@ class WriteQueue:
         self._gather_seconds = gather_seconds
         self._limit = limit
         self._kept_limit = kept_limit
-        self._batch = batch_size
+        self._batch_size = batch_size
         self._changed = Condition()
         # By arrival; a dict, because jobs are also removed from the middle.
         self._jobs: dict[int, WriteJob] = {}
@@ -95,7 +95,7 @@ class WriteQueue:
             self._waiters += job.waiter is not None
         self._drop_beyond_limit()
         # The writer is woken only if this changes what it should do.
-        filled = before < self._batch <= len(self._jobs)
+        filled = before < self._batch_size <= len(self._jobs)
         if not before or filled or (self._waiters and not waited):
             self._changed.notify()
 
@@ -178,7 +178,7 @@ class WriteQueue:
         """Return the seconds until jobs are due: 0.0 if now, None if there are none."""
         if not self._jobs:
             return None
-        full = len(self._jobs) >= self._batch and not self._not_before
+        full = len(self._jobs) >= self._batch_size and not self._not_before
         if self._waiters or self._closed or full:
             return 0.0
         return max(0.0, max(self._since + self._gather_seconds, self._not_before) - time.monotonic())
@@ -190,7 +190,7 @@ class WriteQueue:
             if loss.stand_in is not None
         ]
         self._lost.clear()
-        numbers = list(self._jobs)[: self._batch]
+        numbers = list(self._jobs)[: self._batch_size]
         jobs = [self._jobs.pop(number) for number in numbers]
         while self._losable and self._losable[0] <= numbers[-1]:
             self._losable.popleft()
@@ -205,9 +205,9 @@ R = TypeVar("R")
 logger = logging.getLogger("fingerpost.store")
 
 BATCH_SIZE = 1000
-GATHERED_POSTS = 32  # writes collected until the end of an event loop iteration
+MAX_GATHERED_WRITES = 32  # writes collected until the end of an event loop iteration
 UPKEEP_SECONDS = 1.0
-_PAUSE_FIRST, _PAUSE_LONGEST = 0.1, 2.0
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0
 _MARGIN_SECONDS = 20.0  # in addition to the lock timeout, for a slow disk
 
 
@@ -241,11 +241,11 @@ class StoreWriter:
         self._backlog = WriteQueue(
             gather_seconds=flush_ms / 1000, limit=backlog, kept_limit=10 * backlog, batch_size=BATCH_SIZE
         )
-        self._longest_wait = lock_wait + _MARGIN_SECONDS
+        self._max_wait = lock_wait + _MARGIN_SECONDS
         self._upkeep = upkeep
         self._upkeep_due: float | None = None
         self._connection: Connection | None = None
-        self._pause = _PAUSE_FIRST
+        self._pause = _FIRST_PAUSE
         self._last_logged = ""  # the last failure that was logged
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._refused = False
@@ -278,9 +278,9 @@ class StoreWriter:
         waiter: asyncio.Future[R] = self._loop.create_future()
         self._enqueue_gathered()
         self._backlog.add(WriteJob(write=write, item=item, waiter=waiter))
-        with anyio.move_on_after(self._longest_wait):
+        with anyio.move_on_after(self._max_wait):
             return await waiter
-        message = f"did not confirm a write within {self._longest_wait:g} s"
+        message = f"did not confirm a write within {self._max_wait:g} s"
         logger.warning("the database %s %s", self._database.location.label, message)
         message = f"the database {message}"
         raise StoreUnavailable(message, hint="The disk or the database is stuck; the write may still arrive.")
@@ -300,7 +300,7 @@ class StoreWriter:
             return
         self._backlog.check_room(job, ahead=len(self._gathered))
         self._gathered.append(job)
-        if len(self._gathered) >= GATHERED_POSTS:
+        if len(self._gathered) >= MAX_GATHERED_WRITES:
             self._enqueue_gathered()
         elif len(self._gathered) == 1:
             self._loop.call_soon(self._enqueue_gathered)
@@ -315,7 +315,7 @@ class StoreWriter:
             if not self._gathered:
                 self._loop.call_soon(self._enqueue_gathered)
             self._gathered += [WriteJob(write=write, item=item, loss=loss) for item, loss in items]
-            if len(self._gathered) >= GATHERED_POSTS:
+            if len(self._gathered) >= MAX_GATHERED_WRITES:
                 self._enqueue_gathered()
             return
         refused: StoreUnavailable | None = None
@@ -353,7 +353,7 @@ class StoreWriter:
         """Write the remaining items and stop. Raises `StoreUnavailable` if some could not be written."""
         self._enqueue_gathered()
         self._backlog.close()
-        await anyio.to_thread.run_sync(self._thread.join, self._longest_wait)
+        await anyio.to_thread.run_sync(self._thread.join, self._max_wait)
         if self._thread.is_alive():
             message = f"the database {self._database.location.label} is stuck; closed without its last writes"
             raise StoreUnavailable(message)
@@ -391,7 +391,7 @@ class StoreWriter:
             else:
                 self._write_singly(jobs)
         else:
-            self._pause, self._last_logged = _PAUSE_FIRST, ""
+            self._pause, self._last_logged = _FIRST_PAUSE, ""
             self._resolve_waiters([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
 
     def _write_singly(self, jobs: list[WriteJob]) -> None:
@@ -481,7 +481,7 @@ class StoreWriter:
         else:
             self._refused = True
             self._backlog.give_back(without_waiter, pause=self._pause)
-            self._pause = min(2 * self._pause, _PAUSE_LONGEST)
+            self._pause = min(2 * self._pause, _MAX_PAUSE)
 
     def _write_last(self, jobs: list[WriteJob]) -> StoreUnavailable | None:
         """Try these jobs once more at close, because the failure may concern only the writes with waiters."""
@@ -503,7 +503,7 @@ class StoreWriter:
             try:
                 self._loop.call_soon_threadsafe(_resolve, waited)
             except RuntimeError:  # the loop is closed, so no task waits any more
-                logger.debug("nobody is left to hear of %d writes", len(waited))
+                logger.debug("the event loop is closed; %d write results were not delivered", len(waited))
 
     def _get_seconds_until_upkeep(self) -> float | None:
         return None if self._upkeep_due is None else max(0.0, self._upkeep_due - time.monotonic())

@@ -41,13 +41,13 @@ async def open_operations_app(
     authenticator: Authenticator,
     metrics: PrometheusMetrics | None = None,
     *,
-    streams: Callable[[], int] | None = None,
+    count_streams: Callable[[], int] | None = None,
 ) -> AsyncGenerator[OperationsApp]:
     """Open the app for `/metrics` and `/readyz`. `streams` returns the number of live stream readers.
 
     Without `metrics` there is no /metrics.
     """
-    yield OperationsApp(router, authenticator, metrics, streams or (lambda: 0))
+    yield OperationsApp(router, authenticator, metrics, count_streams or (lambda: 0))
 
 
 class OperationsApp:
@@ -58,12 +58,12 @@ class OperationsApp:
         router: Router,
         authenticator: Authenticator,
         metrics: PrometheusMetrics | None,
-        streams: Callable[[], int],
+        count_streams: Callable[[], int],
     ) -> None:
         self._router = router
         self._authenticator = authenticator
         self._metrics = metrics
-        self._streams = streams
+        self._count_streams = count_streams
 
     async def drain(self, seconds: float) -> None:
         """Do nothing: no request takes long."""
@@ -122,7 +122,7 @@ class OperationsApp:
             breakers={server: status.state.value for server, status in router.calls.runner.breakers.items()},
             tools=len(router.tools.cards),
             approvals_waiting=await self._count_waiting() or 0,
-            live_streams=self._streams(),
+            live_streams=self._count_streams(),
             version=__version__,
         )
 

@@ -42,13 +42,13 @@ class _StreamReaders:
     """The number of live stream readers. The API sets the counter when it opens; /metrics reads it."""
 
     def __init__(self) -> None:
-        self._counted: Callable[[], int] | None = None
+        self._counter: Callable[[], int] | None = None
 
     def set_counter(self, counter: Callable[[], int]) -> None:
-        self._counted = counter
+        self._counter = counter
 
     def count(self) -> int:
-        return 0 if self._counted is None else self._counted()
+        return 0 if self._counter is None else self._counter()
 
 
 def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
@@ -117,7 +117,7 @@ def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyn
 
     metrics = PrometheusMetrics()
     deps.router.events.add(metrics)
-    return open_operations_app(deps.router, deps.authenticator, metrics, streams=readers.count)
+    return open_operations_app(deps.router, deps.authenticator, metrics, count_streams=readers.count)
 
 
 def get_backend_options() -> dict[str, Any]:
@@ -160,14 +160,14 @@ async def serve(
                 app,
                 listening,
                 arrival_seconds=router.settings.gateway.request_seconds,
-                started=None if started is None else lambda: started(address),
+                on_started=None if started is None else lambda: started(address),
                 signals=signals,
             )
 
 
 @asynccontextmanager
 async def _open_surfaces(
-    router: Router, authenticator: Authenticator, reached_at: str, loaded: Loaded | None
+    router: Router, authenticator: Authenticator, public_url: str, loaded: Loaded | None
 ) -> AsyncGenerator[ServedApp]:
     """Open all enabled surfaces behind one `PathRouter`: MCP at once, the others on first use."""
     settings = router.settings
@@ -175,7 +175,7 @@ async def _open_surfaces(
     async with AsyncExitStack() as stack:
         audience = NotificationListeners()
         methods = await stack.enter_async_context(
-            open_methods(router, audience=audience, console=reached_at if has_console else None)
+            open_methods(router, audience=audience, console=public_url if has_console else None)
         )
         gateway = await stack.enter_async_context(
             GatewayApp(
@@ -190,7 +190,7 @@ async def _open_surfaces(
         )
         tasks = await stack.enter_async_context(anyio.create_task_group())
         stack.callback(tasks.cancel_scope.cancel)
-        parts = build_lazy_apps(SurfaceDeps(router, authenticator, reached_at, loaded))
+        parts = build_lazy_apps(SurfaceDeps(router, authenticator, public_url, loaded))
         for part in {id(part): part for part in parts.values()}.values():
             tasks.start_soon(part.keep_open)
         front = PathRouter(parts, default=gateway)

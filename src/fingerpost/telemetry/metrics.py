@@ -39,15 +39,15 @@ Labels = tuple[str, ...]
 class LabelLimiter:
     """A limited set of label values, because each value creates a time series."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_values: int) -> None:
+        self._max_values = max_values
         self._known: dict[str, str] = {}
 
     def limit(self, name: str) -> str:
         """Return the name, or `other` when there are already too many."""
         found = self._known.get(name)
         if found is None:
-            if len(self._known) >= self._most:
+            if len(self._known) >= self._max_values:
                 return OTHER_LABEL
             found = self._known[name] = name
         return found
@@ -141,11 +141,11 @@ class GaugeValues:
 class PrometheusMetrics:
     """An event sink that counts metrics. Most events cost only one dict lookup."""
 
-    def __init__(self, *, most_tools: int = MAX_TOOLS) -> None:
+    def __init__(self, *, max_tools: int = MAX_TOOLS) -> None:
         self._lock = Lock()  # events come from any thread
-        self._most_tools = most_tools
+        self._max_tools = max_tools
         self._tool_labels: dict[str, _ToolLabels] = {}
-        self._servers = LabelLimiter(most_tools)
+        self._servers = LabelLimiter(max_tools)
         self._models = LabelLimiter(MAX_MODELS)
         self._purposes = LabelLimiter(MAX_PURPOSES)
         self._requests = CounterMetric(
@@ -180,7 +180,7 @@ class PrometheusMetrics:
         self._tokens = CounterMetric(
             "fingerpost_model_tokens", "Tokens read and written", ("model", "direction")
         )
-        self._syntax = CounterMetric("fingerpost_syntax_stopped", "Invented tool syntax that reached nobody")
+        self._syntax = CounterMetric("fingerpost_syntax_stopped", "Invented tool syntax removed from answers")
         self._calls = CounterMetric(
             "fingerpost_calls", "Calls of tools by how they ended", ("server", "tool", "outcome")
         )
@@ -196,9 +196,9 @@ class PrometheusMetrics:
         self._asked = CounterMetric("fingerpost_approvals_asked", "Calls that waited for a person")
         self._decided = CounterMetric("fingerpost_approvals_decided", "Decisions of people", ("decision",))
         self._breakers = CounterMetric(
-            "fingerpost_breaker_openings", "Servers left alone for a while", ("server",)
+            "fingerpost_breaker_openings", "Circuit breakers that opened", ("server",)
         )
-        self._refused = CounterMetric("fingerpost_access_refused", "Callers turned away")
+        self._refused = CounterMetric("fingerpost_access_refused", "Requests refused for lack of access")
         self._lost = CounterMetric("fingerpost_events_lost", "Events the store could not take")
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             CallFinished: self._count_call_finished,
@@ -264,7 +264,7 @@ class PrometheusMetrics:
         self._attempt_s.observe(made.milliseconds, labels.server)
 
     def _create_tool_labels(self, tool: str) -> _ToolLabels:
-        if len(self._tool_labels) >= self._most_tools:
+        if len(self._tool_labels) >= self._max_tools:
             return _OTHER_TOOL_LABELS
         server = self._servers.limit(tool.partition("/")[0])
         labels = self._tool_labels[tool] = _build_tool_labels(server, tool)

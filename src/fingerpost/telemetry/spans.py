@@ -118,7 +118,7 @@ class OpenTrace:
     last_event_at: datetime
     calls: dict[str, Span] = field(default_factory=dict[str, Span])
     attempts: dict[tuple[str, str, int], Span] = field(default_factory=dict[tuple[str, str, int], Span])
-    selected: datetime | None = None
+    selected_at: datetime | None = None
     is_routed: bool = False  # False: the request is only narrowed
 
     def end(self, at: datetime, *, unfinished: bool = False) -> None:
@@ -138,8 +138,8 @@ class OpenTrace:
 class OpenTraces:
     """Open traces by packet. The oldest are ended when there are too many."""
 
-    def __init__(self, most: int = MAX_OPEN_TRACES) -> None:
-        self._most = most
+    def __init__(self, max_traces: int = MAX_OPEN_TRACES) -> None:
+        self._max_traces = max_traces
         self._trees: OrderedDict[str, OpenTrace] = OrderedDict()
         self._waiting: OrderedDict[str, SpanContext] = OrderedDict()  # requests that wait for a person
 
@@ -184,7 +184,7 @@ class OpenTraces:
     def _evict_old(self, now: datetime) -> Iterator[OpenTrace]:
         while self._trees:
             packet_id, oldest = next(iter(self._trees.items()))
-            if len(self._trees) < self._most and now - oldest.last_event_at < MAX_TRACE_AGE:
+            if len(self._trees) < self._max_traces and now - oldest.last_event_at < MAX_TRACE_AGE:
                 return
             del self._trees[packet_id]
             yield oldest
@@ -239,10 +239,10 @@ class SpanSink:
             self._open_traces.close_all()
 
     def _open_trace(
-        self, event: Event, name: str, attributes: SpanAttributes, *, came_from: Any = None
+        self, event: Event, name: str, attributes: SpanAttributes, *, linked_context: Any = None
     ) -> OpenTrace:
         assert event.packet_id is not None
-        links = () if came_from is None else (Link(came_from),)
+        links = () if linked_context is None else (Link(linked_context),)
         root = self._tracer.start_span(
             name,
             context=_get_parent_context(),
@@ -262,7 +262,7 @@ class SpanSink:
         if tree is None and (linked_context := self._open_traces.take_waiting(event.packet_id)) is not None:
             attributes = {**_build_agent_attributes(event.packet_id), ATTR_RESUMED: True}
             tree = self._open_trace(
-                event, f"invoke_agent {_AGENT_NAME}", attributes, came_from=linked_context
+                event, f"invoke_agent {_AGENT_NAME}", attributes, linked_context=linked_context
             )
             tree.is_routed = True
         return tree
@@ -348,7 +348,7 @@ class SpanSink:
 
     def _trace_selected(self, event: ToolSelected) -> None:
         if (tree := self._get_trace(event)) is not None:
-            tree.selected = event.at
+            tree.selected_at = event.at
             chosen = event.selection
             attributes: SpanAttributes = {} if chosen is None else {ATTR_TOOL: chosen.tool}
             if chosen is not None:
@@ -357,7 +357,7 @@ class SpanSink:
 
     def _trace_reviewed(self, event: SelectionReviewed) -> None:
         if (tree := self._get_trace(event)) is not None:
-            began = to_nanoseconds(tree.selected or event.at)
+            began = to_nanoseconds(tree.selected_at or event.at)
             attributes: SpanAttributes = {
                 ATTR_APPROVED: event.review.approved,
                 ATTR_CONFIDENCE: event.review.confidence,

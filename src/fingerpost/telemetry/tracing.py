@@ -102,7 +102,7 @@ async def _open_provider(settings: Settings, environment: Mapping[str, str]) -> 
         if endpoint is None:  # the variables may be set for other programs
             logger.warning("OTEL_EXPORTER_OTLP_ENDPOINT is set; sending spans needs %s", _INSTALL_HINT)
             return None
-        message = "spans are to be sent (telemetry.otlp_endpoint), and what sends them is not installed"
+        message = "spans are to be sent (telemetry.otlp_endpoint), but the OTLP exporter is not installed"
         raise ConfigError(message, hint=_INSTALL_HINT) from error
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fingerpost.testing.models import HANG, ScriptedModel, calls, playbook
     from fingerpost.testing.servers import MemoryTokens, ToolServer, served, stdio_fault, tool_server
 
-_HOMES = {
+_MODULES = {
     "HANG": "fingerpost.testing.models",
     "MemoryTokens": "fingerpost.testing.servers",
     "ScriptedModel": "fingerpost.testing.models",
@@ -41,7 +41,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -42,7 +42,7 @@ def test_every_line_of_a_note_is_in_a_passage_or_a_heading_and_where_it_says(lin
             covered.update(range(passage.first_line, passage.last_line + 1))
             here = "".join("".join(split[passage.first_line - 1 : passage.last_line]).split())
             assert "".join(passage.text.split()) in here
-        for number, line in enumerate(split[parsed.front.lines :], start=parsed.front.lines + 1):
+        for number, line in enumerate(split[parsed.front.line_count :], start=parsed.front.line_count + 1):
             if line.strip() and number not in covered:
                 is_underline = number - 1 in headings and len(set(line.strip())) == 1
                 assert number in headings or is_underline, (number, line)
@@ -69,13 +69,13 @@ def test_front_matter_comes_back_as_it_was_written(title: str, tags: list[str], 
     assert front.title == title
     assert front.tags == tuple(dict.fromkeys(tag.casefold() for tag in tags))
     assert front.date == "2026-01-31"
-    assert front.lines == len(lines) - 1
+    assert front.line_count == len(lines) - 1
 
 
 @given(lines=LINES)
 def test_front_matter_never_fails_and_ends_within_the_note(lines: list[str]):
     front = read_front_matter("\n".join(lines).split("\n"))
-    assert 0 <= front.lines <= len("\n".join(lines).split("\n"))
+    assert 0 <= front.line_count <= len("\n".join(lines).split("\n"))
 
 
 def test_front_matter_that_does_not_end_is_text():

@@ -7,7 +7,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.knowledge.synthesis import check_citations
+from fingerpost.builtin.knowledge.synthesis import keep_cited_sentences
 from fingerpost.errors import ModelUnavailable
 from fingerpost.events import SubagentBegan
 from fingerpost.records import Mode
@@ -100,11 +100,11 @@ PIECES = st.sampled_from(
 @proves("U7")
 @given(pieces=st.lists(PIECES | st.text(max_size=20), max_size=12), count=st.integers(0, 4))
 def test_whatever_a_model_writes_only_sources_that_exist_are_cited(pieces: list[str], count: int):
-    made = check_citations(" ".join(pieces), count)
+    made = keep_cited_sentences(" ".join(pieces), count)
     numbers = [
         int(number) for group in re.findall(r"\[([\d, ]+)\]", made.text) for number in group.split(",")
     ]
     assert all(1 <= number <= count for number in numbers)
     assert set(numbers) == set(made.cited)
     assert bool(made.text) == bool(made.cited)
-    assert check_citations(made.text, count).cited == made.cited
+    assert keep_cited_sentences(made.text, count).cited == made.cited

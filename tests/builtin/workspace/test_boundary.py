@@ -92,7 +92,7 @@ def desk_at(ground: Path) -> FileContext:
         settings=WorkspaceSettings(),
         switches=ActionSwitches(write=True, execute=True),
     )
-    return FileContext(work, MeaningIndex(work, meaning=False, vectors=None))
+    return FileContext(work, MeaningIndex(work, by_meaning=False, vector_folder=None))
 
 
 def attempt(desk: FileContext, operation: str, arguments: dict[str, Any]) -> str:

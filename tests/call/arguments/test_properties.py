@@ -185,7 +185,7 @@ def test_a_glance_finds_only_what_a_closer_look_would_find(
     card = with_schema(schema)
     plan = tool_schemas.get_schema(card)
     written = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(schema["properties"], values)))
-    seen = plan.quick.copy_if_valid(written)
+    seen = plan.fast_check.copy_if_valid(written)
     if seen is not None:
         looked = prepare_thoroughly(card, plan, written, repair=True)
         assert looked.ok
@@ -229,7 +229,7 @@ FLAT: dict[str, Any] = {
 )
 def test_plain_arguments_are_seen_to_fit_at_a_glance(written: dict[str, Any], at_a_glance: bool) -> None:
     plan = tool_schemas.get_schema(with_schema(FLAT))
-    assert (plan.quick.copy_if_valid(written) is not None) is at_a_glance
+    assert (plan.fast_check.copy_if_valid(written) is not None) is at_a_glance
 
 
 def test_what_was_taken_is_a_copy() -> None:

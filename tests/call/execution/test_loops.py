@@ -25,7 +25,7 @@ def steps_until_stopped(guard: LoopGuard, calls: list[Call], *, most: int = 200)
     """How many calls of this endless round are let through, all with the same results."""
     for made in range(most):
         call = calls[made % len(calls)]
-        if guard.check("talk", call) is not None:
+        if guard.find_loop("talk", call) is not None:
             return made
         guard.record_result("talk", call, f"result of {call.tool}")
     return most
@@ -35,10 +35,10 @@ def steps_until_stopped(guard: LoopGuard, calls: list[Call], *, most: int = 200)
 def test_the_same_write_with_the_same_result_is_stopped_at_the_limit():
     guard, _ = a_guard()
     assert steps_until_stopped(guard, [WRITE]) == 3
-    reason = guard.check("talk", WRITE)
+    reason = guard.find_loop("talk", WRITE)
     assert reason == "notes/append was called 3 times with the same arguments and gave the same result"
-    assert guard.check("talk", OTHER) is None
-    assert guard.check("other talk", WRITE) is None
+    assert guard.find_loop("talk", OTHER) is None
+    assert guard.find_loop("other talk", WRITE) is None
 
 
 @proves("D9")
@@ -48,7 +48,9 @@ def test_taking_turns_is_a_loop_too():
     assert steps_until_stopped(a_guard()[0], [WRITE, OTHER, third]) == 6
     guard, _ = a_guard()
     steps_until_stopped(guard, [WRITE, OTHER])
-    assert "notes/append and notes/delete were called in turn 2 times" in (guard.check("talk", WRITE) or "")
+    assert "notes/append and notes/delete were called in turn 2 times" in (
+        guard.find_loop("talk", WRITE) or ""
+    )
 
 
 @proves("D9")
@@ -61,14 +63,14 @@ def test_who_only_reads_may_ask_more_often_and_who_polls_more_often_still():
 def test_a_poll_whose_result_changes_is_never_a_loop():
     guard, _ = a_guard()
     for percent in range(300):
-        assert guard.check("talk", POLL) is None
+        assert guard.find_loop("talk", POLL) is None
         guard.record_result("talk", POLL, f"{percent} percent")
 
 
 def test_a_pause_begins_a_new_count():
     guard, clock = a_guard()
     for _ in range(20):
-        assert guard.check("talk", WRITE) is None
+        assert guard.find_loop("talk", WRITE) is None
         guard.record_result("talk", WRITE, "same")
         clock.turn(61)
 
@@ -79,18 +81,18 @@ def test_a_pause_in_the_middle_is_seen():
         guard.record_result("talk", WRITE, "same")
     clock.turn(61)
     for _ in range(2):
-        assert guard.check("talk", WRITE) is None
+        assert guard.find_loop("talk", WRITE) is None
         guard.record_result("talk", WRITE, "same")
-    assert guard.check("talk", WRITE) is None
+    assert guard.find_loop("talk", WRITE) is None
     guard.record_result("talk", WRITE, "same")
-    assert guard.check("talk", WRITE) is not None
+    assert guard.find_loop("talk", WRITE) is not None
 
 
 def test_other_arguments_are_another_call():
     guard, _ = a_guard()
     for page in range(50):
         call = a_call("notes/append", {"page": page}, effect=Effect.WRITE)
-        assert guard.check("talk", call) is None
+        assert guard.find_loop("talk", call) is None
         guard.record_result("talk", call, "same")
 
 
@@ -99,8 +101,8 @@ def test_memory_is_bounded_by_conversations():
     for talk in ("first", "second", "third"):
         for _ in range(3):
             guard.record_result(talk, WRITE, "same")
-    assert guard.check("first", WRITE) is None
-    assert guard.check("third", WRITE) is not None
+    assert guard.find_loop("first", WRITE) is None
+    assert guard.find_loop("third", WRITE) is not None
 
 
 def asked_again(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, times: int) -> int:
@@ -108,7 +110,7 @@ def asked_again(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, t
     refused = 0
     for number in range(times):
         call = turn[number % len(turn)]
-        if guard.check("talk", call, may_insist=True) is not None:
+        if guard.find_loop("talk", call, may_insist=True) is not None:
             refused += 1
         else:
             guard.record_result("talk", call, "same")
@@ -136,7 +138,7 @@ def test_nobody_insists_on_a_write_or_in_a_conversation_of_ours():
     assert asked_again(guard, clock, WRITE, after=0.01, times=100) == 100 - 3
     guard, _ = a_guard()
     steps_until_stopped(guard, [READ])
-    assert all(guard.check("talk", READ) for _ in range(50))
+    assert all(guard.find_loop("talk", READ) for _ in range(50))
 
 
 def test_who_insists_on_one_call_is_told_of_another():
@@ -169,11 +171,11 @@ def test_a_call_is_only_stopped_when_it_was_just_made_often_with_one_result(step
     for call, result in steps:
         guard.record_result("talk", call, str(result))
     for call in (WRITE, OTHER, READ):
-        if guard.check("talk", call) is not None:
+        if guard.find_loop("talk", call) is not None:
             made = [(other.tool, result) for other, result in steps]
             tail = [step for step in made[-20:] if step[0] == call.tool]
             assert max(tail.count(step) for step in tail) >= 2
-    assert guard.check("talk", a_call("notes/new")) is None
+    assert guard.find_loop("talk", a_call("notes/new")) is None
 
 
 @settings(deadline=None)
@@ -181,7 +183,7 @@ def test_a_call_is_only_stopped_when_it_was_just_made_often_with_one_result(step
 def test_results_that_are_all_new_never_stop_anything(made: list[Call]):
     guard, _ = a_guard(2)
     for index, call in enumerate(made):
-        assert guard.check("talk", call) is None
+        assert guard.find_loop("talk", call) is None
         guard.record_result("talk", call, str(index))
 
 
@@ -189,11 +191,11 @@ def test_results_that_are_all_new_never_stop_anything(made: list[Call]):
 def test_the_same_call_made_many_times_at_once_is_one_step():
     guard, _ = a_guard()
     for _ in range(3):
-        assert guard.check("talk", WRITE) is None
+        assert guard.find_loop("talk", WRITE) is None
         for _ in range(10):
-            assert guard.check("talk", WRITE) is None
+            assert guard.find_loop("talk", WRITE) is None
             guard.begin("talk", WRITE)
         ended = [guard.end("talk", WRITE) for _ in range(10)]
         assert ended == [False] * 9 + [True]
         guard.record_result("talk", WRITE, "same")
-    assert guard.check("talk", WRITE) is not None
+    assert guard.find_loop("talk", WRITE) is not None

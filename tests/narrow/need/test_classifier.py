@@ -114,7 +114,7 @@ def test_requests_that_differ_in_one_thing_are_told_apart(without: str, with_too
 def test_what_the_conversation_holds_is_answered_from_it(said: str, asked: str) -> None:
     need = judged(asked, ("user", said), ("assistant", "Noted."))
     assert need.verdict is NeedVerdict.NONE
-    assert need.reasons == ("the conversation already holds it",)
+    assert need.reasons == ("the conversation already contains the answer",)
 
 
 @proves("B6")

@@ -133,7 +133,7 @@ async def test_over_http_one_speaks_of_ones_own_requests(tmp_path: Path) -> None
         assert (await house_.post(path, long, headers=dana)).status_code == 422
         # A key bounded to some tools cannot teach others.
         taught = await house_.post(f"/api/packets/{theirs}/feedback", word, headers=bound)
-        assert (taught.status_code, taught.json()["title"]) == (422, "This cannot be said")
+        assert (taught.status_code, taught.json()["title"]) == (422, "Invalid feedback")
         seen = (await house_.get(path, headers=dana)).json()
         assert [item["by"] for item in seen["items"]] == ["dana"]
         assert {item["by"] for item in (await house_.get(path, headers=boss)).json()["items"]} == {

@@ -38,7 +38,7 @@ async def test_no_request_waits_until_what_was_learned_is_read_again(
             return await recent(*args)
 
         monkeypatch.setattr(router.store.choices, "list_recent", slow)
-        guide = router._guide  # pyright: ignore[reportPrivateUsage] - nothing else says so without a call
+        guide = router._narrower  # pyright: ignore[reportPrivateUsage] - nothing else says so without a call
         assert guide is not None
         for _ in range(3):
             guide.mark_stale()

@@ -383,7 +383,7 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
         full = [offer for offer in offers if len(offer) == 4]
         assert offers[offers.index(full[0]) :] == full, "a set that is full stays full"
         away = next(key for key in offers[-1] if not key.startswith("sky/"))
-        await router.shutters.set_tool_enabled(away, enabled=False, by="a test")
+        await router.disabled_tools.set_tool_enabled(away, enabled=False, by="a test")
         route = await router.route(SUBJECTS["sky"][2], mode="single", conversation="ses_kept")
         assert len(route.packet.context.available_tools) > 1
         assert away not in route.packet.context.available_tools

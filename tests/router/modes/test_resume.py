@@ -205,7 +205,7 @@ async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tm
     server = files()
     async with open_files_router(tmp_path, server, None) as router:
         asked = await router.route('Use files/delete_file with path "a.txt"')
-        await router.shutters.set_tool_enabled(
+        await router.disabled_tools.set_tool_enabled(
             "files/delete_file", enabled=False, by="dana", reason="maintenance"
         )
         done = await router.resume(asked, waits(asked).approve(by="dana"))

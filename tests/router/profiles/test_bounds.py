@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.records import CallContext, ErrorKind, ToolCall
-from fingerpost.router.profiles import NO_PROFILE_SETTINGS, ProfileRefused, Profiles
+from fingerpost.router.profiles import NO_ACCESS_SCOPE, ProfileRefused, Profiles
 from fingerpost.settings import ProfileSettings
 from fingerpost.testing import ScriptedModel, calls
 from tests.kit.profiles import sees, small
@@ -89,7 +89,7 @@ def test_which_profile_is_meant():
     assert known.resolve_profile("v1", caller="bob", api_version="v0.3") == "v1"
     assert known.resolve_profile(caller="bob", api_version="v1", among=("kb",)) == "kb"
     assert known.resolve_profile(caller="bob", among=("nothing",)) is None
-    known.prefer("v1")
+    known.set_default("v1")
     assert known.resolve_profile(caller="bob") == "v1"
 
 
@@ -112,7 +112,5 @@ def test_whatever_changes_no_profile_ever_opens_more_than_it_says(changes: list[
             servers = change[name].servers if name in change else None
             bound = known.bounds.get(name)
             assert (
-                bound == NO_PROFILE_SETTINGS
-                if servers is None
-                else (bound.servers if bound else ()) == servers
+                bound == NO_ACCESS_SCOPE if servers is None else (bound.servers if bound else ()) == servers
             )

@@ -136,7 +136,7 @@ async def test_figures_are_told_by_profile(tmp_path: Path):
 @pytest.mark.parametrize("preferred", ["desk", "pro"])
 async def test_serve_may_say_what_everybody_gets(tmp_path: Path, preferred: str):
     async with small(tmp_path, **PLANS) as (router, _, _):
-        router.profiles.prefer(preferred)
+        router.profiles.set_default(preferred)
         assert router.profiles.resolve_profile(caller="eve") == {"desk": "desk", "pro": "free"}[preferred]
 
 

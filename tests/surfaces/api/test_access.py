@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fingerpost.records import Scope
-from fingerpost.surfaces.api.sessions import SESSION_FRESH_S, ConsoleSessions
+from fingerpost.surfaces.api.sessions import SESSION_CACHE_SECONDS, ConsoleSessions
 from fingerpost.testing import tool_server
 from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import DESTROYS, READS, tool
@@ -238,7 +238,7 @@ async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: ServedApi) 
     assert await sessions.find_session(cookie) == opened == sessions.get_cached(cookie)
     await store.keys.revoke("anna")
     assert sessions.get_cached(cookie) == opened
-    now = SESSION_FRESH_S
+    now = SESSION_CACHE_SECONDS
     assert sessions.get_cached(cookie) is None
     assert await sessions.find_session(cookie) is None
     assert await sessions.find_session("x" * 43) is None

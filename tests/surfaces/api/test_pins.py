@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 
 from fingerpost import Server
-from fingerpost.surfaces.api.tools import diff_definitions, text_difference
+from fingerpost.surfaces.api.tools import diff_definitions, diff_texts
 from fingerpost.testing import served, tool_server
 from tests.kit.api_resources import by_key, open_api_and_router, reading, until
 from tests.kit.plain_http import PlainHttp
@@ -106,9 +106,9 @@ async def test_changed_instructions_reach_clients_once_they_are_accepted_as_show
 
 @pytest.mark.parametrize("count", [1, 3000])
 def test_a_text_is_compared_line_by_line_with_nothing_left_out(count: int):
-    lines = text_difference("\n".join(["same"] * count), "\n".join([*["same"] * count, "new\u202e"]))
+    lines = diff_texts("\n".join(["same"] * count), "\n".join([*["same"] * count, "new\u202e"]))
     assert lines[-1] == "+new\\u202e"
-    assert text_difference("same", "same") == ()
+    assert diff_texts("same", "same") == ()
 
 
 @pytest.mark.parametrize("count", [1, 3000])

@@ -193,13 +193,13 @@ async def test_what_one_process_switches_holds_in_another_on_the_same_store(tmp_
     ):
         await here.connect()
         await there.connect()
-        assert await here.shutters.set_tool_enabled("files/read_file", enabled=False, by="ada")
+        assert await here.disabled_tools.set_tool_enabled("files/read_file", enabled=False, by="ada")
         await until(lambda: there.tools.get("files/read_file") is None)  # it looks every few seconds
         outcome = await there.call("read_file", {})
         assert "switched off by ada" in outcome.content
-        assert not await there.shutters.set_tool_enabled("files/read_file", enabled=False, by="eve")
-        assert await there.shutters.set_tool_enabled("files/read_file", enabled=True, by="eve")
-        await here.shutters.refresh()
+        assert not await there.disabled_tools.set_tool_enabled("files/read_file", enabled=False, by="eve")
+        assert await there.disabled_tools.set_tool_enabled("files/read_file", enabled=True, by="eve")
+        await here.disabled_tools.refresh()
         assert here.tools.get("files/read_file") is not None
 
 

@@ -293,7 +293,7 @@ def test_what_a_person_added_to_our_entry_outlives_a_change_of_it(
     apply_change(plan_install(client, file, "fingerpost", {"url": "http://127.0.0.1:8642/mcp"}), NOON)
     text = file.read_text()
     values: Any = json.loads(text) if client is CURSOR else tomllib.loads(text)
-    assert values[client.place[0]]["fingerpost"] == {
+    assert values[client.servers_path[0]]["fingerpost"] == {
         "disabled": False,
         "env": {"A": "ü😀"},
         "url": "http://127.0.0.1:8642/mcp",

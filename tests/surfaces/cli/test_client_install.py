@@ -67,7 +67,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
 def entry_of(file: Path, client: str) -> Any:
     text = file.read_text()
     values: Any = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-    for key in CLIENTS[client].place:
+    for key in CLIENTS[client].servers_path:
         values = values[key]
     return values.get("fingerpost")
 

@@ -69,7 +69,7 @@ async def test_a_signal_ends_it_in_good_order():
 
     async def run() -> None:
         async with app:
-            await serve_app(app, listening, started=up.set)
+            await serve_app(app, listening, on_started=up.set)
         stopped.set()
 
     with listening:

@@ -51,7 +51,7 @@ async def gateway_behind(
         async with app, anyio.create_task_group() as tasks:
 
             async def run() -> None:
-                await serve_app(app, listening, started=up.set, signals=False)
+                await serve_app(app, listening, on_started=up.set, signals=False)
 
             tasks.start_soon(run)
             await up.wait()

@@ -20,7 +20,7 @@ def taken(
     host: str, origin: str | None = None, settings: GatewaySettings | None = None, *, bound: Authority = HOME
 ) -> bool:
     headers = {"host": host} if origin is None else {"host": host, "origin": origin}
-    return AllowedHosts(settings or GatewaySettings(), bound).check_target(headers).refusal is None
+    return AllowedHosts(settings or GatewaySettings(), bound).get_target(headers).refusal is None
 
 
 @proves("G11", "F50")

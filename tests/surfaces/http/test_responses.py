@@ -42,7 +42,7 @@ async def served(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Ad
         started = anyio.Event()
 
         async def serve() -> None:
-            await serve_app(App(answer), listening, started=started.set, signals=False)
+            await serve_app(App(answer), listening, on_started=started.set, signals=False)
 
         tasks.start_soon(serve)
         await started.wait()

@@ -2,6 +2,6 @@
 stored.
 """
 
-from fingerpost.call.digest.results import SCHEME, Asset, KeptAsset, fetch_asset, keep_asset
+from fingerpost.call.digest.results import RESULT_URI_PREFIX, Asset, KeptAsset, fetch_asset, keep_asset
 
-__all__ = ["SCHEME", "Asset", "KeptAsset", "fetch_asset", "keep_asset"]
+__all__ = ["RESULT_URI_PREFIX", "Asset", "KeptAsset", "fetch_asset", "keep_asset"]

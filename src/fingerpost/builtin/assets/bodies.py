@@ -244,7 +244,7 @@ _COLOUR_VALUES: Final[Mapping[str, str]] = {
     "purple": "#7a5195", "pink": "#cc79a7", "brown": "#8c5a2b", "black": "#222222", "white": "#f4f4f4",
     "grey": "#888888", "gray": "#888888", "gold": "#d4a017", "silver": "#b8bcc2",
 }  # fmt: skip
-_DEFAULT_SIZE_M: Final = "#0072b2"
+_DEFAULT_COLOUR: Final = "#0072b2"
 _SHAPE_PATTERN: Final = re.compile(
     r"(?:(?P<colour>"
     + "|".join(_COLOUR_VALUES)
@@ -332,7 +332,7 @@ def _build_body(number: int, part: JsonObject) -> SolidBody:
         mesh=drop_empty_triangles(_build_mesh(shape, part)),
         position=_parse_vector(part.get("position"), 0.0),
         rotation=build_rotation(_parse_vector(part.get("rotation"), 0.0)),
-        colour=_parse_colour(str(part.get("color", part.get("colour", _DEFAULT_SIZE_M)))),
+        colour=_parse_colour(str(part.get("color", part.get("colour", _DEFAULT_COLOUR)))),
     )
 
 
@@ -354,7 +354,7 @@ def _parse_sizes(part: JsonObject) -> tuple[float, float, float]:
     size = part.get("size")
     if isinstance(size, list | tuple):
         x, y, z = _parse_vector(size, 1.0)
-        return _limit_length(x), _limit_length(y), _limit_length(z)
+        return _check_length(x), _check_length(y), _check_length(z)
     side = _parse_length(part, "side", _parse_length(part, "edge", _parse_number(size) or 1.0))
     return (
         _parse_length(part, "width", _parse_length(part, "length", side)),
@@ -370,10 +370,10 @@ def _parse_radius(part: JsonObject, default: float) -> float:
 
 def _parse_length(part: JsonObject, name: str, default: float) -> float:
     found = _parse_number(part.get(name))
-    return default if found is None else _limit_length(found)
+    return default if found is None else _check_length(found)
 
 
-def _limit_length(length: float) -> float:
+def _check_length(length: float) -> float:
     if not 0 < length <= MAX_SIZE_M:
         message = f"A length is more than 0 and at most {MAX_SIZE_M:,.0f}, and {length:g} is not."
         raise ToolRefused(message, hint=BODY_HINT)
@@ -397,6 +397,6 @@ def _parse_colour(colour: str) -> tuple[float, float, float]:
     """Convert a colour name or `#rrggbb` to linear RGB for glTF."""
     text = _COLOUR_VALUES.get(colour.strip().lower(), colour.strip())
     if not re.fullmatch(r"#[0-9a-fA-F]{6}", text):
-        text = _DEFAULT_SIZE_M
+        text = _DEFAULT_COLOUR
     red, green, blue = (round((int(text[at : at + 2], 16) / 255) ** 2.2, 4) for at in (1, 3, 5))
     return red, green, blue

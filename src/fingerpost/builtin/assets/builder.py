@@ -94,16 +94,16 @@ def find_kind(prompt: str) -> AssetKind | None:
 def _build_chart_asset(request: AssetRequest, file_format: str) -> Asset:
     chart = parse_chart(request.data, request.prompt, request.title)
     picture = draw_chart(chart, request.width or CHART_WIDTH, request.height or CHART_HEIGHT)
-    return _render_picture(picture, file_format, chart.title or f"{chart.type} chart", chart.summary)
+    return _build_picture_asset(picture, file_format, chart.title or f"{chart.type} chart", chart.summary)
 
 
 def _build_diagram_asset(request: AssetRequest, file_format: str) -> Asset:
     diagram = parse_diagram(request.data, request.prompt, request.title)
     picture = draw_flow(diagram) if isinstance(diagram, FlowDiagram) else draw_sequence(diagram)
-    return _render_picture(picture, file_format, diagram.title or picture.title, diagram.summary)
+    return _build_picture_asset(picture, file_format, diagram.title or picture.title, diagram.summary)
 
 
-def _render_picture(picture: Picture, file_format: str, stem: str, summary: str) -> Asset:
+def _build_picture_asset(picture: Picture, file_format: str, stem: str, summary: str) -> Asset:
     if file_format == "svg":
         return build_named_asset(stem, file_format, render_svg(picture), summary)
     if picture.width * picture.height * PNG_SCALE**2 > MAX_PIXELS:
@@ -137,7 +137,7 @@ _BUILDERS: Final[Mapping[AssetKind, Callable[[AssetRequest, str], Asset]]] = {
 
 async def _generate_image_asset(request: AssetRequest, settings: SpecialistsSettings) -> Asset:
     if settings.images is None:
-        message = "A picture of words alone needs an image service, and none is set."
+        message = "An image from a text prompt needs an image service, and none is configured."
         hint = (
             "Set builtin.specialists.images to an OpenAI-compatible one. Charts, diagrams, 3D models and "
             "tones are made without: give kind and data."

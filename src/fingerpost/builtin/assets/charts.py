@@ -223,8 +223,8 @@ CHART_HINT: Final = (
     'Give data as {"labels": ["a", "b"], "values": [3, 5]}, as {"a": 3, "b": 5}, '
     'as [{"x": 1, "y": 2}, …], or as text such as "a: 3, b: 5".'
 )
-TOO_LARGE_MESSAGE: Final = 1e300  # sums and scales of larger values would be infinite
-_TYPE_NAMES: Final = ("type", "title", "x_label", "y_label")
+VALUE_LIMIT: Final = 1e300  # sums and scales of larger values would be infinite
+_OPTION_NAMES: Final = ("type", "title", "x_label", "y_label")
 _NUMBER_PATTERN: Final = re.compile(
     r"^\s*[-+]?[$€£]?\s*[-+]?(\d[\d,_ ]*\.?\d*|\.\d+)(e[-+]?\d+)?\s*%?\s*$", re.IGNORECASE
 )
@@ -245,7 +245,7 @@ def parse_chart(data: Json, prompt: str, title: str = "") -> Chart:
         x_label=_format_label(options.get("x_label")) or shown.x_label,
         y_label=_format_label(options.get("y_label")) or shown.y_label,
     )
-    return _check_chart(chart)
+    return _finalize_chart(chart)
 
 
 def _choose_type(given: Json, prompt: str, chart: Chart) -> ChartType:
@@ -263,21 +263,23 @@ def _is_sorted(places: Sequence[float]) -> bool:
 def _drop_options(data: Json) -> Json:
     if isinstance(data, Mapping):
         return {
-            key: value for key, value in data.items() if key not in _TYPE_NAMES or not isinstance(value, str)
+            key: value
+            for key, value in data.items()
+            if key not in _OPTION_NAMES or not isinstance(value, str)
         }
     return data
 
 
-def _check_chart(chart: Chart) -> Chart:
+def _finalize_chart(chart: Chart) -> Chart:
     if len(chart.labels) * len(chart.series) > MAX_POINTS or len(chart.series) > MAX_SERIES:
         message = f"A chart shows at most {MAX_POINTS:,} values in {MAX_SERIES} series."
         raise ToolRefused(message, hint="Give fewer, or sums over groups of them.")
     if chart.type == "scatter" and not chart.positions:
         return replace(chart, positions=tuple(float(place) for place in range(1, len(chart.labels) + 1)))
-    return _merge_small_slices(chart) if chart.type == "pie" else chart
+    return _prepare_pie(chart) if chart.type == "pie" else chart
 
 
-def _merge_small_slices(chart: Chart) -> Chart:
+def _prepare_pie(chart: Chart) -> Chart:
     """Prepare a pie: one series without negative values. The smallest slices are merged."""
     pairs = [(label, value or 0.0) for label, value in zip(chart.labels, chart.series[0].values, strict=True)]
     if any(value < 0 for _, value in pairs) or not any(value > 0 for _, value in pairs):
@@ -329,7 +331,7 @@ def _parse_mapping(data: JsonObject, depth: int) -> Chart | None:
         labels, values = data["x"], data["y"]
     if isinstance(labels, list | tuple):
         named = [("", values)] if series is None else _parse_series(series)
-        _check_number(labels, named)
+        _check_value_counts(labels, named)
         return _build_labelled_chart(labels, named)
     if isinstance(series, list | tuple | Mapping):
         named = _parse_series(series)
@@ -345,7 +347,7 @@ def _parse_mapping(data: JsonObject, depth: int) -> Chart | None:
     return _parse_rows([[key, value] for key, value in data.items()])
 
 
-def _check_number(labels: Sequence[Json], series: Iterable[tuple[str, Json]]) -> None:
+def _check_value_counts(labels: Sequence[Json], series: Iterable[tuple[str, Json]]) -> None:
     """Raise `ToolRefused` if a series has more or fewer values than there are labels."""
     for name, values in series:
         if isinstance(values, list | tuple) and len(values) != len(labels):
@@ -443,21 +445,19 @@ def _build_chart(labels: Sequence[str], series: Sequence[ChartSeries]) -> Chart 
 
 def _parse_value(value: Json) -> float | None:
     """Return a number to draw, or None for a gap. Raises `ToolRefused` if it is too large."""
-    found = _parse_number_text(value)
-    if found is None or abs(found) < TOO_LARGE_MESSAGE:
+    found = _parse_unlimited_number(value)
+    if found is None or abs(found) < VALUE_LIMIT:
         return found
     message = f"{str(value)[:40]} is too large to be drawn."
-    raise ToolRefused(
-        message, hint=f"Values are smaller than {TOO_LARGE_MESSAGE:g}: give them in larger units."
-    )
+    raise ToolRefused(message, hint=f"Values are smaller than {VALUE_LIMIT:g}: give them in larger units.")
 
 
 def _parse_number(value: Json) -> float | None:
-    found = _parse_number_text(value)
-    return found if found is not None and abs(found) < TOO_LARGE_MESSAGE else None
+    found = _parse_unlimited_number(value)
+    return found if found is not None and abs(found) < VALUE_LIMIT else None
 
 
-def _parse_number_text(value: Json) -> float | None:
+def _parse_unlimited_number(value: Json) -> float | None:
     """Parse a number, also from text with a currency sign or thousands separators. Return infinity if it is
     too large, None if it is no number.
     """
@@ -466,10 +466,10 @@ def _parse_number_text(value: Json) -> float | None:
     if isinstance(value, int | float):
         if value != value:
             return None  # NaN
-        return float(value) if abs(value) < TOO_LARGE_MESSAGE else math.inf
+        return float(value) if abs(value) < VALUE_LIMIT else math.inf
     if not isinstance(value, str) or len(value) > 40 or not _NUMBER_PATTERN.match(value):
         return None
-    return _parse_number_text(float(re.sub(r"[$€£,_ %\s]", "", value)))
+    return _parse_unlimited_number(float(re.sub(r"[$€£,_ %\s]", "", value)))
 
 
 def _format_label(value: Json) -> str:
@@ -546,7 +546,7 @@ def _get_colour(number: int) -> str:
 
 def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
     values = [value for series in chart.series for value in series.values if value is not None]
-    up = build_scale(values, from_zero=chart.type == "bar" or _is_near_zero(values))
+    up = build_scale(values, from_zero=chart.type == "bar" or _should_start_at_zero(values))
     across = _build_x_scale(chart)
     left = plot_area.left + max(estimate_width(up.format_label(tick), _LABEL_SIZE) for tick in up.ticks) + 12
     left += 20 if chart.y_label else 0
@@ -572,7 +572,7 @@ def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
         yield from _draw_lines(chart, up, across, area)
 
 
-def _is_near_zero(values: Sequence[float]) -> bool:
+def _should_start_at_zero(values: Sequence[float]) -> bool:
     """Return whether the axis should start at zero, because that would waste little space."""
     return min(values) >= 0 and min(values) < max(values) * 0.4
 
@@ -645,7 +645,7 @@ class _AxisLabels:
         longest = max((estimate_width(lines[0], _LABEL_SIZE) for _, lines in kept), default=0.0)
         if longest + 10 <= width / max(1, len(kept)):
             return cls(tuple(kept), turned=False, height=24 + extra)
-        if _are_short(kept, width):  # fewer horizontal labels are easier to read
+        if _can_omit_labels(kept, width):  # fewer horizontal labels are easier to read
             fewer = max(1, math.ceil(len(kept) * (longest + 14) / width))
             return cls(tuple(kept[::fewer]), turned=False, height=24 + extra)
         return cls(tuple(kept), turned=True, height=14 + longest + extra)
@@ -668,7 +668,7 @@ class _AxisLabels:
                     yield TextLine(text=line, at=at, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="middle")
 
 
-def _are_short(kept: Sequence[tuple[float, tuple[str, ...]]], width: float) -> bool:
+def _can_omit_labels(kept: Sequence[tuple[float, tuple[str, ...]]], width: float) -> bool:
     """Return whether labels can be omitted: there are many, and each contains a digit, as years and days do,
     so that a reader can fill the gaps.
     """

@@ -280,8 +280,8 @@ def _find_start(preferred: Sequence[float]) -> float:
     return sum(preferred) / len(preferred)
 
 
-MAX_DIAGRAM_TEXT: Final = 50_000
-MAX_NODE_LABEL: Final = 120
+MAX_DIAGRAM_TEXT_LENGTH: Final = 50_000
+MAX_NODE_LABEL_LENGTH: Final = 120
 DIAGRAM_HINT: Final = (
     "Write lines such as `A[Start] --> B{Ready?}` and `B -->|yes| C[Go]`, for a sequence "
     "`Ann ->> Bob: Hello`, or give data: "
@@ -302,19 +302,19 @@ _MESSAGE_PATTERN: Final = re.compile(
 _PARTICIPANT_PATTERN: Final = re.compile(
     r"^\s*(?:participant|actor)\s+(?P<key>[^\n]{1,80}?)(?:\s+as\s+(?P<text>[^\n]{1,120}))?\s*$", re.IGNORECASE
 )
-_IGNORED_LINES: Final = re.compile(
+_IGNORED_LINE_PATTERN: Final = re.compile(
     r"^\s*(?:%%|subgraph|end\b|style\b|classDef\b|class\b|click\b|linkStyle|note\b|activate|deactivate|"
     r"autonumber|loop\b|alt\b|else\b|opt\b|par\b|title\b|```)",
     re.IGNORECASE,
 )
-_SHAPE_BY_BRACKET: Final[Mapping[str, NodeShape]] = {"box": "box", "round": "round", "diamond": "diamond"}
+_SHAPE_BY_NAME: Final[Mapping[str, NodeShape]] = {"box": "box", "round": "round", "diamond": "diamond"}
 
 
 def parse_diagram(data: Json, prompt: str, title: str = "") -> FlowDiagram | SequenceDiagram:
     """Return the requested diagram. Raises `ToolRefused` if there is nothing to draw."""
     found = _parse_data(data) if isinstance(data, Mapping | list | tuple) and data else None
     if found is None:
-        text = (data if isinstance(data, str) and data.strip() else prompt)[:MAX_DIAGRAM_TEXT]
+        text = (data if isinstance(data, str) and data.strip() else prompt)[:MAX_DIAGRAM_TEXT_LENGTH]
         found = _parse_text(text, wants_sequence="sequence" in f"{prompt} {text[:200]}".lower())
     if found is None:
         message = "There is nothing to draw a diagram from."
@@ -351,7 +351,7 @@ def _parse_flow_data(nodes: Json, edges: Json, direction: str = "") -> FlowDiagr
     for item in _get_items(nodes):
         key, text, shape = _get_fields(item, ("id", "key", "name"), ("text", "label", "name"), ("shape",))
         if key:
-            known[key] = DiagramNode(key=key, text=text or key, shape=_SHAPE_BY_BRACKET.get(shape, "box"))
+            known[key] = DiagramNode(key=key, text=text or key, shape=_SHAPE_BY_NAME.get(shape, "box"))
     made: list[DiagramEdge] = []
     for item in _get_items(edges):
         start, end, label = _get_fields(
@@ -404,7 +404,7 @@ def _format_text(value: Json) -> str:
     if not isinstance(value, str | int | float):
         return ""
     plain = re.sub(r"<br\s*/?>", " ", str(value), flags=re.IGNORECASE)
-    return " ".join(plain.split()).strip("\"'")[:MAX_NODE_LABEL]
+    return " ".join(plain.split()).strip("\"'")[:MAX_NODE_LABEL_LENGTH]
 
 
 def _parse_text(text: str, *, wants_sequence: bool) -> FlowDiagram | SequenceDiagram | None:
@@ -424,7 +424,7 @@ def _parse_sequence_lines(lines: Iterable[str]) -> SequenceDiagram | None:
         if named := _PARTICIPANT_PATTERN.match(line):
             key = _format_text(named["key"])
             names[key] = DiagramNode(key=key, text=_format_text(named["text"]) or key)
-        elif _IGNORED_LINES.match(line):
+        elif _IGNORED_LINE_PATTERN.match(line):
             continue
         elif match := _MESSAGE_PATTERN.match(_strip_introduction(line)):
             start, end = _format_text(match["start"]), _format_text(match["end"])
@@ -445,7 +445,7 @@ def _parse_flow_lines(lines: Iterable[str]) -> FlowDiagram | None:
         if header := _HEADER_PATTERN.match(line):
             way = "right" if header[1].upper() in ("LR", "RL") else "down"
             line = line[header.end() :]
-        if not line.strip() or _IGNORED_LINES.match(line) or not _ARROW_PATTERN.search(line):
+        if not line.strip() or _IGNORED_LINE_PATTERN.match(line) or not _ARROW_PATTERN.search(line):
             continue
         _parse_chain(_strip_introduction(line), nodes, edges)
     return FlowDiagram(nodes=tuple(nodes.values()), edges=tuple(edges), direction=way) if edges else None
@@ -484,7 +484,7 @@ def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
     match = _NODE_PATTERN.match(part.strip())
     if match is None:
         return None
-    bracketed = next(((name, match[name]) for name in _SHAPE_BY_BRACKET if match[name]), None)
+    bracketed = next(((name, match[name]) for name in _SHAPE_BY_NAME if match[name]), None)
     text = _format_text(bracketed[1]) if bracketed else ""
     key = _format_text(match["key"]) or text
     if not key:
@@ -492,7 +492,7 @@ def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
     known = nodes.get(key)
     if known is None or (bracketed is not None and known.text == known.key):
         nodes[key] = DiagramNode(
-            key=key, text=text or key, shape=_SHAPE_BY_BRACKET[bracketed[0]] if bracketed else "box"
+            key=key, text=text or key, shape=_SHAPE_BY_NAME[bracketed[0]] if bracketed else "box"
         )
     return key
 

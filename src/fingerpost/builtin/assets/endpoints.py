@@ -55,7 +55,7 @@ def detect_format(data: bytes) -> str | None:
 
 MAX_REPLY_BYTES: Final = MAX_ASSET_BYTES * 4 // 3 + 64 * 1024  # as base64 in JSON
 CONNECT_TIMEOUT_S: Final = 10.0
-_MAX_ERROR_SHOWN: Final = 200
+_MAX_ERROR_LENGTH: Final = 200
 _HINT_BY_STATUS: Final = {
     401: "Check its api_key.",
     403: "Check what its api_key may do.",
@@ -81,11 +81,11 @@ async def generate_image(
             data = await service.fetch(address)
         else:
             what = "neither a picture nor where one is"
-            raise _build_invalid_reply(what)
+            raise _build_invalid_reply_error(what)
     form = detect_format(data)
     if form not in ("png", "jpg", "webp", "gif"):
         what = "something that is no picture"
-        raise _build_invalid_reply(what)
+        raise _build_invalid_reply_error(what)
     return form, data
 
 
@@ -99,7 +99,7 @@ async def generate_speech(
     found = detect_format(data)
     if found not in ("wav", "mp3", "flac", "ogg", "aac"):
         what = "something that is no sound"
-        raise _build_invalid_reply(what)
+        raise _build_invalid_reply_error(what)
     return found, data
 
 
@@ -121,8 +121,8 @@ class _MediaService:
         if address.startswith("data:"):
             head, comma, encoded = address.partition(",")
             if not comma or not head.endswith(";base64"):
-                what = "an address nobody can read"
-                raise _build_invalid_reply(what)
+                what = "an invalid data URL"
+                raise _build_invalid_reply_error(what)
             return await anyio.to_thread.run_sync(_decode_base64, encoded)
         if _parse_origin(address) != _parse_origin(self._settings.base_url):
             message = (
@@ -140,7 +140,7 @@ class _MediaService:
             async for piece in response.aiter_raw():
                 read += len(piece)
                 if read > limit:
-                    raise _build_invalid_reply(f"more than {limit:,} bytes")
+                    raise _build_invalid_reply_error(f"more than {limit:,} bytes")
                 pieces.append(piece)
             data = b"".join(pieces)
             if response.status_code != 200:
@@ -166,7 +166,7 @@ async def _open_service(
         message = f"The service at {_get_host(settings)} did not answer within {allowed:g} s."
         raise ToolRefused(message, hint="Raise its timeout in builtin.specialists.") from late
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        detail = scrub(str(error))[:_MAX_ERROR_SHOWN] or type(error).__name__
+        detail = scrub(str(error))[:_MAX_ERROR_LENGTH] or type(error).__name__
         message = f"The service at {_get_host(settings)} cannot be reached: {detail}."
         raise ToolRefused(message, hint="Check its base_url in builtin.specialists.") from error
 
@@ -188,7 +188,7 @@ def _get_first_item(reply: bytes) -> Mapping[str, Any]:
         first = found["data"][0]
     except (ValueError, RecursionError, KeyError, IndexError, TypeError):
         what = "nothing that could be understood"
-        raise _build_invalid_reply(what) from None
+        raise _build_invalid_reply_error(what) from None
     return cast("Mapping[str, Any]", first) if isinstance(first, Mapping) else {}
 
 
@@ -197,9 +197,9 @@ def _decode_base64(encoded: str) -> bytes:
         data = base64.b64decode(encoded, validate=False)
     except (binascii.Error, ValueError):
         what = "bytes that cannot be decoded"
-        raise _build_invalid_reply(what) from None
+        raise _build_invalid_reply_error(what) from None
     if len(data) > MAX_ASSET_BYTES:
-        raise _build_invalid_reply(f"more than {MAX_ASSET_BYTES:,} bytes")
+        raise _build_invalid_reply_error(f"more than {MAX_ASSET_BYTES:,} bytes")
     return data
 
 
@@ -212,12 +212,12 @@ def _build_service_error(status: int, body: bytes) -> ToolRefused:
     error = as_mapping(found).get("error", found)
     words = as_mapping(error).get("message") or as_mapping(error).get("detail") or error
     text = " ".join(words.split()) if isinstance(words, str) else ""
-    detail = f": {scrub(text[:2000])[:_MAX_ERROR_SHOWN]}" if text else ""
+    detail = f": {scrub(text[:2000])[:_MAX_ERROR_LENGTH]}" if text else ""
     message = f"The service refused with status {status}{detail}."
     return ToolRefused(message, hint=_HINT_BY_STATUS.get(status, "Try again later, or with other words."))
 
 
-def _build_invalid_reply(what: str) -> ToolRefused:
+def _build_invalid_reply_error(what: str) -> ToolRefused:
     return ToolRefused(f"The service answered with {what}.", hint="Check its base_url and model.")
 
 
@@ -246,12 +246,12 @@ class Synthesiser:
 
     program: str
     arguments: tuple[str, ...]
-    voice: str | None = None  # the option for the voice
+    voice_option: str | None = None  # the option for the voice
 
 
 _KNOWN_SYNTHESISERS: Final = (
-    Synthesiser(program="espeak-ng", arguments=("--stdin", "--stdout"), voice="-v"),
-    Synthesiser(program="espeak", arguments=("--stdin", "--stdout"), voice="-v"),
+    Synthesiser(program="espeak-ng", arguments=("--stdin", "--stdout"), voice_option="-v"),
+    Synthesiser(program="espeak", arguments=("--stdin", "--stdout"), voice_option="-v"),
     Synthesiser(program="text2wave", arguments=()),
 )
 
@@ -261,15 +261,17 @@ async def synthesise_speech(text: str, *, voice: str | None, seconds: float | No
     path, found = await anyio.to_thread.run_sync(_find_synthesiser)
     if path is None or found is None:
         names = ", ".join(known.program for known in _KNOWN_SYNTHESISERS)
-        message = f"Nobody here can speak: no speech service is set, and none of {names} is installed."
+        message = (
+            f"Speech is not available: no speech service is configured, and none of {names} is installed."
+        )
         hint = "Set builtin.specialists.speech to an OpenAI-compatible service, or install espeak-ng."
         raise ToolRefused(message, hint=hint)
     command = [path, *found.arguments]
-    if voice is not None and found.voice is not None:
+    if voice is not None and found.voice_option is not None:
         if not _VOICE_PATTERN.match(voice):
             message = f"{voice!r:.60} is no name of a voice."
             raise ToolRefused(message, hint="Use one such as en, de or en-us, or leave it out.")
-        command += [found.voice, voice]
+        command += [found.voice_option, voice]
     allowed = SPEECH_TIMEOUT_S if seconds is None else min(seconds, SPEECH_TIMEOUT_S)
     try:
         with anyio.fail_after(allowed):

@@ -135,7 +135,7 @@ def wrap_text(text: str, size: float, width: float, limit: int) -> tuple[str, ..
 
 
 _GRID_UNIT: Final = 0.118  # of the font size, per grid step
-_LETTER_WIDTH: Final = 0.76  # of a letter's advance width; the rest is spacing
+_LETTER_WIDTH_SHARE: Final = 0.76  # of a letter's advance width; the rest is spacing
 _BASELINE: Final = 2
 
 _LETTER_FORMS: Final[Mapping[str, str]] = {
@@ -180,7 +180,7 @@ def build_strokes(text: str, size: float) -> tuple[list[list[Point]], float]:
         ]
         columns = [x for run in runs for x, _ in run] or [0]
         first, ink = min(columns), (max(columns) - min(columns)) * unit
-        squeeze = advance * _LETTER_WIDTH / ink if ink > 2 * unit else 1.0
+        squeeze = advance * _LETTER_WIDTH_SHARE / ink if ink > 2 * unit else 1.0
         bearing = (advance - ink * squeeze) / 2
         strokes += [
             [(left + bearing + (x - first) * unit * squeeze, -(y - _BASELINE) * unit) for x, y in run]
@@ -211,9 +211,9 @@ def can_draw_text(text: str) -> bool:
 PNG_SCALE: Final = 2.0  # pixels per picture unit, for high-density screens
 _PEN_WIDTH: Final = 0.085  # of the font size
 _BOLD_PEN_WIDTH: Final = 0.13
-_DASH_LENGTH: Final = (5.0, 4.0)
+_DASH_AND_GAP: Final = (5.0, 4.0)
 
-_MAX_DISTANCE: Final = 1e6
+_INITIAL_DISTANCE: Final = 1e6
 
 PixelArray = NDArray[np.float32]
 
@@ -285,7 +285,7 @@ class _PixelCanvas:
     def _paint_shape(self, mark: OutlineShape) -> None:
         points = _round_corners(mark.points, mark.corner) if mark.corner else mark.points
         if mark.fill:
-            self._paint_outline(points, mark.fill)
+            self._paint_fill(points, mark.fill)
         if mark.stroke:
             self._paint_line((*points, points[0]), mark.width, mark.stroke)
 
@@ -309,7 +309,7 @@ class _PixelCanvas:
             nearest = _compute_distances(window, pairwise(corners), half + 1)
             self._blend_colour(window, np.clip(half - nearest + np.float32(0.5), 0, 1), colour)
 
-    def _paint_outline(self, points: tuple[Point, ...], colour: str) -> None:
+    def _paint_fill(self, points: tuple[Point, ...], colour: str) -> None:
         corners = np.asarray(points, np.float32) * PNG_SCALE
         window = self._find_window(corners, 1)
         if window is None:
@@ -341,7 +341,7 @@ def _compute_distances(
     window: _PixelWindow, edges: Iterable[tuple[PixelArray, PixelArray]], max_distance: float
 ) -> PixelArray:
     """Return the distance of each pixel to the nearest edge. Beyond `max_distance` it is not exact."""
-    nearest = np.full((window.bottom - window.top, window.right - window.left), _MAX_DISTANCE, np.float32)
+    nearest = np.full((window.bottom - window.top, window.right - window.left), _INITIAL_DISTANCE, np.float32)
     for start, end in edges:
         both = np.stack([start, end])
         near = window.crop(both.min(axis=0), both.max(axis=0), max_distance)
@@ -384,7 +384,7 @@ def _round_corners(points: tuple[Point, ...], corner: float) -> tuple[Point, ...
 def _split_dashes(points: tuple[Point, ...]) -> list[tuple[Point, Point]]:
     """Return the dashes of a line."""
     found: list[tuple[Point, Point]] = []
-    dash, gap = _DASH_LENGTH
+    dash, gap = _DASH_AND_GAP
     for (ax, ay), (bx, by) in pairwise(points):
         length = float(np.hypot(bx - ax, by - ay))
         at = 0.0

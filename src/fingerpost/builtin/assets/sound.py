@@ -98,7 +98,10 @@ def _choose_wave(given: Json, prompt: str) -> WaveForm:
 def _parse_data(data: Json) -> list[Tone] | None:
     notes, beat = data, 0.5
     if isinstance(data, Mapping):
-        notes, beat = data.get("notes", data.get("tones", data.get("melody"))), _get_beat(data.get("bpm"))
+        notes, beat = (
+            data.get("notes", data.get("tones", data.get("melody"))),
+            _get_beat_seconds(data.get("bpm")),
+        )
         if notes is None and ("hz" in data or "note" in data):
             notes = [data]
     if isinstance(notes, str):
@@ -130,7 +133,7 @@ def _parse_item(item: Json, beat: float) -> list[Tone]:
 def _parse_text(text: str) -> list[Tone]:
     text = text[:20_000]
     speed = _TEMPO_PATTERN.search(text)
-    beat = _get_beat(int(speed[1]) if speed else None)
+    beat = _get_beat_seconds(int(speed[1]) if speed else None)
     lasting = _DURATION_PATTERN.search(text)
     seconds = (
         None if lasting is None else float(lasting[1]) / (1000 if lasting[2].lower().startswith("m") else 1)
@@ -193,7 +196,7 @@ def _check_audible(hertz: float) -> float:
     return hertz
 
 
-def _get_beat(bpm: Json) -> float:
+def _get_beat_seconds(bpm: Json) -> float:
     return 60.0 / max(20.0, min(400.0, _parse_positive(bpm, 120.0)))
 
 

@@ -14,8 +14,8 @@ from fingerpost.records import Effect, Json, JsonObject, create_id
 from fingerpost.settings import OwnRule
 
 DIRECTIVE_VERSION: Final = "1"  # format version of directives; clients reject unknown versions
-_KEPT: Final = "\n\t"
-_TURNING: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+_ALLOWED_CONTROL_CHARACTERS: Final = "\n\t"
+_DIRECTION_MARKS: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
 def build_tool(kind: DirectiveKind) -> BuiltinTool:
@@ -102,8 +102,8 @@ def _check_value(name: str, value: Json) -> None:
 
 def _is_invisible(character: str) -> bool:
     """Return whether it is a control character, a lone surrogate, or an invisible direction mark."""
-    unseen = unicodedata.category(character) in ("Cc", "Cs") or character in _TURNING
-    return unseen and character not in _KEPT
+    unseen = unicodedata.category(character) in ("Cc", "Cs") or character in _DIRECTION_MARKS
+    return unseen and character not in _ALLOWED_CONTROL_CHARACTERS
 
 
 def _format_sentence(kind: DirectiveKind, directive: JsonObject) -> str:

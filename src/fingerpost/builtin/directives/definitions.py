@@ -8,11 +8,11 @@ from typing import Final
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
-MAX_DISTANCE: Final = 10_000.0  # metres
-MAX_TEXT_LENGTH: Final = 3_600.0  # seconds
-ID: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
+MAX_DISTANCE_M: Final = 10_000.0  # metres
+MAX_DURATION_S: Final = 3_600.0  # seconds
+ID_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,63}"
 # A reference: an id known to the client, or a URL. Never a script or a file of the client.
-ASSET: Final = (
+ASSET_PATTERN: Final = (
     r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,127}|(?:https|asset|fingerpost)://[^\s\\<>\"'`{}|^\x00-\x1f]{1,400})"
 )
 
@@ -41,11 +41,11 @@ def build_enum_schema(description: str, *values: str) -> JsonObject:
 
 
 def build_id_schema(description: str) -> JsonObject:
-    return build_pattern_schema(ID, description)
+    return build_pattern_schema(ID_PATTERN, description)
 
 
 def build_asset_schema(description: str) -> JsonObject:
-    return build_pattern_schema(ASSET, description)
+    return build_pattern_schema(ASSET_PATTERN, description)
 
 
 def build_colour_schema(description: str) -> JsonObject:
@@ -53,7 +53,7 @@ def build_colour_schema(description: str) -> JsonObject:
 
 
 def build_vector_schema(
-    description: str, *, minimum: float = -MAX_DISTANCE, maximum: float = MAX_DISTANCE
+    description: str, *, minimum: float = -MAX_DISTANCE_M, maximum: float = MAX_DISTANCE_M
 ) -> JsonObject:
     axes: dict[str, Json] = {
         axis: {"type": "number", "minimum": minimum, "maximum": maximum} for axis in "xyz"
@@ -67,12 +67,12 @@ def build_vector_schema(
     }
 
 
-POSITION: Final = build_vector_schema("Where, in metres: x to the right, y up, z towards the person")
-ROTATION: Final = build_vector_schema(
+POSITION_SCHEMA: Final = build_vector_schema("Where, in metres: x to the right, y up, z towards the person")
+ROTATION_SCHEMA: Final = build_vector_schema(
     "How it is turned, in degrees around each axis", minimum=-360, maximum=360
 )
-SCALE: Final = build_number_schema(0.001, 1000, "How many times its own size; 1 by default")
-SECONDS: Final = build_number_schema(0, MAX_TEXT_LENGTH, "How long it takes; 0 at once")
+SCALE_SCHEMA: Final = build_number_schema(0.001, 1000, "How many times its own size; 1 by default")
+SECONDS_SCHEMA: Final = build_number_schema(0, MAX_DURATION_S, "How long it takes; 0 at once")
 
 
 @frozen
@@ -102,9 +102,9 @@ DIRECTIVE_KINDS: Final = (
                 "What it looks like: an id the client knows, "
                 "or an address of a 3D model"
             ),
-            "position": POSITION,
-            "rotation": ROTATION,
-            "scale": SCALE,
+            "position": POSITION_SCHEMA,
+            "rotation": ROTATION_SCHEMA,
+            "scale": SCALE_SCHEMA,
             "anchor": build_enum_schema("What holds it", "world", "floor", "wall", "table", "person"),
         },
         required=("asset", "position"),
@@ -118,10 +118,10 @@ DIRECTIVE_KINDS: Final = (
         sentence="Move {target}.",
         target="The id of the object in the scene",
         parameters={
-            "position": POSITION,
-            "rotation": ROTATION,
-            "scale": SCALE,
-            "seconds": SECONDS,
+            "position": POSITION_SCHEMA,
+            "rotation": ROTATION_SCHEMA,
+            "scale": SCALE_SCHEMA,
+            "seconds": SECONDS_SCHEMA,
         },
         keywords=("move", "turn", "rotate", "resize", "object", "scene", "vr", "ar"),
         examples=("Move the lamp half a metre to the left", "Turn the engine around"),
@@ -135,7 +135,7 @@ DIRECTIVE_KINDS: Final = (
         parameters={
             "style": build_enum_schema("How", "outline", "glow", "pulse", "arrow"),
             "colour": build_colour_schema("In which colour"),
-            "seconds": build_number_schema(0, MAX_TEXT_LENGTH, (
+            "seconds": build_number_schema(0, MAX_DURATION_S, (
                 "For how long; 0 until another "
                 "is highlighted"
             )),
@@ -153,13 +153,13 @@ DIRECTIVE_KINDS: Final = (
         parameters={
             "text": build_text_schema(4000, "What it says; Markdown"),
             "title": build_text_schema(200, "Its heading"),
-            "position": POSITION,
+            "position": POSITION_SCHEMA,
             "attach_to": build_id_schema(
                 "The object it hangs beside; without "
                 "it and a position: in view"
             ),
             "seconds": build_number_schema(
-                0, MAX_TEXT_LENGTH, "For how long; 0 until it is closed"
+                0, MAX_DURATION_S, "For how long; 0 until it is closed"
             ),
         },
         required=("text",),
@@ -194,7 +194,7 @@ DIRECTIVE_KINDS: Final = (
             "light": build_number_schema(0, 10, "How bright; 1 is daylight"),
             "colour": build_colour_schema("The colour of the light"),
             "time_of_day": build_pattern_schema(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]", "As HH:MM"),
-            "seconds": SECONDS,
+            "seconds": SECONDS_SCHEMA,
         },
         keywords=("environment", "surroundings", "light", "lighting", "night", "day", "sky", "scene"),
         examples=("Make it night", "Take me to a forest", "Dim the light"),
@@ -220,11 +220,11 @@ DIRECTIVE_KINDS: Final = (
         description="Change the view of a scene watched from outside: where the camera stands and looks.",
         sentence="Set the camera.",
         parameters={
-            "position": POSITION,
-            "look_at": POSITION,
+            "position": POSITION_SCHEMA,
+            "look_at": POSITION_SCHEMA,
             "follow": build_id_schema("The object it follows"),
             "field_of_view": build_number_schema(1, 179, "In degrees"),
-            "seconds": SECONDS,
+            "seconds": SECONDS_SCHEMA,
         },
         keywords=("camera", "view", "zoom", "perspective", "look"),
         examples=("Zoom in on the engine", "Show the scene from above"),

@@ -34,7 +34,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
         host.resolve_path(chosen.folder, DEFAULT_FOLDER),
         file_bytes=chosen.file_bytes,
         by_meaning=settings.flags.dense_scores,
-        vectors=_get_vector_folder(settings.narrow.vectors),
+        vector_folder=_get_vector_folder(settings.narrow.vectors),
     )
 
     @asynccontextmanager

@@ -260,7 +260,7 @@ def build_graph(notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGra
 log = logging.getLogger(__name__)
 
 FRESH_SECONDS: Final = 0.2  # a scan more recent than this is not repeated
-MAX_FOUND_PASSAGES: Final = 150_000
+MAX_INDEXED_PASSAGES: Final = 150_000
 # A search waits for background work if only this little is left.
 FEW_WAITING_TEXTS: Final = 120
 FEW_WAITING_PDFS: Final = 3
@@ -289,22 +289,22 @@ class SearchResult:
 
     hits: tuple[PassageHit, ...]
     unread: tuple[KnowledgeNote, ...]
-    reading: int  # PDF files still to be read
-    by_meaning: float  # share of passages that were also compared by meaning
+    waiting_pdfs: int  # PDF files still to be read
+    meaning_share: float  # share of passages that were also compared by meaning
 
 
 class KnowledgeBase:
     """Reads a folder of notes and follows its changes."""
 
     def __init__(
-        self, root: Path, *, file_bytes: int, by_meaning: bool = True, vectors: Path | None = None
+        self, root: Path, *, file_bytes: int, by_meaning: bool = True, vector_folder: Path | None = None
     ) -> None:
         self.folder = NoteFolder(root)
         self._file_bytes = file_bytes
-        self._index = PassageIndex(by_meaning=by_meaning, vectors=vectors)
+        self._index = PassageIndex(by_meaning=by_meaning, vectors=vector_folder)
         self._pdfs = PdfReader()
-        self._looking = Lock()
-        self._looked_at = float("-inf")
+        self._refresh_lock = Lock()
+        self._refreshed_at = float("-inf")
         self._changed = Condition()  # guards all attributes below
         self._notes: dict[str, KnowledgeNote] = {}
         self._library: NoteLibrary | None = None
@@ -323,8 +323,8 @@ class KnowledgeBase:
 
     def refresh(self) -> None:
         """Read new and changed notes and remove deleted ones. Raises `ToolRefused` if there is no folder."""
-        with self._looking:
-            if time.monotonic() - self._looked_at < FRESH_SECONDS:
+        with self._refresh_lock:
+            if time.monotonic() - self._refreshed_at < FRESH_SECONDS:
                 return
             if not self.folder.exists:
                 message = f"The knowledge base has no folder: {self.folder.root} is not there."
@@ -342,7 +342,7 @@ class KnowledgeBase:
             if gone or fresh:  # so that the next search does not have to wait
                 self._index.refresh()
                 _ = self.library
-            self._looked_at = time.monotonic()
+            self._refreshed_at = time.monotonic()
 
     def _remove_notes(self, gone: Iterable[str]) -> None:
         for path in gone:
@@ -368,7 +368,7 @@ class KnowledgeBase:
             tags=parsed.tags,
             headings=parsed.headings,
             references=parsed.references,
-            lines=parsed.lines,
+            line_count=parsed.line_count,
             problem=problem,
         )
         self._add_note(note, parsed.passages)
@@ -387,13 +387,13 @@ class KnowledgeBase:
         try:
             return (parse_markdown if kind == "markdown" else parse_plain)(path, text, name), ""
         except Exception:  # one invalid note must not affect others
-            log.exception("%s could not be taken apart", path)
-            return ParsedNote(title=name), "it could not be taken apart"
+            log.exception("%s could not be parsed", path)
+            return ParsedNote(title=name), "it could not be parsed"
 
     def _add_note(self, note: KnowledgeNote, passages: Sequence[TextPassage]) -> None:
-        if self._index.size + len(passages) > MAX_FOUND_PASSAGES:
+        if self._index.size + len(passages) > MAX_INDEXED_PASSAGES:
             passages = ()
-            note = replace(note, problem=f"the knowledge base is full: {MAX_FOUND_PASSAGES:,} passages")
+            note = replace(note, problem=f"the knowledge base is full: {MAX_INDEXED_PASSAGES:,} passages")
         self._index.set_source(note.path, passages)
         with self._changed:
             self._notes[note.path] = note
@@ -438,7 +438,7 @@ class KnowledgeBase:
         title = title or _get_name(path)
         lines = sum(page.count("\n") + 1 for page in pages)
         note = KnowledgeNote(
-            path=path, kind="pdf", stamp=stamp, title=title, lines=lines, pages=pages, problem=problem
+            path=path, kind="pdf", stamp=stamp, title=title, line_count=lines, pages=pages, problem=problem
         )
         self._add_note(note, build_pdf_passages(path, title, pages))
 
@@ -453,7 +453,7 @@ class KnowledgeBase:
             return self._library
 
     @property
-    def passages(self) -> int:
+    def passage_count(self) -> int:
         """The number of passages."""
         return self._index.size
 
@@ -488,8 +488,8 @@ class KnowledgeBase:
             unread=tuple(
                 note for note in notes.values() if note.problem and (not folder or within(note.path))
             ),
-            reading=reading,
-            by_meaning=self._index.ready,
+            waiting_pdfs=reading,
+            meaning_share=self._index.ready,
         )
 
     def _wait_for_reading(self) -> int:

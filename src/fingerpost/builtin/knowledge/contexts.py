@@ -18,13 +18,13 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.call.digest.tokens import clip_to_tokens, count_tokens
 from fingerpost.frozen import frozen
 
-OWN_CONTEXT_NAMES: Final = "kos"
+OWN_CONTEXT_NAME: Final = "kos"
 DEFAULT_TOKENS: Final = 3000
 MAX_TOKENS: Final = 12_000
 MAX_NOTES: Final = 40
 MAX_NEWEST: Final = 5
 HITS_PER_SEARCH: Final = 3
-OF_ITSELF: Final = 0.5  # maximum share of the tokens for the context's own text
+MAX_OWN_TEXT_SHARE: Final = 0.5  # maximum share of the tokens for the context's own text
 MIN_PIECE_TOKENS: Final = 40  # less of a note is useless
 _SEARCH = re.compile(r"\s{0,8}[-*+]?\s{0,4}search:\s{0,4}(.{1,300})", re.IGNORECASE)
 _FIRST_PAGES: Final = ("index", "readme", "home", "start", "moc")
@@ -47,7 +47,7 @@ class ContextLoader:
     def load_own(self, tokens: int) -> str:
         """Return the person's own context, or its replacement."""
         self._base.refresh()
-        note = _find_named(self._base.library, OWN_CONTEXT_NAMES)
+        note = _find_named(self._base.library, OWN_CONTEXT_NAME)
         if note is not None:
             return self._load_bundle(note, tokens)
         pieces = list(self._build_default(self._base.library))
@@ -55,7 +55,7 @@ class ContextLoader:
             message = "The knowledge base is empty."
             raise ToolRefused(message, hint="Put notes into its folder.")
         head = (
-            f"There is no {CONTEXT_FOLDER}/{OWN_CONTEXT_NAMES}.md: this "
+            f"There is no {CONTEXT_FOLDER}/{OWN_CONTEXT_NAME}.md: this "
             "is the first page and the newest notes."
         )
         return _fit_pieces(head, pieces, tokens)
@@ -99,7 +99,10 @@ class ContextLoader:
         near = self._find_neighbours([hit.passage.source for hit in found.hits[:MAX_NEWEST]])
         head = f"From the notes on {topic[:200]!r}."
         return _fit_pieces(
-            head + (f" Linked with them: {', '.join(near)}." if near else ""), pieces, tokens, share=False
+            head + (f" Linked with them: {', '.join(near)}." if near else ""),
+            pieces,
+            tokens,
+            equal_shares=False,
         )
 
     def _find_neighbours(self, paths: Sequence[str]) -> list[str]:
@@ -123,7 +126,7 @@ class ContextLoader:
             ]
         lost = library.graph.broken.get(note.path, ())
         tail = f"\n\nNot there: {', '.join(lost[:MAX_NEWEST])}." if lost else ""
-        own = clip_to_tokens(text.strip(), max(MIN_PIECE_TOKENS, int(tokens * OF_ITSELF)))
+        own = clip_to_tokens(text.strip(), max(MIN_PIECE_TOKENS, int(tokens * MAX_OWN_TEXT_SHARE)))
         return _fit_pieces(f"{describe_note(note)}\n\n{own}{tail}", pieces, tokens)
 
     def _build_piece(self, note: KnowledgeNote) -> ContextPiece:
@@ -133,7 +136,7 @@ class ContextLoader:
 
     def _read_body(self, note: KnowledgeNote) -> str:
         lines = self._base.read_text(note).split("\n")
-        return "\n".join(lines[note.front.lines :]).strip()
+        return "\n".join(lines[note.front.line_count :]).strip()
 
     def _build_default(self, library: NoteLibrary) -> Iterator[ContextPiece]:
         readable = [note for note in library.notes.values() if not note.problem]
@@ -160,13 +163,13 @@ def _find_named(library: NoteLibrary, name: str) -> KnowledgeNote | None:
     return None
 
 
-def _fit_pieces(head: str, pieces: Sequence[ContextPiece], tokens: int, *, share: bool = True) -> str:
+def _fit_pieces(head: str, pieces: Sequence[ContextPiece], tokens: int, *, equal_shares: bool = True) -> str:
     """Return the head and as much of the pieces as fits, with equal shares or one after another."""
     parts = [head] if head else []
     left = tokens - count_tokens(head)
     for place, piece in enumerate(pieces):
         title = f"--- {piece.title}\n"
-        room = (left // (len(pieces) - place) if share else left) - count_tokens(title) - 16
+        room = (left // (len(pieces) - place) if equal_shares else left) - count_tokens(title) - 16
         if room < MIN_PIECE_TOKENS and place:
             parts.append(f"Left out for want of room: {len(pieces) - place} more.")
             break

@@ -59,7 +59,7 @@ class FrontMatter:
     tags: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     date: str = ""
-    lines: int = 0  # number of its lines, fences included
+    line_count: int = 0  # number of its lines, fences included
 
 
 @frozen
@@ -72,7 +72,7 @@ class ParsedNote:
     headings: tuple[NoteHeading, ...] = ()
     references: tuple[NoteReference, ...] = ()
     passages: tuple[TextPassage, ...] = ()
-    lines: int = 0
+    line_count: int = 0
 
 
 @frozen
@@ -87,7 +87,7 @@ class KnowledgeNote:
     tags: tuple[str, ...] = ()
     headings: tuple[NoteHeading, ...] = ()
     references: tuple[NoteReference, ...] = ()
-    lines: int = 0
+    line_count: int = 0
     pages: tuple[str, ...] = ()  # of a PDF: reading it again would be slow
     problem: str = ""  # why it, or a part of it, is not searchable
 
@@ -101,22 +101,22 @@ class KnowledgeNote:
         return name.rpartition(".")[0] or name
 
 
-_MARKS: Final = (
+_BYTE_ORDER_MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_MAX_SAMPLE: Final = 8192
+_SAMPLE_BYTES: Final = 8192
 
 
 def decode_text(content: bytes) -> str | None:
     r"""Return the text with `\n` line ends, or None if the content is no text."""
-    for mark, name in _MARKS:
+    for mark, name in _BYTE_ORDER_MARKS:
         if content.startswith(mark):
             return _normalize_line_ends(content.decode(name, "replace").removeprefix("\ufeff"))
-    if b"\0" in content[:_MAX_SAMPLE]:
+    if b"\0" in content[:_SAMPLE_BYTES]:
         return None
     try:
         return _normalize_line_ends(content.decode("utf-8"))
@@ -214,7 +214,7 @@ MAX_FRONT_LINES: Final = 200
 MAX_FRONT_ITEMS: Final = 100
 MAX_VALUE_LENGTH: Final = 300
 _FRONT_FENCE: Final = "---"
-_ENDS: Final = ("---", "...")
+_FRONT_END_FENCES: Final = ("---", "...")
 _KEY = re.compile(r"([A-Za-z][\w -]{0,60}?)\s{0,20}:(?:\s(.{0,2000})|$)")
 _ITEM = re.compile(r"\s{0,40}-\s(.{0,2000})")
 _QUOTED = re.compile(r"""\s{0,40}("(?:[^"\\]|\\.){0,2000}"|'(?:[^']|''){0,2000}')""")
@@ -225,12 +225,12 @@ def read_front_matter(lines: Sequence[str]) -> FrontMatter:
     if not lines or lines[0].rstrip() != _FRONT_FENCE:
         return FrontMatter()
     for place, line in enumerate(lines[1 : MAX_FRONT_LINES + 1], start=1):
-        if line.rstrip() in _ENDS:
+        if line.rstrip() in _FRONT_END_FENCES:
             return _build_front_matter(_read_values(lines[1:place]), place + 1)
     return FrontMatter()
 
 
-def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter:
+def _build_front_matter(values: dict[str, list[str]], line_count: int) -> FrontMatter:
     def first(*names: str) -> str:
         return next((value[0] for name in names if (value := values.get(name))), "")
 
@@ -245,7 +245,7 @@ def _build_front_matter(values: dict[str, list[str]], lines: int) -> FrontMatter
         tags=normalize_tags(words("tags", "tag", "keywords")),
         aliases=tuple(dict.fromkeys((*values.get("aliases", ()), *values.get("alias", ())))),
         date=first("date", "created", "updated"),
-        lines=lines,
+        line_count=line_count,
     )
 
 
@@ -307,8 +307,8 @@ _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]|$)")
 _UNDERLINE = re.compile(r" {0,3}(=+|-{2,})\s*$")
 _CODE = re.compile(r"`[^`\n]{1,500}`")
-_BY_NAME = re.compile(r"\[\[([^\[\]|#\n]{1,200})(?:#[^\[\]|\n]{0,200})?(?:\|[^\[\]\n]{0,200})?\]\]")
-_BY_PATH = re.compile(r"\]\(\s{0,3}(?:<([^<>\n]{1,500})>|([^()<>\s]{1,500}))")
+_NAME_LINK_PATTERN = re.compile(r"\[\[([^\[\]|#\n]{1,200})(?:#[^\[\]|\n]{0,200})?(?:\|[^\[\]\n]{0,200})?\]\]")
+_PATH_LINK_PATTERN = re.compile(r"\]\(\s{0,3}(?:<([^<>\n]{1,500})>|([^()<>\s]{1,500}))")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,20}:")
 _TAG = re.compile(r"(?<![\w/#&.\-(])#([^\W\d_][\w/-]{0,60})")
 
@@ -318,7 +318,7 @@ def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
     lines = text.split("\n")
     front = read_front_matter(lines)
     found = _MarkdownFindings()
-    sections = list(_split_sections(lines, front.lines, found))
+    sections = list(_split_sections(lines, front.line_count, found))
     first = found.headings[0] if found.headings and found.headings[0].level == 1 else None
     title = front.title or (first.text if first is not None else "") or name
     passages = islice(_build_markdown_passages(path, title, sections), MAX_PASSAGES)
@@ -329,7 +329,7 @@ def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
         headings=tuple(found.headings),
         references=tuple(found.references[:MAX_REFERENCES]),
         passages=tuple(passages),
-        lines=len(lines),
+        line_count=len(lines),
     )
 
 
@@ -341,12 +341,12 @@ class _MarkdownFindings:
     references: list[NoteReference] = field(default_factory=list[NoteReference])
     tags: list[str] = field(default_factory=list[str])
 
-    def read_line(self, number: int, line: str) -> None:
+    def scan_line(self, number: int, line: str) -> None:
         """Collect the links and tags of a line that is no code."""
         line = _CODE.sub(" ", line[:MAX_LINE_LENGTH])
-        for match in _BY_NAME.finditer(line):
+        for match in _NAME_LINK_PATTERN.finditer(line):
             self.references.append(NoteReference(target=match[1].strip(), line=number, by_name=True))
-        for match in _BY_PATH.finditer(line):
+        for match in _PATH_LINK_PATTERN.finditer(line):
             target = unquote((match[1] or match[2]).partition("#")[0])
             if target and not _SCHEME.match(target):
                 self.references.append(NoteReference(target=target, line=number, by_name=False))
@@ -388,7 +388,7 @@ def _split_sections(lines: Sequence[str], start: int, found: _MarkdownFindings) 
             heading, blocks = new_heading, []
             found.headings.append(new_heading)
         else:
-            found.read_line(number, line)
+            found.scan_line(number, line)
             held.append(line)
         place += 1
     end_paragraph(len(lines) + 1)
@@ -449,7 +449,7 @@ def parse_plain(path: str, text: str, name: str) -> ParsedNote:
         title=name,
         headings=headings,
         passages=tuple(islice(_build_plain_passages(path, name, lines, headings), MAX_PASSAGES)),
-        lines=len(lines),
+        line_count=len(lines),
     )
 
 

@@ -13,22 +13,22 @@ from contextlib import suppress
 
 MAX_PAGES = 2000
 MAX_CHARACTERS = 4_000_000
-MAX_MEMORY = 2 * 1024**3
-MISSING_LIBRARY = "reading PDF files needs the extra pdf: pip install 'fingerpost[pdf]'"
+MAX_MEMORY_BYTES = 2 * 1024**3
+MISSING_LIBRARY_MESSAGE = "reading PDF files needs the extra pdf: pip install 'fingerpost[pdf]'"
 
 
-def write_line(**told: object) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
+def write_line(**fields: object) -> None:
+    sys.stdout.write(json.dumps(fields) + "\n")
     sys.stdout.flush()
 
 
 def main() -> None:
     with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     try:
         from pypdf import PdfReader
     except ImportError:
-        return write_line(problem=MISSING_LIBRARY)
+        return write_line(problem=MISSING_LIBRARY_MESSAGE)
     try:
         reader = PdfReader(sys.stdin.buffer, strict=False)
         if reader.is_encrypted and not reader.decrypt(""):

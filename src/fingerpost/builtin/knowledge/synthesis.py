@@ -20,7 +20,7 @@ MAX_SOURCE_LENGTH: Final = 1200
 MAX_SENTENCES: Final = 6
 MIN_SENTENCE_LENGTH: Final = 20
 MAX_SENTENCE_LENGTH: Final = 400
-PASSAGE_SCORE_SHARE: Final = 0.5  # weight of the passage's score beside the sentence's own
+PASSAGE_SCORE_WEIGHT: Final = 0.5  # weight of the passage's score beside the sentence's own
 MIN_SENTENCE_SHARE: Final = 0.5  # of the best sentence's score
 INDEX_WAIT_S: Final = 2.0
 UNANSWERED_TEXT: Final = "NOT IN THE NOTES"
@@ -35,11 +35,11 @@ PERSONA: Final = (
     "the question."
 )
 
-_CITED = re.compile(r"\[\s{0,3}(\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,20})\s{0,3}\]")
+_CITATION_PATTERN = re.compile(r"\[\s{0,3}(\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,20})\s{0,3}\]")
 # A sentence with the citations after its full stop.
 _SENTENCE = re.compile(r"\S.*?(?:[.!?…][\"'”’)]*(?:\s{0,2}\[[\d,;\s–-]{1,60}\])*(?=\s|$)|$)")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])\s+(?=\S)")
-_MARKS = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\s+|\*\*|__|`")
+_MARKUP_PATTERN = re.compile(r"^(?:```.*|~~~.*)$|^(?:[-*+>]|\d{1,3}[.)]|#{1,6})\s+|\*\*|__|`")
 
 
 @frozen
@@ -62,7 +62,7 @@ def build_prompt(question: str, sources: Sequence[TextPassage]) -> str:
     return f"{question}\n\nThe passages:\n\n{shown}"
 
 
-def check_citations(answer: str, count: int) -> CitedAnswer:
+def keep_cited_sentences(answer: str, count: int) -> CitedAnswer:
     """Return the answer without invented sources and without sentences that cite no source."""
     cited: dict[int, None] = {}
     dropped = 0
@@ -74,11 +74,13 @@ def check_citations(answer: str, count: int) -> CitedAnswer:
             if numbers:
                 cited.update(dict.fromkeys(numbers))
                 kept.append(
-                    _CITED.sub(lambda match: _format_numbers(_parse_numbers(match[1], count)), sentence)
+                    _CITATION_PATTERN.sub(
+                        lambda match: _format_numbers(_parse_numbers(match[1], count)), sentence
+                    )
                 )
             elif sentence.rstrip().endswith(":") or sentence.startswith("#"):
-                kept.append(_CITED.sub("", sentence))  # an introduction, which states nothing
-            elif any(map(str.isalnum, _CITED.sub("", sentence))):
+                kept.append(_CITATION_PATTERN.sub("", sentence))  # an introduction, which states nothing
+            elif any(map(str.isalnum, _CITATION_PATTERN.sub("", sentence))):
                 dropped += 1
         if kept or not line.strip():
             lines.append(re.sub(r"[ \t]{2,}", " ", " ".join(kept)).strip())
@@ -87,7 +89,9 @@ def check_citations(answer: str, count: int) -> CitedAnswer:
 
 
 def _find_numbers(sentence: str, count: int) -> list[int]:
-    return [number for match in _CITED.finditer(sentence) for number in _parse_numbers(match[1], count)]
+    return [
+        number for match in _CITATION_PATTERN.finditer(sentence) for number in _parse_numbers(match[1], count)
+    ]
 
 
 def _parse_numbers(text: str, count: int) -> list[int]:
@@ -125,7 +129,7 @@ def extract_answer(question: str, hits: Sequence[PassageHit], *, by_meaning: boo
         index.wait_until_ready(INDEX_WAIT_S)
         ranked = [
             (
-                PASSAGE_SCORE_SHARE * hits[sentences[hit.passage.source].number - 1].score + hit.score,
+                PASSAGE_SCORE_WEIGHT * hits[sentences[hit.passage.source].number - 1].score + hit.score,
                 hit.passage.source,
             )
             for hit in index.search(question, len(sentences))
@@ -151,7 +155,9 @@ def _split_sentences(text: str) -> list[str]:
     """Return the sentences of a passage, or the items of a list."""
     found: list[str] = []
     for block in re.split(r"\n\s*\n|\n(?=\s{0,8}(?:[-*+]|\d{1,3}[.)])\s)", text):
-        whole = " ".join(" ".join(_MARKS.sub("", line.strip()) for line in block.split("\n")).split())
+        whole = " ".join(
+            " ".join(_MARKUP_PATTERN.sub("", line.strip()) for line in block.split("\n")).split()
+        )
         found += (shorten(sentence, MAX_SENTENCE_LENGTH) for sentence in _SENTENCE_END.split(whole))
     return [
         sentence
@@ -171,7 +177,7 @@ def format_sources(sources: Sequence[TextPassage], cited: Sequence[int]) -> str:
 
 MAX_ANSWER_TOKENS: Final = 20_000
 MAX_ANSWER_SECONDS: Final = 60.0
-_RESERVED_SHARE: Final = 0.9  # of the caller's time; the rest is for an answer without a model
+_USABLE_TIME_SHARE: Final = 0.9  # of the caller's time; the rest is for an answer without a model
 
 
 @frozen(kw_only=False)
@@ -188,7 +194,7 @@ async def write_answer(router: Router, prompt: str, caller: ToolCaller) -> Writt
     context = caller.context
     seconds = MAX_ANSWER_SECONDS
     if context is not None and context.seconds is not None:
-        seconds = min(seconds, context.seconds * _RESERVED_SHARE)
+        seconds = min(seconds, context.seconds * _USABLE_TIME_SHARE)
     try:
         route = await router.route(
             prompt,

@@ -18,9 +18,9 @@ from fingerpost.builtin.knowledge.synthesis import (
     CitedAnswer,
     WrittenAnswer,
     build_prompt,
-    check_citations,
     extract_answer,
     format_sources,
+    keep_cited_sentences,
     write_answer,
 )
 from fingerpost.builtin.knowledge.views import (
@@ -46,7 +46,7 @@ class KnowledgeTools:
         self._host = host
         self._base = base
         self._contexts = ContextLoader(base)
-        self._meaning = host.settings.flags.dense_scores
+        self._by_meaning = host.settings.flags.dense_scores
 
     async def search_notes(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         query = str(arguments["query"])
@@ -94,7 +94,7 @@ class KnowledgeTools:
         model = WrittenAnswer()
         if router is not None and router.models.prime:
             model = await write_answer(router, build_prompt(question, sources), caller)
-        answer = check_citations(model.text, len(sources))
+        answer = keep_cited_sentences(model.text, len(sources))
         if UNANSWERED_TEXT in model.text and not answer.cited:
             near = "\n".join(f"- {format_location(source)} · {source.heading}" for source in sources[:5])
             return ToolReply(f"The notes do not answer this. Nearest to it:\n{near}")
@@ -102,7 +102,7 @@ class KnowledgeTools:
         if not answer.cited:
             by = ""
             answer = await _run_in_thread(
-                lambda: extract_answer(question, found.hits, by_meaning=self._meaning)
+                lambda: extract_answer(question, found.hits, by_meaning=self._by_meaning)
             )
         text = "\n\n".join(
             (
@@ -165,7 +165,7 @@ _WHEN_NOT: Final = (
     "What the conversation already holds",
     "Files outside of the knowledge base, and source code",
 )
-_OWN: Final = (
+_NOTE_KEYWORDS: Final = (
     "my notes",
     "notes",
     "note",
@@ -185,7 +185,7 @@ def _build_knowledge(**more: Any) -> Mapping[str, Any]:
 SEARCH_KNOWLEDGE: Final = _build_knowledge(
     priority=70,
     keywords=(
-        *_OWN,
+        *_NOTE_KEYWORDS,
         "search my notes",
         "what do my notes say",
         "what did i write",
@@ -207,7 +207,7 @@ SEARCH_KNOWLEDGE: Final = _build_knowledge(
 )
 READ_KNOWLEDGE: Final = _build_knowledge(
     priority=60,
-    keywords=(*_OWN, "read my note", "open the note", "what does the note say", ".md", "md"),
+    keywords=(*_NOTE_KEYWORDS, "read my note", "open the note", "what does the note say", ".md", "md"),
     typical_ms=10,
     typical_tokens=2000,
     purpose="Reads one note of the person's own, or a section of it",
@@ -216,7 +216,13 @@ READ_KNOWLEDGE: Final = _build_knowledge(
 )
 LIST_KNOWLEDGE: Final = _build_knowledge(
     priority=50,
-    keywords=(*_OWN, "list my notes", "which notes", "notes do i have", "what is in my knowledge base"),
+    keywords=(
+        *_NOTE_KEYWORDS,
+        "list my notes",
+        "which notes",
+        "notes do i have",
+        "what is in my knowledge base",
+    ),
     typical_ms=20,
     typical_tokens=600,
     purpose="Lists notes and folders of the knowledge base",
@@ -235,7 +241,7 @@ OWN_CONTEXT_KNOWLEDGE: Final = _build_knowledge(
 )
 CONTEXT_KNOWLEDGE: Final = _build_knowledge(
     priority=45,
-    keywords=("load context", "context bundle", "named context", "load my notes on", *_OWN),
+    keywords=("load context", "context bundle", "named context", "load my notes on", *_NOTE_KEYWORDS),
     typical_ms=40,
     typical_tokens=2500,
     max_tokens=MAX_TOKENS + 100,
@@ -245,7 +251,13 @@ CONTEXT_KNOWLEDGE: Final = _build_knowledge(
 )
 SYNTHESIZE_KNOWLEDGE: Final = _build_knowledge(
     priority=55,
-    keywords=(*_OWN, "summarise my notes", "synthesize my notes", "across my notes", "compare my notes"),
+    keywords=(
+        *_NOTE_KEYWORDS,
+        "summarise my notes",
+        "synthesize my notes",
+        "across my notes",
+        "compare my notes",
+    ),
     typical_ms=3000,
     typical_tokens=700,
     timeout_ms=90_000,
@@ -266,16 +278,19 @@ MAX_QUERY_LENGTH: Final = 1000
 MAX_PATHS: Final = 40
 MAX_LIST_DEPTH: Final = 8
 
-_QUERY: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}
-_PATH: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": 1000}
-_FOLDER: Final[JsonObject] = {**_PATH, "description": "Only notes in this folder of the knowledge base"}
-_TAGS: Final[JsonObject] = {
+_QUERY_SCHEMA: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_LENGTH}
+_PATH_SCHEMA: Final[JsonObject] = {"type": "string", "minLength": 1, "maxLength": 1000}
+_FOLDER_SCHEMA: Final[JsonObject] = {
+    **_PATH_SCHEMA,
+    "description": "Only notes in this folder of the knowledge base",
+}
+_TAGS_SCHEMA: Final[JsonObject] = {
     "type": "array",
     "items": {"type": "string", "maxLength": 100},
     "maxItems": 10,
     "description": "Only notes that have all of these tags",
 }
-_TOKENS: Final[JsonObject] = {
+_TOKENS_SCHEMA: Final[JsonObject] = {
     "type": "integer",
     "minimum": 200,
     "maximum": MAX_TOKENS,
@@ -317,10 +332,10 @@ def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
             tools.search_notes,
             SEARCH_KNOWLEDGE,
             {
-                "query": {**_QUERY, "description": "What to look for, in the user's own words"},
+                "query": {**_QUERY_SCHEMA, "description": "What to look for, in the user's own words"},
                 "limit": {"type": "integer", "minimum": 1, "maximum": MAX_HITS, "default": DEFAULT_HITS},
-                "folder": _FOLDER,
-                "tags": _TAGS,
+                "folder": _FOLDER_SCHEMA,
+                "tags": _TAGS_SCHEMA,
             },
             "query",
         ),
@@ -333,8 +348,8 @@ def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
             tools.get_own_context,
             OWN_CONTEXT_KNOWLEDGE,
             {
-                "name": {**_PATH, "description": "Another context instead, by name"},
-                "max_tokens": _TOKENS,
+                "name": {**_PATH_SCHEMA, "description": "Another context instead, by name"},
+                "max_tokens": _TOKENS_SCHEMA,
             },
         ),
         _build_tool(
@@ -346,8 +361,11 @@ def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
             tools.read_note,
             READ_KNOWLEDGE,
             {
-                "path": {**_PATH, "description": "Its path, title or alias, such as garden/tomatoes.md"},
-                "about": {**_QUERY, "description": "Only what it says about this subject"},
+                "path": {
+                    **_PATH_SCHEMA,
+                    "description": "Its path, title or alias, such as garden/tomatoes.md",
+                },
+                "about": {**_QUERY_SCHEMA, "description": "Only what it says about this subject"},
                 "section": {
                     "type": "string",
                     "maxLength": 200,
@@ -366,7 +384,7 @@ def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
             LIST_KNOWLEDGE,
             {
                 "path": {
-                    **_PATH,
+                    **_PATH_SCHEMA,
                     "default": ".",
                     "description": "A folder of the knowledge base",
                 },
@@ -382,15 +400,15 @@ def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
             tools.get_context,
             CONTEXT_KNOWLEDGE,
             {
-                "name": {**_PATH, "description": "A named context"},
-                "topic": {**_QUERY, "description": "A topic, where no context is named"},
+                "name": {**_PATH_SCHEMA, "description": "A named context"},
+                "topic": {**_QUERY_SCHEMA, "description": "A topic, where no context is named"},
                 "paths": {
                     "type": "array",
-                    "items": _PATH,
+                    "items": _PATH_SCHEMA,
                     "maxItems": MAX_PATHS,
                     "description": "These notes, by path or title",
                 },
-                "max_tokens": _TOKENS,
+                "max_tokens": _TOKENS_SCHEMA,
             },
         ),
         _build_tool(
@@ -401,12 +419,12 @@ def build_knowledge_tools(tools: KnowledgeTools) -> tuple[BuiltinTool, ...]:
             tools.synthesize_answer,
             SYNTHESIZE_KNOWLEDGE,
             {
-                "question": {**_QUERY, "description": "The question, in the user's own words"},
-                "folder": _FOLDER,
-                "tags": _TAGS,
+                "question": {**_QUERY_SCHEMA, "description": "The question, in the user's own words"},
+                "folder": _FOLDER_SCHEMA,
+                "tags": _TAGS_SCHEMA,
                 "paths": {
                     "type": "array",
-                    "items": _PATH,
+                    "items": _PATH_SCHEMA,
                     "maxItems": MAX_PATHS,
                     "description": "Only these notes",
                 },

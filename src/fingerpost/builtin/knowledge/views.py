@@ -16,7 +16,7 @@ from fingerpost.narrow.lexical_terms import iterate_terms
 MAX_SHOWN_LENGTH: Final = 900
 MAX_NAMED: Final = 8
 _STRONG_SCORE: Final = 0.5
-_SHARED: Final = 5
+_MAX_SHARED_WORDS: Final = 5
 
 
 def format_location(passage: TextPassage) -> str:
@@ -32,7 +32,9 @@ def explain_hit(query: str, hit: PassageHit) -> str:
     """Return why a passage was found."""
     there = set(iterate_terms(f"{hit.passage.heading}\n{hit.passage.text}"))
     asked = {next(iter(iterate_terms(word)), ""): word for word in query.split()[:64]}
-    shared = [word.strip(".,;:!?\"'()").lower() for term, word in asked.items() if term in there][:_SHARED]
+    shared = [word.strip(".,;:!?\"'()").lower() for term, word in asked.items() if term in there][
+        :_MAX_SHARED_WORDS
+    ]
     reasons = [f"shares {', '.join(shared)}"] if shared else []
     if hit.meaning is not None and hit.meaning >= _STRONG_SCORE:
         reasons.append("means much the same")
@@ -55,8 +57,8 @@ def format_hits(query: str, found: SearchResult) -> str:
 def list_caveats(found: SearchResult) -> Sequence[str]:
     """Return what the search could not include, so that a missing hit is not taken for "there is nothing"."""
     caveats: list[str] = []
-    if found.reading:
-        caveats.append(f"Not searched yet: {_format_count(found.reading, 'PDF file')} still being read.")
+    if found.waiting_pdfs:
+        caveats.append(f"Not searched yet: {_format_count(found.waiting_pdfs, 'PDF file')} still being read.")
     if found.unread:
         named = ", ".join(f"{note.path} ({note.problem})" for note in found.unread[:MAX_NAMED])
         more = len(found.unread) - MAX_NAMED
@@ -134,7 +136,7 @@ def _list_lines(base: KnowledgeBase, parts: tuple[str, ...], depth: int, indent:
     try:
         entries = base.folder.list_entries(parts)
     except OSError as error:
-        yield f"{indent}(cannot be looked into: {error.strerror or error})"
+        yield f"{indent}(cannot be listed: {error.strerror or error})"
         return
     library = base.library
     for entry in entries:

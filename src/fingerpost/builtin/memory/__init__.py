@@ -118,7 +118,7 @@ class _MemoryOperations:
 
     def __init__(self, keeper: MemoryKeeper) -> None:
         self._keeper = keeper
-        self._do: dict[str, Callable[[JsonObject, MemoryOwner], Awaitable[ToolReply]]] = {
+        self._handlers: dict[str, Callable[[JsonObject, MemoryOwner], Awaitable[ToolReply]]] = {
             "store": self._store,
             "search": self._search,
             "list": self._list,
@@ -127,7 +127,7 @@ class _MemoryOperations:
         }
 
     async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        return await self._do[str(arguments["operation"])](arguments, build_owner(caller))
+        return await self._handlers[str(arguments["operation"])](arguments, build_owner(caller))
 
     async def _store(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
         text = _get_argument(arguments, "text", "store")

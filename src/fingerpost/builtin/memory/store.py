@@ -26,7 +26,7 @@ MIN_CARD_DIGITS: Final = 13
 MAX_CARD_DIGITS: Final = 19
 
 _PREFIXES: Final = "[הובלכמש]{0,3}"  # the, and, in, to, as, from, that: prefixes in Hebrew
-_WORDS: Final = (
+_SECRET_WORDS: Final = (
     r"pass(?:word|wd|phrase|code)?|pwd|pin(?:[ -]?code)?|secret(?:[ _-]?key)?|api[ _-]?key|access[ _-]?key|"
     r"(?:access|auth|api|bearer|refresh)[ _-]?token|cvv2?|cvc2?|otp|passwort|kennwort|mot de passe|"
     rf"contraseña|senha|wachtwoord|{_PREFIXES}סיסמ(?:ה|א|ת|ות|אות)"
@@ -34,7 +34,7 @@ _WORDS: Final = (
 # "the password for the router is hunter2", "PIN: 4711", "api key = …". A few words may come between the
 # name and its value, but no end of a sentence.
 _STATED_SECRET: Final = re.compile(
-    rf"(?<!\w)(?:{_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
+    rf"(?<!\w)(?:{_SECRET_WORDS})s?(?!\w)[\"'`]?(?:[^\S\n]{{1,3}}[^\s.:=!?;,]{{1,30}}){{0,6}}?[^\S\n]{{0,3}}"
     r"(?:(?P<sign>[:=])|(?<!\w)(?:is|was|ist|lautet|est|es|é|הוא|היא)(?!\w))[^\S\n]{0,3}[\"'`]?(?P<value>\S{3,200})",
     re.IGNORECASE,
 )
@@ -62,7 +62,7 @@ _PIN: Final = re.compile(r"(?<!\w)PIN(?:[ -]?code)?[^\S\n]{1,3}#?\d{4,8}(?![\w-]
 _PLAIN_WORD: Final = re.compile(r"^[^\W\d_]{1,40}[\"'`.,;:!?)]{0,3}$")
 _DIGITS: Final = re.compile(r"(?<![\w.])\d{1,19}(?:[ \u00a0-]\d{1,19}){0,40}(?!\w)")
 # First digits of card numbers.
-_CARDS: Final = re.compile(r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)")
+_CARD_PREFIXES: Final = re.compile(r"^(?:4|5[1-5]|2[2-7]|3[47]|3[068]|6011|64[4-9]|65|62|35)")
 
 
 def find_secret(text: str) -> str | None:
@@ -109,7 +109,7 @@ def _has_card_number(run: str) -> bool:
 
 
 def _is_card(number: str) -> bool:
-    if _CARDS.match(number) is None:
+    if _CARD_PREFIXES.match(number) is None:
         return False
     digits = [int(sign) for sign in reversed(number)]
     doubled = [digit * 2 - 9 * (digit > 4) if at % 2 else digit for at, digit in enumerate(digits)]
@@ -158,11 +158,11 @@ class MemoryKeeper:
     def __init__(self, host: BuiltinHost) -> None:
         self._host = host
         self._settings = host.settings.builtin.memory
-        self._shelves: OrderedDict[MemoryOwner, _OwnerIndex] = OrderedDict()
+        self._indexes: OrderedDict[MemoryOwner, _OwnerIndex] = OrderedDict()
         self._locks: dict[MemoryOwner, anyio.Lock] = {}
-        self._alone: Store | None = None
+        self._own_store: Store | None = None
         self._stack: AsyncExitStack | None = None
-        self._opening = anyio.Lock()
+        self._open_lock = anyio.Lock()
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
@@ -172,12 +172,12 @@ class MemoryKeeper:
             try:
                 yield
             finally:
-                self._stack = self._alone = None
+                self._stack = self._own_store = None
                 await anyio.to_thread.run_sync(self._close_indexes)
 
     def _close_indexes(self) -> None:
-        while self._shelves:
-            self._shelves.popitem()[1].index.close()
+        while self._indexes:
+            self._indexes.popitem()[1].index.close()
 
     @property
     def max_bytes(self) -> int:
@@ -201,17 +201,17 @@ class MemoryKeeper:
             person=owner.person,
             conversation=owner.conversation,
         )
-        return memory, await (await self._get_memories()).add(memory, max_memories=self._settings.most)
+        return memory, await (await self._open_memory_store()).add(memory, max_memories=self._settings.most)
 
     async def list_all(self, owner: MemoryOwner) -> list[Memory]:
         """Return all memories that the owner can see, newest first."""
-        return await (await self._get_memories()).list_all(owner)
+        return await (await self._open_memory_store()).list_all(owner)
 
     async def search(
         self, owner: MemoryOwner, query: str, limit: int, *, within: frozenset[str] | None = None
     ) -> tuple[FoundMemory, ...]:
         """Return the best memories first. `within` restricts the search to these ids."""
-        owner_index = await self._get_owner_index(owner)
+        owner_index = await self._refresh_owner_index(owner)
         return await anyio.to_thread.run_sync(owner_index.search, query, limit, within)
 
     async def find_matching(self, owner: MemoryOwner, query: str) -> list[Memory]:
@@ -219,47 +219,47 @@ class MemoryKeeper:
         deletion.
         """
         memories = await self.list_all(owner)
-        return await anyio.to_thread.run_sync(_filter_holding, memories, query)
+        return await anyio.to_thread.run_sync(_filter_matching, memories, query)
 
     async def forget(self, owner: MemoryOwner, ids: Sequence[str]) -> int:
-        return await (await self._get_memories()).forget(owner, ids)
+        return await (await self._open_memory_store()).forget(owner, ids)
 
     async def forget_all(self, owner: MemoryOwner, *, conversation_only: bool) -> int:
-        return await (await self._get_memories()).forget_all(owner, conversation_only=conversation_only)
+        return await (await self._open_memory_store()).forget_all(owner, conversation_only=conversation_only)
 
-    async def _get_owner_index(self, owner: MemoryOwner) -> _OwnerIndex:
+    async def _refresh_owner_index(self, owner: MemoryOwner) -> _OwnerIndex:
         """Return the owner's index, updated from the store, which another process may have changed."""
-        memories = await self._get_memories()
+        memories = await self._open_memory_store()
         async with self._locks.setdefault(owner, anyio.Lock()):
-            if owner not in self._shelves:
+            if owner not in self._indexes:
                 # Vectors are not stored in a file, so that nothing remains of deleted memories.
-                self._shelves[owner] = _OwnerIndex(
+                self._indexes[owner] = _OwnerIndex(
                     PassageIndex(by_meaning=self._host.settings.flags.dense_scores)
                 )
-            owner_index = self._shelves[owner]
-            self._shelves.move_to_end(owner)
+            owner_index = self._indexes[owner]
+            self._indexes.move_to_end(owner)
             stamp = await memories.get_stamp(owner)
             if owner_index.stamp != stamp:
                 current = await memories.list_all(owner)
                 await anyio.to_thread.run_sync(owner_index.update, current)
                 owner_index.stamp = stamp
-        while len(self._shelves) > MAX_INDEXES:
-            oldest, old = self._shelves.popitem(last=False)
+        while len(self._indexes) > MAX_INDEXES:
+            oldest, old = self._indexes.popitem(last=False)
             old.index.close()
             self._locks.pop(oldest, None)
         return owner_index
 
-    async def _get_memories(self) -> MemoryStore:
+    async def _open_memory_store(self) -> MemoryStore:
         if self._host.router is not None:
             return self._host.router.store.memories
-        async with self._opening:
-            if self._alone is None:
+        async with self._open_lock:
+            if self._own_store is None:
                 if self._stack is None:
                     message = "The memory is not open."
                     raise ToolRefused(message)
                 opening = Store.open(self._host.settings.store.url)
-                self._alone = await self._stack.enter_async_context(opening)
-        return self._alone.memories
+                self._own_store = await self._stack.enter_async_context(opening)
+        return self._own_store.memories
 
 
 def build_owner(caller: ToolCaller) -> MemoryOwner:
@@ -268,6 +268,6 @@ def build_owner(caller: ToolCaller) -> MemoryOwner:
     return MemoryOwner(person=person, conversation=caller.conversation)
 
 
-def _filter_holding(memories: Sequence[Memory], query: str) -> list[Memory]:
+def _filter_matching(memories: Sequence[Memory], query: str) -> list[Memory]:
     wanted = set(iterate_terms(query))
     return [memory for memory in memories if wanted and wanted <= set(iterate_terms(memory.text))]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 SERVER: Final = "specialists"
-_RESERVED_SHARE: Final = 0.95  # of the caller's time; the rest is for reporting the result
+_USABLE_TIME_SHARE: Final = 0.95  # of the caller's time; the rest is for reporting the result
 _MAX_SHOWN_LENGTH: Final = 300
 
 
@@ -32,7 +32,7 @@ class RequestShare:
     seconds: float
     turns: int
 
-    def take_part(self, of_tokens: float, of_seconds: float) -> RequestShare:
+    def get_part(self, of_tokens: float, of_seconds: float) -> RequestShare:
         """Return a part of this share, which itself does not change."""
         return RequestShare(
             tokens=max(1, int(self.tokens * of_tokens)),
@@ -59,7 +59,7 @@ class NestedRequests:
         seconds, limits = self._limits.max_seconds, self._limits
         given = None if self._context is None else self._context.seconds
         if given is not None:
-            seconds = min(seconds, given * _RESERVED_SHARE)
+            seconds = min(seconds, given * _USABLE_TIME_SHARE)
         return RequestShare(tokens=limits.max_tokens, seconds=seconds, turns=limits.max_turns)
 
     @property
@@ -178,10 +178,10 @@ async def _run_agent(task: str, nested: NestedRequests) -> ToolReply:
     data: dict[str, Json] = {"outcome": route.outcome.value, "packet": route.packet_id, "tools": list(used)}
     if route.pending is not None:
         data["pending"] = route.pending.pending_id
-    return ToolReply(text, data=data, failed=not good and route.outcome not in _STOPPED_OUTCOMES)
+    return ToolReply(text, data=data, failed=not good and route.outcome not in _PAUSED_OUTCOMES)
 
 
-_STOPPED_OUTCOMES: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
+_PAUSED_OUTCOMES: Final = (RouteOutcome.WAITING, RouteOutcome.ASKED)
 
 
 def _describe_run(route: Route, used: tuple[str, ...]) -> str:
@@ -213,8 +213,8 @@ MAX_TASK_LENGTH: Final = 20_000
 MAX_CONTEXT_LENGTH: Final = 50_000
 MAX_ANSWER_LENGTH: Final = 50_000
 MAX_PATTERNS: Final = 50
-RESERVED_TOKENS: Final = 0.9  # of the caller's time, so that the result arrives before its timeout
-RESERVED_MS: Final = 5_000
+SUBAGENT_TIME_SHARE: Final = 0.9  # of the caller's time, so that the result arrives before its timeout
+TIMEOUT_MARGIN_MS: Final = 5_000
 
 # For the server that offers the tools of `build_subagent_tools`.
 SUBAGENT_RULES: Final = (
@@ -246,7 +246,7 @@ def build_subagent_tools(host: BuiltinHost) -> tuple[BuiltinTool, ...]:
             knowledge={
                 "category": "agents",
                 "typical_ms": 20_000,
-                "timeout_ms": round(limits.max_seconds * 1000) + RESERVED_MS,
+                "timeout_ms": round(limits.max_seconds * 1000) + TIMEOUT_MARGIN_MS,
                 "keywords": ("subagent", "sub-agent", "delegate", "use a subagent"),
                 "weight": 3.0,
                 "purpose": "Delegates a self-contained part of a larger task.",
@@ -298,9 +298,9 @@ class _Subagents:
     """Starts subagents and resumes those that waited."""
 
     def __init__(self, host: BuiltinHost) -> None:
-        self._premises = host
+        self._host = host
         self._limits = host.settings.builtin.subagents
-        self._begun = Counter[str]()  # running subagents by parent packet
+        self._running = Counter[str]()  # running subagents by parent packet
 
     async def run(self, arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         context = caller.context or CallContext(call_id="")
@@ -316,36 +316,34 @@ class _Subagents:
         given = str(arguments.get("context") or "").strip()
         text = f"{task}\n\nWhat you have to know:\n{given}" if given else task
         with self._count_subagent(context):
-            route = await self._premises.required_router.route(
-                text, **self._build_options(context, arguments)
-            )
+            route = await self._host.required_router.route(text, **self._build_options(context, arguments))
         return _build_report(route)
 
     @contextmanager
     def _count_subagent(self, context: CallContext) -> Generator[None]:
         """Count a running subagent of this request. Raises `ToolRefused` at the limit."""
         parent = context.packet_id or ""
-        if parent and self._begun[parent] >= self._limits.at_once:
+        if parent and self._running[parent] >= self._limits.at_once:
             message = f"{self._limits.at_once} subagents of this request are under way, which is the most."
             raise ToolRefused(
                 message, hint="Wait for one of them, or raise builtin.subagents.at_once in the settings."
             )
-        self._begun[parent] += 1
+        self._running[parent] += 1
         try:
             yield
         finally:
-            self._begun[parent] -= 1
-            if not self._begun[parent]:
-                del self._begun[parent]
+            self._running[parent] -= 1
+            if not self._running[parent]:
+                del self._running[parent]
 
     def _build_options(self, context: CallContext, arguments: JsonObject) -> RouteOptions:
         """Return options with the same caller and scopes. The arguments can restrict the tools and turns
         further.
         """
-        limits, router = self._limits, self._premises.required_router
+        limits, router = self._limits, self._host.required_router
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
-        seconds = limits.max_seconds if context.seconds is None else context.seconds * RESERVED_TOKENS
+        seconds = limits.max_seconds if context.seconds is None else context.seconds * SUBAGENT_TIME_SHARE
         return {
             "parent": context.packet_id,
             "mode": Mode.SIMPLE if router.models.prime else Mode.KEYLESS,
@@ -365,7 +363,7 @@ class _Subagents:
         options = self._build_options(context, arguments)
         options.pop("mode", None)
         with self._count_subagent(context):
-            route = await self._premises.required_router.resume(pending, **options)
+            route = await self._host.required_router.resume(pending, **options)
         # Reported as failed, so that a repeated call is not refused as a duplicate write.
         return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 
@@ -373,14 +371,14 @@ class _Subagents:
         """Return the id of the call that the subagent waits for. Raises `ToolRefused` if it is not a subagent
         of this caller.
         """
-        approvals = self._premises.required_router.calls.approvals
-        pending = await approvals.get(name) or await approvals.get(await self._find_last_question(name))
+        approvals = self._host.required_router.calls.approvals
+        pending = await approvals.get(name) or await approvals.get(await self._find_last_pending_id(name))
         if pending is None or not await self._is_callers_own(pending.packet_id, context):
             message = f"No subagent of yours waits under {name!r:.80}."
             raise ToolRefused(message, hint="Give the pending id or packet id that run_subagent returned.")
         return pending.pending_id
 
-    async def _find_last_question(self, packet_id: str) -> str:
+    async def _find_last_pending_id(self, packet_id: str) -> str:
         events = await self._read_events(packet_id, ApprovalRequested)
         return events[-1].pending_id if events else ""
 
@@ -390,7 +388,7 @@ class _Subagents:
         return any(one.parent_id is not None and one.caller == context.caller for one in headers)
 
     async def _read_events(self, packet_id: str, kind: type[E]) -> list[E]:
-        journal = self._premises.required_router.store.journal
+        journal = self._host.required_router.store.journal
         await journal.flush()
         recorded = await journal.list_events(packet_id=packet_id, kinds=(kind.kind,))
         return [entry.event for entry in recorded if isinstance(entry.event, kind)]
@@ -403,11 +401,11 @@ def _build_report(route: Route, *, failed: bool = False) -> ToolReply:
     used = ", ".join(dict.fromkeys(step.tool for step in steps)) or "no tool"
     summary = f"[subagent {route.packet_id}: {route.outcome}; used {used}; {tokens:,} tokens]"
     return ToolReply(
-        f"{_get_answer(route)}\n\n{summary}", failed=failed or route.outcome is RouteOutcome.FAILED
+        f"{_format_answer(route)}\n\n{summary}", failed=failed or route.outcome is RouteOutcome.FAILED
     )
 
 
-def _get_answer(route: Route) -> str:
+def _format_answer(route: Route) -> str:
     answer = route.answer[:MAX_ANSWER_LENGTH]
     if route.pending is not None:
         return (

@@ -31,7 +31,7 @@ def build_asset_tool(host: BuiltinHost) -> BuiltinTool:
     settings = host.settings.builtin.specialists
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        asset = await produce_asset(_build_order(arguments, caller), settings)
+        asset = await produce_asset(_build_request(arguments, caller), settings)
         if len(asset.data) > MAX_ASSET_BYTES:
             message = f"It became larger than {MAX_ASSET_BYTES:,} bytes, which is not kept."
             raise ToolRefused(message, hint="Ask for less of it.")
@@ -106,7 +106,7 @@ async def _open_results(host: BuiltinHost) -> AsyncGenerator[ResultStore]:
         yield ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
 
 
-def _build_order(arguments: JsonObject, caller: ToolCaller) -> AssetRequest:
+def _build_request(arguments: JsonObject, caller: ToolCaller) -> AssetRequest:
     kind, prompt = arguments.get("kind"), str(arguments.get("prompt") or "")
     if not prompt and not arguments.get("data") and caller.context is not None:
         # A call without a model has no prompt, so the request text is used.
@@ -135,7 +135,7 @@ def _get_integer(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-_PIXELS: Final[JsonObject] = {"type": "integer", "minimum": 200, "maximum": 2000}
+_PIXELS_SCHEMA: Final[JsonObject] = {"type": "integer", "minimum": 200, "maximum": 2000}
 _PROPERTIES: Final[dict[str, JsonObject]] = {
     "prompt": {
         "type": "string",
@@ -161,8 +161,8 @@ _PROPERTIES: Final[dict[str, JsonObject]] = {
         "description": "By default svg for charts and diagrams, glb for 3D models, wav for sound",
     },
     "title": {"type": "string", "maxLength": 200, "description": "Shown in it, and what its file is named"},
-    "width": {**_PIXELS, "description": "Of a chart or picture, in pixels"},
-    "height": {**_PIXELS, "description": "The same upwards"},
+    "width": {**_PIXELS_SCHEMA, "description": "Of a chart or picture, in pixels"},
+    "height": {**_PIXELS_SCHEMA, "description": "The same upwards"},
     "voice": {"type": "string", "maxLength": 40, "description": "Who speaks, as the service calls them"},
 }
 

@@ -31,7 +31,7 @@ class ExpertView:
     """The answer of one expert, or the reason why there is none."""
 
     expert: PanelExpert
-    says: str = ""
+    answer: str = ""
     problem: str = ""
     packet: str | None = None
     tokens: int = 0
@@ -47,14 +47,14 @@ class ExpertDisagreement:
 
 @frozen
 class PanelSynthesis:
-    """One answer from all views. `read` is False if the model's reply could not be parsed, so that
+    """One answer from all views. `parsed` is False if the model's reply could not be parsed, so that
     disagreements are unknown.
     """
 
     answer: str
     agreements: tuple[str, ...] = ()
     disagreements: tuple[ExpertDisagreement, ...] = ()
-    read: bool = True
+    parsed: bool = True
     packet: str | None = None
 
 
@@ -103,10 +103,10 @@ def parse_experts(value: Json, limit: int) -> tuple[PanelExpert, ...]:
 
 
 async def choose_experts(
-    nested: NestedRequests, question: str, share: RequestShare, few: int
+    nested: NestedRequests, question: str, share: RequestShare, count: int
 ) -> tuple[PanelExpert, ...]:
     """Let a model choose experts. If its reply is unusable, return the three default experts."""
-    prompt = _EXPERTS_PROMPT.format(few=few, question=question)
+    prompt = _EXPERTS_PROMPT.format(few=count, question=question)
     route = await nested.ask(
         prompt,
         share,
@@ -115,8 +115,8 @@ async def choose_experts(
         options=build_response_format("experts", _EXPERTS_SCHEMA),
     )
     found = None if describe_problem(route) else parse_structured(route.answer, _EXPERTS_SCHEMA)
-    experts = parse_experts(found.get("experts"), few) if isinstance(found, Mapping) else ()
-    return experts if len(experts) > 1 else DEFAULT_EXPERTS[:few]
+    experts = parse_experts(found.get("experts"), count) if isinstance(found, Mapping) else ()
+    return experts if len(experts) > 1 else DEFAULT_EXPERTS[:count]
 
 
 def _parse_expert(item: Json) -> PanelExpert:
@@ -159,18 +159,18 @@ async def ask_experts(
     experts: Sequence[PanelExpert],
     share: RequestShare,
     *,
-    reads: bool,
+    may_read: bool,
     on_answered: OnExpertAnswered,
 ) -> tuple[ExpertView, ...]:
     """Return the view of each expert, in order. `reads`: they may use read-only tools."""
     rounds = math.ceil(len(experts) / nested.max_parallel)
-    own = share.take_part(1 / len(experts), 1 / rounds)
+    own = share.get_part(1 / len(experts), 1 / rounds)
     views: list[ExpertView | None] = [None] * len(experts)
     limiter = anyio.CapacityLimiter(nested.max_parallel)
 
     async def ask(place: int, expert: PanelExpert) -> None:
         async with limiter:
-            views[place] = view = await _ask_expert(nested, question, expert, own, reads=reads)
+            views[place] = view = await _ask_expert(nested, question, expert, own, may_read=may_read)
         await on_answered(view)
 
     async with anyio.create_task_group() as tasks:
@@ -180,11 +180,11 @@ async def ask_experts(
 
 
 async def _ask_expert(
-    nested: NestedRequests, question: str, expert: PanelExpert, share: RequestShare, *, reads: bool
+    nested: NestedRequests, question: str, expert: PanelExpert, share: RequestShare, *, may_read: bool
 ) -> ExpertView:
     looks = f"You look at this: {expert.view}. " if expert.view else ""
     persona = _PERSONA.format(name=expert.name, looks=looks)
-    servers = nested.servers if reads else ()
+    servers = nested.servers if may_read else ()
     bounds = (Scope(servers=servers, effects=(Effect.READ,)),) if servers else ()
     try:
         route = await nested.ask(
@@ -200,7 +200,7 @@ async def _ask_expert(
     problem = describe_problem(route)
     return ExpertView(
         expert=expert,
-        says="" if problem else route.answer,
+        answer="" if problem else route.answer,
         problem=problem or ("" if route.answer.strip() else NO_ANSWER),
         packet=route.packet_id,
         tokens=route.prompt_tokens + route.completion_tokens,
@@ -210,25 +210,25 @@ async def _ask_expert(
 MAX_VIEW_LENGTH: Final = 8_000  # characters of one expert's view
 MAX_POINTS: Final = 12
 MAX_POINT_LENGTH: Final = 600
-_TEXT: Final[JsonObject] = {"type": "string"}
-_POSITION: Final[JsonObject] = {
+_TEXT_SCHEMA: Final[JsonObject] = {"type": "string"}
+_POSITION_SCHEMA: Final[JsonObject] = {
     "type": "object",
-    "properties": {"expert": _TEXT, "says": _TEXT},
+    "properties": {"expert": _TEXT_SCHEMA, "says": _TEXT_SCHEMA},
     "required": ["expert", "says"],
     "additionalProperties": False,
 }
-_DISAGREEMENT: Final[JsonObject] = {
+_DISAGREEMENT_SCHEMA: Final[JsonObject] = {
     "type": "object",
-    "properties": {"about": _TEXT, "views": {"type": "array", "items": _POSITION}},
+    "properties": {"about": _TEXT_SCHEMA, "views": {"type": "array", "items": _POSITION_SCHEMA}},
     "required": ["about", "views"],
     "additionalProperties": False,
 }
 SYNTHESIS_SCHEMA: Final[JsonObject] = {
     "type": "object",
     "properties": {
-        "answer": _TEXT,
-        "agreements": {"type": "array", "items": _TEXT},
-        "disagreements": {"type": "array", "items": _DISAGREEMENT},
+        "answer": _TEXT_SCHEMA,
+        "agreements": {"type": "array", "items": _TEXT_SCHEMA},
+        "disagreements": {"type": "array", "items": _DISAGREEMENT_SCHEMA},
     },
     "required": ["answer", "agreements", "disagreements"],
     "additionalProperties": False,
@@ -252,7 +252,7 @@ async def synthesize(
 ) -> PanelSynthesis:
     """Return one answer. Without a model's synthesis, return the views unchanged."""
     messages: list[JsonObject] = [
-        {"expert": view.expert.name, "says": view.says[:MAX_VIEW_LENGTH]} for view in views
+        {"expert": view.expert.name, "says": view.answer[:MAX_VIEW_LENGTH]} for view in views
     ]
     prompt = _SYNTHESIS_PROMPT.format(
         question=question, views=json.dumps(messages, ensure_ascii=False, indent=1)
@@ -268,10 +268,10 @@ async def synthesize(
         route = await nested.ask(prompt + _PLAIN_NOTE, share, mode=Mode.SIMPLE, tool_choice="none")
     if problem := describe_problem(route):
         text = f"The views could not be brought together: {problem}\n\n{join_views(views)}"
-        return PanelSynthesis(answer=text, read=False, packet=route.packet_id)
+        return PanelSynthesis(answer=text, parsed=False, packet=route.packet_id)
     found = parse_structured(route.answer, SYNTHESIS_SCHEMA)
     if not isinstance(found, Mapping):
-        return PanelSynthesis(answer=route.answer, read=False, packet=route.packet_id)
+        return PanelSynthesis(answer=route.answer, parsed=False, packet=route.packet_id)
     return PanelSynthesis(
         answer=str(found["answer"]).strip() or join_views(views),
         agreements=tuple(_read_points(found.get("agreements"))),
@@ -281,7 +281,7 @@ async def synthesize(
 
 
 def join_views(views: Sequence[ExpertView]) -> str:
-    return "\n\n".join(f"{view.expert.name}: {view.says[:MAX_VIEW_LENGTH]}" for view in views)
+    return "\n\n".join(f"{view.expert.name}: {view.answer[:MAX_VIEW_LENGTH]}" for view in views)
 
 
 def _read_points(value: Json) -> Iterator[str]:
@@ -397,16 +397,16 @@ def build_panel_tool(host: BuiltinHost) -> BuiltinTool:
 
 
 async def _run_panel(
-    arguments: JsonObject, caller: ToolCaller, nested: NestedRequests, most: int
+    arguments: JsonObject, caller: ToolCaller, nested: NestedRequests, max_experts: int
 ) -> ToolReply:
     question, share = str(arguments["question"]), nested.share
     wanted = arguments.get("experts")
-    experts = parse_experts(wanted, most)
-    steps = (len(experts) or min(len(DEFAULT_EXPERTS), most)) + 1
+    experts = parse_experts(wanted, max_experts)
+    steps = (len(experts) or min(len(DEFAULT_EXPERTS), max_experts)) + 1
     if not experts:
         await caller.progress(0, steps, "choosing experts")
-        part = share.take_part(_CHOOSING_SHARE, _CHOOSING_SHARE)
-        experts = await choose_experts(nested, question, part, min(len(DEFAULT_EXPERTS), most))
+        part = share.get_part(_CHOOSING_SHARE, _CHOOSING_SHARE)
+        experts = await choose_experts(nested, question, part, min(len(DEFAULT_EXPERTS), max_experts))
         steps = len(experts) + 1
     await caller.progress(0, steps, f"asking {', '.join(expert.name for expert in experts)}")
     done = 0
@@ -417,9 +417,9 @@ async def _run_panel(
         status = "could not answer" if view.problem else "has answered"
         await caller.progress(done, steps, f"{view.expert.name} {status}")
 
-    part = share.take_part(_EXPERTS_SHARE, _EXPERTS_SHARE)
+    part = share.get_part(_EXPERTS_SHARE, _EXPERTS_SHARE)
     views = await ask_experts(
-        nested, question, experts, part, reads=arguments.get("use_tools") is True, on_answered=note_answer
+        nested, question, experts, part, may_read=arguments.get("use_tools") is True, on_answered=note_answer
     )
     good = tuple(view for view in views if not view.problem)
     if not good:
@@ -427,33 +427,37 @@ async def _run_panel(
         message = f"None of the experts could answer. {reasons}"
         raise ToolRefused(message, hint="`fingerpost trace` shows each of them.")
     await caller.progress(len(experts), steps, "bringing the views together")
-    synthesis = await synthesize(nested, question, good, share.take_part(_SYNTHESIS_SHARE, _SYNTHESIS_SHARE))
+    synthesis = await synthesize(nested, question, good, share.get_part(_SYNTHESIS_SHARE, _SYNTHESIS_SHARE))
     left_out = len(wanted) - len(experts) if isinstance(wanted, list | tuple) else 0
-    return ToolReply(_format_panel(synthesis, views, left_out, most), data=_build_data(synthesis, views))
+    return ToolReply(
+        _format_panel(synthesis, views, left_out, max_experts), data=_build_data(synthesis, views)
+    )
 
 
-def _format_panel(made: PanelSynthesis, views: Sequence[ExpertView], left_out: int, most: int) -> str:
-    lines = [made.answer, ""]
-    if made.disagreements:
+def _format_panel(
+    synthesis: PanelSynthesis, views: Sequence[ExpertView], left_out: int, max_experts: int
+) -> str:
+    lines = [synthesis.answer, ""]
+    if synthesis.disagreements:
         lines.append("Where the experts disagree:")
-        for point in made.disagreements:
+        for point in synthesis.disagreements:
             lines.append(f"- {point.about}")
             lines += [f"  - {name}: {says}" for name, says in point.positions]
-    elif made.read:
+    elif synthesis.parsed:
         lines.append("The synthesis names no disagreement between the experts.")
     good = [view.expert.name for view in views if not view.problem]
     lines += ["", f"Heard: {', '.join(good)}."]
     lines += [f"Not heard: {view.expert.name} ({view.problem})." for view in views if view.problem]
     if left_out > 0:
-        lines.append(f"{left_out} more were not asked: at most {most} are (specialists.most_experts).")
+        lines.append(f"{left_out} more were not asked: at most {max_experts} are (specialists.most_experts).")
     return "\n".join(lines)
 
 
-def _build_data(made: PanelSynthesis, views: Sequence[ExpertView]) -> JsonObject:
+def _build_data(synthesis: PanelSynthesis, views: Sequence[ExpertView]) -> JsonObject:
     """Return structured data: the packet of each expert, and the positions."""
     disagreements: list[Json] = [
         {"about": point.about, "views": [{"expert": name, "says": says} for name, says in point.positions]}
-        for point in made.disagreements
+        for point in synthesis.disagreements
     ]
     experts: list[Json] = [
         {
@@ -464,7 +468,7 @@ def _build_data(made: PanelSynthesis, views: Sequence[ExpertView]) -> JsonObject
         }
         for view in views
     ]
-    return {"experts": experts, "disagreements": disagreements, "synthesis": made.packet}
+    return {"experts": experts, "disagreements": disagreements, "synthesis": synthesis.packet}
 
 
 __all__ = ["PANEL_TOOL", "build_panel_tool"]

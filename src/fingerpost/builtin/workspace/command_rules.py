@@ -22,7 +22,7 @@ MAX_COMMAND_LENGTH: Final = 8192
 _SHELL_OPERATORS: Final = frozenset("|&;<>()")
 _EXPANDED_CHARACTERS: Final = frozenset("*?[$`")  # outside of quotes
 _EXPANDED_IN_QUOTES: Final = frozenset("$`")
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=")
+_ASSIGNMENT_PATTERN: Final = re.compile(r"[A-Za-z_]\w*=")
 _NO_SHELL_HINT: Final = (
     "Give one program with its arguments, quoted where they have special signs; `folder` says where it runs. "
     "run_elevated with `sh -c '…'` uses a shell, and asks a person."
@@ -33,17 +33,17 @@ _NO_SHELL_HINT: Final = (
 class _CommandLineParser:
     words: list[str] = field(default_factory=list[str])
     word: list[str] = field(default_factory=list[str])
-    begun: bool = False  # an empty word in quotes is a word too
+    in_word: bool = False  # an empty word in quotes is a word too
     quote: str = ""
 
     def end_word(self) -> None:
-        if self.begun:
+        if self.in_word:
             self.words.append("".join(self.word))
-        self.word, self.begun = [], False
+        self.word, self.in_word = [], False
 
     def add(self, char: str) -> None:
         self.word.append(char)
-        self.begun = True
+        self.in_word = True
 
 
 def split_command(command: str) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def split_command(command: str) -> tuple[str, ...]:
     if not parser.words:
         message = "The command is empty."
         raise ToolRefused(message, hint="Name a program, and its arguments.")
-    if _ASSIGNMENT.match(parser.words[0]):
+    if _ASSIGNMENT_PATTERN.match(parser.words[0]):
         message = f"{parser.words[0][:60]} sets a variable, which needs a shell, and none is used."
         raise ToolRefused(message, hint=_NO_SHELL_HINT)
     return tuple(parser.words)
@@ -79,7 +79,7 @@ def _parse_next(parser: _CommandLineParser, command: str, position: int) -> int:
                 raise _build_shell_error(char)
             parser.add(char)
     elif char in "'\"":
-        parser.quote, parser.begun = char, True
+        parser.quote, parser.in_word = char, True
     elif char in " \t":
         parser.end_word()
     else:
@@ -106,7 +106,7 @@ def _check_character(parser: _CommandLineParser, char: str) -> None:
         raise ToolRefused(message, hint=_NO_SHELL_HINT)
     if char in _SHELL_OPERATORS or char in _EXPANDED_CHARACTERS:
         raise _build_shell_error(char)
-    if not parser.begun and char in "#~":
+    if not parser.in_word and char in "#~":
         raise _build_shell_error(char)
 
 
@@ -153,7 +153,7 @@ def _define(options: str = "", **more: object) -> KnownProgram:
     return KnownProgram(options=_parse_options(options), **more)  # pyright: ignore[reportArgumentType] - fields by name
 
 
-_DIFF: Final = """
+_DIFF_OPTIONS: Final = """
     -p -u --patch --no-patch -s -U: --unified: --raw --patch-with-raw --minimal --patience --histogram
     --diff-algorithm: --stat? --compact-summary --numstat --shortstat --dirstat? --summary --name-only
     --name-status -z --color? --no-color --word-diff? --word-diff-regex: --color-words? --color-moved?
@@ -163,7 +163,7 @@ _DIFF: Final = """
     --pickaxe-all --pickaxe-regex --check --no-ext-diff --no-textconv --no-prefix --relative? -l:
     --submodule? --src-prefix: --dst-prefix: --merge-base --cached --staged
 """
-_LOG: Final = """
+_LOG_OPTIONS: Final = """
     -n: --max-count: --skip: --since: --after: --until: --before: --author: --committer: --grep: -i -E -F -P
     --all-match --invert-grep --all --branches? --tags? --remotes? --glob: --exclude: --merges --no-merges
     --first-parent --oneline --format: --pretty? --graph --decorate? --no-decorate --follow --reverse
@@ -172,17 +172,19 @@ _LOG: Final = """
     --simplify-by-decoration --simplify-merges --ancestry-path? --name-only -L: -m -c --cc --source
     --no-notes --parents --children --count --walk-reflogs -g --no-walk --root --use-mailmap --no-mailmap
 """
-_GIT: Final[Mapping[str, KnownProgram]] = {
+_GIT_SUBCOMMANDS: Final[Mapping[str, KnownProgram]] = {
     "status": _define(
         "-s --short -b --branch --porcelain? --long -u? --untracked-files? --ignored? -z --show-stash "
         "--column? --no-column --ahead-behind --no-ahead-behind --renames --no-renames"
     ),
-    "log": _define(_LOG + _DIFF, count=True),
-    "show": _define(_LOG + _DIFF, count=True),
-    "diff": _define(_DIFF),
-    "diff-tree": _define(f"{_DIFF} -r -t --root --no-commit-id --format: --pretty? --stdin -m -c --cc"),
-    "rev-list": _define(f"{_LOG} --objects --disk-usage", count=True),
-    "shortlog": _define(f"{_LOG} -s -n -e -c --summary --numbered --email --group:", count=True),
+    "log": _define(_LOG_OPTIONS + _DIFF_OPTIONS, count=True),
+    "show": _define(_LOG_OPTIONS + _DIFF_OPTIONS, count=True),
+    "diff": _define(_DIFF_OPTIONS),
+    "diff-tree": _define(
+        f"{_DIFF_OPTIONS} -r -t --root --no-commit-id --format: --pretty? --stdin -m -c --cc"
+    ),
+    "rev-list": _define(f"{_LOG_OPTIONS} --objects --disk-usage", count=True),
+    "shortlog": _define(f"{_LOG_OPTIONS} -s -n -e -c --summary --numbered --email --group:", count=True),
     "blame": _define(
         "-b --root -e --show-email -f -n -s -t -l -w -L: -p --porcelain --line-porcelain --incremental "
         "--since: --date: -M? -C? --color-lines --color-by-age --abbrev: --first-parent"
@@ -228,39 +230,41 @@ _GIT: Final[Mapping[str, KnownProgram]] = {
     ),
 }
 
-_GREP: Final = """
+_GREP_OPTIONS: Final = """
     -r -R -n -i -w -x -v -l -L -c -h -H -o -q -s -a -I -E -F -G -P -e: -A: -B: -C: -m: -z -b --include:
     --exclude: --exclude-dir: --recursive --line-number --ignore-case --word-regexp --line-regexp
     --invert-match --files-with-matches --files-without-match --count --only-matching --quiet --no-messages
     --text --extended-regexp --fixed-strings --perl-regexp --regexp: --after-context: --before-context:
     --context: --max-count: --color? --colour? --no-filename --with-filename --binary-files:
 """
-_PYTEST: Final = """
+_PYTEST_OPTIONS: Final = """
     -q -v -vv -x -s -l --quiet --verbose --exitfirst -k: -m: -r: -n: --maxfail: --lf --last-failed --ff
     --failed-first --nf --sw --stepwise --tb: --co --collect-only --no-header --no-summary --durations:
     --showlocals --strict-markers --strict-config --disable-warnings --color: --capture: --fixtures --markers
 """
-_SUMS: Final = _define("-b -c -t -w --check --quiet --status --strict --warn --tag --text --binary -z")
-_COUNTING: Final = _define("-c: -n: -q -v -z --lines: --bytes: --quiet --verbose", count=True)
+_CHECKSUM_PROGRAM: Final = _define(
+    "-b -c -t -w --check --quiet --status --strict --warn --tag --text --binary -z"
+)
+_HEAD_PROGRAM: Final = _define("-c: -n: -q -v -z --lines: --bytes: --quiet --verbose", count=True)
 
 PROGRAMS: Final[Mapping[str, KnownProgram]] = {
-    "git": KnownProgram(subcommands=_GIT),
+    "git": KnownProgram(subcommands=_GIT_SUBCOMMANDS),
     "ls": _define(
         "-a -A -l -h -R -r -t -S -1 -d -F -i -n -o -g -s -p -x -C -c -u -U -X -v -L -H -Q -b -q -G -B -k -m "
         "--all --almost-all --human-readable --recursive --reverse --sort: --time: --time-style: --color? "
         "--directory --full-time --group-directories-first --inode --classify? --size"
     ),
     "cat": _define("-A -b -e -E -n -s -t -T -u -v --number --number-nonblank --show-all --squeeze-blank"),
-    "head": _COUNTING,
+    "head": _HEAD_PROGRAM,
     "tail": _define(
         "-c: -n: -q -v -z -f -F -s: --lines: --bytes: --quiet --verbose --follow? --retry", count=True
     ),
     "wc": _define("-c -m -l -L -w --bytes --chars --lines --words --max-line-length"),
-    "grep": _define(_GREP, pattern_first=True, count=True),
-    "egrep": _define(_GREP, pattern_first=True, count=True),
-    "fgrep": _define(_GREP, pattern_first=True, count=True),
+    "grep": _define(_GREP_OPTIONS, pattern_first=True, count=True),
+    "egrep": _define(_GREP_OPTIONS, pattern_first=True, count=True),
+    "fgrep": _define(_GREP_OPTIONS, pattern_first=True, count=True),
     "rg": _define(
-        f"{_GREP} -g: -t: -T: -S -U -u -. -N -p -0 --glob: --iglob: --type: --type-not: --smart-case "
+        f"{_GREP_OPTIONS} -g: -t: -T: -S -U -u -. -N -p -0 --glob: --iglob: --type: --type-not: --smart-case "
         "--multiline --hidden --no-ignore --files --json --stats --sort: --heading --no-heading --max-depth: "
         "--max-columns: --trim --vimgrep --pcre2 --no-config --column --type-list -d:",
         pattern_first=True,
@@ -324,10 +328,10 @@ PROGRAMS: Final[Mapping[str, KnownProgram]] = {
     "true": _define(),
     "false": _define(),
     "sleep": _define(),
-    "md5sum": _SUMS,
-    "sha1sum": _SUMS,
-    "sha256sum": _SUMS,
-    "sha512sum": _SUMS,
+    "md5sum": _CHECKSUM_PROGRAM,
+    "sha1sum": _CHECKSUM_PROGRAM,
+    "sha256sum": _CHECKSUM_PROGRAM,
+    "sha512sum": _CHECKSUM_PROGRAM,
     "cksum": _define(),
     # These change files of the folder or run them. The listed options keep them inside the folder.
     "touch": _define("-a -c -m -h -d: -t: --no-create --date:", writes=True),
@@ -336,7 +340,7 @@ PROGRAMS: Final[Mapping[str, KnownProgram]] = {
     "cp": _define("-a -f -i -n -p -r -R -u -v -T --recursive --no-clobber --update --verbose", writes=True),
     "mv": _define("-f -i -n -u -v -T --no-clobber --update --verbose", writes=True),
     "rm": _define("-f -i -v --force --verbose", writes=True),
-    "pytest": _define(_PYTEST, executes=True, writes=True),
+    "pytest": _define(_PYTEST_OPTIONS, executes=True, writes=True),
     "make": _define(
         "-j? -k -n -s -B -w --jobs? --keep-going --dry-run --silent --always-make",
         assignments=False,
@@ -365,7 +369,7 @@ def find_unsafe(words: Sequence[str], root: str, *, named: frozenset[str] = froz
             return f"{name} with {which[:60]} is not among what is known as safe"
         name, program, rest = f"{name} {rest[0]}", program.subcommands[rest[0]], rest[1:]
     check = _CommandCheck(program, name, root, named)
-    return check.check(rest)
+    return check.explain_unsafe(rest)
 
 
 @frozen(kw_only=False)
@@ -375,7 +379,7 @@ class _CommandCheck:
     root: str
     named: frozenset[str]
 
-    def check(self, rest: list[str]) -> str | None:
+    def explain_unsafe(self, rest: list[str]) -> str | None:
         operands: list[str] = []
         given: set[str] = set()
         while rest:
@@ -394,7 +398,7 @@ class _CommandCheck:
             if known is None:
                 return f"{word[:60]} is not among the options of {self.name} that are known as safe"
             given |= known
-        return self._check_operands(operands, given)
+        return self._explain_unsafe_operands(operands, given)
 
     def _read_option(self, word: str, rest: list[str]) -> set[str] | None:
         """Return the options in one word. A value in the next word is taken from `rest`."""
@@ -423,7 +427,7 @@ class _CommandCheck:
                 return given
         return given
 
-    def _check_operands(self, operands: list[str], given: set[str]) -> str | None:
+    def _explain_unsafe_operands(self, operands: list[str], given: set[str]) -> str | None:
         program = self.program
         if program.listing and operands and not given & program.listing:
             return f"{self.name} with a name changes something unless it is told to list"
@@ -441,7 +445,7 @@ class _CommandCheck:
         return None
 
 
-ANY_COMMAND: Final = "**"
+ANY_ARGUMENTS: Final = "**"
 
 
 @frozen(kw_only=False)
@@ -494,7 +498,7 @@ def parse_rule(text: str) -> CommandRule:
         words = text.split()
     if not words:
         return CommandRule(text, (text,))
-    if words[-1] == ANY_COMMAND:
+    if words[-1] == ANY_ARGUMENTS:
         return CommandRule(text, tuple(words[:-1]) or ("*",), anything=True)
     if len(words) == 1:
         return CommandRule(text, (words[0],), more=True)
@@ -560,7 +564,7 @@ def find_program(name: str, folder: Path) -> Path | None:
     return None if found is None else Path(found)
 
 
-def build_program_not_found(name: str) -> ToolRefused:
+def build_program_not_found_error(name: str) -> ToolRefused:
     message = f"There is no program {name}."
     hint = "Check its name; it must be installed, or lie in the folder."
     return ToolRefused(message, hint=hint, error_type="ProgramNotFound")
@@ -583,7 +587,7 @@ def describe_rules(
             yield number, what, f"write options out, as in `{line} --option *`, or `{line} **` for anything"
         if pattern not in after_writes and (unknown or (program is not None and program.executes)):
             what = f"{line} may run files of the folder: it asks once a caller has written there"
-            yield number, what, "`commands_after_writes` names those that run unasked even then"
+            yield number, what, "`commands_after_writes` lists commands that still run without approval"
 
 
 CommandWords = Sequence[str]
@@ -621,9 +625,11 @@ _CHANGING_SUBCOMMANDS: Final[Mapping[str, frozenset[str]]] = {
         ("podman", "run exec rm rmi kill stop build push system volume"),
     )
 }
-_INTERPRETERS: Final = re.compile(r"(?P<name>python|perl|ruby|node|nodejs|deno|bun|php|lua|osascript)[\d.]*")
+_INTERPRETER_PATTERN: Final = re.compile(
+    r"(?P<name>python|perl|ruby|node|nodejs|deno|bun|php|lua|osascript)[\d.]*"
+)
 _INLINE_OPTIONS: Final = parse_word_set("-c -e -E -p -r -n --eval --print eval")
-_RECURSIVE_OPTIONS: Final = parse_word_set("chmod chown chgrp")
+_PERMISSION_PROGRAMS: Final = parse_word_set("chmod chown chgrp")
 _WRITING_PROGRAMS: Final = parse_word_set(
     "rm rmdir mv cp ln touch mkdir tee install rsync unlink chmod chown chgrp"
 )
@@ -636,7 +642,7 @@ def explain_elevated(words: CommandWords, root: str) -> str | None:
     return next((why for test in _ELEVATION_CHECKS if (why := test(name, arguments, root)) is not None), None)
 
 
-def _check_program_name(name: str, arguments: CommandWords, root: str) -> str | None:
+def _explain_program_name(name: str, arguments: CommandWords, root: str) -> str | None:
     for names, why in (
         (_PRIVILEGE_PROGRAMS, "runs something with other rights"),
         (_LAUNCHERS, "starts another program"),
@@ -648,36 +654,36 @@ def _check_program_name(name: str, arguments: CommandWords, root: str) -> str | 
     return f"{name} makes a file system" if name.startswith("mkfs") else None
 
 
-def _check_inline_code(name: str, arguments: CommandWords, root: str) -> str | None:
+def _explain_inline_code(name: str, arguments: CommandWords, root: str) -> str | None:
     if name in _SHELLS and any(_has_option_letter(each, "c") for each in arguments):
         return f"{name} -c runs whatever it is given"
-    if _INTERPRETERS.fullmatch(name) is None:
+    if _INTERPRETER_PATTERN.fullmatch(name) is None:
         return None
     for number, each in enumerate(arguments):
         if each in _INLINE_OPTIONS:
             return f"{name} {each} runs whatever it is given"
         if each == "-m" and name.startswith("python"):
-            return _check_subcommand(arguments[number + 1 : number + 2][0:1], arguments[number + 2 :])
+            return _explain_python_module(arguments[number + 1 : number + 2][0:1], arguments[number + 2 :])
         if not each.startswith("-"):
             return None
     return None
 
 
-def _check_subcommand(program: CommandWords, arguments: CommandWords) -> str | None:
-    return _check_recursive_change(program[0], arguments, "") if program else None
+def _explain_python_module(program: CommandWords, arguments: CommandWords) -> str | None:
+    return _explain_changing_subcommand(program[0], arguments, "") if program else None
 
 
-def _check_recursive_change(name: str, arguments: CommandWords, root: str) -> str | None:
+def _explain_changing_subcommand(name: str, arguments: CommandWords, root: str) -> str | None:
     name = re.sub(r"[\d.]+$", "", name)
     changing = _CHANGING_SUBCOMMANDS.get(name, frozenset[str]())
     first = next((each for each in arguments if not each.startswith("-")), "")
     return f"{name} {first} changes more than the files here" if first in changing else None
 
 
-def _check_outside_paths(name: str, arguments: CommandWords, root: str) -> str | None:
+def _explain_risky_arguments(name: str, arguments: CommandWords, root: str) -> str | None:
     if name == "rm" and any(_has_option_letter(each, "rR") or each == "--recursive" for each in arguments):
         return "rm -r deletes whole folders"
-    if name in _RECURSIVE_OPTIONS and any(
+    if name in _PERMISSION_PROGRAMS and any(
         _has_option_letter(each, "R") or each == "--recursive" for each in arguments
     ):
         return f"{name} -R changes whole folders"
@@ -701,8 +707,8 @@ def _is_outside_argument(argument: str, root: str) -> bool:
 
 
 _ELEVATION_CHECKS: Final[tuple[Callable[[str, CommandWords, str], str | None], ...]] = (
-    _check_program_name,
-    _check_inline_code,
-    _check_recursive_change,
-    _check_outside_paths,
+    _explain_program_name,
+    _explain_inline_code,
+    _explain_changing_subcommand,
+    _explain_risky_arguments,
 )

@@ -34,7 +34,7 @@ _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_BIND, _MS_REC, _MS_PRIVATE = 
     1 << 18,
 )
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 4, 24, 38
-_FILE_CAPABILITIES = 5  # lower ones concern owners and modes of files and are kept
+_FIRST_DROPPED_CAPABILITY = 5  # lower ones concern owners and modes of files and are kept
 _FAILED_STATUS = 125
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts")
 
@@ -149,7 +149,7 @@ def _cover_folders(covered: "list[str]", kept: "list[str]", masked: "list[str]")
 
 
 def _drop_rights() -> None:
-    for number in range(_FILE_CAPABILITIES, 64):
+    for number in range(_FIRST_DROPPED_CAPABILITY, 64):
         _LIBC.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0)
 
 
@@ -220,6 +220,6 @@ if __name__ == "__main__":
     try:
         main()
     except OSError as error:
-        sys.stderr.write(f"the sandbox could not be made: {error.strerror or error}\n")
+        sys.stderr.write(f"the sandbox could not be set up: {error.strerror or error}\n")
         sys.stderr.flush()
         os._exit(_FAILED_STATUS)

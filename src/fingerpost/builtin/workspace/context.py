@@ -100,7 +100,7 @@ class ActionSwitches:
 def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
     if not on:
         return RunMode(is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()))
-    return RunMode(is_dry_run=True, reason="`dry_run` was wished.") if dry_run else RunMode()
+    return RunMode(is_dry_run=True, reason="`dry_run` was requested.") if dry_run else RunMode()
 
 
 log = logging.getLogger("fingerpost.builtin")
@@ -116,15 +116,15 @@ class UnreviewedWrites:
     """
 
     def __init__(self, folder: Path, root: Path) -> None:
-        self._place = folder
+        self._folder = folder
         self._root = root
-        self._lost: list[str] = []  # names that could not be written to the file
+        self._unsaved: list[str] = []  # names that could not be written to the file
         self._lock = Lock()
 
     @cached_property
     def file(self) -> Path:
         digest = hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:24]
-        return self._place / f"workspace-{digest}.writes"
+        return self._folder / f"workspace-{digest}.writes"
 
     def record_names(self, *names: str) -> None:
         """Record names before they are written."""
@@ -137,7 +137,7 @@ class UnreviewedWrites:
                         file.write(lines)
             except OSError as error:
                 log.warning("%s cannot be written: %s", self.file, error.strerror)
-                self._lost.extend(names)
+                self._unsaved.extend(names)
 
     def list_names(self) -> list[str]:
         """Return the written names without duplicates, oldest first."""
@@ -147,7 +147,7 @@ class UnreviewedWrites:
             lines = []
         except OSError:
             lines = ["'…'"]  # unknown, so treated as written
-        return list(dict.fromkeys([*(line.strip("'\"") for line in lines), *self._lost]))
+        return list(dict.fromkeys([*(line.strip("'\"") for line in lines), *self._unsaved]))
 
     def describe(self) -> str:
         """Return a short list of the written names, empty if there are none."""
@@ -159,7 +159,7 @@ class UnreviewedWrites:
         """Clear the list after a person's review. Return the names written until then."""
         names = self.list_names()
         self.file.unlink(missing_ok=True)
-        self._lost.clear()
+        self._unsaved.clear()
         return names
 
 

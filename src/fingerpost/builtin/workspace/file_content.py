@@ -219,7 +219,7 @@ def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
                 f"Line {wanted} of {entry.display_path} is too far down to "
                 f"get there in {READ_TIMEOUT_S:g} seconds."
             )
-            raise ToolRefused(message, hint="grep_search finds places by what they say.")
+            raise ToolRefused(message, hint="grep_search finds lines by their text.")
         if line + count < wanted:
             line, offset = line + count, offset + len(chunk)
             continue
@@ -359,7 +359,7 @@ def _count_lines(descriptor: int, size: int) -> str:
 
 
 _NEW_FILE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_NO_LINKS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)
+_NO_LINK_ERRNOS: Final = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.EXDEV)
 
 
 def write_atomically(entry: PathEntry, data: bytes, before: os.stat_result | None) -> None:
@@ -400,7 +400,7 @@ def move_entry(source: PathEntry, target: PathEntry) -> None:
                 follow_symlinks=False,
             )  # fmt: skip
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in _NO_LINK_ERRNOS:
                 raise
             _rename_entry(source, target)
         else:
@@ -440,7 +440,7 @@ def _link_into_place(entry: PathEntry, temporary: str) -> None:
             temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder, follow_symlinks=False
         )
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _NO_LINK_ERRNOS:
             raise
         # No hard links on this disk: reserve the name.
         os.close(os.open(entry.name, _NEW_FILE_FLAGS, 0o666, dir_fd=entry.folder))
@@ -450,10 +450,8 @@ def _link_into_place(entry: PathEntry, temporary: str) -> None:
 def _replace_file(entry: PathEntry, temporary: str, before: os.stat_result) -> None:
     now = entry.require_stat()
     if _build_version_mark(now) != _build_version_mark(before):
-        message = (
-            f"{entry.display_path} was changed by somebody else in this very moment; it was left as it is."
-        )
-        raise ToolRefused(message, hint="Read it again, then decide anew.")
+        message = f"{entry.display_path} was changed by another process meanwhile; it was not written."
+        raise ToolRefused(message, hint="Read it again, then repeat the edit.")
     os.replace(temporary, entry.name, src_dir_fd=entry.folder, dst_dir_fd=entry.folder)
 
 

@@ -59,7 +59,7 @@ def _join_with_stars(pieces: list[str]) -> str:
 
 def _find_folders_end(glob: str, position: int) -> int | None:
     """Return the end of `**/` at this position, or None if there is none."""
-    if not glob.startswith("**", position) or not _is_single_star(glob, position):
+    if not glob.startswith("**", position) or not _is_segment_start(glob, position):
         return None
     end = _skip_stars(glob, position)
     return end + 1 if glob[end : end + 1] == "/" else None
@@ -69,7 +69,7 @@ def _translate_next(glob: str, position: int) -> tuple[str, int]:
     char = glob[position]
     if char == "*":
         end = _skip_stars(glob, position)
-        if end - position > 1 and end == len(glob) and _is_single_star(glob, position):
+        if end - position > 1 and end == len(glob) and _is_segment_start(glob, position):
             return ".+" if position else ".*", end
         return _STAR_PATTERN, end
     if char == "?":
@@ -81,7 +81,7 @@ def _translate_next(glob: str, position: int) -> tuple[str, int]:
     return re.escape(char), position + 1
 
 
-def _is_single_star(glob: str, position: int) -> bool:
+def _is_segment_start(glob: str, position: int) -> bool:
     return position == 0 or glob[position - 1] == "/"
 
 
@@ -109,7 +109,7 @@ def _translate_class(glob: str, position: int) -> tuple[str, int]:
 GITIGNORE_NAME: Final = ".gitignore"
 MAX_GITIGNORE_BYTES: Final = 65_536
 MAX_PATTERNS: Final = 1000
-MAX_PATTERN_LINE: Final = 500
+MAX_PATTERN_LENGTH: Final = 500
 
 
 @frozen(kw_only=False)
@@ -154,7 +154,7 @@ def parse_patterns(text: str) -> tuple[IgnorePattern, ...]:
 @lru_cache(maxsize=4096)
 def _parse_line(line: str) -> IgnorePattern | None:
     line = _strip_trailing_spaces(line)
-    if not line or line.startswith("#") or len(line) > MAX_PATTERN_LINE:
+    if not line or line.startswith("#") or len(line) > MAX_PATTERN_LENGTH:
         return None
     negated = line.startswith("!")
     line = line[1:] if negated else line
@@ -229,11 +229,11 @@ class FolderWalk:
         if self.gitignore and any(entry.name == GITIGNORE_NAME for entry in entries):
             ignore_rules = _add_rules(folder, prefix, ignore_rules)
         for entry in entries:
-            if self._is_exhausted():
+            if self._count_and_check_limit():
                 return
             is_folder = entry.is_dir(follow_symlinks=False)
             path = prefix + entry.name
-            if self._is_included(entry.name, path, ignore_rules, is_folder=is_folder):
+            if self._is_skipped(entry.name, path, ignore_rules, is_folder=is_folder):
                 continue
             yield WalkedEntry(
                 folder, entry.name, path, is_folder, entry.is_file(follow_symlinks=False), depth
@@ -262,14 +262,12 @@ class FolderWalk:
             return sorted(entries, key=_get_sort_key)
         return []
 
-    def _is_included(
-        self, name: str, path: str, ignore_rules: IgnoreRules | None, *, is_folder: bool
-    ) -> bool:
+    def _is_skipped(self, name: str, path: str, ignore_rules: IgnoreRules | None, *, is_folder: bool) -> bool:
         if is_folder and name in self.ignored:
             return True
         return ignore_rules is not None and ignore_rules.is_ignored(path, folder=is_folder)
 
-    def _is_exhausted(self) -> bool:
+    def _count_and_check_limit(self) -> bool:
         self.count += 1
         if self.count > MAX_ENTRIES:
             self.stop_reason = f"only the first {MAX_ENTRIES} entries were looked at"

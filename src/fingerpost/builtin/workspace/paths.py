@@ -77,7 +77,7 @@ MAX_PATH_DEPTH: Final = 256
 # Error types caused by the given path and not by the file system.
 OUTSIDE_TYPE: Final = "OutsideWorkingDirectory"
 PROTECTED_TYPE: Final = "ProtectedPath"
-SENSITIVE_NAMES: Final = "SensitivePath"
+SENSITIVE_TYPE: Final = "SensitivePath"
 
 
 def parse_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
@@ -235,13 +235,13 @@ class PathEntry:
         """Return the current stat. Raises `ToolRefused` if nothing exists."""
         found = self.get_stat()
         if found is None:
-            raise self._build_not_found()
+            raise self._build_not_found_error()
         return found
 
     def open_file(self) -> tuple[int, os.stat_result]:
         """Open the file for reading. Return a descriptor, which the caller closes, and its stat."""
         if self.missing:
-            raise self._build_not_found()
+            raise self._build_not_found_error()
         _check_is_file(self.require_stat(), self.display_path)  # a device must not even be opened
         with translate_os_errors(self.display_path):
             descriptor = os.open(self.name, _FILE_FLAGS, dir_fd=self.folder)
@@ -256,7 +256,7 @@ class PathEntry:
     def open_folder(self) -> int:
         """Open the folder for listing. Return a descriptor, which the caller closes."""
         if self.missing:
-            raise self._build_not_found()
+            raise self._build_not_found_error()
         if not stat.S_ISDIR(self.require_stat().st_mode):
             message = f"{self.display_path} is not a folder."
             hint = "read_file reads a file."
@@ -264,7 +264,7 @@ class PathEntry:
         with translate_os_errors(self.display_path):
             return os.open(self.name, _OPEN_FOLDER_FLAGS, dir_fd=self.folder)
 
-    def _build_not_found(self) -> ToolRefused:
+    def _build_not_found_error(self) -> ToolRefused:
         near = "" if self.missing else _suggest_name(self)
         message = f"There is no {self.display_path}{'' if self.outside else ' in the working directory'}."
         hint = near or "list_dir and find_files show what there is."
@@ -309,7 +309,7 @@ def _suggest_name(entry: PathEntry) -> str:
 MAX_LINKS: Final = 40  # the system's limit
 MAX_TRIES: Final = 4  # if something changes meanwhile
 _FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_CHANGED_MESSAGE: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
+_CHANGED_ERRNOS: Final = (errno.ELOOP, errno.ENOTDIR, errno.ENOENT)
 
 
 @frozen
@@ -332,12 +332,12 @@ class RootFolder:
         self.root = root
         self._protected = tuple(protected)
         self._outside_access = outside_access
-        self._reaches = False
+        self._may_leave_root = False
 
     def with_outside_access(self) -> RootFolder:
         """Return the folder for a granted call, which may access paths outside."""
         made = RootFolder(self.root, protected=self._protected, outside_access=self._outside_access)
-        made._reaches = self._outside_access is not None
+        made._may_leave_root = self._outside_access is not None
         return made
 
     def get_outside_path(self, path: str) -> str | None:
@@ -369,7 +369,7 @@ class RootFolder:
                 f"{format_name(path[:200])} may hold secrets or belongs to the system: it cannot be used."
             )
             hint = "A person can look at it; builtin.workspace.sensitive lists what is kept out."
-            raise ToolRefused(message, hint=hint, error_type=SENSITIVE_NAMES, path=format_name(path[:200]))
+            raise ToolRefused(message, hint=hint, error_type=SENSITIVE_TYPE, path=format_name(path[:200]))
 
     def open_root(self) -> int:
         """Return a descriptor of the root. Links in the operator's path are followed."""
@@ -399,7 +399,7 @@ class RootFolder:
             raise build_outside_error(path)
 
     def _resolve(self, path: str, *, follow: bool) -> tuple[_PathResolver, PathEntry]:
-        beyond = self.get_outside_path(path) if self._reaches else None
+        beyond = self.get_outside_path(path) if self._may_leave_root else None
         if beyond is not None:
             self.check_sensitive(beyond)
         names = parse_path(path, self._get_root_spellings()) if beyond is None else parse_path(beyond, ("/",))
@@ -411,7 +411,7 @@ class RootFolder:
             except OSError as error:
                 resolver.close()
                 # Other errors are final. These mean that the path changed meanwhile: try again.
-                if not tries or error.errno not in _CHANGED_MESSAGE:
+                if not tries or error.errno not in _CHANGED_ERRNOS:
                     with translate_os_errors(format_name(path)):
                         raise
             except BaseException:
@@ -468,8 +468,8 @@ class _PathResolver:
     """Resolves one path from the root, with each folder held open."""
 
     def __init__(self, root_folder: RootFolder, path: str, *, allow_outside: bool = False) -> None:
-        self._ground = root_folder
-        self._given = path
+        self._root_folder = root_folder
+        self._path = path
         self._is_outside = allow_outside  # starts at `/` and follows no links
         self._stack: list[tuple[str, int]] = [
             ("", os.open("/", _FOLDER_FLAGS) if allow_outside else root_folder.open_root())
@@ -485,11 +485,11 @@ class _PathResolver:
         while waiting:
             name = waiting.popleft()
             if name == "..":
-                self._leave()
+                self._go_to_parent()
                 continue
             if not waiting and not follow:
                 return self._build_entry(name)
-            mode = self._get_kind(name)
+            mode = self._get_mode(name)
             if mode is None:
                 return self._build_missing_entry(name, tuple(waiting))
             if stat.S_ISLNK(mode):
@@ -504,7 +504,7 @@ class _PathResolver:
     def _folder(self) -> int:
         return self._stack[-1][1]
 
-    def _get_kind(self, name: str) -> int | None:
+    def _get_mode(self, name: str) -> int | None:
         try:
             return os.stat(name, dir_fd=self._folder, follow_symlinks=False).st_mode
         except FileNotFoundError:
@@ -513,36 +513,34 @@ class _PathResolver:
     def _enter(self, name: str) -> None:
         self._stack.append((name, os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=self._folder)))
 
-    def _leave(self) -> None:
+    def _go_to_parent(self) -> None:
         if len(self._stack) == 1:
-            raise build_outside_error(self._given)
+            raise build_outside_error(self._path)
         os.close(self._stack.pop()[1])
 
     def _follow(self, name: str) -> tuple[str, ...]:
         if self._is_outside:
-            message = f"{format_name(self._given[:200])} goes through the link {format_name(name)}."
+            message = f"{format_name(self._path[:200])} goes through the link {format_name(name)}."
             hint = "Outside of the working directory links are not followed: give the path it leads to."
-            raise ToolRefused(
-                message, hint=hint, error_type=OUTSIDE_TYPE, path=format_name(self._given[:200])
-            )
+            raise ToolRefused(message, hint=hint, error_type=OUTSIDE_TYPE, path=format_name(self._path[:200]))
         self._links += 1
         if self._links > MAX_LINKS:
-            message = f"{self._given[:200]} goes through more than {MAX_LINKS} links."
+            message = f"{self._path[:200]} goes through more than {MAX_LINKS} links."
             raise ToolRefused(message, hint="They may lead in a circle.")
         target = os.readlink(name, dir_fd=self._folder)
-        names = self._ground.parse_link_target(target)
+        names = self._root_folder.parse_link_target(target)
         if names is None:
-            raise build_outside_error(self._given)
+            raise build_outside_error(self._path)
         if is_absolute(target):
             while len(self._stack) > 1:
-                self._leave()
+                self._go_to_parent()
         return names
 
     def _build_missing_entry(self, name: str, rest: tuple[str, ...]) -> PathEntry:
         if ".." in rest:
-            message = f"{self._given[:200]} goes through {name}, which does not exist."
+            message = f"{self._path[:200]} goes through {name}, which does not exist."
             hint = "list_dir and find_files show what there is."
-            raise ToolRefused(message, hint=hint, error_type=NOT_FOUND_TYPE, path=format_name(self._given))
+            raise ToolRefused(message, hint=hint, error_type=NOT_FOUND_TYPE, path=format_name(self._path))
         missing = (name, *rest)
         return self._build_entry(missing[-1], missing[:-1])
 

@@ -26,7 +26,7 @@ from anyio.abc import ByteReceiveStream, Process, TaskGroup, TaskStatus
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.command_rules import (
     PROGRAMS,
-    build_program_not_found,
+    build_program_not_found_error,
     find_program,
     find_unsafe,
 )
@@ -75,7 +75,7 @@ _GIT_SETTINGS: Final = (
     "status.submoduleSummary=false", "protocol.allow=never", "maintenance.auto=false", "gc.auto=0",
 )  # fmt: skip
 # Settings whose names depend on the repository. `.gitattributes`, which a model may write, selects them.
-_GIT_NAMED_SETTINGS: Final = re.compile(
+_GIT_NAMED_SETTING_PATTERN: Final = re.compile(
     r"(?P<filter>filter\..+\.(clean|smudge|process))|(?P<required>filter\..+\.required)"
     r"|(?P<other>diff\..+\.(command|textconv)|credential\..+\.helper|remote\..+\.(vcs|uploadpack|proxy))",
     re.IGNORECASE | re.DOTALL,
@@ -90,13 +90,13 @@ _GIT_VARIABLES: Final[Mapping[str, str]] = {
     "GIT_ALLOW_PROTOCOL": "none",  # missing objects are not fetched
     "GIT_NO_LAZY_FETCH": "1",
 }
-_NO_PROGRAM_VALUES: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
+_NO_PROGRAM_OPTIONS: Final = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=dirty")
 _GIT_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "status": ("--ignore-submodules=dirty",),
-    "log": _NO_PROGRAM_VALUES,
-    "show": _NO_PROGRAM_VALUES,
-    "diff": _NO_PROGRAM_VALUES,
-    "diff-tree": _NO_PROGRAM_VALUES,
+    "log": _NO_PROGRAM_OPTIONS,
+    "show": _NO_PROGRAM_OPTIONS,
+    "diff": _NO_PROGRAM_OPTIONS,
+    "diff-tree": _NO_PROGRAM_OPTIONS,
     "blame": ("--no-textconv",),
     "grep": ("--no-textconv",),
 }
@@ -116,7 +116,7 @@ def _prepare_git(words: Sequence[str], folder: Path) -> PreparedCommand:
     _refuse_bare_repository(folder)
     settings = [*_GIT_SETTINGS]
     for name in _list_git_settings(folder):
-        found = _GIT_NAMED_SETTINGS.fullmatch(name)
+        found = _GIT_NAMED_SETTING_PATTERN.fullmatch(name)
         if found is not None:
             settings.append(f"{name}={'false' if found['required'] else ''}")
     options = [part for setting in settings for part in ("-c", setting)]
@@ -199,29 +199,29 @@ class RunningCommand:
     def duration(self) -> float:
         return (self.ended or time.monotonic()) - self.started
 
-    async def run(self, root_folder: RootFolder, *, started: Callable[[], None] = lambda: None) -> None:
+    async def run(self, root_folder: RootFolder, *, on_started: Callable[[], None] = lambda: None) -> None:
         """Run the command to its end. No process of it is left afterwards, even on cancellation.
 
         `started` is called when it runs. Raises `ToolRefused` if it cannot be started.
         """
         try:
-            await self._run_command(root_folder, started)
+            await self._run_command(root_folder, on_started)
         finally:
             self.ended = time.monotonic()
             if self.end_reason == "running":
                 self.end_reason = "stopped"
             self.finished.set()
 
-    async def _run_command(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
+    async def _run_command(self, root_folder: RootFolder, on_started: Callable[[], None]) -> None:
         try:
             # The watchdog ends processes with this mark if this process is killed.
             await anyio.to_thread.run_sync(watchdog_client.add_mark, self.mark)
-            await self._run_expected(root_folder, started)
+            await self._run_with_scratch(root_folder, on_started)
         finally:
             with anyio.CancelScope(shield=True):
                 await anyio.to_thread.run_sync(watchdog_client.remove_mark, self.mark)
 
-    async def _run_expected(self, root_folder: RootFolder, started: Callable[[], None]) -> None:
+    async def _run_with_scratch(self, root_folder: RootFolder, on_started: Callable[[], None]) -> None:
         kind: SandboxKind = (
             "none" if self.sandbox is None else await anyio.to_thread.run_sync(find_sandbox_kind)
         )
@@ -231,14 +231,14 @@ class RunningCommand:
         # A private folder, if the sandbox cannot provide its own /tmp.
         scratch = None if kind != "files" else Path(await anyio.to_thread.run_sync(tempfile.mkdtemp))
         try:
-            await self._run_in_sandbox(root_folder, kind, scratch, started)
+            await self._run_in_sandbox(root_folder, kind, scratch, on_started)
         finally:
             if scratch is not None:
                 with anyio.CancelScope(shield=True):
                     await anyio.to_thread.run_sync(shutil.rmtree, scratch, True)  # noqa: FBT003
 
     async def _run_in_sandbox(
-        self, root_folder: RootFolder, kind: SandboxKind, scratch: Path | None, started: Callable[[], None]
+        self, root_folder: RootFolder, kind: SandboxKind, scratch: Path | None, on_started: Callable[[], None]
     ) -> None:
         folder = await anyio.to_thread.run_sync(_open_folder, root_folder, self.folder)
         try:
@@ -248,7 +248,7 @@ class RunningCommand:
             os.close(folder)
         try:
             await anyio.to_thread.run_sync(watchdog_client.add_group, process.pid)
-            started()
+            on_started()
             async with anyio.create_task_group() as tasks:
                 assert process.stdin is not None and process.stdout is not None and process.stderr is not None
                 await process.stdin.aclose()
@@ -272,7 +272,7 @@ class RunningCommand:
         try:
             return await spawn(spec, self.mark)
         except FileNotFoundError:
-            raise build_program_not_found(self.words[0]) from None
+            raise build_program_not_found_error(self.words[0]) from None
         except OSError as error:
             message = f"{self.words[0]} could not be started: {error.strerror}."
             raise ToolRefused(message, hint="Check that it is a program and may be run.") from None
@@ -285,7 +285,7 @@ class RunningCommand:
         words, variables = prepare_command(self.words, root_folder.root, where)
         if self.sandbox is not None and kind != "none":
             if find_program(words[0], where) is None:
-                raise build_program_not_found(self.words[0])
+                raise build_program_not_found_error(self.words[0])
             words = self.sandbox.wrap_command(words, where, kind, scratch)
             temporary = str(scratch or "/tmp")  # noqa: S108 - private to the command
             passed |= {"TMPDIR": temporary, "XDG_CACHE_HOME": f"{temporary}/.cache"}
@@ -335,8 +335,8 @@ class BackgroundJobs:
     """All background commands of a server. They end with the server."""
 
     def __init__(self, root_folder: RootFolder, limit: int) -> None:
-        self._ground = root_folder
-        self._most = limit
+        self._root_folder = root_folder
+        self._limit = limit
         self._jobs: dict[str, BackgroundJob] = {}
         self._count = 0
         self._tasks: TaskGroup | None = None
@@ -360,8 +360,8 @@ class BackgroundJobs:
             message = "Nothing can run in the background: the server is not open."
             raise ToolRefused(message)
         active = sum(not job.command.finished.is_set() for job in self._jobs.values())
-        if active >= self._most:
-            message = f"{active} commands run in the background already; {self._most} is the most."
+        if active >= self._limit:
+            message = f"{active} commands run in the background already; {self._limit} is the most."
             raise ToolRefused(message, hint="Stop one of them; `list` shows yours.")
         self._count += 1
         job = BackgroundJob(f"job-{self._count}", owner, command, anyio.CancelScope())
@@ -380,11 +380,11 @@ class BackgroundJobs:
 
         with job.scope:
             try:
-                await job.command.run(self._ground, started=note_start)
+                await job.command.run(self._root_folder, on_started=note_start)
             except Exception:
                 if not has_started:
                     raise  # the caller that waits for the start gets the error
-                log.exception("a background command ended in a way it should not")
+                log.exception("a background command failed unexpectedly")
 
     def list_jobs(self, owner: str | None) -> list[BackgroundJob]:
         """Return the caller's jobs, oldest first."""

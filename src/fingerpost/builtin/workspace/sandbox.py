@@ -43,7 +43,7 @@ class CommandSandbox:
     network: bool = False
     reads: tuple[Path, ...] = ()  # in addition to the system and the folder
     writes: tuple[Path, ...] = ()  # in addition to the folder
-    own: tuple[Path, ...] = ()  # Fingerpost's own files: hidden even inside the folder
+    own_files: tuple[Path, ...] = ()  # Fingerpost's own files: hidden even inside the folder
 
     def wrap_command(
         self, words: Sequence[str], folder: Path, kind: SandboxKind, scratch: Path | None
@@ -63,8 +63,10 @@ class CommandSandbox:
             writes.append(scratch)
         if full:
             writes += map(Path, _COVERED_FOLDERS)
-        hidden = {Path(path) for path in (*_HIDDEN_FOLDERS, Path.home(), *self.own)}
-        masked = [path for path in self.own if any(path.is_relative_to(writable) for writable in writes)]
+        hidden = {Path(path) for path in (*_HIDDEN_FOLDERS, Path.home(), *self.own_files)}
+        masked = [
+            path for path in self.own_files if any(path.is_relative_to(writable) for writable in writes)
+        ]
         return {
             "namespaces": full,
             "network": self.network,
@@ -105,8 +107,8 @@ def _list_visible(folder: Path, hidden: Iterable[Path]) -> Iterator[Path]:
             yield from _list_visible(path, below)
 
 
-def _is_below(path: Path, places: Iterable[str]) -> bool:
-    return any(path.is_relative_to(folder) and str(path) != folder for folder in places)
+def _is_below(path: Path, folders: Iterable[str]) -> bool:
+    return any(path.is_relative_to(folder) and str(path) != folder for folder in folders)
 
 
 def has_landlock() -> bool:

@@ -101,7 +101,7 @@ class PatternFinder:
             message = f"The pattern cannot be read: {error}."
             raise ToolRefused(message, hint="Leave out `regex` to look for the text as it stands.") from None
         text = find_required_text(pattern)
-        self._certain = text.encode() if match_case else text.lower().encode()
+        self._required_bytes = text.encode() if match_case else text.lower().encode()
         self._pattern = pattern
         self._match_case = match_case
         self._seconds = seconds
@@ -121,18 +121,18 @@ class PatternFinder:
             self._process.communicate()
 
     def may_match(self, data: bytes) -> bool:
-        if not self._certain or data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\0\0\xfe\xff":
+        if not self._required_bytes or data[:2] in (b"\xff\xfe", b"\xfe\xff") or data[:4] == b"\0\0\xfe\xff":
             return True
         if self._match_case:
-            return self._certain in data
-        if self._certain in data.lower():
+            return self._required_bytes in data
+        if self._required_bytes in data.lower():
             return True
         return not data.isascii() and any(each in data for each in _CASE_VARIANTS)
 
     def find_lines(self, text: str, limit: int) -> list[int]:
         process = self._process or self._start_worker()
         try:
-            _send_text(process, b"%d\n" % limit + text.encode("utf-8", "surrogatepass"))
+            _send_data(process, b"%d\n" % limit + text.encode("utf-8", "surrogatepass"))
             answer = cast("IO[bytes]", process.stdout).readline()
         except OSError:
             answer = b""
@@ -152,11 +152,11 @@ class PatternFinder:
         self._timer = Timer(self._seconds, process.kill)
         self._timer.start()
         header = b"%d %d\n" % (int(self._seconds) + 1, self._match_case)
-        _send_text(process, header + self._pattern.encode("utf-8", "surrogatepass"))
+        _send_data(process, header + self._pattern.encode("utf-8", "surrogatepass"))
         return process
 
 
-def _send_text(process: subprocess.Popen[bytes], data: bytes) -> None:
+def _send_data(process: subprocess.Popen[bytes], data: bytes) -> None:
     pipe = cast("IO[bytes]", process.stdin)
     pipe.write(b"%d\n" % len(data) + data)
     pipe.flush()
@@ -165,7 +165,7 @@ def _send_text(process: subprocess.Popen[bytes], data: bytes) -> None:
 MAX_GREP_FILE_BYTES: Final = 16 * 1024 * 1024  # larger files are skipped
 GREP_TIMEOUT_S: Final = 15.0
 MAX_QUERY_LENGTH: Final = 1000
-MAX_LINE_SHOWN: Final = 300  # characters of a line
+MAX_LINE_LENGTH: Final = 300  # characters of a line
 MAX_LINES_PER_FILE: Final = 200
 
 
@@ -332,7 +332,7 @@ def _split_lines(text: str) -> list[str]:
 
 def _shorten_line(line: str) -> str:
     line = line.rstrip("\r")
-    return line if len(line) <= MAX_LINE_SHOWN else f"{line[:MAX_LINE_SHOWN]}…"
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}…"
 
 
 def _format_summary(query: TextQuery, walk: FolderWalk, counts: _SearchCounts) -> str:
@@ -354,8 +354,8 @@ MAX_PASSAGES: Final = 10_000
 PASSAGE_LINES: Final = 30  # of one passage
 PASSAGE_CHARACTERS: Final = 1500
 REFRESH_TIMEOUT_S: Final = 20.0  # the remaining files follow with the next search
-SETTLE_S: Final = 2.0  # wait for vectors of new text; until then it is found by words
-MAX_PASSAGE_SHOWN: Final = 700
+INDEX_TIMEOUT_S: Final = 2.0  # wait for vectors of new text; until then it is found by words
+MAX_SHOWN_PASSAGE_LENGTH: Final = 700
 
 FileMark = tuple[int, int, int]
 
@@ -363,15 +363,15 @@ FileMark = tuple[int, int, int]
 @dataclass(slots=True)
 class _IndexedFile:
     mark: FileMark
-    passages: int
+    passage_count: int
 
 
 class MeaningIndex:
     """The text files of a folder as passages. Its methods block. Thread-safe."""
 
-    def __init__(self, workspace: WorkspaceContext, *, meaning: bool, vectors: Path | None) -> None:
-        self._work = workspace
-        self._index = PassageIndex(by_meaning=meaning, vectors=vectors)
+    def __init__(self, workspace: WorkspaceContext, *, by_meaning: bool, vector_folder: Path | None) -> None:
+        self._workspace = workspace
+        self._index = PassageIndex(by_meaning=by_meaning, vectors=vector_folder)
         self._known: dict[str, _IndexedFile] = {}
         self._lock = Lock()
 
@@ -381,8 +381,8 @@ class MeaningIndex:
             message = "The query is empty."
             raise ToolRefused(message, hint="Say in a few words what you are looking for.")
         note = self._refresh()
-        self._index.wait_until_ready(SETTLE_S)
-        with self._work.root_folder.open_entry(path) as entry:
+        self._index.wait_until_ready(INDEX_TIMEOUT_S)
+        with self._workspace.root_folder.open_entry(path) as entry:
             within = entry.display_path
             entry.require_stat()
         hits = self._index.search(query, limit, within=_build_path_filter(within))
@@ -402,7 +402,7 @@ class MeaningIndex:
             seen, note = set[str](), ""
             until = time.monotonic() + REFRESH_TIMEOUT_S
             room = MAX_PASSAGES
-            with walk_folder(self._work, ".", self._work.build_walk()) as (_, below):
+            with walk_folder(self._workspace, ".", self._workspace.build_walk()) as (_, below):
                 for entry in below:
                     if not entry.is_file:
                         continue
@@ -411,7 +411,7 @@ class MeaningIndex:
                         break
                     if self._index_file(entry):
                         seen.add(entry.path)
-                        room -= self._known[entry.path].passages
+                        room -= self._known[entry.path].passage_count
             for gone in self._known.keys() - seen:
                 del self._known[gone]
                 self._index.remove(gone)
@@ -425,7 +425,7 @@ class MeaningIndex:
             known = self._known.get(entry.path)
             if known is not None and known.mark == mark:
                 return True
-            if found.st_size > MAX_INDEXED_FILE_BYTES or (data := _read_text_file(entry)) is None:
+            if found.st_size > MAX_INDEXED_FILE_BYTES or (data := _read_small_file(entry)) is None:
                 return False
         except OSError:
             return False
@@ -438,7 +438,7 @@ class MeaningIndex:
         return True
 
 
-def _read_text_file(entry: WalkedEntry) -> bytes | None:
+def _read_small_file(entry: WalkedEntry) -> bytes | None:
     descriptor = entry.open_file()
     try:
         data = os.read(descriptor, MAX_INDEXED_FILE_BYTES + 1)
@@ -481,6 +481,6 @@ def _build_path_filter(path: str) -> Callable[[str], bool] | None:
 def _format_hit(hit: PassageHit) -> str:
     passage = hit.passage
     text = passage.text.strip("\n")
-    if len(text) > MAX_PASSAGE_SHOWN:
-        text = f"{text[:MAX_PASSAGE_SHOWN]}…"
+    if len(text) > MAX_SHOWN_PASSAGE_LENGTH:
+        text = f"{text[:MAX_SHOWN_PASSAGE_LENGTH]}…"
     return f"{format_name(passage.source)}:{passage.first_line}–{passage.last_line} ({hit.score:.2f})\n{text}"

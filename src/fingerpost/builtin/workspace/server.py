@@ -56,20 +56,22 @@ def make(host: BuiltinHost) -> BuiltinServer:
         root_folder=RootFolder(
             root, protected=_list_protected(settings, root), outside_access=_build_outside_access(host)
         ),
-        unreviewed=open_unreviewed(host),
+        unreviewed=build_unreviewed_writes(host),
         settings=own,
         switches=ActionSwitches(
             write=settings.tool_routing.allow_write, execute=settings.tool_routing.allow_execute
         ),
     )
-    meaning = MeaningIndex(work, meaning=settings.flags.dense_scores, vectors=_get_vectors_path(settings))
+    meaning = MeaningIndex(
+        work, by_meaning=settings.flags.dense_scores, vector_folder=_get_vectors_path(settings)
+    )
     jobs = BackgroundJobs(work.root_folder, own.background)
     sandbox = CommandSandbox(
         root=work.root_folder.root,
         network=own.sandbox_network,
         reads=_resolve_paths(host, own.sandbox_read),
         writes=_resolve_paths(host, own.sandbox_write),
-        own=_list_own_files(settings),
+        own_files=_list_own_files(settings),
     )
     context, terminal = FileContext(work, meaning), Terminal(work, jobs, sandbox)
 
@@ -114,7 +116,7 @@ def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
     return OutsideAccess(sensitive=(*own.sensitive, *map(str, ours)))
 
 
-def open_unreviewed(host: BuiltinHost) -> UnreviewedWrites:
+def build_unreviewed_writes(host: BuiltinHost) -> UnreviewedWrites:
     """Build the list of unreviewed writes in the working directory. Its file is beside the store."""
     folder = resolve_location(host.settings.store.url).anchor.parent
     return UnreviewedWrites(folder, host.resolve_path(host.settings.builtin.workspace.root))

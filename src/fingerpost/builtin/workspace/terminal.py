@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from fingerpost.builtin.toolkit import ToolCaller, ToolRefused, ToolReply, attribute_to
 from fingerpost.builtin.workspace.command_rules import (
-    build_program_not_found,
+    build_program_not_found_error,
     check_allowed,
     explain_elevated,
     find_program,
@@ -64,8 +64,8 @@ def _read_project_file(workspace: WorkspaceContext, name: str) -> bytes | None:
         return None
 
 
-GET_OUTPUT_HINT: Final = "terminal_operations.get_output"
-STOP_HINT: Final = "terminal_operations.stop"
+GET_OUTPUT_OPERATION: Final = "terminal_operations.get_output"
+STOP_OPERATION: Final = "terminal_operations.stop"
 _TIMEOUT_MARGIN_S: Final = 2.0  # of a caller's deadline, to end the command and reply
 
 
@@ -88,7 +88,7 @@ class Terminal:
         run_mode = self._get_run_mode(args)
         if run_mode.is_dry_run:
             return ToolReply(self._render_dry_run(run_mode, words, folder, seconds))
-        await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
+        await anyio.to_thread.run_sync(self._check_and_record_writes, words, folder, caller)
         running = self._build_command(words, folder, seconds, is_elevated=is_elevated)
         await running.run(self.workspace.root_folder)
         return ToolReply(_render_finished(running), failed=running.timed_out)
@@ -100,10 +100,11 @@ class Terminal:
         run_mode = self._get_run_mode(args)
         if run_mode.is_dry_run:
             return ToolReply(self._render_dry_run(run_mode, words, folder, seconds))
-        await anyio.to_thread.run_sync(self._note_writes, words, folder, caller)
+        await anyio.to_thread.run_sync(self._check_and_record_writes, words, folder, caller)
         job = await self.jobs.start_job(caller.user, self._build_command(words, folder, seconds))
         text = (
-            f"{job.id} runs: {shlex.join(words)}\n{GET_OUTPUT_HINT} reads what it says, {STOP_HINT} ends it."
+            f"{job.id} runs: {shlex.join(words)}\n"
+            f"{GET_OUTPUT_OPERATION} reads its output, {STOP_OPERATION} ends it."
         )
         return ToolReply(text, data=_build_job_data(job))
 
@@ -168,7 +169,7 @@ class Terminal:
             f"a person last reviewed it: {written}"
         )
 
-    def _note_writes(self, words: Sequence[str], folder: str, caller: ToolCaller) -> None:
+    def _check_and_record_writes(self, words: Sequence[str], folder: str, caller: ToolCaller) -> None:
         """Refuse the command if it needs approval by now, and record it as an unreviewed write if it may
         change files. Called just before it runs.
         """
@@ -177,10 +178,10 @@ class Terminal:
         root = self.workspace.root_folder.root
         # A program created now was not there when approval was decided.
         if find_program(words[0], root / folder) is None:
-            raise build_program_not_found(words[0])
+            raise build_program_not_found_error(words[0])
         if why := self._explain_unreviewed(words, folder):
             message = f"This needs a person's approval by now: {why}."
-            raise ToolRefused(message, hint="Make the call again: they are asked then.")
+            raise ToolRefused(message, hint="Repeat the call: the person is then asked for approval.")
         if may_change_files(words) and not may_run_files(words, root, root / folder):
             self.workspace.unreviewed.record_names(f"({shlex.join(words)[:100]})")
 

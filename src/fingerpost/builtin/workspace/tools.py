@@ -51,7 +51,7 @@ from fingerpost.builtin.workspace.file_tree import (
     list_folder,
     rename_file,
 )
-from fingerpost.builtin.workspace.paths import OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_NAMES, format_name
+from fingerpost.builtin.workspace.paths import OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_TYPE, format_name
 from fingerpost.builtin.workspace.sandbox import describe_sandbox
 from fingerpost.builtin.workspace.search import MeaningIndex, TextQuery, search_text
 from fingerpost.builtin.workspace.terminal import Terminal, find_test_command
@@ -248,7 +248,7 @@ def _iterate_paths(args: ToolArguments) -> Iterator[tuple[str, str]]:
             yield f"edits.{number}.path", path
 
 
-def note_writes(workspace: WorkspaceContext, args: ToolArguments) -> None:
+def record_writes(workspace: WorkspaceContext, args: ToolArguments) -> None:
     """Record the paths before they are written. Until a person reviews them, running files there needs
     approval.
     """
@@ -256,7 +256,7 @@ def note_writes(workspace: WorkspaceContext, args: ToolArguments) -> None:
 
 
 # Operations that a person can grant outside the working directory.
-_OUTSIDE_REASON: Final = frozenset(
+_OUTSIDE_OPERATIONS: Final = frozenset(
     {"read_file", "read_range", "file_info", "list_dir", "create_file", "write_file", "append_file",
      "replace_string", "multi_replace", "insert_text", "rename_file", "copy_file", "delete"}
 )  # fmt: skip
@@ -266,7 +266,7 @@ def find_outside_paths(workspace: WorkspaceContext, args: ToolArguments) -> tupl
     """Return the absolute paths of a call outside the working directory. Blocks: do not use it in an event
     loop.
     """
-    if not workspace.settings.outside or args.operation not in _OUTSIDE_REASON:
+    if not workspace.settings.outside or args.operation not in _OUTSIDE_OPERATIONS:
         return ()
     found = (workspace.root_folder.get_outside_path(path) for _, path in _iterate_paths(args))
     return tuple(path for path in found if path is not None)
@@ -323,7 +323,7 @@ def attribute_to_paths(args: ToolArguments) -> Generator[None]:
     try:
         yield
     except ToolRefused as refused:
-        if refused.error_type in (OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_NAMES):
+        if refused.error_type in (OUTSIDE_TYPE, PROTECTED_TYPE, SENSITIVE_TYPE):
             refused.parameter = _find_parameter(args, refused.path)
         raise
 
@@ -382,8 +382,10 @@ def build_file_operations(context: FileContext) -> BuiltinTool:
         description=format_boundary(FILES_WORDING.description, outside=context.workspace.settings.outside),
         run=run,
         check=check,
-        feasible=feasible,
-        needs_grant=lambda arguments: _get_grant_reason(context, str(arguments.get("operation")), arguments),
+        check_feasibility=feasible,
+        get_grant_reason=lambda arguments: _get_grant_reason(
+            context, str(arguments.get("operation")), arguments
+        ),
         effect=Effect.DESTROY,
         properties={
             "operation": build_enum_schema(OPERATIONS, FILES_WORDING.operation),
@@ -416,7 +418,7 @@ async def _get_grant_reason(context: FileContext, operation: str, arguments: Jso
 async def _run_operation(context: FileContext, operation: FileOperation, args: ToolArguments) -> str:
     run_mode = context.workspace.switches.get_write_mode(dry_run=args.get_flag("dry_run"))
     if operation.effect is not Effect.READ and not run_mode.is_dry_run:
-        await anyio.to_thread.run_sync(note_writes, context.workspace, args)
+        await anyio.to_thread.run_sync(record_writes, context.workspace, args)
     # A cancelled read may end in the background; a write is always awaited.
     with attribute_to_paths(args):
         return await anyio.to_thread.run_sync(
@@ -484,8 +486,8 @@ def build_terminal_operations(context: FileContext, terminal: Terminal) -> Built
         description=f"{TERMINAL_WORDING.description} {describe_sandbox(context.workspace.settings)}",
         run=run,
         check=check,
-        feasible=feasible,
-        needs_grant=needs_grant,
+        check_feasibility=feasible,
+        get_grant_reason=needs_grant,
         effect=Effect.DESTROY,
         properties={
             "operation": build_enum_schema(operations, TERMINAL_WORDING.operation),
@@ -522,8 +524,8 @@ def build_ai_read(context: FileContext) -> BuiltinTool:
         description=READ_WORDING.description,
         run=run,
         check=lambda arguments: check_paths(context.workspace, ToolArguments(READ, arguments)),
-        feasible=feasible,
-        needs_grant=lambda arguments: _get_grant_reason(context, "read_file", arguments),
+        check_feasibility=feasible,
+        get_grant_reason=lambda arguments: _get_grant_reason(context, "read_file", arguments),
         effect=Effect.READ,
         properties={
             "path": PATH_SCHEMA,
@@ -541,7 +543,7 @@ def build_ai_write(context: FileContext) -> BuiltinTool:
         run_mode = context.workspace.switches.get_write_mode(dry_run=given.get_flag("dry_run"))
         work = _build_call_context(context, caller).workspace
         if not run_mode.is_dry_run:
-            await anyio.to_thread.run_sync(note_writes, work, given)
+            await anyio.to_thread.run_sync(record_writes, work, given)
         do = partial(write_file, work, given.get_text("path"), given.get_text("content"), run_mode)
         with attribute_to_paths(given):
             return ToolReply(await anyio.to_thread.run_sync(do))
@@ -555,8 +557,8 @@ def build_ai_write(context: FileContext) -> BuiltinTool:
         description=WRITE_WORDING.description,
         run=run,
         check=lambda arguments: check_paths(context.workspace, ToolArguments(WRITE, arguments)),
-        feasible=feasible,
-        needs_grant=lambda arguments: _get_grant_reason(context, "write_file", arguments),
+        check_feasibility=feasible,
+        get_grant_reason=lambda arguments: _get_grant_reason(context, "write_file", arguments),
         effect=Effect.WRITE,
         properties={
             "path": PATH_SCHEMA,
@@ -583,9 +585,9 @@ def build_ai_execute(context: FileContext, terminal: Terminal) -> BuiltinTool:
         title="Run a command",
         description=f"{EXECUTE_WORDING.description} {describe_sandbox(context.workspace.settings)}",
         run=run,
-        needs_grant=lambda arguments: terminal.get_grant_reason(ToolArguments(EXECUTE, arguments)),
+        get_grant_reason=lambda arguments: terminal.get_grant_reason(ToolArguments(EXECUTE, arguments)),
         check=lambda arguments: terminal.check_arguments(ToolArguments(EXECUTE, arguments)),
-        feasible=lambda arguments: terminal.check_feasible(ToolArguments(EXECUTE, arguments)),
+        check_feasibility=lambda arguments: terminal.check_feasible(ToolArguments(EXECUTE, arguments)),
         effect=Effect.DESTROY,
         properties={name: TERMINAL_PARAMETERS[name] for name in names},
         required=("command",),
@@ -623,8 +625,8 @@ def build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
         title="Run the tests",
         description=f"{TESTS_WORDING.description} {describe_sandbox(context.workspace.settings)}",
         run=run,
-        needs_grant=needs_grant,
-        feasible=feasible,
+        get_grant_reason=needs_grant,
+        check_feasibility=feasible,
         effect=Effect.DESTROY,
         open_world=True,
         properties={name: TERMINAL_PARAMETERS[name] for name in names},

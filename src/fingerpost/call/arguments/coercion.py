@@ -24,7 +24,7 @@ from fingerpost.call.arguments.schema_nodes import (
     to_json,
 )
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, RepairKind, check_json
+from fingerpost.records import Json, RepairKind, find_json_problem
 
 MAX_JSON_LENGTH: Final = 1_000_000
 MAX_PYTHON_LENGTH: Final = 4_000
@@ -40,7 +40,7 @@ def parse_value(value: Json) -> Json:
     found = _parse_json(text)
     if found is None and len(text) <= MAX_PYTHON_LENGTH:
         found = _parse_python(text)
-    if check_json(found, max_depth=MAX_DEPTH) is not None:
+    if find_json_problem(found, max_depth=MAX_DEPTH) is not None:
         return None
     result = cast("Json", found)
     return copy_json(result) if count_nodes(result) <= MAX_NODES else None
@@ -76,7 +76,7 @@ def _parse_python(text: str) -> object:
 
 
 MAX_NUMBER_LENGTH: Final = 60
-_EXACT: Final = 2**53  # larger floats do not identify one integer
+_MAX_EXACT_INTEGER: Final = 2**53  # larger floats do not identify one integer
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
@@ -84,8 +84,8 @@ _THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:,[0-9]{3})+")
 # `1,234` is 1.234 in many countries. Two groups, or a point after them, are unambiguous.
 _SURE_THOUSANDS = re.compile(r"[+-]?[0-9]{1,3}(?:(?:,[0-9]{3}){2,}(?:\.[0-9]+)?|,[0-9]{3}\.[0-9]+)")
 
-_TRUE: Final = frozenset({"true", "yes", "on", "1", "y", "t"})
-_FALSE: Final = frozenset({"false", "no", "off", "0", "n", "f"})
+_TRUE_WORDS: Final = frozenset({"true", "yes", "on", "1", "y", "t"})
+_FALSE_WORDS: Final = frozenset({"false", "no", "off", "0", "n", "f"})
 NULL_WORDS: Final = frozenset({"", "null", "none", "undefined", "nil"})
 
 
@@ -137,7 +137,7 @@ def _read_integer(value: Json) -> ScalarReading | None:
         return ScalarReading(int(text.replace(",", "")), "an integer with thousands separators")
     if _NUMBER.fullmatch(text):
         number = float(text)
-        if number.is_integer() and abs(number) < _EXACT:
+        if number.is_integer() and abs(number) < _MAX_EXACT_INTEGER:
             return ScalarReading(int(number), "text that is a whole number")
     return None
 
@@ -160,9 +160,9 @@ def _read_number(value: Json) -> ScalarReading | None:
 def _read_boolean(value: Json) -> ScalarReading | None:
     if isinstance(value, str):
         word = value.strip().lower()
-        if word in _TRUE:
+        if word in _TRUE_WORDS:
             return ScalarReading(True, "a word for true")  # noqa: FBT003 - the value itself
-        return ScalarReading(False, "a word for false") if word in _FALSE else None  # noqa: FBT003 - the value itself
+        return ScalarReading(False, "a word for false") if word in _FALSE_WORDS else None  # noqa: FBT003 - the value itself
     if isinstance(value, int | float) and not isinstance(value, bool) and value in (0, 1):
         return ScalarReading(value == 1, "1 or 0 where true or false is expected")
     return None
@@ -176,7 +176,7 @@ def _read_string(value: Json) -> ScalarReading | None:
 
 def read_whole_float(value: float) -> ScalarReading | None:
     """Convert `3.0` to `3`: many servers reject the former for an integer."""
-    if value.is_integer() and abs(value) < _EXACT:
+    if value.is_integer() and abs(value) < _MAX_EXACT_INTEGER:
         return ScalarReading(int(value), "a whole number written with a decimal point")
     return None
 
@@ -264,7 +264,7 @@ _SEPARATORS: Final = (",", ";", "\n", "|")
 _JSON_IN_STRING = re.compile(
     r"\bJSON[- ](?:string|text|encoded)|\b(?:stringified|serialized) JSON", re.IGNORECASE
 )
-_WITHOUT_SEPARATORS: Final = frozenset({"integer", "number", "boolean"})
+_TYPES_WITHOUT_SEPARATORS: Final = frozenset({"integer", "number", "boolean"})
 
 
 @frozen(kw_only=False)
@@ -357,7 +357,7 @@ def _split_list(
     items: SchemaNode, value: str, mark: str, fits_item: Callable[[Json], bool]
 ) -> ConversionSteps:
     """Split `1, 2, 3` into a list, if no item can contain the separator."""
-    if not items.choices and (not items.types or not items.types <= _WITHOUT_SEPARATORS):
+    if not items.choices and (not items.types or not items.types <= _TYPES_WITHOUT_SEPARATORS):
         return ()
     parts: list[Json] = [part.strip() for part in value.split(mark) if part.strip()]
     if not parts or not all(fits_item(part) for part in parts):

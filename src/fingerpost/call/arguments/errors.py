@@ -37,8 +37,8 @@ class PreparedArguments:
 
 MAX_ERRORS: Final = 20
 MAX_MESSAGE_LENGTH: Final = 320
-_NEAR: Final = 3
-_ORDER: Final = (ParameterFault.MISSING, ParameterFault.WRONG_TYPE, ParameterFault.BAD_VALUE)
+_MAX_SUGGESTIONS: Final = 3
+_FAULT_ORDER: Final = (ParameterFault.MISSING, ParameterFault.WRONG_TYPE, ParameterFault.BAD_VALUE)
 
 _BOUNDS: Final = {
     "minimum": "at least {}",
@@ -62,7 +62,7 @@ def explain_errors(tool_schema: ToolSchema, errors: list[ValidationError]) -> tu
     for error in errors:
         for fault in _explain_error(tool_schema, error):
             known = found.get(fault.parameter)
-            if known is None or _ORDER.index(fault.fault) < _ORDER.index(known.fault):
+            if known is None or _FAULT_ORDER.index(fault.fault) < _FAULT_ORDER.index(known.fault):
                 found[fault.parameter] = fault
     return tuple(found.values())[:MAX_ERRORS]
 
@@ -85,7 +85,7 @@ def _explain_error(tool_schema: ToolSchema, error: ValidationError) -> Iterator[
 
 
 def _find_node(tool_schema: ToolSchema, error: ValidationError) -> SchemaNode:
-    return tool_schema.shapes.get_node(cast("Json", error.schema))
+    return tool_schema.nodes.get_node(cast("Json", error.schema))
 
 
 def _explain_missing(tool_schema: ToolSchema, error: ValidationError, path: str) -> Iterator[ParameterError]:
@@ -95,7 +95,7 @@ def _explain_missing(tool_schema: ToolSchema, error: ValidationError, path: str)
     groups = [wanted] if isinstance(wanted, list) else [wanted[key] for key in wanted if key in given]
     for name in (name for group in groups for name in group if name not in given):
         yield build_missing_error(
-            tool_schema, join_path(path, name), tool_schema.shapes.get_node(shape.properties.get(name))
+            tool_schema, join_path(path, name), tool_schema.nodes.get_node(shape.properties.get(name))
         )
 
 
@@ -192,7 +192,7 @@ def build_unknown_key_error(node: SchemaNode, parent: str, key: str) -> Paramete
 
 def find_near_names(node: SchemaNode, key: str) -> list[str]:
     names = {normalize_name(name): name for name in list(node.properties)[:200]}
-    close = difflib.get_close_matches(normalize_name(key[:80]), list(names), n=_NEAR, cutoff=0.5)
+    close = difflib.get_close_matches(normalize_name(key[:80]), list(names), n=_MAX_SUGGESTIONS, cutoff=0.5)
     return [names[name] for name in close] or list(node.properties)[:8]
 
 

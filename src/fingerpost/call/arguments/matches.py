@@ -156,7 +156,7 @@ FILLER_WORDS: Final = parse_word_set(
 )
 
 # Words that add nothing if the value has the right format: `start` for `start_date`.
-SELF_EVIDENT_NAMES: Final = {
+VALUE_PATTERNS: Final = {
     "id": r"(?=.*\d)[\w.:-]+|[A-Z0-9_-]+",
     "date": r".*\d.*",
     "time": r".*\d.*",
@@ -245,7 +245,7 @@ SAME_VALUES: Final = _parse_sets(
 )
 
 # Whole words that are prefixes of longer ones: `all` is not short for `allow`.
-COMPLETE_ENUMS: Final = parse_word_set(
+WHOLE_WORDS: Final = parse_word_set(
     """
     all any none not read write on off yes no true false allow deny open close new old in out up
     down and or one two with over under un non pre post sub super ex add set get put use man wo for
@@ -261,7 +261,7 @@ _MIN_PREFIX_LENGTH: Final = 3
 ChoiceTest = Callable[[str, str], bool]
 
 
-def find_meant_choice(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
+def find_intended_choice(value: Json, choices: Sequence[Json]) -> ScalarReading | None:
     """Return the only permitted value that the given one can mean, or None."""
     typed = _match_other_type(value, choices)
     if typed is not None:
@@ -311,7 +311,7 @@ def _is_prefix(given: str, choice: str) -> bool:
     if len(split_words(given)) != 1 or len(split_words(choice)) != 1:
         return False
     short, long = sorted((one, other), key=len)
-    return len(short) >= _MIN_PREFIX_LENGTH and short not in COMPLETE_ENUMS and long.startswith(short)
+    return len(short) >= _MIN_PREFIX_LENGTH and short not in WHOLE_WORDS and long.startswith(short)
 
 
 def _is_choice_typo(given: str, choice: str) -> bool:
@@ -350,7 +350,7 @@ _CHOICE_TESTS: Final[tuple[tuple[ChoiceTest, str], ...]] = (
     (_has_same_letters, "the same value in another case or with other separators"),
     (_has_same_meaning, "another way to write the same value"),
     (_is_prefix, "the beginning of one permitted value only"),
-    (_is_choice_typo, "a slip of the pen: one permitted value is this near"),
+    (_is_choice_typo, "a typo: one permitted value is this near"),
 )
 
 
@@ -482,16 +482,16 @@ def _has_only_filler_words(arguments: GivenObject, key: str, name: str) -> bool:
 def _is_filler(word: str, topic: frozenset[str], value: Json) -> bool:
     if word in OPPOSING_WORDS:
         return False
-    if word in SELF_EVIDENT_NAMES:
-        return _looks_like(SELF_EVIDENT_NAMES[word], value)
+    if word in VALUE_PATTERNS:
+        return _looks_like(VALUE_PATTERNS[word], value)
     return word in FILLER_WORDS or word in topic
 
 
-def _looks_like(node: str, value: Json) -> bool:
+def _looks_like(pattern: str, value: Json) -> bool:
     if is_object(value) or is_list(value):
-        return node == ".*"
+        return pattern == ".*"
     text = str(value)
-    return len(text) <= MAX_EVIDENCE_LENGTH and re.fullmatch(node, text) is not None
+    return len(text) <= MAX_EVIDENCE_LENGTH and re.fullmatch(pattern, text) is not None
 
 
 def _are_synonyms_without_topic(arguments: GivenObject, key: str, name: str) -> bool:
@@ -564,5 +564,5 @@ _MEANING_TESTS: Final[tuple[tuple[NameTest, str], ...]] = (
 )
 _SPELLING_TESTS: Final[tuple[tuple[NameTest, str], ...]] = (
     (_is_initial, "the first letter of this parameter's name"),
-    (_is_name_typo, "a slip of the pen: one missing parameter is this near"),
+    (_is_name_typo, "a typo: one missing parameter is this near"),
 )

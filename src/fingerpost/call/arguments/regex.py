@@ -14,16 +14,16 @@ _FLAGS: Final = re.compile(r"\(\?([ims]{1,3})\)")
 _GROUP: Final = re.compile(r"\((?:\?(?::|P?<[A-Za-z_][A-Za-z0-9_]*>))?(?![?*])")
 _QUANTIFIER: Final = re.compile(r"[*+?]\??|\{([0-9]{1,4})(?:,([0-9]{0,4}))?\}\??")
 _UNCERTAIN_BRACE: Final = re.compile(r"\{[0-9]*,?[0-9]*\}")  # dialects read these differently
-_CODE: Final = re.compile(
+_CODE_POINT: Final = re.compile(
     r"\\(?:x(?P<two>[0-9A-Fa-f]{2})|u\{(?P<any>[0-9A-Fa-f]{1,6})\}"
     r"|u(?P<high>[Dd][89ABab][0-9A-Fa-f]{2})\\u(?P<low>[Dd][C-Fc-f][0-9A-Fa-f]{2})|u(?P<four>[0-9A-Fa-f]{4}))"
 )
 _PROPERTY: Final = re.compile(r"\\([pP])\{(?:(?:Script|sc)=)?([A-Z][A-Za-z_]{0,30})\}")
 _SET_OPERATORS: Final = ("[:", "[.", "[=", "&&", "--", "~~", "||")  # set operations in some dialects
-_CONTROLS: Final = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_CONTROL_CODES: Final = {"t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
 
 # What each escape means inside a class. In ASCII text, all dialects agree.
-_ASCII: Final = {
+_ASCII_ESCAPES: Final = {
     "d": "0-9",
     "w": "0-9A-Za-z_",
     "s": r"\x{9}-\x{d}\x{1c}-\x{20}",
@@ -32,7 +32,7 @@ _ASCII: Final = {
     "S": r"\x{0}-\x{8}\x{e}-\x{1f}!-\x{ff}",
 }
 # In other text: the widest meaning.
-_WIDE: Final = {
+_WIDE_ESCAPES: Final = {
     "d": r"\p{Nd}",
     "w": r"\p{L}\p{M}\p{N}\p{Pc}\x{200c}\x{200d}",
     "s": r"\x{9}-\x{d}\x{1c}-\x{20}\x{85}\p{Z}\x{feff}",
@@ -41,8 +41,8 @@ _WIDE: Final = {
     "S": r"\x{0}-\x{8}\x{e}-\x{1f}!-\x{10ffff}",
 }
 # In other text: the narrowest meaning, for negated classes.
-_NARROW: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\x{9}-\x{d}\x{20}"}
-_BEYOND: Final = 0xFF  # represents all non-ASCII characters
+_NARROW_ESCAPES: Final = {"d": "0-9", "w": "0-9A-Za-z_", "s": r"\x{9}-\x{d}\x{20}"}
+_NON_ASCII_CODE: Final = 0xFF  # represents all non-ASCII characters
 
 
 @frozen(kw_only=False)
@@ -63,7 +63,7 @@ def translate_pattern(source: str, *, wide: bool) -> TranslatedPattern | None:
     scanner = _PatternScanner(source, wide=wide)
     try:
         return TranslatedPattern(
-            "".join(scanner.translate_pieces()), not scanner.unsettled, scanner.ascii_only
+            "".join(scanner.translate_pieces()), not scanner.ambiguous, scanner.ascii_only
         )
     except _UntranslatablePattern:
         return None
@@ -75,10 +75,10 @@ class _PatternScanner:
     def __init__(self, source: str, *, wide: bool) -> None:
         self._source = source
         self._wide = wide
-        self._means = _WIDE if wide else _ASCII
-        self._place = 0
+        self._escapes = _WIDE_ESCAPES if wide else _ASCII_ESCAPES
+        self._position = 0
         self._repeatable = False  # whether a quantifier may follow
-        self.unsettled = False
+        self.ambiguous = False
         self.ascii_only = False
 
     def translate_pieces(self) -> list[str]:
@@ -86,25 +86,25 @@ class _PatternScanner:
         if (flags := self._take(_FLAGS)) is not None:
             made.append(flags[0])
             self.ascii_only = "i" in flags[1]  # case folding differs between dialects
-        while self._place < len(self._source):
+        while self._position < len(self._source):
             made.append(self._translate_piece())
         return made
 
     def _translate_piece(self) -> str:
-        character = self._source[self._place]
-        return _PIECES.get(character, _PatternScanner._translate_literal)(self)
+        character = self._source[self._position]
+        return _TRANSLATORS.get(character, _PatternScanner._translate_literal)(self)
 
-    def _take(self, node: re.Pattern[str]) -> re.Match[str] | None:
-        found = node.match(self._source, self._place)
+    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self._source, self._position)
         if found is not None:
-            self._place = found.end()
+            self._position = found.end()
         return found
 
     def _take_next(self) -> str:
-        if self._place >= len(self._source):
+        if self._position >= len(self._source):
             raise _UntranslatablePattern
-        self._place += 1
-        return self._source[self._place - 1]
+        self._position += 1
+        return self._source[self._position - 1]
 
     def _translate_literal(self) -> str:
         self._repeatable = True
@@ -120,7 +120,7 @@ class _PatternScanner:
 
     def _translate_any(self) -> str:
         self._repeatable = True
-        self.unsettled = True  # JavaScript has four line terminators, Python has one
+        self.ambiguous = True  # JavaScript has four line terminators, Python has one
         return self._take_next()
 
     def _translate_group_start(self) -> str:
@@ -136,7 +136,7 @@ class _PatternScanner:
     def _translate_quantifier(self) -> str:
         found = self._take(_QUANTIFIER)
         if found is None:
-            if self._source[self._place] != "{" or self._take(_UNCERTAIN_BRACE) is not None:
+            if self._source[self._position] != "{" or self._take(_UNCERTAIN_BRACE) is not None:
                 raise _UntranslatablePattern
             return self._translate_literal()
         if not self._repeatable:
@@ -150,11 +150,11 @@ class _PatternScanner:
             return self._quote_character(code)
         if (named := self._take(_PROPERTY)) is not None:
             return f"\\{named[1]}{{{named[2]}}}"
-        self._place += 1
+        self._position += 1
         letter = self._take_next()
-        if letter in self._means:
-            self.unsettled = True
-            return f"[{self._means[letter]}]"
+        if letter in self._escapes:
+            self.ambiguous = True
+            return f"[{self._escapes[letter]}]"
         if letter == "b":
             self._repeatable = False
             self.ascii_only = True
@@ -163,7 +163,7 @@ class _PatternScanner:
 
     def _read_code_point(self) -> int | None:
         """Read a character that is written as a number."""
-        found = self._take(_CODE)
+        found = self._take(_CODE_POINT)
         if found is None:
             return None
         if found["high"] is not None:
@@ -176,9 +176,9 @@ class _PatternScanner:
 
     def _read_escaped_character(self, letter: str) -> int:
         """Return the character that an escape stands for, inside or outside a class."""
-        if letter in _CONTROLS:
-            return _CONTROLS[letter]
-        following = self._source[self._place : self._place + 1]
+        if letter in _CONTROL_CODES:
+            return _CONTROL_CODES[letter]
+        following = self._source[self._position : self._position + 1]
         if letter == "0" and not ("0" <= following <= "9"):
             return 0
         if letter.isalnum() or letter == "_":
@@ -186,24 +186,26 @@ class _PatternScanner:
         return ord(letter)
 
     def _translate_class(self) -> str:
-        self._place += 1
-        negated = self._source.startswith("^", self._place)
-        self._place += negated
-        if self._source.startswith("]", self._place):
+        self._position += 1
+        negated = self._source.startswith("^", self._position)
+        self._position += negated
+        if self._source.startswith("]", self._position):
             raise _UntranslatablePattern  # an empty class in JavaScript, a bracket in Python
         parts: list[str] = []
-        while not self._source.startswith("]", self._place):
+        while not self._source.startswith("]", self._position):
             parts.append(self._translate_range(negated=negated))
-        self._place += 1
+        self._position += 1
         self._repeatable = True
         return f"[{'^' if negated else ''}{''.join(parts)}]"
 
     def _translate_range(self, *, negated: bool) -> str:
         first = self._read_class_member(negated=negated)
-        dash = self._source.startswith("-", self._place) and not self._source.startswith("-]", self._place)
+        dash = self._source.startswith("-", self._position) and not self._source.startswith(
+            "-]", self._position
+        )
         if not dash:
             return first if isinstance(first, str) else self._quote_character(first)
-        self._place += 1
+        self._position += 1
         last = self._read_class_member(negated=negated)
         if isinstance(first, str) or isinstance(last, str) or last < first:
             raise _UntranslatablePattern
@@ -211,7 +213,7 @@ class _PatternScanner:
 
     def _read_class_member(self, *, negated: bool) -> int | str:
         """Read one character of a class, or the translation of an escape for several characters."""
-        if self._source.startswith(_SET_OPERATORS, self._place):
+        if self._source.startswith(_SET_OPERATORS, self._position):
             raise _UntranslatablePattern
         if (code := self._read_code_point()) is not None:
             return code
@@ -225,29 +227,29 @@ class _PatternScanner:
             return 8
         return (
             self._translate_class_escape(letter, negated=negated)
-            if letter in self._means
+            if letter in self._escapes
             else self._read_escaped_character(letter)
         )
 
     def _translate_class_escape(self, letter: str, *, negated: bool) -> str:
-        self.unsettled = True
+        self.ambiguous = True
         if not negated or not self._wide:
-            return self._means[letter]
-        if letter not in _NARROW:
+            return self._escapes[letter]
+        if letter not in _NARROW_ESCAPES:
             raise _UntranslatablePattern
-        return _NARROW[letter]
+        return _NARROW_ESCAPES[letter]
 
     def _quote_character(self, code: int) -> str:
         """Return the RE2 syntax of a literal character."""
         if code > 0x7F and not self._wide:
             if self.ascii_only:
                 raise _UntranslatablePattern  # may be another case of an ASCII letter
-            code = _BEYOND
+            code = _NON_ASCII_CODE
         character = chr(code)
         return character if character.isascii() and character.isalnum() else f"\\x{{{code:x}}}"
 
 
-_PIECES: Final[dict[str, Callable[[_PatternScanner], str]]] = {
+_TRANSLATORS: Final[dict[str, Callable[[_PatternScanner], str]]] = {
     "\\": _PatternScanner._translate_escape,  # pyright: ignore[reportPrivateUsage] - a table of the class's methods
     "[": _PatternScanner._translate_class,  # pyright: ignore[reportPrivateUsage]
     "(": _PatternScanner._translate_group_start,  # pyright: ignore[reportPrivateUsage]

@@ -33,7 +33,7 @@ from fingerpost.call.arguments.matches import (
     SYNONYM_GROUPS,
     GivenObject,
     Rename,
-    find_meant_choice,
+    find_intended_choice,
     find_renames,
     normalize_name,
     split_name,
@@ -61,8 +61,8 @@ from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault,
 
 T = TypeVar("T")
 
-MAX_DEPTH_REPAIRED: Final = 64
-_PLAIN: Final = frozenset({"type", "title", "description", "default", "examples"})
+MAX_REPAIR_DEPTH: Final = 64
+_PLAIN_KEYWORDS: Final = frozenset({"type", "title", "description", "default", "examples"})
 
 
 @dataclass(slots=True)
@@ -80,11 +80,11 @@ class ArgumentRepair:
         `StepBudgetExceeded`.
         """
         self.budget.spend(2)
-        if self.depth > MAX_DEPTH_REPAIRED:
+        if self.depth > MAX_REPAIR_DEPTH:
             return value
         self.depth += 1
         try:
-            return self._repair_node(self.tool_schema.shapes.get_node(source), value, path)
+            return self._repair_node(self.tool_schema.nodes.get_node(source), value, path)
         finally:
             self.depth -= 1
 
@@ -107,7 +107,7 @@ class ArgumentRepair:
                 if reading is None
                 else self.record_repair(path, RepairKind.COERCED, value, *reading.pair)
             )
-        if is_object(value) and (node.properties or node.extras is not ExtraKeys.WELCOME):
+        if is_object(value) and (node.properties or node.extras is not ExtraKeys.ALLOWED):
             return self.repair_object(node, value, path)
         if is_list(value) and is_object(node.items):
             return [
@@ -145,19 +145,19 @@ class ArgumentRepair:
             del self.doubts[doubts:]
             return fallback
 
-    def _choose_value(self, node: SchemaNode, key: str, value: Json, place: str) -> tuple[Json, ...]:
+    def _choose_value(self, node: SchemaNode, key: str, value: Json, path: str) -> tuple[Json, ...]:
         """Return the value for a parameter, or nothing if it should be omitted."""
         source = node.properties[key]
         if value is None and not self._is_valid(source, value):
             if key not in node.required:
-                self.record_repair(place, RepairKind.REMOVED, value, None, "null for an optional parameter")
+                self.record_repair(path, RepairKind.REMOVED, value, None, "null for an optional parameter")
                 return ()
-            if self.tool_schema.shapes.get_node(source).default:
+            if self.tool_schema.nodes.get_node(source).default:
                 return ()  # filled like a missing value
-        mended = self.repair_value(source, value, place)
+        mended = self.repair_value(source, value, path)
         if key not in node.required and _is_null(mended) and not self._is_valid(source, mended):
             self.record_repair(
-                place, RepairKind.REMOVED, value, None, "an empty value for an optional parameter"
+                path, RepairKind.REMOVED, value, None, "an empty value for an optional parameter"
             )
             return ()
         return (mended,)
@@ -166,7 +166,7 @@ class ArgumentRepair:
         for name in node.required:
             if name in result or name not in node.properties:
                 continue
-            default = self.tool_schema.shapes.get_node(node.properties[name]).default
+            default = self.tool_schema.nodes.get_node(node.properties[name]).default
             if default and self._is_valid(node.properties[name], default[0]):
                 key_path = join_path(path, name)
                 result[name] = self.record_repair(
@@ -180,7 +180,7 @@ class ArgumentRepair:
         empty = [key for key in unknown if given[key] is None]
         open_names = self._find_open_parameters(node, given)
         keys = [key for key in unknown if key not in empty]
-        given_object = self.describe_object(node, given, path)
+        given_object = self.build_given_object(node, given, path)
         found = {rename.key: rename for rename in find_renames(given_object, keys, open_names)}
         result: dict[str, Json] = {}
         for key, value in given.items():
@@ -208,7 +208,7 @@ class ArgumentRepair:
         """Return the parameters without a value. If additional keys are allowed, return only required
         ones.
         """
-        names = node.required if node.extras is ExtraKeys.WELCOME else node.properties
+        names = node.required if node.extras is ExtraKeys.ALLOWED else node.properties
         return [
             name
             for name in names
@@ -218,7 +218,7 @@ class ArgumentRepair:
             )
         ]
 
-    def describe_object(self, node: SchemaNode, given: JsonObject, path: str) -> GivenObject:
+    def build_given_object(self, node: SchemaNode, given: JsonObject, path: str) -> GivenObject:
         known: dict[tuple[str, str], bool] = {}
 
         def fits(key: str, name: str) -> bool:
@@ -228,7 +228,7 @@ class ArgumentRepair:
 
         return GivenObject(
             given=given,
-            parameters=lambda name: self.tool_schema.shapes.get_node(node.properties[name]),
+            parameters=lambda name: self.tool_schema.nodes.get_node(node.properties[name]),
             required=frozenset(node.required),
             topic=self.tool_schema.topic,
             fits=fits,
@@ -240,7 +240,7 @@ class ArgumentRepair:
 
         Nested objects are not checked: their schemas often list only example keys.
         """
-        if path or node.extras is not ExtraKeys.UNSAID:
+        if path or node.extras is not ExtraKeys.UNSPECIFIED:
             return
         unknown = [key for key in result if key not in node.properties]
         open_names = [name for name in node.properties if name not in result] if unknown else []
@@ -256,7 +256,7 @@ class ArgumentRepair:
     def _repair_by_branch(self, node: SchemaNode, value: Json, path: str) -> Json:
         fitting = [branch for branch in node.branches if self._is_valid(branch, value)]
         if fitting:
-            return self._drop_empty(fitting[0], value, path) if len(fitting) == 1 else value
+            return self._repair_by_only_branch(fitting[0], value, path) if len(fitting) == 1 else value
         tried = [self._try_repair(branch, value, path) for branch in node.branches]
         good = [(result, repairer) for result, repairer, ok in tried if ok]
         if not good or any(not is_equal(good[0][0], result) for result, _ in good):
@@ -265,7 +265,7 @@ class ArgumentRepair:
         self._adopt_repairs(repairer)
         return result
 
-    def _drop_empty(self, branch: Json, value: Json, path: str) -> Json:
+    def _repair_by_only_branch(self, branch: Json, value: Json, path: str) -> Json:
         result, repairer, ok = self._try_repair(branch, value, path)
         if not ok:
             return value
@@ -281,15 +281,15 @@ class ArgumentRepair:
     def _can_fit(self, source: Json, value: Json, path: str) -> bool:
         return self._try_repair(source, value, path)[2]
 
-    def _adopt_repairs(self, walk: ArgumentRepair) -> None:
-        self.repairs.extend(walk.repairs)
-        self.doubts.extend(walk.doubts)
+    def _adopt_repairs(self, repairer: ArgumentRepair) -> None:
+        self.repairs.extend(repairer.repairs)
+        self.doubts.extend(repairer.doubts)
 
     def _is_valid(self, source: Json, value: Json) -> bool:
-        shape = self.tool_schema.shapes.get_node(source)
-        if shape.keywords.keys() <= _PLAIN:
+        shape = self.tool_schema.nodes.get_node(source)
+        if shape.keywords.keys() <= _PLAIN_KEYWORDS:
             return is_of_type(value, shape.types)
-        return self.tool_schema.validation.is_valid_part(value, source, self.budget)
+        return self.tool_schema.validator.is_valid_part(value, source, self.budget)
 
     def _repair_choice(self, node: SchemaNode, value: Json, path: str) -> Json:
         self.budget.spend(estimate_comparison_steps(value, len(node.choices)))
@@ -301,7 +301,7 @@ class ArgumentRepair:
                 return value
             return self.record_repair(path, RepairKind.WRAPPED, value, inner, "a list of one value")
         self.budget.spend(2 * min(len(node.choices), MAX_CHOICES))
-        reading = find_meant_choice(value, node.choices)
+        reading = find_intended_choice(value, node.choices)
         return (
             value if reading is None else self.record_repair(path, RepairKind.NEAREST, value, *reading.pair)
         )
@@ -328,7 +328,7 @@ class ArgumentRepair:
         def fits_item(item: Json) -> bool:
             return self._can_fit(items, item, f"{path}[0]")
 
-        shape_of_items = self.tool_schema.shapes.get_node(items)
+        shape_of_items = self.tool_schema.nodes.get_node(items)
         ways = [convert(kind, node, shape_of_items, value, fits_item) for kind in sorted(node.types)]
         found = [steps for steps in ways if steps]
         if not found or any(not is_equal(found[0][-1].after, steps[-1].after) for steps in found):
@@ -366,7 +366,7 @@ def _is_meaningless(node: SchemaNode, value: Json, *, root: bool) -> bool:
     """
     if node.extras is ExtraKeys.FORBIDDEN:
         return _is_empty(value)
-    return root and value is None and node.extras is ExtraKeys.UNSAID
+    return root and value is None and node.extras is ExtraKeys.UNSPECIFIED
 
 
 def _is_null(value: Json) -> bool:
@@ -408,7 +408,7 @@ def find_wrapped(
     known = tool_schema.root.properties
     outer = [key for key in arguments if not _is_tool_name(tool_schema, key, arguments[key])]
     if len(outer) != 1 or (
-        normalize_name(outer[0]) not in _WRAPPER_KEYS and outer[0] not in tool_schema.called
+        normalize_name(outer[0]) not in _WRAPPER_KEYS and outer[0] not in tool_schema.names
     ):
         return None
     key = outer[0]
@@ -437,14 +437,14 @@ def _is_whole_call(
     root = tool_schema.root
     complete = bool(root.required) and all(name in found for name in root.required)
     known = complete and found.keys() <= root.properties.keys()
-    return known and not tool_schema.validation.is_valid(arguments, budget)
+    return known and not tool_schema.validator.is_valid(arguments, budget)
 
 
 def _is_tool_name(tool_schema: ToolSchema, key: str, value: Json) -> bool:
     return (
         normalize_name(key) in _TOOL_NAME_KEYS
         and isinstance(value, str)
-        and value in {*tool_schema.called, "function"}
+        and value in {*tool_schema.names, "function"}
     )
 
 
@@ -456,7 +456,7 @@ def find_enclosing_parameter(tool_schema: ToolSchema, arguments: JsonObject) -> 
     holders = [name for name in root.required if name in root.properties]
     if len(holders) != 1 or len(root.required) != 1:
         return None
-    inner = tool_schema.shapes.get_node(root.properties[holders[0]])
+    inner = tool_schema.nodes.get_node(root.properties[holders[0]])
     if "object" not in inner.types or not inner.properties:
         return None
     return holders[0] if all(key in inner.properties for key in arguments) else None
@@ -474,7 +474,7 @@ def prepare_arguments(card: ToolCard, arguments: JsonObject, *, repair: bool = T
     such keys, and `3.0` for an integer.
     """
     tool_schema = tool_schemas.get_schema(card)
-    fitting = tool_schema.quick.copy_if_valid(arguments)
+    fitting = tool_schema.fast_check.copy_if_valid(arguments)
     if fitting is not None:
         return PreparedArguments(arguments=fitting, notes=tool_schema.notes)
     return prepare_thoroughly(card, tool_schema, arguments, repair=repair)
@@ -498,7 +498,7 @@ def prepare_thoroughly(
     if repair:
         given = _repair_arguments(tool_schema, repairer, given)
     budget.begin_checking()
-    found, complete = tool_schema.validation.find_errors(given, budget)
+    found, complete = tool_schema.validator.find_errors(given, budget)
     errors = explain_errors(tool_schema, found)
     named = {error.parameter for error in errors}
     doubts = tuple(doubt for doubt in repairer.doubts if doubt.parameter not in named)
@@ -521,27 +521,29 @@ def _describe_unchecked_parts(budget: StepBudget, *, complete: bool) -> Iterator
 
 
 def _repair_arguments(
-    tool_schema: ToolSchema, walk: ArgumentRepair, given: dict[str, Json]
+    tool_schema: ToolSchema, repairer: ArgumentRepair, given: dict[str, Json]
 ) -> dict[str, Json]:
     """Return the arguments with all certain repairs that the step budget allows."""
-    unwrapped = walk.apply_fully(lambda: _unwrap_arguments(tool_schema, walk, given), given)
-    mended = walk.apply_fully(lambda: walk.repair_value(tool_schema.schema, unwrapped, ""), unwrapped)
+    unwrapped = repairer.apply_fully(lambda: _unwrap_arguments(tool_schema, repairer, given), given)
+    mended = repairer.apply_fully(lambda: repairer.repair_value(tool_schema.schema, unwrapped, ""), unwrapped)
     return dict(mended) if isinstance(mended, dict) else unwrapped
 
 
 def _unwrap_arguments(
-    tool_schema: ToolSchema, walk: ArgumentRepair, given: dict[str, Json]
+    tool_schema: ToolSchema, repairer: ArgumentRepair, given: dict[str, Json]
 ) -> dict[str, Json]:
     for _ in range(MAX_WRAPPERS):
-        inner = find_wrapped(tool_schema, given, walk.budget)
+        inner = find_wrapped(tool_schema, given, repairer.budget)
         if inner is None:
             break
         key, found = inner
-        walk.record_repair(key, RepairKind.WRAPPED, given, found, "the arguments stood one level too deep")
+        repairer.record_repair(
+            key, RepairKind.WRAPPED, given, found, "the arguments stood one level too deep"
+        )
         given = found
     holder = find_enclosing_parameter(tool_schema, given)
     if holder is not None:
-        walk.record_repair(
+        repairer.record_repair(
             holder, RepairKind.WRAPPED, given, {holder: given}, "the arguments stood one level too high"
         )
         given = {holder: given}
@@ -566,8 +568,8 @@ _SETTING_NAMES: Final = frozenset(
     }
 )
 # fmt: on
-_SETTING_PREFIXES: Final = {"page": 1, "offset": 0}
-_AT_HOME: Final = frozenset({"id", "uuid", "cursor", "token", "handle", "sha", "guid"})
+_FIRST_PAGE_VALUES: Final = {"page": 1, "offset": 0}
+_SERVER_SPECIFIC_WORDS: Final = frozenset({"id", "uuid", "cursor", "token", "handle", "sha", "guid"})
 
 
 def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCard) -> PreparedArguments:
@@ -582,7 +584,7 @@ def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCar
     result = {moved[key]: value for key, value in given.items() if key in moved}
     for key, value in given.items():
         if key in moved:
-            if source.server != target.server and not _AT_HOME.isdisjoint(split_name(key)):
+            if source.server != target.server and not _SERVER_SPECIFIC_WORDS.isdisjoint(split_name(key)):
                 errors.append(
                     build_value_error(
                         key, f"something {target.server} knows: identifiers do not travel", value
@@ -599,12 +601,12 @@ def translate_arguments(arguments: JsonObject, source: ToolCard, target: ToolCar
 
 
 def _map_arguments(
-    given: JsonObject, here: ToolSchema, there: ToolSchema
+    given: JsonObject, source_schema: ToolSchema, target_schema: ToolSchema
 ) -> tuple[dict[str, str], list[Repair]]:
     """Map each argument to a parameter of the other tool."""
-    shape = there.root
+    shape = target_schema.root
     moved = {key: key for key in given if key in shape.properties}
-    found = _find_target_renames(given, moved, here, there)
+    found = _find_target_renames(given, moved, source_schema, target_schema)
     repairs = [
         _build_repair(
             each.parameter,
@@ -619,13 +621,13 @@ def _map_arguments(
 
 
 def _find_target_renames(
-    given: JsonObject, moved: Mapping[str, str], here: ToolSchema, there: ToolSchema
+    given: JsonObject, moved: Mapping[str, str], source_schema: ToolSchema, target_schema: ToolSchema
 ) -> tuple[Rename, ...]:
-    shape = there.root
-    given_object = ArgumentRepair(there, StepBudget()).describe_object(shape, given, "")
+    shape = target_schema.root
+    given_object = ArgumentRepair(target_schema, StepBudget()).build_given_object(shape, given, "")
     try:
         return find_renames(
-            replace(given_object, topic=here.topic | there.topic),
+            replace(given_object, topic=source_schema.topic | target_schema.topic),
             [key for key in given if key not in moved],
             [name for name in shape.properties if name not in moved],
             typos_too=False,
@@ -634,29 +636,29 @@ def _find_target_renames(
         return ()
 
 
-def _is_setting(here: ToolSchema, key: str, value: Json) -> bool:
+def _is_setting(source_schema: ToolSchema, key: str, value: Json) -> bool:
     """Return whether the argument can be omitted without changing what is requested."""
-    default = here.shapes.get_node(here.root.properties.get(key)).default
+    default = source_schema.nodes.get_node(source_schema.root.properties.get(key)).default
     if default and is_equal(default[0], value):
         return True
     name = "".join(split_name(key))
     groups = SYNONYM_GROUPS.get(name, frozenset())
-    for beginning, first in _SETTING_PREFIXES.items():
+    for beginning, first in _FIRST_PAGE_VALUES.items():
         if name == beginning or groups & SYNONYM_GROUPS[beginning]:
             return is_equal(value, first)
     return name in _SETTING_NAMES or bool(groups & SYNONYM_GROUPS["limit"])
 
 
 def _wrap_as_message(
-    there: ToolSchema, key: str, value: Json, result: dict[str, Json], repairs: list[Repair]
+    target_schema: ToolSchema, key: str, value: Json, result: dict[str, Json], repairs: list[Repair]
 ) -> bool:
     """Wrap a question as a conversation with one message, for a tool that takes a conversation."""
     if not isinstance(value, str) or not _is_question(key):
         return False
-    if "messages" in result or "messages" not in there.root.required:
+    if "messages" in result or "messages" not in target_schema.root.required:
         return False
-    items = there.shapes.get_node(there.root.properties.get("messages")).items
-    wanted = there.shapes.get_node(items).properties if is_object(items) else NO_OBJECT
+    items = target_schema.nodes.get_node(target_schema.root.properties.get("messages")).items
+    wanted = target_schema.nodes.get_node(items).properties if is_object(items) else NO_OBJECT
     if not {"role", "content"} <= wanted.keys():
         return False
     result["messages"] = [{"role": "user", "content": value}]
@@ -666,16 +668,16 @@ def _wrap_as_message(
     return True
 
 
-def _unwrap_question(given: JsonObject, there: ToolSchema) -> tuple[JsonObject, list[Repair]]:
+def _unwrap_question(given: JsonObject, target_schema: ToolSchema) -> tuple[JsonObject, list[Repair]]:
     """Extract the question of a conversation with one message, for a tool that takes only a question.
 
     System messages are dropped. A conversation with more messages is not changed: its last question may
     depend on the others.
     """
     question = _find_only_question(given.get("messages"))
-    properties = there.root.properties
+    properties = target_schema.root.properties
     free = [name for name in properties if name not in given and _is_question(name)]
-    wanted = [name for name in free if name in there.root.required] or free
+    wanted = [name for name in free if name in target_schema.root.required] or free
     if question is None or "messages" in properties or len(wanted) != 1:
         return given, []
     rest = {key: value for key, value in given.items() if key != "messages"}

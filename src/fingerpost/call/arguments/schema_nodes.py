@@ -10,7 +10,7 @@ from enum import Enum, auto
 from typing import Final, TypeGuard, cast
 
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, JsonObject, check_json
+from fingerpost.records import Json, JsonObject, find_json_problem
 from fingerpost.redaction import MASK, is_secret_name, scrub, scrub_json
 
 MAX_DEPTH: Final = 32  # the library needs several stack frames per level
@@ -44,7 +44,7 @@ def copy_object(value: JsonObject) -> dict[str, Json]:
 
 def find_excess(value: JsonObject) -> str | None:
     """Return why these arguments are too large to check, or None."""
-    reason = check_json(value, max_depth=MAX_DEPTH)
+    reason = find_json_problem(value, max_depth=MAX_DEPTH)
     if reason is not None:
         return reason
     return None if count_nodes(value) <= MAX_NODES else f"holds more than {MAX_NODES} values"
@@ -160,14 +160,14 @@ def to_json(value: Json) -> str:
 
 MAX_HOPS: Final = 12
 NO_OBJECT: Final[JsonObject] = {}
-_PLACE: Final = re.compile(r"[0-9]{1,9}")  # list index; Python refuses to parse thousands of digits
+_INDEX: Final = re.compile(r"[0-9]{1,9}")  # list index; Python refuses to parse thousands of digits
 
 
 class ExtraKeys(Enum):
     """What a schema says about keys that it does not list."""
 
-    WELCOME = auto()
-    UNSAID = auto()
+    ALLOWED = auto()
+    UNSPECIFIED = auto()
     FORBIDDEN = auto()
 
 
@@ -182,7 +182,7 @@ class SchemaNode:
     branches: tuple[Json, ...] = ()
     properties: JsonObject = field(default_factory=dict[str, Json])
     required: tuple[str, ...] = ()
-    extras: ExtraKeys = ExtraKeys.WELCOME
+    extras: ExtraKeys = ExtraKeys.ALLOWED
     items: Json = None
 
     @property
@@ -245,7 +245,7 @@ class SchemaNodes:
             name = part.replace("~1", "/").replace("~0", "~")
             if is_object(node):
                 node = node.get(name)
-            elif is_list(node) and _PLACE.fullmatch(name) and int(name) < len(node):
+            elif is_list(node) and _INDEX.fullmatch(name) and int(name) < len(node):
                 node = node[int(name)]
             else:
                 return None
@@ -297,8 +297,8 @@ def _read_choices(node: JsonObject) -> tuple[Json, ...]:
 
 def _read_extras(node: JsonObject) -> ExtraKeys:
     if "patternProperties" in node:
-        return ExtraKeys.WELCOME
+        return ExtraKeys.ALLOWED
     extras = node.get("additionalProperties", node.get("unevaluatedProperties"))
     if extras is False:
         return ExtraKeys.FORBIDDEN
-    return ExtraKeys.UNSAID if extras is None and "properties" in node else ExtraKeys.WELCOME
+    return ExtraKeys.UNSPECIFIED if extras is None and "properties" in node else ExtraKeys.ALLOWED

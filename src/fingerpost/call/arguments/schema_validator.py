@@ -23,7 +23,7 @@ from fingerpost.schemas import pin_to_own_draft
 
 MAX_STEPS: Final = 60_000  # a quarter of a second on a slow machine
 STEPS_FOR_CHECKING: Final = 20_000  # of these, reserved for validation
-_LETTERS_PER_STEP: Final = 64  # characters of a text
+_CHARACTERS_PER_STEP: Final = 64  # characters of a text
 _NODES_PER_STEP: Final = 8  # nested values
 
 
@@ -63,7 +63,7 @@ class StepBudget:
 def estimate_steps(value: Json) -> int:
     """Return the number of steps to traverse a whole value once."""
     if isinstance(value, str):
-        return len(value) // _LETTERS_PER_STEP
+        return len(value) // _CHARACTERS_PER_STEP
     if not isinstance(value, dict | list):
         return 0
     nodes, letters = 0, 0
@@ -77,7 +77,7 @@ def estimate_steps(value: Json) -> int:
             todo.extend(node.values())
         elif isinstance(node, list):
             todo.extend(node)
-    return nodes // _NODES_PER_STEP + letters // _LETTERS_PER_STEP
+    return nodes // _NODES_PER_STEP + letters // _CHARACTERS_PER_STEP
 
 
 def estimate_comparison_steps(value: Json, others: int) -> int:
@@ -88,7 +88,7 @@ def estimate_comparison_steps(value: Json, others: int) -> int:
 
 
 ENTRIES_PER_STEP: Final = 4  # entries of a value or a keyword
-MAX_KEPT_PARTS: Final = 2_000  # cached parts of one schema
+MAX_CACHED_PARTS: Final = 2_000  # cached parts of one schema
 _LOOKUP_STEPS: Final = 4
 
 
@@ -98,7 +98,7 @@ class SchemaPart:
 
     validator: Any
     steps: int
-    shows: bool  # the library's error message contains the whole value
+    shows_value: bool  # the library's error message contains the whole value
 
 
 class SchemaReferences:
@@ -109,18 +109,18 @@ class SchemaReferences:
 
     def __init__(self, base: str, *, anywhere: bool) -> None:
         self._base = base
-        self._everywhere = anywhere
+        self._anywhere = anywhere
         self._known: dict[tuple[str, str], Any] = {}
-        self._visits: dict[tuple[int, str], SchemaPart] = {}
+        self._parts: dict[tuple[int, str], SchemaPart] = {}
 
     def get_part(self, validator: Any, schema: dict[str, Any], resolver: Any) -> SchemaPart:
         """Return the prepared part. `schema` must live as long as the whole schema."""
         base = (validator._resolver if resolver is None else resolver)._base_uri
-        known = self._visits.get((id(schema), base))
+        known = self._parts.get((id(schema), base))
         if known is None:
             known = _build_part(validator, schema, resolver)
-            if len(self._visits) < MAX_KEPT_PARTS:
-                self._visits[id(schema), base] = known
+            if len(self._parts) < MAX_CACHED_PARTS:
+                self._parts[id(schema), base] = known
         return known
 
     def follow(self, resolver: Any, reference: object) -> Any:
@@ -133,7 +133,7 @@ class SchemaReferences:
         return self._known[key]
 
     def _look_up(self, resolver: Any, base: str, reference: str) -> Any:
-        if not self._everywhere and (base != self._base or not (reference + "/").startswith("#/")):
+        if not self._anywhere and (base != self._base or not (reference + "/").startswith("#/")):
             return None
         try:
             return resolver.lookup(reference)
@@ -162,19 +162,19 @@ def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
 class ValidationState(local):
     """The current check of this thread."""
 
-    effort: StepBudget
+    budget: StepBudget
     references: SchemaReferences
 
     def __init__(self) -> None:
         self.active: set[tuple[int, int]] = set()
 
     def begin(self, budget: StepBudget, references: SchemaReferences) -> None:
-        self.effort = budget
+        self.budget = budget
         self.references = references
         self.active.clear()
 
     def follow(self, validator: Any, reference: object) -> Any:
-        self.effort.spend(_LOOKUP_STEPS)
+        self.budget.spend(_LOOKUP_STEPS)
         return self.references.follow(validator._resolver, reference)
 
 
@@ -190,7 +190,7 @@ def find_evaluated(
     """Return the keys or indexes evaluated by this schema or by subschemas that apply to the same value."""
     if not isinstance(schema, dict) or id(cast("object", schema)) in within:
         return set()
-    validation_state.effort.spend(1 + len(instance) // 4)
+    validation_state.budget.spend(1 + len(instance) // 4)
     node = cast("dict[str, Any]", schema)
     found = own(validator, instance, node)
     deeper = within | {id(node)}
@@ -235,7 +235,7 @@ def get_own_keys(_: Any, instance: Any, schema: dict[str, Any]) -> set[Any]:
         return set(instance)
     found = set(schema.get("properties", ())) & set(instance)
     for source in schema.get("patternProperties", ()):
-        validation_state.effort.spend(len(instance))
+        validation_state.budget.spend(len(instance))
         pattern = compile_pattern(source)
         found.update(key for key in instance if pattern is None or not pattern.is_mismatch(key))
     return found
@@ -257,7 +257,7 @@ def get_own_indexes(validator: Any, instance: Any, schema: dict[str, Any]) -> se
 
 KeywordCheck = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
-_LEAVES: Final = frozenset(
+_TOLERANT_KEYWORDS: Final = frozenset(
     {
         "type", "required", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
         "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties",
@@ -265,12 +265,12 @@ _LEAVES: Final = frozenset(
         "unevaluatedProperties",
     }
 )  # fmt: skip
-_SILENT: Final = frozenset({"if", "$ref"})  # not part of an error's path
-_HOLDERS: Final = (list, dict)
-_ERROR: Final = 3  # steps to create or pass on an error
-_MESSAGE: Final = 64  # characters of an error message per step
+_PATHLESS_KEYWORDS: Final = frozenset({"if", "$ref"})  # not part of an error's path
+_CONTAINER_TYPES: Final = (list, dict)
+_ERROR_STEPS: Final = 3  # steps to create or pass on an error
+_MESSAGE_CHARACTERS_PER_STEP: Final = 64  # characters of an error message per step
 _COMPILE_STEPS: Final = 100  # steps for a pattern that is new in this call
-_MATCH_STEPS: Final = 500  # steps of the pattern engine per budget step
+_MATCH_STEPS_PER_STEP: Final = 500  # steps of the pattern engine per budget step
 
 
 @lru_cache(maxsize=16)
@@ -282,7 +282,7 @@ def build_bounded_validator(known: type[Validator]) -> type[Validator]:
     keywords |= {
         name: ours for name, ours in _KEYWORD_CHECKS.items() if name in keywords or name.endswith("Ref")
     }
-    keywords |= {name: _make_tolerant(keywords[name]) for name in _LEAVES if name in keywords}
+    keywords |= {name: _make_tolerant(keywords[name]) for name in _TOLERANT_KEYWORDS if name in keywords}
     kind = cast("Any", validators).extend(base, validators=keywords)
     pin_to_own_draft(kind)
     kind.descend = iterate_errors
@@ -299,17 +299,17 @@ def iterate_errors(
 ) -> Iterable[ValidationError]:
     """Return the errors of a value under this part of the schema. Steps are spent for it."""
     if schema is False:
-        validation_state.effort.spend(1)
+        validation_state.budget.spend(1)
         return (_build_false_schema_error(instance, path, schema_path),)
     if not isinstance(schema, dict):
         return ()  # `true`, or an invalid schema
     part = validation_state.references.get_part(validator, cast("dict[str, Any]", schema), resolver)
     steps = part.steps
-    if isinstance(instance, _HOLDERS):
+    if isinstance(instance, _CONTAINER_TYPES):
         steps += len(cast("list[Any]", instance)) // ENTRIES_PER_STEP
-        if part.shows:
+        if part.shows_value:
             steps += estimate_steps(cast("Json", instance))
-    validation_state.effort.spend(steps)
+    validation_state.budget.spend(steps)
     return _check_part(part.validator, instance, path, schema_path)
 
 
@@ -317,7 +317,7 @@ def _check_part(validator: Any, instance: Any, path: Any, schema_path: Any) -> I
     schema = validator.schema
     for keyword, name, value in validator._validators:
         for error in keyword(validator, value, instance, schema) or ():
-            validation_state.effort.spend(_ERROR)
+            validation_state.budget.spend(_ERROR_STEPS)
             error._set(
                 validator=name,
                 validator_value=value,
@@ -325,7 +325,7 @@ def _check_part(validator: Any, instance: Any, path: Any, schema_path: Any) -> I
                 schema=schema,
                 type_checker=validator.TYPE_CHECKER,
             )
-            if name not in _SILENT:
+            if name not in _PATHLESS_KEYWORDS:
                 error.schema_path.appendleft(name)
             yield _with_path(error, path, schema_path)
 
@@ -354,7 +354,9 @@ def _make_tolerant(keyword: KeywordCheck) -> KeywordCheck:
         except Exception:  # noqa: BLE001 - `"minLength": "three"`: an invalid keyword is not checked
             return ()
         if found:
-            validation_state.effort.spend(sum(len(error.message) for error in found) // _MESSAGE)
+            validation_state.budget.spend(
+                sum(len(error.message) for error in found) // _MESSAGE_CHARACTERS_PER_STEP
+            )
         return found
 
     return check
@@ -379,7 +381,7 @@ def _compile_pattern(source: Any) -> SchemaPattern | None:
     """Return the compiled pattern, or None if it cannot be run."""
     if not isinstance(source, str):
         return None
-    budget = validation_state.effort
+    budget = validation_state.budget
     if source not in budget.patterns:
         budget.spend(_COMPILE_STEPS)
         budget.patterns[source] = compile_pattern(source)
@@ -387,7 +389,7 @@ def _compile_pattern(source: Any) -> SchemaPattern | None:
 
 
 def _is_mismatch(pattern: SchemaPattern, text: str) -> bool:
-    validation_state.effort.spend(1 + pattern.estimate_cost(text) // _MATCH_STEPS)
+    validation_state.budget.spend(1 + pattern.estimate_cost(text) // _MATCH_STEPS_PER_STEP)
     return pattern.is_mismatch(text)
 
 
@@ -407,7 +409,7 @@ def _check_pattern_properties(validator: Any, parts: Any, instance: Any, _: Any)
         if pattern is None:
             continue
         for key, value in cast("Mapping[str, Any]", instance).items():
-            validation_state.effort.spend(1 + pattern.estimate_cost(key) // _MATCH_STEPS)
+            validation_state.budget.spend(1 + pattern.estimate_cost(key) // _MATCH_STEPS_PER_STEP)
             if pattern.is_match(key):
                 yield from validator.descend(value, part, path=key, schema_path=source)
 
@@ -483,13 +485,13 @@ def _check_enum(_: Any, choices: Any, instance: Any, __: Any) -> Iterator[Valida
     if not isinstance(choices, list):
         return
     listed = cast("list[Json]", choices)
-    validation_state.effort.spend(estimate_comparison_steps(instance, len(listed)))
+    validation_state.budget.spend(estimate_comparison_steps(instance, len(listed)))
     if not any(is_equal(instance, choice) for choice in listed):
         yield ValidationError("is none of the permitted values")
 
 
 def _check_const(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
-    validation_state.effort.spend(estimate_comparison_steps(instance, 1))
+    validation_state.budget.spend(estimate_comparison_steps(instance, 1))
     if not is_equal(instance, wanted):
         yield ValidationError("is not the one permitted value")
 
@@ -498,7 +500,7 @@ def _check_unique_items(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator
     if wanted is not True or not isinstance(instance, list):
         return
     items = cast("list[Json]", instance)
-    validation_state.effort.spend(4 * estimate_steps(items))
+    validation_state.budget.spend(4 * estimate_steps(items))
     if len({_build_identity(item) for item in items}) < len(items):
         yield ValidationError("has equal items")
 

@@ -30,7 +30,7 @@ MAX_KEYS: Final = 100
 MAX_ITEMS: Final = 100
 MAX_INTEGER: Final = 1 << 63
 
-_ROOT: Final = frozenset(
+_ROOT_KEYWORDS: Final = frozenset(
     {"type", "properties", "required", "additionalProperties", "title", "description", "default", "examples",
      "$schema", "$defs", "definitions", "$comment"}
 )  # fmt: skip
@@ -57,7 +57,7 @@ class FastCheck:
 
     def _read_schema(self, schema: JsonObject) -> bool:
         properties, required = schema.get("properties", {}), schema.get("required", [])
-        if schema.get("type") != "object" or not schema.keys() <= _ROOT:
+        if schema.get("type") != "object" or not schema.keys() <= _ROOT_KEYWORDS:
             return False
         if not is_object(properties) or not is_list(required):
             return False
@@ -181,15 +181,15 @@ class ToolSchema:
     def __init__(self, card: ToolCard) -> None:
         given = card.definition.get("inputSchema")
         self.schema: JsonObject = copy_object(given) if is_object(given) else {"type": "object"}
-        self.quick = FastCheck(self.schema)
-        self.validation = SchemaValidator(self.schema)
-        self.shapes = SchemaNodes(self.schema)
-        self.root: SchemaNode = self.shapes.get_node(self.schema)
+        self.fast_check = FastCheck(self.schema)
+        self.validator = SchemaValidator(self.schema)
+        self.nodes = SchemaNodes(self.schema)
+        self.root: SchemaNode = self.nodes.get_node(self.schema)
         # Words about the tool's topic add nothing to a parameter's name.
         self.topic = frozenset(to_singular(word) for word in split_words(card.name))
-        self.called = frozenset({card.name, card.key, card.exposed_name})
+        self.names = frozenset({card.name, card.key, card.exposed_name})
         self.notes = _describe_unchecked(self.schema)
-        self.lines: dict[int, str] = {}  # signatures, by their limit
+        self.signatures: dict[int, str] = {}  # signatures, by their limit
 
 
 class _ToolSchemaCache:
@@ -242,9 +242,9 @@ def format_signature(card: ToolCard, *, limit: int = 400) -> str:
     length.
     """
     tool_schema = tool_schemas.get_schema(card)
-    known = tool_schema.lines.get(limit)
+    known = tool_schema.signatures.get(limit)
     if known is None:
-        known = tool_schema.lines[limit] = _build_signature(tool_schema, card, limit)
+        known = tool_schema.signatures[limit] = _build_signature(tool_schema, card, limit)
     return known
 
 
@@ -277,7 +277,7 @@ def _format_parameters(tool_schema: ToolSchema, node: SchemaNode, depth: int) ->
 
 
 def _format_parameter(tool_schema: ToolSchema, name: str, source: Json, depth: int) -> str:
-    shape = tool_schema.shapes.get_node(source)
+    shape = tool_schema.nodes.get_node(source)
     default = shape.keywords.get("default")
     tail = f" = {shorten(to_json(default), MAX_DEFAULT_LENGTH)}" if default is not None else ""
     return f"{name}: {describe_expected(tool_schema, shape, depth)}{tail}"
@@ -291,7 +291,7 @@ def describe_expected(tool_schema: ToolSchema, node: SchemaNode, depth: int = 0)
         return "|".join([*listed, f"… +{more} more"] if more else listed)
     if node.branches and depth < MAX_SIGNATURE_DEPTH:
         kinds = (
-            describe_expected(tool_schema, tool_schema.shapes.get_node(branch), depth + 1)
+            describe_expected(tool_schema, tool_schema.nodes.get_node(branch), depth + 1)
             for branch in node.branches
         )
         return "|".join(dict.fromkeys(kinds))
@@ -302,7 +302,7 @@ def _describe_type(tool_schema: ToolSchema, node: SchemaNode, name: str, depth: 
     if name == "array":
         items = node.items if is_object(node.items) else None
         inner = (
-            describe_expected(tool_schema, tool_schema.shapes.get_node(items), depth + 1)
+            describe_expected(tool_schema, tool_schema.nodes.get_node(items), depth + 1)
             if items and depth < MAX_SIGNATURE_DEPTH
             else "any"
         )

@@ -17,14 +17,14 @@ from fingerpost.records.json import LARGE_SIZE, parse_in_steps
 
 # Longer JSON is trimmed as text: parsing it would need many times its size in memory.
 MAX_PARSED_LENGTH: Final = 16_000_000
-_MAX_SAMPLE: Final = 6_000
+_SAMPLE_LENGTH: Final = 6_000
 MIN_TABLE_ROWS: Final = 4  # lines; shorter texts are no table or log
 
-_PAGE = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
+_HTML_START = re.compile(r"\s*(?:<\?xml[^>]{0,200}>\s*)?<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE)
 _TAGS = re.compile(
     r"</?(?:div|p|span|a|li|ul|table|tr|td|h[1-6]|br|img|section)\b[^<>]{0,500}>", re.IGNORECASE
 )
-_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*")
+_TABLE_RULE = re.compile(r"\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*")
 _LOG_LINE = re.compile(
     r"\s*(?:\[?\d{4}-\d\d-\d\d[T ]|\[?\d\d:\d\d:\d\d|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d"
     r"|\[?(?:DEBUG|INFO|WARN|WARNING|ERROR|FATAL|TRACE)\b)"
@@ -44,8 +44,8 @@ class TextShape(StrEnum):
 
 def detect_shape(text: str) -> TextShape:
     """Return the shape of a text that is not JSON, from its beginning."""
-    beginning = text[:_MAX_SAMPLE]
-    if _PAGE.match(beginning) or (beginning.lstrip()[:1] == "<" and len(_TAGS.findall(beginning)) >= 5):
+    beginning = text[:_SAMPLE_LENGTH]
+    if _HTML_START.match(beginning) or (beginning.lstrip()[:1] == "<" and len(_TAGS.findall(beginning)) >= 5):
         return TextShape.PAGE
     lines = [line for line in beginning.splitlines()[:30] if line.strip()]
     if len(lines) >= MIN_TABLE_ROWS:
@@ -60,7 +60,7 @@ def count_header_rows(lines: list[str]) -> int:
     """Return the number of header lines of a table, or 0 if the lines are no table."""
     if len(lines) < MIN_TABLE_ROWS:
         return 0
-    if "|" in lines[0] and "|" in lines[1] and _RULE.fullmatch(lines[1][:1_000]):
+    if "|" in lines[0] and "|" in lines[1] and _TABLE_RULE.fullmatch(lines[1][:1_000]):
         return 2
     if set(lines[1].strip()) <= {"-", " ", "+", "="} and len(lines[1].split()) >= 2:
         return 2
@@ -99,18 +99,18 @@ def parse_json_text(text: str) -> Json:
         return None
 
 
-def _refuse_constant(word: str) -> NoReturn:
-    message = f"{word} is not JSON"
+def _refuse_constant(name: str) -> NoReturn:
+    message = f"{name} is not JSON"
     raise ValueError(message)
 
 
 MAX_REFERENCES: Final = 20
 MAX_SENTENCE_LENGTH: Final = 2_000
-_SHAPED: Final = frozenset("{[<")  # first characters of data and web pages
+_DATA_STARTS: Final = frozenset("{[<")  # first characters of data and web pages
 _MAX_TEXT_BLOCKS: Final = 20
 _MAX_LABEL_LENGTH: Final = 300
-_NOTHING: Final[JsonObject] = {}
-_EMPTY: Final[tuple[Json, ...]] = ({}, [], "")
+_EMPTY_OBJECT: Final[JsonObject] = {}
+_EMPTY_VALUES: Final[tuple[Json, ...]] = ({}, [], "")
 
 
 @frozen
@@ -138,7 +138,7 @@ def get_sentence(result: JsonObject) -> str | None:
     if not isinstance(block, dict) or block.get("type") != "text":
         return None
     text = block.get("text")
-    if not isinstance(text, str) or len(text) > MAX_SENTENCE_LENGTH or text.lstrip()[:1] in _SHAPED:
+    if not isinstance(text, str) or len(text) > MAX_SENTENCE_LENGTH or text.lstrip()[:1] in _DATA_STARTS:
         return None
     return text if len(text.splitlines()) < MIN_TABLE_ROWS else None
 
@@ -180,7 +180,7 @@ def _read_part(number: int, block: JsonObject) -> ResultPart:
         return _build_text_part(number, text)
     if kind == "resource" and isinstance(blob := resource.get("blob"), str):
         name = _format_label(resource.get("mimeType")) or "binary"
-        return _build_reference(number, name, blob, at=_format_label(resource.get("uri")))
+        return _build_reference(number, name, blob, uri=_format_label(resource.get("uri")))
     return ResultPart(number=number, text=write_json(block))
 
 
@@ -188,9 +188,9 @@ def _build_text_part(number: int, text: str) -> ResultPart:
     return ResultPart(number=number, text=text, value=parse_json_text(text))
 
 
-def _build_reference(number: int, kind: str, encoded: str, at: str = "") -> ResultPart:
+def _build_reference(number: int, kind: str, encoded: str, uri: str = "") -> ResultPart:
     size = len(encoded) * 3 // 4
-    reference = f"{kind}, {_format_size(size)}, part {number}" + (f", {at}" if at else "")
+    reference = f"{kind}, {_format_size(size)}, part {number}" + (f", {uri}" if uri else "")
     return ResultPart(number=number, text=f"[{reference}]", reference=reference)
 
 
@@ -219,11 +219,14 @@ def find_additional_texts(result: JsonObject) -> tuple[str, ...]:
 def _merge_structured(result: JsonObject, parts: list[ResultPart]) -> list[ResultPart]:
     """Add the structured content if it contains more than the texts, and remove texts that it contains."""
     value = result.get("structuredContent")
-    if value is None or value in _EMPTY or _is_repeated_in_texts(value, parts):
+    if value is None or value in _EMPTY_VALUES or _is_repeated_in_texts(value, parts):
         return parts
     rest = [part for part in parts if part.reference is not None or not _is_repeated(value, part)]
     text = value if isinstance(value, str) else write_json(value)
-    return [*rest, ResultPart(number=len(parts) + 1, text=text, value=value if _has_values(value) else None)]
+    return [
+        *rest,
+        ResultPart(number=len(parts) + 1, text=text, value=value if _is_container(value) else None),
+    ]
 
 
 def _is_repeated_in_texts(value: Json, parts: Sequence[ResultPart]) -> bool:
@@ -233,7 +236,7 @@ def _is_repeated_in_texts(value: Json, parts: Sequence[ResultPart]) -> bool:
 
 def _is_same(value: Json, part: ResultPart) -> bool:
     if part.value is None:
-        return not _has_values(value) and part.text.strip() == (
+        return not _is_container(value) and part.text.strip() == (
             value if isinstance(value, str) else write_json(value)
         )
     try:
@@ -278,7 +281,7 @@ def _is_repeated(value: Json, part: ResultPart) -> bool:
         return False
 
 
-def _has_values(value: Json) -> bool:
+def _is_container(value: Json) -> bool:
     return isinstance(value, Mapping | list | tuple)
 
 
@@ -314,7 +317,7 @@ def _as_text_block(item: Json) -> JsonObject:
 
 
 def _as_object(value: Json) -> JsonObject:
-    return value if isinstance(value, Mapping) else _NOTHING
+    return value if isinstance(value, Mapping) else _EMPTY_OBJECT
 
 
 def _format_label(value: Json) -> str:
@@ -325,7 +328,7 @@ def _format_label(value: Json) -> str:
 def parse_result(data: bytes) -> JsonObject:
     """Parse a stored result."""
     value = cast("Json", parse_in_steps(data.decode()) if len(data) > LARGE_SIZE else json.loads(data))
-    return value if isinstance(value, Mapping) else _NOTHING
+    return value if isinstance(value, Mapping) else _EMPTY_OBJECT
 
 
 __all__ = [

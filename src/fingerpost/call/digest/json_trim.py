@@ -20,10 +20,10 @@ from fingerpost.records.json import is_large_value
 
 ELLIPSIS: Final = "…"
 _MAX_DEPTH: Final = 10
-_SCORED_ITEMS: Final = 200_000
-_SCORED_CHARACTERS: Final = 4_000
+_MAX_SCORED_ITEMS: Final = 200_000
+_MAX_SCORED_LENGTH: Final = 4_000
 _ENOUGH_ITEMS: Final = 5
-_SHORT_LIST: Final = 60
+_MAX_SHORT_LIST_LENGTH: Final = 60
 _SCALARS: Final = (str, int, float, bool, NoneType)
 _FIRST_KEYS: Final = parse_word_set("error errors message title name id url status total")
 
@@ -55,9 +55,9 @@ def trim_json(value: Json, budget: int, stems: Sequence[str] = ()) -> tuple[Json
         found = _trim_to_most_items(value, budget, characters, relevance)
         if found is None:
             continue
-        if best is None or found.measure.items > best.measure.items:
+        if best is None or found.limits.items > best.limits.items:
             best = found
-        if found.complete or found.measure.items >= _ENOUGH_ITEMS:
+        if found.complete or found.limits.items >= _ENOUGH_ITEMS:
             break
     if best is None:
         best = _trim_to_smallest(value, budget, relevance)
@@ -70,14 +70,14 @@ def _choose_lengths(budget: int) -> list[int]:
 
 
 def _trim_to_most_items(
-    value: Json, budget: int, characters: int, near: _ItemRelevance
+    value: Json, budget: int, characters: int, relevance: _ItemRelevance
 ) -> _JsonTrimming | None:
     fits, over = 0, min(budget, 4_000) + 1
     best: _JsonTrimming | None = None
     while over - fits > 1:
         items = (fits + over) // 2 if fits else min(64, (fits + over) // 2)
         tried = _JsonTrimming(
-            TrimLimits(items=items, characters=characters, keys=max(8, items)), budget, near
+            TrimLimits(items=items, characters=characters, keys=max(8, items)), budget, relevance
         ).trim(value)
         if tried.fits:
             fits, best = items, tried
@@ -88,13 +88,13 @@ def _trim_to_most_items(
     return best
 
 
-def _trim_to_smallest(value: Json, budget: int, near: _ItemRelevance) -> _JsonTrimming:
+def _trim_to_smallest(value: Json, budget: int, relevance: _ItemRelevance) -> _JsonTrimming:
     """Trim as a last resort: fewer keys and levels, down to a single marker."""
-    tried = _JsonTrimming(TrimLimits(items=1, characters=30, keys=8, depth=4), budget, near).trim(value)
-    while not tried.fits and (tried.measure.depth or tried.measure.keys > 1):
-        limits = tried.measure
+    tried = _JsonTrimming(TrimLimits(items=1, characters=30, keys=8, depth=4), budget, relevance).trim(value)
+    while not tried.fits and (tried.limits.depth or tried.limits.keys > 1):
+        limits = tried.limits
         smaller = replace(limits, keys=max(1, limits.keys // 2), depth=max(0, limits.depth - 1))
-        tried = _JsonTrimming(smaller, budget, near).trim(value)
+        tried = _JsonTrimming(smaller, budget, relevance).trim(value)
     return tried
 
 
@@ -102,16 +102,16 @@ class _ItemRelevance:
     """Relevance of list items to the request. Cached, because the same list is trimmed many times."""
 
     def __init__(self, stems: Sequence[str]) -> None:
-        self._looked_for = stems
+        self._stems = stems
         self._ranked: dict[int, list[int]] = {}
         self._shortened: dict[tuple[int, int], str] = {}
 
     def rank_items(self, items: Sequence[Json]) -> list[int]:
-        if not self._looked_for or len(items) > _SCORED_ITEMS:
+        if not self._stems or len(items) > _MAX_SCORED_ITEMS:
             return []
         if id(items) not in self._ranked:
             texts = [_get_beginning(item).lower() for item in items]
-            nearness = score_texts(texts, self._looked_for)
+            nearness = score_texts(texts, self._stems)
             found = [index for index, score in enumerate(nearness) if score > 0]
             self._ranked[id(items)] = sorted(found, key=lambda index: (-nearness[index], index))
         return self._ranked[id(items)]
@@ -121,7 +121,7 @@ class _ItemRelevance:
         key = (id(text), characters)
         if key not in self._shortened:
             if characters >= 200:
-                cut = trim_text(text, characters // 4, self._looked_for).text
+                cut = trim_text(text, characters // 4, self._stems).text
             else:
                 cut = f"{text[:characters].rstrip()}{ELLIPSIS} ({len(text):,} characters)"
             self._shortened[key] = cut
@@ -131,9 +131,9 @@ class _ItemRelevance:
 def _get_beginning(value: Json) -> str:
     """Return enough of a value's text to score it."""
     if isinstance(value, str):
-        return value[:_SCORED_CHARACTERS]
+        return value[:_MAX_SCORED_LENGTH]
     try:
-        return to_compact_json(value)[:_SCORED_CHARACTERS]
+        return to_compact_json(value)[:_MAX_SCORED_LENGTH]
     except RecursionError:  # nested too deeply to be relevant
         return ""
 
@@ -141,13 +141,13 @@ def _get_beginning(value: Json) -> str:
 class _JsonTrimming:
     """One attempt to trim with given limits."""
 
-    def __init__(self, measure: TrimLimits, budget: int, near: _ItemRelevance) -> None:
-        self.measure = measure
+    def __init__(self, limits: TrimLimits, budget: int, relevance: _ItemRelevance) -> None:
+        self.limits = limits
         self.value: Json = None
         self.fits = False
         self._budget = budget
         self._room = budget * 12 + 1_000  # characters; longer ordinary text does not fit
-        self._near = near
+        self._relevance = relevance
         self._items = self._keys = self._strings = self._levels = 0
         self._largest = (0, 0)
 
@@ -199,21 +199,21 @@ class _JsonTrimming:
         return value
 
     def _trim_string(self, text: str) -> str:
-        if len(text) > self.measure.characters + 20:
+        if len(text) > self.limits.characters + 20:
             self._strings += 1
-            text = self._near.shorten_text(text, self.measure.characters)
+            text = self._relevance.shorten_text(text, self.limits.characters)
         self._room -= len(text)
         return text
 
     def _trim_object(self, value: JsonObject, depth: int, lists: int) -> Json:
-        if depth >= self.measure.depth and value:
+        if depth >= self.limits.depth and value:
             self._levels += 1
             return f"{ELLIPSIS} {len(value):,} keys left out {ELLIPSIS}"
         names = list(value)
         kept = set(names)
-        if len(names) > self.measure.keys:
+        if len(names) > self.limits.keys:
             first = [name for name in names if name in _FIRST_KEYS]
-            kept = set([*first, *names][: self.measure.keys])
+            kept = set([*first, *names][: self.limits.keys])
         cut: dict[str, Json] = {}
         for name in names:
             if name in kept and self._room > 0:
@@ -226,11 +226,11 @@ class _JsonTrimming:
         return cut
 
     def _trim_list(self, items: Sequence[Json], depth: int, lists: int) -> Json:
-        if depth >= self.measure.depth and items:
+        if depth >= self.limits.depth and items:
             self._levels += 1
             return f"{ELLIPSIS} {len(items):,} items left out {ELLIPSIS}"
-        most = max(1 if self.measure.items < 4 else 2, self.measure.items >> lists)
-        if len(items) <= most or _is_short(items, self.measure.characters):
+        most = max(1 if self.limits.items < 4 else 2, self.limits.items >> lists)
+        if len(items) <= most or _is_short(items, self.limits.characters):
             return [self._trim_value(item, depth + 1, lists + 1) for item in items if self._room > 0]
         kept = self._choose_both_ends(items, most)
         self._items += len(items) - len(kept)
@@ -246,7 +246,7 @@ class _JsonTrimming:
         return cut
 
     def _choose_both_ends(self, items: Sequence[Json], limit: int) -> list[int]:
-        near = self._near.rank_items(items)[: max(1, limit * 2 // 5)]
+        near = self._relevance.rank_items(items)[: max(1, limit * 2 // 5)]
         left = limit - len(near)
         tail = left // 3
         kept = {*near, *range(left - tail), *range(len(items) - tail, len(items))}
@@ -255,15 +255,16 @@ class _JsonTrimming:
 
 def _is_short(items: Sequence[Json], characters: int) -> bool:
     """Return whether the list's text is very short: `["a", "b", "c"]`."""
-    if len(items) > 12 or characters < _SHORT_LIST:
+    if len(items) > 12 or characters < _MAX_SHORT_LIST_LENGTH:
         return False
     return (
-        all(isinstance(item, _SCALARS) for item in items) and sum(map(_estimate_length, items)) <= _SHORT_LIST
+        all(isinstance(item, _SCALARS) for item in items)
+        and sum(map(_estimate_length, items)) <= _MAX_SHORT_LIST_LENGTH
     )
 
 
 def _estimate_length(value: Json) -> int:
-    return len(value) if isinstance(value, str) else len(str(value)[:_SHORT_LIST])
+    return len(value) if isinstance(value, str) else len(str(value)[:_MAX_SHORT_LIST_LENGTH])
 
 
 def find_unused_key(entries: JsonObject) -> str:

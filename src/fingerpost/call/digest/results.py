@@ -24,7 +24,7 @@ from fingerpost.records import JsonObject, create_id
 from fingerpost.store import Cache
 
 MAX_COUNTED_LENGTH: Final = 500_000  # characters; for longer texts the number of pages is estimated
-MAX_TEXTS: Final = 64  # texts whose page starts are cached
+MAX_CACHED_TEXTS: Final = 64  # texts whose page starts are cached
 
 PageStarts = tuple[int, ...]  # from the first page on, as far as searched; the end of the text is last
 
@@ -36,15 +36,15 @@ class PageStartCache:
         self._starts: OrderedDict[object, PageStarts] = OrderedDict()
         self._lock = Lock()  # pages are read in threads
 
-    def get_starts(self, text: object) -> PageStarts:
-        return self._starts.get(text, (0,))
+    def get_starts(self, key: object) -> PageStarts:
+        return self._starts.get(key, (0,))
 
-    def keep_starts(self, text: object, starts: PageStarts) -> None:
+    def keep_starts(self, key: object, starts: PageStarts) -> None:
         """Store page starts. Calls may come in any order, so the longer list is kept."""
         with self._lock:
-            self._starts[text] = max(starts, self.get_starts(text), key=len)
-            self._starts.move_to_end(text)
-            while len(self._starts) > MAX_TEXTS:
+            self._starts[key] = max(starts, self.get_starts(key), key=len)
+            self._starts.move_to_end(key)
+            while len(self._starts) > MAX_CACHED_TEXTS:
                 self._starts.popitem(last=False)
 
 
@@ -96,8 +96,8 @@ MAX_KEPT_BYTES: Final = 24 * 1024 * 1024  # compressed; a larger result would di
 MAX_UNPACKED_BYTES: Final = 160 * 1024 * 1024
 PAGE_TOKENS: Final = 2_000
 _MIN_PAGE_TOKENS: Final = 50
-_LETTERS: Final = 13  # 61 bits
-_HANDLE: Final = re.compile(rf"\bres_[a-z]{{{_LETTERS}}}\b")
+_HANDLE_LETTERS: Final = 13  # 61 bits
+_HANDLE: Final = re.compile(rf"\bres_[a-z]{{{_HANDLE_LETTERS}}}\b")
 _MAX_HANDLES: Final = 8
 
 
@@ -117,7 +117,7 @@ def build_handle(call_id: str) -> str:
     """Return `res_` and thirteen letters, always the same for the same call."""
     number = int.from_bytes(hashlib.blake2b(call_id.encode(), digest_size=16).digest(), "big")
     letters: list[str] = []
-    for _ in range(_LETTERS):
+    for _ in range(_HANDLE_LETTERS):
         number, letter_index = divmod(number, 26)
         letters.append("abcdefghijklmnopqrstuvwxyz"[letter_index])
     return "res_" + "".join(letters)
@@ -135,7 +135,7 @@ class ResultStore:
     def __init__(self, cache: Cache, *, keep_seconds: float = 86_400) -> None:
         self._cache = cache
         self._keep_seconds = keep_seconds
-        self._bookmarks = PageStartCache()
+        self._page_starts = PageStartCache()
 
     async def keep(self, call_id: str, result: JsonObject, *, caller: str | None = None) -> str:
         """Store the result, or as much of its text as the size limit allows. Return its handle."""
@@ -155,7 +155,7 @@ class ResultStore:
         if packed is None:
             return None
         tokens = max(_MIN_PAGE_TOKENS, tokens)
-        return await anyio.to_thread.run_sync(_build_page, packed, handle, page, tokens, self._bookmarks)
+        return await anyio.to_thread.run_sync(_build_page, packed, handle, page, tokens, self._page_starts)
 
     async def is_kept(self, handle: str, *, caller: str | None) -> bool:
         """Return whether this caller can read the result now (see `read_page`)."""
@@ -212,16 +212,16 @@ def _unpack(packed: bytes) -> JsonObject:
 
 
 def _build_page(
-    packed: bytes, handle: str, page: int, tokens: int, bookmarks: PageStartCache
+    packed: bytes, handle: str, page: int, tokens: int, page_starts: PageStartCache
 ) -> ResultPage | None:
     parts = read_parts(_unpack(packed))
     text = "\n".join(part.text for part in parts)
     marked = (handle, packed[-4:], tokens)  # with its checksum: a continued call stores its result again
-    starts = find_page_starts(text, page, tokens, bookmarks.get_starts(marked))
+    starts = find_page_starts(text, page, tokens, page_starts.get_starts(marked))
     if starts is None:
         return None
     pages, starts = count_pages(text, page, tokens, starts)
-    bookmarks.keep_starts(marked, starts)
+    page_starts.keep_starts(marked, starts)
     read = text[starts[page - 1] : starts[page]]
     return ResultPage(
         handle=handle,
@@ -238,8 +238,8 @@ def _extract_part(packed: bytes, index: int) -> tuple[str, bytes] | None:
     return decode_block(found[index - 1]) if 1 <= index <= len(found) else None
 
 
-SCHEME: Final = "fingerpost://results/"
-_URI_PREFIX: Final = re.compile(r", part (\d{1,4})\b")
+RESULT_URI_PREFIX: Final = "fingerpost://results/"
+_PART_NUMBER: Final = re.compile(r", part (\d{1,4})\b")
 MEDIA_TYPES: Final[Mapping[str, str]] = {
     "svg": "image/svg+xml",
     "png": "image/png",
@@ -253,7 +253,7 @@ MEDIA_TYPES: Final[Mapping[str, str]] = {
     "ogg": "audio/ogg",
     "aac": "audio/aac",
 }
-FILE: Final = "application/octet-stream"
+DEFAULT_MEDIA_TYPE: Final = "application/octet-stream"
 MAX_ASSET_BYTES: Final = 16 * 1024 * 1024  # must fit into `MAX_KEPT_BYTES` as compressed text
 
 
@@ -312,7 +312,7 @@ async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) 
     page = await results.read_page(handle, caller=caller)
     if page is None or len(page.references) != 1:  # a result with other content
         return None
-    part_number = _URI_PREFIX.search(page.references[0])
+    part_number = _PART_NUMBER.search(page.references[0])
     found = None if part_number is None else await results.read_part(handle, int(part_number[1]))
     if found is None:
         return None
@@ -321,19 +321,21 @@ async def fetch_asset(results: ResultStore, handle: str, *, caller: str | None) 
 
 
 def build_asset_uri(handle: str, name: str) -> str:
-    return f"{SCHEME}{handle}/{quote(name)}"
+    return f"{RESULT_URI_PREFIX}{handle}/{quote(name)}"
 
 
 def parse_asset_handle(uri: str) -> str | None:
     """Return the handle in a Fingerpost result URI."""
-    return uri.removeprefix(SCHEME).partition("/")[0] if uri.startswith(SCHEME) else None
+    return (
+        uri.removeprefix(RESULT_URI_PREFIX).partition("/")[0] if uri.startswith(RESULT_URI_PREFIX) else None
+    )
 
 
 def parse_asset_name(reference: str) -> str:
     """Return the name in `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`, or an empty
     text.
     """
-    return unquote(reference.rpartition("/")[2]) if SCHEME in reference else ""
+    return unquote(reference.rpartition("/")[2]) if RESULT_URI_PREFIX in reference else ""
 
 
 def _build_block(asset: Asset) -> JsonObject:
@@ -350,7 +352,10 @@ def _build_block(asset: Asset) -> JsonObject:
 def build_named_asset(stem: str, form: str, data: bytes, about: str) -> Asset:
     """Build an asset of one of the formats above, named after its topic."""
     return Asset(
-        name=f"{build_file_stem(stem)}.{form}", media_type=MEDIA_TYPES.get(form, FILE), data=data, about=about
+        name=f"{build_file_stem(stem)}.{form}",
+        media_type=MEDIA_TYPES.get(form, DEFAULT_MEDIA_TYPE),
+        data=data,
+        about=about,
     )
 
 

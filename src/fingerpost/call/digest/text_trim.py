@@ -64,11 +64,11 @@ MAX_PAGE_LENGTH: Final = 2_000_000  # characters of a page; the rest is rarely t
 
 _TAG = re.compile(r"<(?:/?([a-zA-Z][a-zA-Z0-9]*)|[!?])")  # a bare `<`, as in `a < b`, is no tag
 _HIDDEN_ELEMENTS: Final = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe"})
-_BLOCKS: Final = parse_word_set(
+_BLOCK_ELEMENTS: Final = parse_word_set(
     "p div section article main header footer nav aside ul ol table tr br hr form blockquote pre "
     "h1 h2 h3 h4 h5 h6 li dt dd figure figcaption option"
 )
-_OPENINGS: Final = {
+_ELEMENT_PREFIXES: Final = {
     "li": "\n- ",
     "td": " | ",
     "th": " | ",
@@ -114,9 +114,9 @@ def _skip_tag(page: str, tag: re.Match[str], texts: list[str]) -> int:
 
 
 def _choose_spacing(name: str, *, closing: bool) -> str:
-    if name in _OPENINGS and not closing:
-        return _OPENINGS[name]
-    return "\n" if name in _BLOCKS else ""
+    if name in _ELEMENT_PREFIXES and not closing:
+        return _ELEMENT_PREFIXES[name]
+    return "\n" if name in _BLOCK_ELEMENTS else ""
 
 
 def _skip_element(page: str, at: int, name: str) -> int:
@@ -127,15 +127,15 @@ def _skip_element(page: str, at: int, name: str) -> int:
 
 MAX_WHOLE_LENGTH: Final = 300_000  # characters that are split and scored completely
 _MAX_LINES: Final = 8_000
-_EDGE_SHARE: Final = 60_000  # characters kept of the beginning and the end of longer text
+_EDGE_LENGTH: Final = 60_000  # characters kept of the beginning and the end of longer text
 _WINDOW_SIZE: Final = 400  # characters kept on each side of a found word
 _MAX_HITS: Final = 40
 _MAX_PIECE_LENGTH: Final = 500
 _MIN_PIECE_LENGTH: Final = 80
 
 _SENTENCE_END = re.compile(r"[.!?;:…]\s|\s")
-_ALARM = re.compile(r"\b(?:error|fatal|critical|exception|traceback|panic|failed|failure)\b")
-_ALARM_SCORE: Final = 0.5
+_ERROR_WORD = re.compile(r"\b(?:error|fatal|critical|exception|traceback|panic|failed|failure)\b")
+_ERROR_WORD_SCORE: Final = 0.5
 
 
 @frozen(kw_only=False)
@@ -164,11 +164,13 @@ class TrimStyle:
     alarms: bool = False  # keep error lines even if not requested
 
 
-LINES: Final = TrimStyle()
-LOG: Final = TrimStyle(alarms=True)
+LINE_STYLE: Final = TrimStyle()
+LOG_STYLE: Final = TrimStyle(alarms=True)
 
 
-def trim_text(text: str, budget: int, stems: Sequence[str] = (), style: TrimStyle = LINES) -> TrimmedText:
+def trim_text(
+    text: str, budget: int, stems: Sequence[str] = (), style: TrimStyle = LINE_STYLE
+) -> TrimmedText:
     """Return `text` within `budget` tokens, unchanged if it fits."""
     if count_tokens_within(text, budget) <= budget:
         return TrimmedText(text=text)
@@ -191,12 +193,12 @@ def find_windows(text: str, stems: Sequence[str]) -> list[TextSpan]:
     """Return the ranges of `text` to split: all of it, unless it is very long."""
     if len(text) <= MAX_WHOLE_LENGTH and text.count("\n") <= _MAX_LINES:
         return [TextSpan(0, len(text))]
-    found = [TextSpan(0, _find_line_start(text, min(_EDGE_SHARE, len(text) // 2)))]
+    found = [TextSpan(0, _find_line_start(text, min(_EDGE_LENGTH, len(text) // 2)))]
     found += [
         TextSpan(_find_line_start(text, at - _WINDOW_SIZE), _find_line_end(text, at + _WINDOW_SIZE))
         for at in _find_hits(text, stems)
     ]
-    found.append(TextSpan(_find_line_start(text, max(len(text) - _EDGE_SHARE, len(text) // 2)), len(text)))
+    found.append(TextSpan(_find_line_start(text, max(len(text) - _EDGE_LENGTH, len(text) // 2)), len(text)))
     merged: list[TextSpan] = []
     for piece in sorted(found, key=lambda one: one.start):
         if merged and piece.start <= merged[-1].end:
@@ -231,9 +233,9 @@ def _find_line_end(text: str, at: int) -> int:
     return found or min(len(text), at)
 
 
-def _split_pieces(text: str, stretches: Sequence[TextSpan], max_length: int) -> Iterator[TextSpan]:
+def _split_pieces(text: str, spans: Sequence[TextSpan], max_length: int) -> Iterator[TextSpan]:
     """Split into lines. Longer lines are split at sentences."""
-    for span in stretches:
+    for span in spans:
         start = span.start
         while start < span.end:
             end = text.find("\n", start, span.end) + 1 or span.end
@@ -259,14 +261,14 @@ class _PieceChoice:
     def __init__(self, text: str, pieces: Sequence[TextSpan], budget: int, style: TrimStyle) -> None:
         self._text = text
         self._pieces = pieces
-        self._manner = style
-        self._marker = _estimate_marker_tokens(text, style)
-        self._left = budget - self._marker
+        self._style = style
+        self._marker_tokens = _estimate_marker_tokens(text, style)
+        self._left = budget - self._marker_tokens
         self._kept: set[int] = set()
 
     def choose(self, stems: Sequence[str]) -> list[int]:
         near = self._rank_nearest(stems)
-        pinned = range(min(self._manner.pinned, len(self._pieces)))
+        pinned = range(min(self._style.pinned, len(self._pieces)))
         if not all(self._take(index) for index in pinned):
             return []
         total = self._left
@@ -281,13 +283,13 @@ class _PieceChoice:
         return sorted(self._kept) if len(self._kept) > len(pinned) or len(pinned) else []
 
     def _rank_nearest(self, stems: Sequence[str]) -> list[int]:
-        if not stems and not self._manner.alarms:
+        if not stems and not self._style.alarms:
             return []
         small = [self._text[piece.start : piece.end].lower() for piece in self._pieces]
         nearness = score_texts(small, stems)
-        if self._manner.alarms:
+        if self._style.alarms:
             nearness = [
-                score + (_ALARM_SCORE if _ALARM.search(line) else 0.0)
+                score + (_ERROR_WORD_SCORE if _ERROR_WORD.search(line) else 0.0)
                 for score, line in zip(nearness, small, strict=True)
             ]
         return sorted(
@@ -304,7 +306,7 @@ class _PieceChoice:
 
     def _take_near(self, near: Sequence[int], share: float) -> None:
         floor = max(0.0, self._left - share)
-        reach = self._manner.context
+        reach = self._style.context
         refused = 0
         for index in near:
             if index in self._kept:
@@ -321,7 +323,7 @@ class _PieceChoice:
     def _take(self, index: int, *, floor: float = 0.0) -> bool:
         piece = self._pieces[index]
         beside = self._is_adjacent(index - 1, index) + self._is_adjacent(index, index + 1)
-        cost = estimate_tokens(self._text[piece.start : piece.end]) + self._marker * (1 - beside)
+        cost = estimate_tokens(self._text[piece.start : piece.end]) + self._marker_tokens * (1 - beside)
         if self._left - cost < floor:
             return False
         self._left -= cost

@@ -23,11 +23,11 @@ from fingerpost.catalog.tool_names import INVISIBLE
 
 # For longer text, samples of the beginning, middle and end are counted.
 MAX_EXACT_LENGTH: Final = 200_000
-_SAMPLE: Final = 20_000
-_SAMPLES: Final = 5
-_BLOCK: Final = 1_024
+_SAMPLE_LENGTH: Final = 20_000
+_SAMPLE_COUNT: Final = 5
+_BLOCK_LENGTH: Final = 1_024
 
-_NON_LATIN = re.compile(r"[^\x00-\x7f]+")
+_NON_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 # Invisible characters are priced like the escapes shown instead (`\\u200b`).
 _INVISIBLE = re.compile(f"[{INVISIBLE}]")
@@ -48,9 +48,11 @@ def count_tokens(text: str) -> int:
     """Estimate the tokens of `text`. Very long text is sampled."""
     if len(text) <= MAX_EXACT_LENGTH:
         return math.ceil(estimate_tokens(text))
-    step = (len(text) - _SAMPLE) // (_SAMPLES - 1)
-    sampled = sum(estimate_tokens(text[at : at + _SAMPLE]) for at in range(0, step * _SAMPLES, step))
-    return math.ceil(sampled * len(text) / (_SAMPLE * _SAMPLES))
+    step = (len(text) - _SAMPLE_LENGTH) // (_SAMPLE_COUNT - 1)
+    sampled = sum(
+        estimate_tokens(text[at : at + _SAMPLE_LENGTH]) for at in range(0, step * _SAMPLE_COUNT, step)
+    )
+    return math.ceil(sampled * len(text) / (_SAMPLE_LENGTH * _SAMPLE_COUNT))
 
 
 class _RunPrices(dict[int, float]):
@@ -93,13 +95,13 @@ def estimate_tokens(text: str) -> float:
         if mark in classes:
             total += sum(map(prices.__getitem__, map(len, run.findall(text))))
     if not text.isascii():
-        total += _price_foreign("".join(_NON_LATIN.findall(text)))
+        total += _price_non_ascii("".join(_NON_ASCII.findall(text)))
     elif _INVISIBLE_CLASS not in classes:
         return total
     return total + _INVISIBLE_PRICE * len(_INVISIBLE.findall(text))
 
 
-def _price_foreign(text: str) -> float:
+def _price_non_ascii(text: str) -> float:
     total, left = 0.0, len(text)
     for script, price in _SCRIPTS:
         found = len(script.findall(text))
@@ -125,10 +127,10 @@ def clip_to_tokens(text: str, tokens: int) -> str:
 def find_reach(text: str, start: int, tokens: int) -> int:
     """Return the position that `tokens` reach from `start`: by blocks, the last one by bisection."""
     left = float(tokens)
-    while start < len(text) and (cost := estimate_tokens(text[start : start + _BLOCK])) <= left:
+    while start < len(text) and (cost := estimate_tokens(text[start : start + _BLOCK_LENGTH])) <= left:
         left -= cost
-        start += _BLOCK
-    fits, over = start, min(start + _BLOCK, len(text))
+        start += _BLOCK_LENGTH
+    fits, over = start, min(start + _BLOCK_LENGTH, len(text))
     while over - fits > 1:
         middle = (fits + over) // 2
         if estimate_tokens(text[start:middle]) <= left:

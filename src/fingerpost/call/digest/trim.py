@@ -30,8 +30,8 @@ from fingerpost.call.digest.blocks import (
 from fingerpost.call.digest.json_trim import ELLIPSIS, find_unused_key, to_compact_json, trim_json
 from fingerpost.call.digest.results import build_handle
 from fingerpost.call.digest.text_trim import (
-    LINES,
-    LOG,
+    LINE_STYLE,
+    LOG_STYLE,
     TrimmedText,
     TrimStyle,
     extract_page_text,
@@ -50,7 +50,7 @@ from fingerpost.tasks import run_in_thread
 _MAX_KINDS: Final = 12
 _SNIPPET_LENGTH: Final = 240
 _MIN_SNIPPET_LENGTH: Final = 20
-_HIT_TOKENS: Final = 90  # characters of a title with its address
+_HIT_LENGTH: Final = 90  # characters of a title with its address
 _MAX_TEXT_LENGTH: Final = 4_000_000
 _MAX_ENTRIES: Final = 20_000
 
@@ -73,7 +73,7 @@ def summarise_result(card: ToolCard, text: str, value: Json, room: int) -> Resul
         return None
     words = frozenset(split_words(card.name))
     category = card.intelligence.category.value
-    for fits, summariser in _REGISTRY:
+    for fits, summariser in _SUMMARISERS:
         if fits(words, category) and (found := summariser(text, value, room)) is not None:
             return found
     return None
@@ -91,7 +91,7 @@ def summarise_search_results(text: str, value: Json, room: int) -> ResultSummary
     if not items:
         return None
     # All titles come before long snippets.
-    snippet = min(_SNIPPET_LENGTH, max(0, room * 3 // len(items) - _HIT_TOKENS))
+    snippet = min(_SNIPPET_LENGTH, max(0, room * 3 // len(items) - _HIT_LENGTH))
     hits = [hit for item in items if (hit := _format_hit(item, snippet)) is not None]
     if len(hits) < 2 or len(hits) < 0.7 * len(items):
         return None
@@ -133,7 +133,7 @@ def _find_records(value: Json) -> list[JsonObject]:
     return found[:_MAX_ENTRIES]
 
 
-_LISTED = re.compile(r"\s*\[(FILE|DIR)\]\s+(.+)")
+_LISTED_ENTRY = re.compile(r"\s*\[(FILE|DIR)\]\s+(.+)")
 
 
 def summarise_listing(text: str, value: Json, room: int) -> ResultSummary | None:
@@ -163,7 +163,7 @@ def _read_entries(text: str, value: Json) -> list[tuple[str, bool]]:
             if (entry := _read_entry(item)) is not None
         ]
     lines = text[: _MAX_ENTRIES * 100].splitlines()[:_MAX_ENTRIES]
-    marked = [(match[2].strip(), match[1] == "DIR") for line in lines if (match := _LISTED.match(line))]
+    marked = [(match[2].strip(), match[1] == "DIR") for line in lines if (match := _LISTED_ENTRY.match(line))]
     if marked:
         return marked
     named = [line.strip() for line in lines if line.strip()]
@@ -231,11 +231,13 @@ def _format_commit(hash_: str, rest: str) -> str:
 
 
 _ToolTest = Callable[[frozenset[str], str], bool]
-_LISTS: Final = frozenset({"directory", "directories", "folder", "files", "tree", "ls", "dir", "glob"})
-_REGISTRY: Final[tuple[tuple[_ToolTest, Summariser], ...]] = (
+_LISTING_WORDS: Final = frozenset(
+    {"directory", "directories", "folder", "files", "tree", "ls", "dir", "glob"}
+)
+_SUMMARISERS: Final[tuple[tuple[_ToolTest, Summariser], ...]] = (
     (lambda spoken, category: category == "web_search" or "search" in spoken, summarise_search_results),
     (
-        lambda spoken, category: bool(_LISTS & spoken) and category in ("files", "code", "system"),
+        lambda spoken, category: bool(_LISTING_WORDS & spoken) and category in ("files", "code", "system"),
         summarise_listing,
     ),
     (lambda spoken, category: bool({"diff", "show", "patch"} & spoken) or category == "code", summarise_diff),
@@ -247,7 +249,7 @@ _REGISTRY: Final[tuple[tuple[_ToolTest, Summariser], ...]] = (
 
 
 MIN_BUDGET: Final = 50
-NOTE: Final = 60  # tokens reserved for the last line; it may use more if available
+NOTE_TOKENS: Final = 60  # tokens reserved for the last line; it may use more if available
 _MAX_REQUEST_LENGTH: Final = 4_000
 
 
@@ -278,14 +280,14 @@ def build_digest(
     `handle` identifies the stored full result. It is included only if the result contains more than the text.
     """
     parts = read_parts(result)
-    prices = _prices(parts, budget)
+    prices = _count_part_tokens(parts, budget)
     whole = _digest_whole_parts(parts, prices, budget)
     if whole is not None:
         return whole
     references = tuple(part.reference for part in parts if part.reference is not None)
     original = sum(prices) + max(0, len(parts) - 1)
     digest = Digest(text="", original_tokens=original, references=references[:100])
-    room = budget - min(NOTE, budget // 2)
+    room = budget - min(NOTE_TOKENS, budget // 2)
     looked_for = extract_stems(request[:_MAX_REQUEST_LENGTH])
     if original <= room and len(references) <= MAX_REFERENCES:
         return _append_note_line(digest, _join_parts(parts), budget, handle)
@@ -306,10 +308,10 @@ def digest_sentence(result: JsonObject, *, budget: int) -> Digest | None:
 def digest_whole(result: JsonObject, *, budget: int) -> Digest | None:
     """Return the digest of a result that fits unchanged, or None if it has to be trimmed."""
     parts = read_parts(result)
-    return _digest_whole_parts(parts, _prices(parts, budget), budget)
+    return _digest_whole_parts(parts, _count_part_tokens(parts, budget), budget)
 
 
-def _prices(parts: Sequence[ResultPart], budget: int) -> list[int]:
+def _count_part_tokens(parts: Sequence[ResultPart], budget: int) -> list[int]:
     return [count_tokens_within(part.text, budget) for part in parts]
 
 
@@ -345,21 +347,21 @@ def _find_only_json(part: ResultPart, card: ToolCard, room: int) -> Json:
 
 
 def _cut_tree(
-    made: Digest, value: Json, budget: int, room: int, stems: Sequence[str], handle: str | None
+    digest: Digest, value: Json, budget: int, room: int, stems: Sequence[str], handle: str | None
 ) -> Digest:
     cut, dropped = trim_json(value, room, stems)
     text = to_compact_json(cut)
-    made = replace(made, dropped=dropped)
+    digest = replace(digest, dropped=dropped)
     if isinstance(cut, dict | list):
         if dropped:
-            note = _build_note(made, budget - count_tokens(text), handle)
+            note = _build_note(digest, budget - count_tokens(text), handle)
             noted = to_compact_json(_append_note(cut, note))
             text = noted if count_tokens(noted) <= budget else text
         tokens = count_tokens(text)
         if tokens <= budget:
-            return _finish_digest(replace(made, content_type="json"), text, handle)
-    made = replace(made, dropped=dropped or ("almost all of it",))
-    return _append_note_line(made, clip_to_tokens(text, room), budget, handle)
+            return _finish_digest(replace(digest, content_type="json"), text, handle)
+    digest = replace(digest, dropped=dropped or ("almost all of it",))
+    return _append_note_line(digest, clip_to_tokens(text, room), budget, handle)
 
 
 def _append_note(cut: dict[str, Json] | list[Json], note: str) -> Json:
@@ -429,7 +431,7 @@ def _cut_text(text: str, room: int, stems: Sequence[str]) -> TrimmedText:
         return TrimmedText(text=trimmed.text, dropped=("the markup of the page", *trimmed.dropped))
     if shape is TextShape.TABLE:
         return trim_text(text, room, stems, _choose_table_style(text))
-    return trim_text(text, room, stems, LOG if shape is TextShape.LOG else LINES)
+    return trim_text(text, room, stems, LOG_STYLE if shape is TextShape.LOG else LINE_STYLE)
 
 
 def _choose_table_style(text: str) -> TrimStyle:
@@ -439,36 +441,38 @@ def _choose_table_style(text: str) -> TrimStyle:
     return TrimStyle(noun="rows", pinned=blank + header, context=0)
 
 
-def _append_note_line(made: Digest, body: str, budget: int, handle: str | None) -> Digest:
+def _append_note_line(digest: Digest, body: str, budget: int, handle: str | None) -> Digest:
     """Append the note as the last line, if there is room for it."""
-    if made.dropped or made.references:
-        noted = f"{body}\n[{_build_note(made, budget - count_tokens(body), handle)}]"
+    if digest.dropped or digest.references:
+        noted = f"{body}\n[{_build_note(digest, budget - count_tokens(body), handle)}]"
         body = noted if count_tokens(noted) <= budget else clip_to_tokens(body, budget)
     elif count_tokens(body) > budget:
-        body, made = clip_to_tokens(body, budget), replace(made, dropped=("the end",))
-    return _finish_digest(made, body, handle)
+        body, digest = clip_to_tokens(body, budget), replace(digest, dropped=("the end",))
+    return _finish_digest(digest, body, handle)
 
 
-def _finish_digest(made: Digest, text: str, handle: str | None) -> Digest:
-    more = bool(made.dropped or made.references)
-    return replace(made, text=text, tokens=math.ceil(estimate_tokens(text)), handle=handle if more else None)
+def _finish_digest(digest: Digest, text: str, handle: str | None) -> Digest:
+    more = bool(digest.dropped or digest.references)
+    return replace(
+        digest, text=text, tokens=math.ceil(estimate_tokens(text)), handle=handle if more else None
+    )
 
 
-def _build_note(made: Digest, room: int, handle: str | None) -> str:
+def _build_note(digest: Digest, room: int, handle: str | None) -> str:
     """Describe what is missing, in as much detail as fits, and how to get it."""
-    aside = "" if made.dropped else " --part N"
+    aside = "" if digest.dropped else " --part N"
     how = f" All of it: fingerpost result {handle}{aside}, or the tool read_result" if handle else ""
-    shown = list(made.dropped[:6])
+    shown = list(digest.dropped[:6])
     while shown:
-        more = "; and more" if len(shown) < len(made.dropped) else ""
+        more = "; and more" if len(shown) < len(digest.dropped) else ""
         note = f"Left out: {'; '.join(shown)}{more}.{how}"
         if count_tokens(note) + 5 <= room:  # plus brackets, or JSON syntax
             return note
         shown.pop()
-    return f"Cut to fit.{how}" if made.dropped else f"Kept aside: {len(made.references)} attached.{how}"
+    return f"Cut to fit.{how}" if digest.dropped else f"Kept aside: {len(digest.references)} attached.{how}"
 
 
-MANY_BLOCKS: Final = 100  # results with more blocks are trimmed in a thread
+LARGE_BLOCK_COUNT: Final = 100  # results with more blocks are trimmed in a thread
 
 
 async def build_fitted_digest(
@@ -497,7 +501,7 @@ def _is_large(result: JsonObject) -> bool:
     """Return whether trimming this result would block the event loop. This is a cheap estimate."""
     content = result.get("content")
     parts = content if isinstance(content, list | tuple) else ()
-    return len(parts) > MANY_BLOCKS or is_large_value(
+    return len(parts) > LARGE_BLOCK_COUNT or is_large_value(
         [*map(_get_readable, parts), result.get("structuredContent")]
     )
 
@@ -531,10 +535,10 @@ def _get_readable_resource(part: JsonObject) -> Json:
 
 
 _TEXT_LENGTHS: Final = (2_000, 600, 200, 80)  # text lengths to try, if longer ones leave no room for items
-_MAX_ITEMS: Final = 5
-_MIN_MEMBERS: Final = 64  # a larger object is a list by name, not a record
+_ENOUGH_ITEMS: Final = 5
+_MIN_KEPT_MEMBERS: Final = 64  # a larger object is a list by name, not a record
 _MAX_WORD_LENGTH: Final = 2_000  # addresses, dates and ids are useless if cut
-_ROUNDS: Final = 6
+_MAX_ROUNDS: Final = 6
 
 ValuePath = tuple[str | int, ...]
 
@@ -546,7 +550,7 @@ class StructuredFit:
     structured: Json
     left_out: tuple[str, ...]  # empty: the structured content is complete
     text: str  # the structured content as text; empty if it is too long and must not be cut
-    beside: str  # texts that the structured content does not contain
+    additional_text: str  # texts that the structured content does not contain
 
 
 def fit_structured(
@@ -567,9 +571,12 @@ def fit_structured(
     except (RecursionError, StepBudgetExceeded):
         pruned = None
     if pruned is None:
-        return StructuredFit(structured=value, left_out=(), text="", beside=beside)
+        return StructuredFit(structured=value, left_out=(), text="", additional_text=beside)
     return StructuredFit(
-        structured=pruned.value, left_out=pruned.left_out, text=write_json(pruned.value), beside=beside
+        structured=pruned.value,
+        left_out=pruned.left_out,
+        text=write_json(pruned.value),
+        additional_text=beside,
     )
 
 
@@ -583,7 +590,7 @@ def _prune(value: Json, schema: JsonObject, budget: int) -> _Pruning | None:
             continue
         if best is None or found.items > best.items:
             best = found
-        if not found.lists_cut or found.items >= _MAX_ITEMS:
+        if not found.lists_cut or found.items >= _ENOUGH_ITEMS:
             break
     return best
 
@@ -593,7 +600,7 @@ def _keep_most_items(value: Json, budget: int, characters: int, check: _SchemaCh
     step.
     """
     whole: set[ValuePath] = set()
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         found = _search_item_count(value, budget, characters, frozenset(whole))
         if found is None:
             return None
@@ -627,12 +634,12 @@ class _SchemaCheck:
     """Validates values against the schema, with a limit on the work."""
 
     def __init__(self, schema: JsonObject) -> None:
-        self._validation = SchemaValidator(schema)
-        self._effort = StepBudget(reserved=0)
+        self._validator = SchemaValidator(schema)
+        self._budget = StepBudget(reserved=0)
 
     def find_invalid(self, value: Json) -> set[ValuePath]:
         """Return the paths of invalid values. Raises `StepBudgetExceeded`."""
-        errors, complete = self._validation.find_errors(value, self._effort)
+        errors, complete = self._validator.find_errors(value, self._budget)
         if not complete:
             raise StepBudgetExceeded
         return {tuple(error.absolute_path) for error in errors}
@@ -680,7 +687,7 @@ class _Pruning:
         if isinstance(value, str):
             return self._shorten_text(value)
         if isinstance(value, Mapping):
-            kept = list(value)[: self._count_kept(len(value), _MIN_MEMBERS, lists)]
+            kept = list(value)[: self._count_kept(len(value), _MIN_KEPT_MEMBERS, lists)]
             self._count_left_out(len(value), len(kept))
             self._room -= sum(map(len, kept))
             return {name: self._prune_value(value[name], (*path, name), lists) for name in kept}

@@ -11,8 +11,8 @@ from fingerpost.catalog.tool_names import INVISIBLE, escape_invisible
 from fingerpost.redaction import scrub
 
 FENCE_TOKENS: Final = 120  # maximum for the lines around the text
-_MAX_TOOL_LENGTH: Final = 40  # tokens
-_MAX_INSPECTED: Final = 50_000  # characters at each end
+_MAX_TOOL_TOKENS: Final = 40  # tokens
+_MAX_INSPECTED_LENGTH: Final = 50_000  # characters at each end
 
 _HIDDEN_CHARACTERS = re.compile(f"[{INVISIBLE}]{{4,}}|[\u202a-\u202e\u2066-\u2069\U000e0000-\U000e0fff]")
 
@@ -23,7 +23,7 @@ def fence_as_data(text: str, tool: str) -> str:
     """
     inside = escape_invisible(text)
     named = clip_to_tokens(
-        escape_invisible(" ".join(scrub(tool).split())).replace('"', "'"), _MAX_TOOL_LENGTH
+        escape_invisible(" ".join(scrub(tool).split())).replace('"', "'"), _MAX_TOOL_TOKENS
     )
     mark = _build_marker(inside)
     return (
@@ -85,6 +85,6 @@ _INJECTION_PATTERNS: Final = (
 
 def find_injection_signs(text: str) -> tuple[str, ...]:
     """Describe what in `text` looks like injected instructions. Empty if nothing does."""
-    if len(text) > 2 * _MAX_INSPECTED:
-        text = f"{text[:_MAX_INSPECTED]}\n{text[-_MAX_INSPECTED:]}"
+    if len(text) > 2 * _MAX_INSPECTED_LENGTH:
+        text = f"{text[:_MAX_INSPECTED_LENGTH]}\n{text[-_MAX_INSPECTED_LENGTH:]}"
     return tuple(hint for hint, pattern in _INJECTION_PATTERNS if pattern.search(text))

@@ -65,7 +65,7 @@ class Breaker:
         self._failures = 0
         self._opened_at = 0.0
         self._reason = ""
-        self._out: set[BreakerTicket] = set()  # running trials
+        self._running_trials: set[BreakerTicket] = set()  # running trials
 
     @property
     def state(self) -> BreakerState:
@@ -85,7 +85,7 @@ class Breaker:
         """Return whether `issue_ticket` would return None now."""
         if self._state is BreakerState.OPEN:
             return self._get_remaining_seconds() > 0
-        return self._state is BreakerState.HALF_OPEN and len(self._out) >= self._limits.trials
+        return self._state is BreakerState.HALF_OPEN and len(self._running_trials) >= self._limits.trials
 
     def issue_ticket(self) -> BreakerTicket | None:
         """Return a ticket for one call, or None to fail fast."""
@@ -96,12 +96,12 @@ class Breaker:
         self._admitted += 1
         ticket = BreakerTicket(self._period, self._admitted)
         if self._state is BreakerState.HALF_OPEN:
-            self._out.add(ticket)
+            self._running_trials.add(ticket)
         return ticket
 
     def record_success(self, ticket: BreakerTicket) -> None:
         """Record that the server answered, even with a tool error."""
-        if not self._is_current(ticket):
+        if not self._retire_ticket(ticket):
             return
         if self._state is BreakerState.HALF_OPEN:
             self.close()
@@ -110,7 +110,7 @@ class Breaker:
 
     def record_failure(self, ticket: BreakerTicket, reason: str) -> None:
         """Record that the server did not answer, or sent an invalid answer."""
-        if not self._is_current(ticket):
+        if not self._retire_ticket(ticket):
             return
         if self._state is BreakerState.HALF_OPEN:
             self._failures += 1
@@ -123,7 +123,7 @@ class Breaker:
 
     def return_ticket(self, ticket: BreakerTicket) -> None:
         """Return a ticket without a result: the call was cancelled or never sent."""
-        self._is_current(ticket)
+        self._retire_ticket(ticket)
 
     def close(self) -> None:
         """Close the breaker and forget past failures."""
@@ -138,8 +138,8 @@ class Breaker:
         if self._state is BreakerState.OPEN:
             self._opened_at = self._clock() - self._limits.seconds
 
-    def _is_current(self, ticket: BreakerTicket) -> bool:
-        self._out.discard(ticket)
+    def _retire_ticket(self, ticket: BreakerTicket) -> bool:
+        self._running_trials.discard(ticket)
         return ticket.period == self._period
 
     def _record(self, ticket: BreakerTicket, *, failed: bool) -> None:
@@ -171,13 +171,13 @@ class Breaker:
     def _set_state(self, state: BreakerState) -> None:
         self._state = state
         self._period += 1
-        self._out.clear()
+        self._running_trials.clear()
         self._ended.clear()
 
 
 _STATE_WORDS = {
     BreakerState.OPEN: "too many failures",
-    BreakerState.HALF_OPEN: "trying whether it is well again",
+    BreakerState.HALF_OPEN: "testing whether it works again",
     BreakerState.CLOSED: "it answers again",
 }
 
@@ -189,10 +189,10 @@ class BreakerRegistry:
         self._limits = limits
         self._events = events
         self._clock = clock
-        self._all: dict[str, Breaker] = {}
+        self._breakers: dict[str, Breaker] = {}
 
     def get_statuses(self) -> dict[str, BreakerStatus]:
-        return {server: breaker.status for server, breaker in self._all.items()}
+        return {server: breaker.status for server, breaker in self._breakers.items()}
 
     def get_refusal(self, server: str) -> Failure | None:
         """Return why this server is not called now, or None."""
@@ -230,18 +230,18 @@ class BreakerRegistry:
 
     def allow_trial_now(self, server: str) -> None:
         """Allow a trial at once, because the server has reconnected."""
-        if (breaker := self._all.get(server)) is not None:
+        if (breaker := self._breakers.get(server)) is not None:
             breaker.allow_trial_now()
 
     def _get_breaker(self, server: str) -> Breaker:
-        if server not in self._all:
-            self._all[server] = Breaker(server, self._limits, clock=self._clock)
-        return self._all[server]
+        if server not in self._breakers:
+            self._breakers[server] = Breaker(server, self._limits, clock=self._clock)
+        return self._breakers[server]
 
-    def _emit_change(self, breaker: Breaker, before: BreakerState, word: str | None = None) -> None:
+    def _emit_change(self, breaker: Breaker, before: BreakerState, explanation: str | None = None) -> None:
         if breaker.state is not before:
             status = breaker.status
-            reason = word or status.reason or _STATE_WORDS[status.state]
+            reason = explanation or status.reason or _STATE_WORDS[status.state]
             self._events.emit(BreakerMoved(server=status.server, state=status.state, reason=reason))
 
     def _build_refusal(self, breaker: Breaker) -> Failure:
@@ -249,7 +249,7 @@ class BreakerRegistry:
         when = "a trial is under way" if status.retry_in is None else f"next trial in {status.retry_in:.0f} s"
         return Failure(
             kind=ErrorKind.UNAVAILABLE,
-            detail=f"{status.server} failed too often and is left alone for now ({when}): {status.reason}",
+            detail=f"{status.server} failed too often and is not called for now ({when}): {status.reason}",
             hint="it is tried again by itself; use another tool meanwhile. A person who knows that it is "
             "well can close the breaker of a running gateway: in its console, under Servers, or with "
             f"POST /api/servers/{status.server}/breaker/reset",

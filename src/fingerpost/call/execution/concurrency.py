@@ -70,7 +70,7 @@ class ToolDeadline:
         self._waiting -= seconds
 
 
-MAX_WAITING_PER_SERVER = 256  # calls of one caller to one server
+MAX_WAITING_PER_CALLER = 256  # calls of one caller to one server
 MAX_WAITING = 4096  # calls to one server
 MAX_LENT = 256  # slots of one server; beyond that, a call that waits for a person keeps its slot
 
@@ -179,7 +179,7 @@ class SlotPool:
         self,
         *,
         per_server: int,
-        max_waiting: int = MAX_WAITING_PER_SERVER,
+        max_waiting: int = MAX_WAITING_PER_CALLER,
         max_lent: int = MAX_LENT,
         unbounded: Collection[str] = (),
     ) -> None:
@@ -187,9 +187,9 @@ class SlotPool:
         deadlock.
         """
         self._unbounded = frozenset(unbounded)
-        self._each = per_server
-        self._most_waiting = max_waiting
-        self._most_lent = max_lent
+        self._per_server = per_server
+        self._max_waiting = max_waiting
+        self._max_lent = max_lent
         self._queues: dict[str, _SlotQueue] = {}
 
     async def acquire(self, server: str, owner: SlotOwner = UNKNOWN_OWNER, *, until: float) -> None:
@@ -198,13 +198,13 @@ class SlotPool:
             return
         queue = self._queues.get(server)
         if queue is None:
-            queue = self._queues[server] = _SlotQueue(self._each)
+            queue = self._queues[server] = _SlotQueue(self._per_server)
         if queue.free > 0:
             queue.free -= 1  # there are no waiters while a slot is free
             queue.begin(owner)
         elif not await self._wait(server, queue, owner, until):
             raise NoSlotAvailable(
-                _build_busy_failure(server, f"none of its {self._each} slots came free in time")
+                _build_busy_failure(server, f"none of its {self._per_server} slots came free in time")
             )
 
     def release(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
@@ -214,7 +214,7 @@ class SlotPool:
     def lend_slot(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> bool:
         """Lend the slot to other calls. Return False if too many slots are lent already."""
         queue = self._queues.get(server)
-        if queue is None or queue.lent >= self._most_lent:
+        if queue is None or queue.lent >= self._max_lent:
             return False
         queue.lent += 1
         queue.release(owner)
@@ -232,7 +232,7 @@ class SlotPool:
         nearly every call waits.
         """
         waiting_of_caller = queue.number_waiting[owner.caller]
-        if waiting_of_caller >= self._most_waiting or (
+        if waiting_of_caller >= self._max_waiting or (
             waiting_of_caller and queue.number_waiting.total() >= MAX_WAITING
         ):
             raise NoSlotAvailable(
@@ -410,11 +410,11 @@ class BackgroundCalls(Generic[T]):
         keep_seconds: float = KEEP_SECONDS,
         clock: TimeSource = time.monotonic,
     ) -> None:
-        self._most_running = max_running
-        self._most_kept = max_kept
+        self._max_running = max_running
+        self._max_kept = max_kept
         self._keep_seconds = keep_seconds
         self._clock = clock
-        self._pieces: dict[str, _BackgroundJob[T]] = {}
+        self._jobs: dict[str, _BackgroundJob[T]] = {}
         self._tasks: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -434,15 +434,15 @@ class BackgroundCalls(Generic[T]):
     ) -> str:
         """Start the work and return its handle at once. Only `owner` may use the handle."""
         if self._tasks is None:
-            message = "background work is started inside `async with Background()`"
+            message = "background work is started inside `async with BackgroundCalls()`"
             raise RuntimeError(message)
         self._remove_expired()
-        running = sum(job.state is BackgroundState.RUNNING for job in self._pieces.values())
-        if running >= self._most_running:
+        running = sum(job.state is BackgroundState.RUNNING for job in self._jobs.values())
+        if running >= self._max_running:
             message = f"{running} calls already run in the background"
             raise LimitReached(message, hint="wait for one of them, or cancel one")
         job = _BackgroundJob[T](create_id("bgr"), tool, owner, self._clock())
-        self._pieces[job.handle] = job
+        self._jobs[job.handle] = job
         self._tasks.start_soon(self._run, job, work)
         return job.handle
 
@@ -495,7 +495,7 @@ class BackgroundCalls(Generic[T]):
 
     def _find(self, handle: str, owner: str | None) -> _BackgroundJob[T]:
         self._remove_expired()
-        job = self._pieces.get(handle)
+        job = self._jobs.get(handle)
         if job is None or job.owner != owner:
             message = f"there is no background call {handle}"
             raise CallError(message, hint="results are kept for a while only; start the call again")
@@ -503,8 +503,8 @@ class BackgroundCalls(Generic[T]):
 
     def _remove_expired(self) -> None:
         now = self._clock()
-        over = [job for job in self._pieces.values() if job.ended is not None]
-        surplus = len(over) - self._most_kept
+        over = [job for job in self._jobs.values() if job.ended is not None]
+        surplus = len(over) - self._max_kept
         for index, job in enumerate(over):
             if index < surplus or (job.ended is not None and now - job.ended >= self._keep_seconds):
-                del self._pieces[job.handle]
+                del self._jobs[job.handle]

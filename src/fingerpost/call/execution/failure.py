@@ -41,7 +41,7 @@ from fingerpost.servers.errors import (
     SignInRequired,
 )
 from fingerpost.servers.per_caller import ServerRequestUnsupported
-from fingerpost.servers.requests import FAULT
+from fingerpost.servers.requests import FAULT_META_KEY
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
@@ -112,7 +112,7 @@ def _explain_after_sending(error: Exception) -> Failure:
             return replace(failure, result=error.result)
         return replace(failure, code=error.code, data=cast("Json", error.data))
     if isinstance(error, ToolFailed):
-        kind = _KINDS.get(error.code, ErrorKind.EXECUTION_FAILED)
+        kind = _KINDS_BY_CODE.get(error.code, ErrorKind.EXECUTION_FAILED)
         data = cast("Json", error.data)
         return Failure(kind=kind, detail=detail, hint=hint, answered=True, code=error.code, data=data)
     return Failure(
@@ -124,7 +124,7 @@ def _explain_after_sending(error: Exception) -> Failure:
     )
 
 
-_KINDS = {
+_KINDS_BY_CODE = {
     METHOD_NOT_FOUND: ErrorKind.OPERATION_NOT_SUPPORTED,
     INVALID_PARAMS: ErrorKind.INVALID_PARAMETERS,
 }
@@ -170,20 +170,20 @@ _SYSTEM_TYPES = {
     "ENOENT": "FileNotFound", "2": "FileNotFound", "EACCES": "PermissionDenied", "13": "PermissionDenied",
     "EEXIST": "FileExists", "17": "FileExists",
 }  # fmt: skip
-_TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
+_TYPE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,59}")
 
 
 def parse_fault(result: JsonObject) -> CallFault | None:
     """Return the fault of a failed result, as reported by built-in servers or by the operating system."""
     text = _get_text(result)[: 2 * MAX_DETAIL_LENGTH]
     meta = result.get("_meta")
-    meta_fault = cast("JsonObject", meta).get(FAULT) if isinstance(meta, dict) else None
+    meta_fault = cast("JsonObject", meta).get(FAULT_META_KEY) if isinstance(meta, dict) else None
     if isinstance(meta_fault, dict):
         fields = {name: value for name, value in meta_fault.items() if isinstance(value, str)}
         kind, fault = fields.get("error_type", ""), fields.get("fault", "")
         return CallFault(
             message=_sanitize(text),
-            error_type=kind if _TYPE.fullmatch(kind) else "",
+            error_type=kind if _TYPE_NAME.fullmatch(kind) else "",
             path=_sanitize(fields.get("path", "")),
             parameter=_sanitize(fields.get("parameter", "")),
             fault=ParameterFault(fault) if fault in _FAULTS else ParameterFault.BAD_VALUE,

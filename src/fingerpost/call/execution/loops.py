@@ -62,13 +62,13 @@ class _ConversationSteps:
     """The recent calls of one conversation."""
 
     steps: deque[LoopStep] = field(default_factory=lambda: deque[LoopStep](maxlen=MAX_STEPS))
-    told: dict[str, float] = field(default_factory=dict[str, float])  # when a call was refused
+    refused_at: dict[str, float] = field(default_factory=dict[str, float])  # when a call was refused
 
     def mark_refused(self, call: str, now: float) -> None:
-        self.told.pop(call, None)
-        self.told[call] = now
-        if len(self.told) > MAX_ROUND_LENGTH:
-            del self.told[next(iter(self.told))]
+        self.refused_at.pop(call, None)
+        self.refused_at[call] = now
+        if len(self.refused_at) > MAX_ROUND_LENGTH:
+            del self.refused_at[next(iter(self.refused_at))]
 
 
 class LoopGuard:
@@ -80,16 +80,16 @@ class LoopGuard:
         self._repeat_limit = repeat_limit
         self._clock = clock
         self._conversations = conversations
-        self._talks: OrderedDict[str, _ConversationSteps] = OrderedDict()
-        self._at_work: dict[tuple[str, str], int] = {}  # number of equal calls
+        self._recent_steps: OrderedDict[str, _ConversationSteps] = OrderedDict()
+        self._running: dict[tuple[str, str], int] = {}  # number of equal calls
 
-    def check(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
+    def find_loop(self, conversation: str, call: Call, *, may_insist: bool = False) -> str | None:
         """Return why this call must not be repeated, or None if it may. A refusal is recorded.
 
         `may_insist`: a refused read that is repeated at once comes from a program and is allowed.
         """
-        recent = self._talks.get(conversation)
-        if recent is None or (conversation, call.fingerprint) in self._at_work:
+        recent = self._recent_steps.get(conversation)
+        if recent is None or (conversation, call.fingerprint) in self._running:
             return None
         lately = islice(reversed(recent.steps), MAX_ROUND_LENGTH)
         last = next((step for step in lately if step.call == call.fingerprint), None)
@@ -98,7 +98,7 @@ class LoopGuard:
         now = self._clock()
         if may_insist and call.effect is Effect.READ and _is_insisting(recent, last, now):
             return None
-        reason = _find_round(recent.steps, call, now)
+        reason = _find_loop_reason(recent.steps, call, now)
         if reason is not None:
             recent.mark_refused(call.fingerprint, now)
         return reason
@@ -106,16 +106,16 @@ class LoopGuard:
     def begin(self, conversation: str, call: Call) -> None:
         """Record that the call starts. `end` must follow."""
         key = (conversation, call.fingerprint)
-        self._at_work[key] = self._at_work.get(key, 0) + 1
+        self._running[key] = self._running.get(key, 0) + 1
 
     def end(self, conversation: str, call: Call) -> bool:
         """Return whether this was the last of concurrent equal calls. Its result is recorded for all of
         them.
         """
         key = (conversation, call.fingerprint)
-        left = self._at_work.pop(key) - 1
+        left = self._running.pop(key) - 1
         if left:
-            self._at_work[key] = left
+            self._running[key] = left
         return not left
 
     def record_result(self, conversation: str, call: Call, result: str, *, tolerance: int = 1) -> None:
@@ -123,14 +123,14 @@ class LoopGuard:
 
         `tolerance` multiplies the number of allowed repetitions.
         """
-        recent = self._talks.get(conversation)
+        recent = self._recent_steps.get(conversation)
         if recent is None:
-            recent = self._talks[conversation] = _ConversationSteps()
-        self._talks.move_to_end(conversation)
+            recent = self._recent_steps[conversation] = _ConversationSteps()
+        self._recent_steps.move_to_end(conversation)
         limit = self._get_limit(call) * tolerance
         recent.steps.append(LoopStep(call.tool, call.fingerprint, result, limit, self._clock()))
-        while len(self._talks) > self._conversations:
-            self._talks.popitem(last=False)
+        while len(self._recent_steps) > self._conversations:
+            self._recent_steps.popitem(last=False)
 
     def _get_limit(self, call: Call) -> int:
         if call.effect is not Effect.READ:
@@ -141,11 +141,11 @@ class LoopGuard:
 
 def _is_insisting(conversation: _ConversationSteps, last: LoopStep, now: float) -> bool:
     """Return whether this call was refused and is repeated almost without pause."""
-    at = conversation.told.get(last.call)
+    at = conversation.refused_at.get(last.call)
     return at is not None and now - max(at, last.at) <= QUICK_SECONDS
 
 
-def _find_round(steps: deque[LoopStep], call: Call, now: float) -> str | None:
+def _find_loop_reason(steps: deque[LoopStep], call: Call, now: float) -> str | None:
     if now - steps[-1].at > PAUSE_SECONDS:
         return None
     for length in range(1, min(MAX_ROUND_LENGTH, len(steps)) + 1):
@@ -206,7 +206,7 @@ class DuplicateGuard:
         self._running: set[DuplicateKey] = set()
         self._interrupted: dict[DuplicateKey, float] = {}
 
-    def check_duplicate(self, key: DuplicateKey, call: Call) -> Execution | None:
+    def refuse_duplicate(self, key: DuplicateKey, call: Call) -> Execution | None:
         """Return the refused execution of this call, or None if it may run. An interrupted write is refused
         only once.
         """

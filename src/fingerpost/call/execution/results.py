@@ -78,10 +78,10 @@ def _is_empty_block(block: Json) -> bool:
     return len(stripped) <= _MAX_CHECKED_LENGTH and "".join(stripped.split()) in _EMPTY_VALUES
 
 
-MAX_SHOWN: Final = 3  # invalid entries
+MAX_SHOWN_ENTRIES: Final = 3  # invalid entries
 MAX_SHOWN_LENGTH: Final = 100  # characters of each
-_TEXT_KEYS: Final = {"true": True, "false": False}
-_BYTE_KEYS: Final = ("image", "audio")
+_TEXT_BOOLEANS: Final = {"true": True, "false": False}
+_BINARY_BLOCK_TYPES: Final = ("image", "audio")
 
 
 def normalize_result(result: JsonObject, call: Call) -> JsonObject:
@@ -113,7 +113,7 @@ def _is_block(block: Json) -> bool:
     kind = block.get("type")
     if kind == "text":
         return isinstance(block.get("text"), str)
-    if kind in _BYTE_KEYS:
+    if kind in _BINARY_BLOCK_TYPES:
         return isinstance(block.get("data"), str)
     if kind == "resource_link":
         return isinstance(block.get("uri"), str) and isinstance(block.get("name"), str)
@@ -156,7 +156,7 @@ def _repair_result(result: JsonObject) -> JsonObject:
     if failed is None:
         made.pop("isError", None)
     elif not isinstance(failed, bool):  # an invalid flag counts as a failure
-        made["isError"] = _TEXT_KEYS.get(failed, True) if isinstance(failed, str) else True
+        made["isError"] = _TEXT_BOOLEANS.get(failed, True) if isinstance(failed, str) else True
     return made
 
 
@@ -189,8 +189,8 @@ def _repair_block(entry: Json) -> Json:
 
 
 def _build_note(left_out: Sequence[Json]) -> str:
-    shown = [_show_beginning(entry) for entry in left_out[:MAX_SHOWN]]
-    more = f" and {len(left_out) - MAX_SHOWN:,} more" if len(left_out) > MAX_SHOWN else ""
+    shown = [_show_beginning(entry) for entry in left_out[:MAX_SHOWN_ENTRIES]]
+    more = f" and {len(left_out) - MAX_SHOWN_ENTRIES:,} more" if len(left_out) > MAX_SHOWN_ENTRIES else ""
     return f"[Left out, because no client can read it: {'; '.join(shown)}{more}]"
 
 
@@ -231,8 +231,8 @@ class ResultCache:
     """An LRU cache of results, limited in number, bytes and age."""
 
     def __init__(self, *, entries: int, clock: TimeSource, max_bytes: int = MAX_CACHE_BYTES) -> None:
-        self._entries = entries
-        self._most_bytes = max_bytes
+        self._max_entries = entries
+        self._max_bytes = max_bytes
         self._clock = clock
         self._kept: OrderedDict[CacheKey, _CacheEntry] = OrderedDict()
         self._epochs: dict[str, int] = {}
@@ -245,7 +245,7 @@ class ResultCache:
 
     def is_cacheable(self, call: Call) -> bool:
         """Return whether results of this call are cached at all."""
-        return self._entries > 0 and call.cache_seconds > 0 and call.effect is Effect.READ
+        return self._max_entries > 0 and call.cache_seconds > 0 and call.effect is Effect.READ
 
     def get_epoch(self, server: str) -> int:
         """Return the number of writes so far. Read it before the call and pass it to `keep`."""
@@ -266,7 +266,7 @@ class ResultCache:
 
     def keep(self, call: Call, context: CallContext, result: JsonObject, *, size: int, epoch: int) -> None:
         """Cache a result. It is ignored if a write has happened since `epoch`."""
-        if not self.is_cacheable(call) or size > min(MAX_ENTRY_BYTES, self._most_bytes):
+        if not self.is_cacheable(call) or size > min(MAX_ENTRY_BYTES, self._max_bytes):
             return
         if epoch != self.get_epoch(call.server):
             return
@@ -275,7 +275,7 @@ class ResultCache:
         now = self._clock()
         self._kept[key] = _CacheEntry(call.server, result, size, now, now + call.cache_seconds)
         self._bytes += size
-        while len(self._kept) > self._entries or self._bytes > self._most_bytes:
+        while len(self._kept) > self._max_entries or self._bytes > self._max_bytes:
             self._drop(next(iter(self._kept)))
 
     def invalidate(self, server: str) -> None:

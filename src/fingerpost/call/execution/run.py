@@ -78,11 +78,11 @@ class ToolRun:
     dialogue: WatchedCaller | None = None  # the caller's side, with a record of questions
 
     @property
-    def has_begun_dialogue(self) -> bool:
+    def has_started_dialogue(self) -> bool:
         """Whether the server has asked the caller something. Then the call must not be restarted."""
         if self.request_context is not None and self.request_context.is_continuation:
             return True
-        return self.dialogue is not None and self.dialogue.begun
+        return self.dialogue is not None and self.dialogue.was_asked
 
     @property
     def has_caller_credentials(self) -> bool:

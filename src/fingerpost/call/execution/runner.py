@@ -72,7 +72,7 @@ from fingerpost.records import (
 )
 from fingerpost.records.json import is_large_value
 from fingerpost.servers.errors import UNKNOWN_OUTCOME
-from fingerpost.servers.requests import CALL_ID, RequestContext
+from fingerpost.servers.requests import CALL_ID_META_KEY, RequestContext
 from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.tasks import create_cancel_scope, run_in_thread
 
@@ -93,12 +93,12 @@ class AttemptRunner:
         check_tool: Callable[[Call], None],
     ) -> None:
         """`check_tool` raises if a tool is no longer the one for which the call was permitted."""
-        self._door = upstream
+        self._upstream = upstream
         self._slots = slots
         self._breakers = breakers
         self._journal = journal
-        self._hasten = flush_soon
-        self._assure = check_tool
+        self._flush_soon = flush_soon
+        self._check_tool = check_tool
 
     async def attempt_once(
         self, attempt_log: AttemptLog, tool_run: ToolRun, *, waited: float
@@ -114,7 +114,7 @@ class AttemptRunner:
             raise
         attempt_log.record_finished(tool_run.call, attempt, outcome if isinstance(outcome, Failure) else None)
         if tool_run.call.effect is not Effect.READ:
-            self._hasten()  # until it is on disk, other processes must treat the call as lost
+            self._flush_soon()  # until it is on disk, other processes must treat the call as lost
         return outcome
 
     async def _attempt_in_slot(
@@ -161,8 +161,8 @@ class AttemptRunner:
         self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
     ) -> JsonObject | Failure:
         try:
-            await self._door.ensure(tool_run.call.server, timeout=tool_run.time.remaining)
-            self._assure(tool_run.call)  # the server may have reconnected with another tool of this name
+            await self._upstream.ensure(tool_run.call.server, timeout=tool_run.time.remaining)
+            self._check_tool(tool_run.call)  # the server may have reconnected with another tool of this name
             await self._record_start(attempt_log, tool_run, attempt)
             result = normalize_result(await self._send(attempt_log, tool_run, attempt), tool_run.call)
         except Exception as error:  # noqa: BLE001 - every upstream error is a failed attempt
@@ -205,13 +205,13 @@ class AttemptRunner:
         )
         try:
             with scope:
-                return await self._door.call(
+                return await self._upstream.call(
                     call.server,
                     call.name,
                     call.arguments,
                     timeout=seconds,
                     on_progress=_wrap_progress(tool_run.on_progress, clock),
-                    meta={CALL_ID: attempt_log.context.call_id},
+                    meta={CALL_ID_META_KEY: attempt_log.context.call_id},
                     context=tool_run.request_context
                     if tool_run.dialogue is None
                     else tool_run.dialogue.build_context(clock),
@@ -365,7 +365,7 @@ class CallRunner:
         self._flags = flags
         # A failing sink must not affect a running call.
         self._events = events if isinstance(events, DeferredRecorder) else ImmediateRecorder(events)
-        self._chance = random_number
+        self._random_number = random_number
         limits = BreakerLimits(
             failures=settings.breaker_failures,
             rate=settings.breaker_rate,
@@ -454,7 +454,7 @@ class CallRunner:
         exempt = plan.is_continuation or plan.has_no_session or plan.context.idempotency_key is not None
         if conversation is None or exempt or not self._flags.loop_guard:
             return await self._run_without_duplicate(plan)
-        reason = self._loops.check(conversation, plan.call, may_insist=plan.is_proxied)
+        reason = self._loops.find_loop(conversation, plan.call, may_insist=plan.is_proxied)
         if reason is not None:
             return _build_loop_execution(plan.call, reason)
         self._loops.begin(conversation, plan.call)
@@ -475,7 +475,7 @@ class CallRunner:
         key = build_duplicate_key(plan)
         if key is None:
             return await self._run_with_fallbacks(plan, attempt_log, until)
-        refused = self._duplicates.check_duplicate(key, plan.call)
+        refused = self._duplicates.refuse_duplicate(key, plan.call)
         if refused is not None:
             return refused
         with self._duplicates.track_running(key, attempt_log):
@@ -500,12 +500,12 @@ class CallRunner:
                 tool_run = self._build_tool_run(plan, call, permit, latency, until=until, fallback=True)
                 results.append(await self._run_tool(attempt_log, tool_run))
                 reason = get_fallback_reason(results[-1])
-                if reason is None or tool_run.has_begun_dialogue:
+                if reason is None or tool_run.has_started_dialogue:
                     break
         return choose_best_result(results).to_execution(attempt_log.attempts)
 
     def _may_fall_back(self, plan: CallPlan, tool_run: ToolRun) -> bool:
-        return self._flags.fallback and plan.context.fallback and not tool_run.has_begun_dialogue
+        return self._flags.fallback and plan.context.fallback and not tool_run.has_started_dialogue
 
     async def _permit_fallback(self, plan: CallPlan, attempt_log: AttemptLog, call: Call) -> Permit | None:
         """Return a permit for a fallback call, which the policy checks like any other."""
@@ -527,7 +527,7 @@ class CallRunner:
     async def _run_tool(self, attempt_log: AttemptLog, tool_run: ToolRun) -> ToolRunResult:
         """Return one tool's result from the cache, or run as many attempts as are safe."""
         call = tool_run.call
-        cacheable = not tool_run.has_begun_dialogue and not tool_run.has_caller_credentials
+        cacheable = not tool_run.has_started_dialogue and not tool_run.has_caller_credentials
         cached = self._cache.find(call, attempt_log.context) if cacheable else None
         if cached is not None:
             attempt_log.record_finished(call, attempt_log.begin(), None, cached=cached)
@@ -538,7 +538,7 @@ class CallRunner:
         finally:
             if call.effect is not Effect.READ:
                 self._cache.invalidate(call.server)
-        if not isinstance(outcome, Failure) and cacheable and not tool_run.has_begun_dialogue:
+        if not isinstance(outcome, Failure) and cacheable and not tool_run.has_started_dialogue:
             await self._cache_result(call, attempt_log.context, outcome, epoch)
         return ToolRunResult(call, outcome)
 
@@ -552,9 +552,11 @@ class CallRunner:
             if not isinstance(outcome, Failure):
                 return outcome
             failures += 1
-            pause = compute_retry_wait(failures, chance=self._chance(), retry_after=outcome.retry_after)
+            pause = compute_retry_wait(
+                failures, chance=self._random_number(), retry_after=outcome.retry_after
+            )
             repeatable = may_retry(outcome, rule, failures=failures, retries=retries, pause=pause)
-            if not repeatable or tool_run.has_begun_dialogue:
+            if not repeatable or tool_run.has_started_dialogue:
                 return outcome
             anew = outcome.cause is ErrorKind.TIMEOUT  # the tool gets its full timeout again
             if pause >= (tool_run.time.until - loop_time() if anew else tool_run.time.remaining):

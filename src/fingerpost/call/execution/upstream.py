@@ -67,14 +67,14 @@ class WatchedCaller:
 
     def __init__(self, caller: CallerChannel, request_context: RequestContext) -> None:
         self._caller = caller
-        self._passage = request_context
+        self._request_context = request_context
         self._clock = RequestClock()  # of the current attempt
-        self.begun = False
+        self.was_asked = False
 
     def build_context(self, clock: RequestClock) -> RequestContext:
         """Build the context of one attempt, with the watched caller and this clock."""
         self._clock = clock
-        return self._passage.replace_caller(self, clock)
+        return self._request_context.replace_caller(self, clock)
 
     @property
     def key(self) -> str:
@@ -93,7 +93,7 @@ class WatchedCaller:
         return self._caller.authorization
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
-        self.begun = True
+        self.was_asked = True
         with self._clock.paused():
             return await self._caller.ask(method, params)
 

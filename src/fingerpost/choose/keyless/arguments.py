@@ -20,7 +20,7 @@ from fingerpost.choose.keyless.parameters import (
     convert_value,
     has_matching_role,
     has_slot_word,
-    is_number_meant,
+    is_number_for_slot,
     is_search,
     parse_bare_number,
 )
@@ -113,7 +113,7 @@ def find_option_values(
     return tuple(_keep_longest(list(found.values())))
 
 
-def is_option_meant(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
+def is_option_for_slot(slot: ParameterSlot, value: RequestValue, text: str) -> bool:
     """Return whether a mention refers to this parameter. A common word does so only next to a word of the
     parameter.
     """
@@ -128,12 +128,12 @@ def is_option_meant(slot: ParameterSlot, value: RequestValue, text: str) -> bool
     return any(word.startswith(known) for word in before for known in content)
 
 
-def _find_mentions(option: str, spoken: list[tuple[int, int, str]], text: str) -> Iterator[tuple[int, int]]:
+def _find_mentions(option: str, words: list[tuple[int, int, str]], text: str) -> Iterator[tuple[int, int]]:
     wanted = tuple(to_singular(word) for word in split_words(option))
     if wanted and (len(option) >= MIN_OPTION_LENGTH or option.lower() in _UNIT_WORDS):
         is_upper_case = option.isupper() and option.isalpha()
-        for place in range(len(spoken) - len(wanted) + 1):
-            piece = spoken[place : place + len(wanted)]
+        for place in range(len(words) - len(wanted) + 1):
+            piece = words[place : place + len(wanted)]
             if tuple(word for _, _, word in piece) != wanted:
                 continue
             start, end = piece[0][0], piece[-1][1]
@@ -186,15 +186,15 @@ def _is_denied(before: list[str]) -> bool:
     return any(word.replace("’", "'") in _NEGATIONS for word in before)
 
 
-def _match_name(name: tuple[str, ...], spoken: list[re.Match[str]], place: int) -> int | None:
+def _match_name(name: tuple[str, ...], words: list[re.Match[str]], place: int) -> int | None:
     """Return the index of the name's last word if the name starts at `place`, else None. Articles between the
     words are skipped.
     """
     at = place
     for number, wanted in enumerate(name):
-        while number and at < len(spoken) and spoken[at].group().lower() in _OPTION_ARTICLES:
+        while number and at < len(words) and words[at].group().lower() in _OPTION_ARTICLES:
             at += 1
-        if at >= len(spoken) or not _is_same_stem(spoken[at].group().lower(), wanted):
+        if at >= len(words) or not _is_same_stem(words[at].group().lower(), wanted):
             return None
         at += 1
     return at - 1 if name else None
@@ -465,7 +465,7 @@ def _find_candidates(state: FillState, slot: ParameterSlot) -> list[tuple[Json, 
 
 
 def _is_value_eligible(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    if value.kind is ValueKind.OPTION and not _is_the_option(state, slot, value):
+    if value.kind is ValueKind.OPTION and not _is_only_mentioned_option(state, slot, value):
         return False
     if value.kind is ValueKind.NUMBER and not _is_number_eligible(state, slot, value):
         return False
@@ -493,7 +493,7 @@ def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestVal
         return False  # another number is vague: "more than 5"
     if not slot.required:
         # In "the last 2 of the 10 lines" the number after "last" is the intended one.
-        return is_number_meant(slot, value) and (bool(value.cue) or not any(other.cue for other in others))
+        return is_number_for_slot(slot, value) and (bool(value.cue) or not any(other.cue for other in others))
     if has_slot_word(slot, value):
         return True
     alone = all(other.unit or _are_ordered([slot, *state.get_open_slots()]) for other in others)
@@ -512,7 +512,7 @@ def _is_only_id(state: FillState, value: RequestValue) -> bool:
     )
 
 
-def _is_the_option(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
+def _is_only_mentioned_option(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
     """Return whether the mention refers to this parameter and no other of its options is mentioned in the
     same role.
     """
@@ -524,7 +524,7 @@ def _is_the_option(state: FillState, slot: ParameterSlot, value: RequestValue) -
         and (slot.role is None or other.role is value.role)
         for other in state.values
     )
-    return not others and is_option_meant(slot, value, state.text)
+    return not others and is_option_for_slot(slot, value, state.text)
 
 
 def _fits_other_slot(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
@@ -742,9 +742,9 @@ def fill_arguments(
     person's time zone.
     """
     request = (need or text)[:MAX_REQUEST_LENGTH]
-    state = _start_filling(card, request, signals, today)
+    state = _build_fill_state(card, request, signals, today)
     assign_arguments(state, card)
-    _take_local_zone(state, zone)
+    _assign_local_zone(state, zone)
     return build_filled_arguments(state, signals)
 
 
@@ -758,14 +758,14 @@ def assign_arguments(state: FillState, card: ToolCard) -> None:
     assign_search_phrase(state, card)
 
 
-def _start_filling(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
+def _build_fill_state(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
     slots = build_slots(card)
     found = extract_values(text, signals, today)
     values = tuple(sorted((*found, *find_option_values(text, slots, found)), key=lambda value: value.start))
     return FillState(text=text, slots=slots, values=values)
 
 
-def _take_local_zone(state: FillState, zone: str | None) -> None:
+def _assign_local_zone(state: FillState, zone: str | None) -> None:
     """Assign the person's time zone, if the tool requires one and the request names no place."""
     for slot in state.get_open_slots():
         local = _LOCAL_ZONE_NOTE.search(slot.parameter.description)
@@ -791,7 +791,7 @@ def _may_name_place(state: FillState) -> bool:
 def build_filled_arguments(state: FillState, signals: Signals) -> FilledArguments:
     """Return the assigned arguments and the missing ones."""
     missing = tuple(
-        _describe_missing_argument(slot)
+        _build_missing_argument(slot)
         for slot in state.slots
         if slot.required and slot.name not in state.assigned
     )
@@ -806,7 +806,7 @@ def build_filled_arguments(state: FillState, signals: Signals) -> FilledArgument
     )
 
 
-def _describe_missing_argument(slot: ParameterSlot) -> MissingArgument:
+def _build_missing_argument(slot: ParameterSlot) -> MissingArgument:
     return MissingArgument(
         name=slot.name,
         description=" ".join(slot.parameter.description.split())[:300],

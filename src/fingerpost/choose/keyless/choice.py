@@ -132,14 +132,14 @@ def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
     return Question(text=phrases["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))
 
 
-def to_short_line(text: str, longest: int = MAX_DESCRIPTION_LENGTH) -> str:
+def to_short_line(text: str, max_length: int = MAX_DESCRIPTION_LENGTH) -> str:
     """Return untrusted text as one short line of whole words, without invisible characters."""
     line = " ".join(_INVISIBLE.sub(" ", scrub(text[:2000])).split())
-    if len(line) <= longest:
+    if len(line) <= max_length:
         return line
-    cut = line[:longest]
+    cut = line[:max_length]
     words = cut.rpartition(" ")[0]
-    return f"{(words if len(words) >= longest // 2 else cut[:-1]).rstrip(' .,;:(')}…"
+    return f"{(words if len(words) >= max_length // 2 else cut[:-1]).rstrip(' .,;:(')}…"
 
 
 def _get_first_sentence(text: str) -> str:
@@ -190,7 +190,7 @@ MIN_BEST_SHARE: Final = (
 )
 MAX_QUESTION_OPTIONS: Final = 4
 
-NO_TOOL_MEANT: Final = "no tool here seems to be meant for it"
+NO_SUITABLE_TOOL_REASON: Final = "no offered tool seems suitable"
 
 # Values a request names explicitly. A tool that cannot use them does not fit the request.
 _EXPLICIT_KINDS: Final = frozenset(
@@ -202,8 +202,8 @@ _MEDIA_FILE = re.compile(
     r"\.(?:png|jpe?g|gif|svg|webp|bmp|tiff?|mp[34]|wav|flac|ogg|mov|avi|mkv|webm)$", re.IGNORECASE
 )
 _FILE = re.compile(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
-_FOLDERS: Final = frozenset({"directory", "folder", "dir"})
-_MEDIA: Final = frozenset({"media", "image", "audio", "video", "picture", "photo"})
+_FOLDER_WORDS: Final = frozenset({"directory", "folder", "dir"})
+_MEDIA_WORDS: Final = frozenset({"media", "image", "audio", "video", "picture", "photo"})
 
 
 @frozen
@@ -251,7 +251,7 @@ def choose_tool(
     """Choose the tool for one need of the request if it is certain. `cards` are the offered tools by key."""
     options = _build_options(narrowing, cards, text, today, zone, need)
     if namesakes := _find_same_named_options(text, options):
-        reason = "the request names a tool of a server that is not here"
+        reason = "the request names a tool that its server does not offer"
         return _build_which_tool_choice(namesakes, reason, narrowing.signals.language)
     if narrowing.need.verdict is NeedVerdict.NONE:
         return _choose_without_need(options, narrowing)
@@ -261,13 +261,13 @@ def choose_tool(
         rest = tuple(option for option in options if option is not named)
         return KeylessChoice(option=named, reason="the request names this tool", alternatives=rest)
     if narrowing.shortlist.fit < MIN_FIT:
-        return KeylessChoice(option=None, reason=NO_TOOL_MEANT, alternatives=options)
+        return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
     part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
     if _starts_with_change_verb(part) and all(option.card.effect.value is Effect.READ for option in options):
         return KeylessChoice(option=None, reason="every offered tool only reads", alternatives=options)
     if need and _is_for_model(part, options):
         return KeylessChoice(option=None, reason="a language model has to do it", alternatives=options)
-    candidates = _prefer_readers(options) if narrowing.signals.asks else options
+    candidates = _prefer_read_only(options) if narrowing.signals.asks else options
     return _choose_option(candidates, narrowing.shortlist.fit, narrowing.signals.language, text)
 
 
@@ -357,7 +357,7 @@ def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
     return not any(verb in f"{option.card.name} {option.card.description}".casefold() for option in options)
 
 
-def _prefer_readers(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
+def _prefer_read_only(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
     """Return the read-only tools, or all tools if none is read-only. Used for requests that only ask ("what
     is in …", "show me …").
     """
@@ -369,7 +369,7 @@ def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, t
     kept = _keep_best_matches(near)
     chosen, reason = _pick_best(kept)
     if chosen is None and (named := _find_option_by_name_words(kept, text)) is not None:
-        chosen, reason = named, "the request says what this tool is called"
+        chosen, reason = named, "the request contains the words of this tool's name"
     if chosen is None:
         return _build_which_tool_choice(kept or near, reason, language)
     if chosen.unused_count or (
@@ -377,14 +377,14 @@ def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, t
     ):
         return _build_which_tool_choice(near, "no offered tool takes all that the request names", language)
     if not chosen.filled.is_complete and fit < MIN_FIT_TO_ASK:
-        return KeylessChoice(option=None, reason=NO_TOOL_MEANT, alternatives=options)
+        return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
     if chosen.card.effect.value is Effect.DESTROY:
-        return _build_confirmation(chosen, near, language)
+        return _build_confirmation_choice(chosen, near, language)
     rest = tuple(option for option in options if option is not chosen)
     return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
 
 
-def _build_confirmation(chosen: ToolOption, near: list[ToolOption], language: str) -> KeylessChoice:
+def _build_confirmation_choice(chosen: ToolOption, near: list[ToolOption], language: str) -> KeylessChoice:
     reason = "it may destroy something, and the request does not name the tool"
     if not chosen.filled.is_complete:
         return _build_which_tool_choice(near, reason, language)
@@ -422,8 +422,8 @@ def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
         return kept[0], "only this tool takes what the request says"
     reads = kept[0].is_sure and kept[0].card.effect.value is Effect.READ
     if kept[0].score >= (CLEAR_LEAD_TO_READ if reads else CLEAR_LEAD) * kept[1].score:
-        return kept[0], "it stands clearly nearer to the request than the next"
-    return None, "several tools would do"
+        return kept[0], "its score is clearly higher than the next tool's"
+    return None, "several tools are suitable"
 
 
 def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
@@ -443,10 +443,10 @@ def _accepts_file_types(option: ToolOption) -> bool:
     name_words = {*split_words(option.card.name)}
     named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
-    if name_words & _MEDIA:
+    if name_words & _MEDIA_WORDS:
         return media or not named
     if (
-        name_words & _FOLDERS
+        name_words & _FOLDER_WORDS
         and "file" not in name_words
         and any(_FILE.search(value[-20:]) for value in named)
     ):
@@ -504,11 +504,11 @@ def fill_answer(
     return build_filled_arguments(state, signals)
 
 
-def _match_single_slot(slot: ParameterSlot, said: str, signals: Signals, today: date) -> FillState:
-    text = f"{_ANSWER_LEAD}{said}"
+def _match_single_slot(slot: ParameterSlot, answer: str, signals: Signals, today: date) -> FillState:
+    text = f"{_ANSWER_LEAD}{answer}"
     values = extract_values(text, signals, today)
     state = FillState(text=text, slots=(slot,), values=(*values, *find_option_values(text, (slot,), values)))
-    argument = _use_whole_answer(slot, said)
+    argument = _use_whole_answer(slot, answer)
     if argument is None:
         found = [made for value in state.values if (made := convert_value(slot, value)) is not None]
         distinct = {repr(made): made for made in found}
@@ -516,7 +516,7 @@ def _match_single_slot(slot: ParameterSlot, said: str, signals: Signals, today: 
     if argument is not None:
         made = [argument] if slot.parameter.is_list else argument
         state.assign(
-            slot, AssignedArgument(argument=made, reason="the person said so", spans=((0, len(text)),))
+            slot, AssignedArgument(argument=made, reason="from the person's answer", spans=((0, len(text)),))
         )
     return state
 

@@ -372,13 +372,13 @@ def extract_values(text: str, signals: Signals, today: date) -> tuple[RequestVal
     read = list(_convert_entities(text, signals.entities, today))
     quoted = [value for value in read if value.kind is ValueKind.TEXT]
     # A quoted text is one value, even if it contains another.
-    outside = [value for value in read if value.kind is ValueKind.TEXT or not _is_within(value, quoted)]
-    own = [value for value in extract_extra_values(text) if not _is_within(value, quoted)]
+    outside = [value for value in read if value.kind is ValueKind.TEXT or not _overlaps_any(value, quoted)]
+    own = [value for value in extract_extra_values(text) if not _overlaps_any(value, quoted)]
     kept = [value for value in outside if not _is_part_of_value(value, own)]
     kept += [
         value
         for value in own
-        if value.kind not in (ValueKind.PATH, ValueKind.NAME) or not _is_within(value, kept)
+        if value.kind not in (ValueKind.PATH, ValueKind.NAME) or not _overlaps_any(value, kept)
     ]
     kept += [
         replace(value, kind=ValueKind.PATH) for value in quoted if _LOOKS_LIKE_PATH.fullmatch(value.text)
@@ -387,7 +387,7 @@ def extract_values(text: str, signals: Signals, today: date) -> tuple[RequestVal
     return share_roles([add_context(value, text) for value in ordered[:MAX_VALUES]], text)
 
 
-def _is_within(value: RequestValue, others: Iterable[RequestValue]) -> bool:
+def _overlaps_any(value: RequestValue, others: Iterable[RequestValue]) -> bool:
     return any(value is not other and value.overlaps_with(other) for other in others)
 
 

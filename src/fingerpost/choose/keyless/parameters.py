@@ -9,7 +9,7 @@ from dataclasses import field
 from typing import Final
 
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
-from fingerpost.choose.keyless.tables import ENGLISH_NAMES
+from fingerpost.choose.keyless.tables import ENGLISH_LANGUAGE_NAMES
 from fingerpost.choose.keyless.values import RequestValue, ValueKind, ValueRole
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, ToolCard
@@ -202,7 +202,7 @@ _KIND_BY_FORMAT: Final = {
     "ipv4": ValueKind.HOST,
     "hostname": ValueKind.HOST,
 }
-_KIND_BY_NAME: Final = {
+_NAMES_BY_KIND: Final = {
     ValueKind.PATH: parse_word_set("path file filename filepath dir directory folder cwd pathname"),
     ValueKind.URL: parse_word_set("url uri link href website webpage"),
     ValueKind.EMAIL: parse_word_set("email mail recipient"),
@@ -223,7 +223,7 @@ _KIND_BY_NAME: Final = {
 _NEUTRAL_NAMES: Final = parse_word_set(
     "source target destination src dst dest input output from to origin contain base"
 )
-_KIND_BY_DESCRIPTION: Final = (
+_DESCRIPTION_PATTERNS: Final = (
     (ValueKind.ZONE, re.compile(r"\btime ?zone\b", re.IGNORECASE)),
     (ValueKind.EMAIL, re.compile(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
     (ValueKind.URL, re.compile(r"\bUR[LI]\b")),
@@ -242,7 +242,7 @@ _TO_NAMES: Final = parse_word_set("to target destination dst dest until end befo
 _SECRET_NAMES: Final = parse_word_set(
     "password passwd passphrase secret token credential credentials pin otp cvv apikey pwd"
 )
-_KEY_NAMES: Final = parse_word_set("api access private secret ssh auth encryption signing license")
+_KEY_QUALIFIERS: Final = parse_word_set("api access private secret ssh auth encryption signing license")
 _QUOTED_VALUE = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
 _EXAMPLE_MARK = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
 
@@ -306,7 +306,7 @@ def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
     )
 
 
-def _build_slot(parameter: Parameter, card: ToolCard, tool: frozenset[str]) -> ParameterSlot:
+def _build_slot(parameter: Parameter, card: ToolCard, tool_words: frozenset[str]) -> ParameterSlot:
     name = tuple(to_singular(word) for word in split_words(parameter.name[:80]))
     options = parameter.shape.options or _parse_listed_values(parameter)
     return ParameterSlot(
@@ -317,7 +317,7 @@ def _build_slot(parameter: Parameter, card: ToolCard, tool: frozenset[str]) -> P
         options=options,
         is_secret=_is_secret(parameter, name),
         description_words=frozenset(to_singular(word) for word in split_words(parameter.description)),
-        tool_words=tool,
+        tool_words=tool_words,
     )
 
 
@@ -348,10 +348,10 @@ def _infer_kind_from_name(name: tuple[str, ...]) -> ValueKind | None:
         return ValueKind.DATE
     if name in (("check", "in"), ("check", "out"), ("checkin",), ("checkout",)):
         return ValueKind.DATE
-    if len(name) > 1 and name[-1] == "key" and name[-2] not in _KEY_NAMES:
+    if len(name) > 1 and name[-1] == "key" and name[-2] not in _KEY_QUALIFIERS:
         return ValueKind.ID
     head = name[-1:] or ("",)
-    return next((kind for kind, heads in _KIND_BY_NAME.items() if head[0] in heads), None)
+    return next((kind for kind, heads in _NAMES_BY_KIND.items() if head[0] in heads), None)
 
 
 def _infer_kind_from_context(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> ValueKind | None:
@@ -361,7 +361,7 @@ def _infer_kind_from_context(parameter: Parameter, name: tuple[str, ...], card: 
     text = parameter.description[:200] or card.name.replace("_", " ").replace("-", " ")
     if not parameter.description and parameter.name == "target":
         text = f"{card.name} {card.description[:200]}"
-    return next((kind for kind, pattern in _KIND_BY_DESCRIPTION if pattern.search(text)), None)
+    return next((kind for kind, pattern in _DESCRIPTION_PATTERNS if pattern.search(text)), None)
 
 
 def _infer_slot_role(name: tuple[str, ...]) -> ValueRole | None:
@@ -380,11 +380,13 @@ def _is_secret(parameter: Parameter, name: tuple[str, ...]) -> bool:
     known = set(name)
     if (
         known & _SECRET_NAMES
-        or ("key" in known and known & _KEY_NAMES)
+        or ("key" in known and known & _KEY_QUALIFIERS)
         or is_secret_name(parameter.name[:80])
     ):
         return True
-    return name == ("key",) and bool(set(split_words(parameter.description)) & (_KEY_NAMES | _SECRET_NAMES))
+    return name == ("key",) and bool(
+        set(split_words(parameter.description)) & (_KEY_QUALIFIERS | _SECRET_NAMES)
+    )
 
 
 def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
@@ -422,7 +424,7 @@ _UNIT_SECONDS: Final = {
 _DURATION_UNITS: Final = {
     f"{unit}s": seconds for unit, seconds in _UNIT_SECONDS.items() if unit.isascii() and len(unit) > 2
 }
-_MONEY: Final = parse_word_set("amount price sum budget cost total")
+_MONEY_PARAMETERS: Final = parse_word_set("amount price sum budget cost total")
 _DURATION_WORDS: Final = parse_word_set("duration length second minute hour")
 _MONEY_UNITS: Final = parse_word_set(
     "$ € £ ₪ ¥ usd eur gbp ils nis btc eth dollar euro shekel שקלים שקל דולר דולרים אירו יורו"
@@ -462,7 +464,7 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
         return (
             int(found[1]) if found is not None and (is_labelled or (numbered and not value.label)) else None
         )
-    if not isinstance(value.reading, float) or not _has_label(slot, value):
+    if not isinstance(value.reading, float) or not _has_compatible_label(slot, value):
         return None
     factor = _get_unit_factor(slot, value)
     if factor is None:
@@ -474,7 +476,7 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
     return int(amount) if whole else round(amount, 12)
 
 
-def is_number_meant(slot: ParameterSlot, value: RequestValue) -> bool:
+def is_number_for_slot(slot: ParameterSlot, value: RequestValue) -> bool:
     """Return whether the words around a number refer to this parameter. Optional parameters require this."""
     if (
         _OPPOSITES.get(value.cue, "") in slot.tool_words | slot.description_words
@@ -523,7 +525,7 @@ def _get_unit_factor(slot: ParameterSlot, value: RequestValue) -> float | None:
     if unit in known and unit not in _UNIT_SECONDS:
         return 1.0
     if unit in _MONEY_UNITS:
-        return 1.0 if set(slot.words) & _MONEY else None
+        return 1.0 if set(slot.words) & _MONEY_PARAMETERS else None
     if unit in _UNIT_SECONDS:
         wanted = _find_duration_units(slot)
         return _UNIT_SECONDS[unit] / wanted.pop() if len(wanted) == 1 else None
@@ -536,7 +538,7 @@ def _find_duration_units(slot: ParameterSlot) -> set[float]:
     return {_DURATION_UNITS[word] for word in words if word in _DURATION_UNITS}
 
 
-def _has_label(slot: ParameterSlot, value: RequestValue) -> bool:
+def _has_compatible_label(slot: ParameterSlot, value: RequestValue) -> bool:
     label = value.label
     return (
         not label
@@ -638,7 +640,7 @@ def _convert_language(slot: ParameterSlot, value: RequestValue) -> Json:
     if slot.words[-1:] == ("code",) or _LANGUAGE_CODE.search(about):
         return value.reading
     if _LANGUAGE_NAME.search(about) and isinstance(value.reading, str):
-        return ENGLISH_NAMES[value.reading].capitalize()
+        return ENGLISH_LANGUAGE_NAMES[value.reading].capitalize()
     return None
 
 

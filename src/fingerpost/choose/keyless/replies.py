@@ -168,7 +168,7 @@ def _format_decimal(value: Fraction, places: int) -> str:
 
 
 MAX_REPLY_LENGTH: Final = 20_000
-MAX_NAMED_ABILITIES: Final = 6
+MAX_LISTED_ITEMS: Final = 6
 
 # The format of the call path. The marker cannot occur in the text between.
 _DATA_FENCE = re.compile(
@@ -186,7 +186,7 @@ _THANKS = re.compile(
 _FAREWELL = re.compile(
     r"^\W{0,5}(?:bye|goodbye|see you|good night|ביי|להתראות|לילה טוב)\b" + _FEW_WORDS, re.IGNORECASE
 )
-_SHORT_LENGTH: Final = 80
+_MAX_GREETING_LENGTH: Final = 80
 
 _REPLY_PHRASES: Final = {
     "en": {
@@ -259,13 +259,13 @@ def build_keyless_answer(
     parts = [_format_step(step, phrases) for step in steps]
     if unused_entities:
         things = ", ".join(
-            dict.fromkeys(to_short_line(entity.text) for entity in unused_entities[:MAX_NAMED_ABILITIES])
+            dict.fromkeys(to_short_line(entity.text) for entity in unused_entities[:MAX_LISTED_ITEMS])
         )
         parts.append(phrases["unused"].format(things=things))
     if undone_needs:
         parts.append(
             phrases["undone"].format(
-                things="; ".join(to_short_line(one) for one in undone_needs[:MAX_NAMED_ABILITIES])
+                things="; ".join(to_short_line(one) for one in undone_needs[:MAX_LISTED_ITEMS])
             )
         )
     own = phrases["own" if len(steps) == 1 else "owns"]
@@ -305,7 +305,7 @@ def build_routing_off_reply(text: str, language: str) -> str:
 def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
     """Return the reply to a greeting, thanks, a farewell or an arithmetic expression, or None."""
     stripped = text.strip()
-    if len(stripped) <= _SHORT_LENGTH:
+    if len(stripped) <= _MAX_GREETING_LENGTH:
         for pattern, reply in ((_GREETING, "hello"), (_THANKS, "welcome"), (_FAREWELL, "bye")):
             if pattern.match(stripped):
                 return phrases[reply]
@@ -339,11 +339,9 @@ def _describe_abilities(abilities: Sequence[str], down: Mapping[str, str], phras
     if not abilities and down:
         servers = (
             f"{to_short_line(name)} ({to_short_line(reason)})"
-            for name, reason in list(down.items())[:MAX_NAMED_ABILITIES]
+            for name, reason in list(down.items())[:MAX_LISTED_ITEMS]
         )
         return phrases["down"].format(servers=", ".join(servers))
     if not abilities:
         return phrases["no_tools"]
-    return phrases["can"].format(
-        tools=", ".join(to_short_line(one) for one in abilities[:MAX_NAMED_ABILITIES])
-    )
+    return phrases["can"].format(tools=", ".join(to_short_line(one) for one in abilities[:MAX_LISTED_ITEMS]))

@@ -447,7 +447,7 @@ yi yiddish יידיש
 LANGUAGES: Final = {
     name: line.split()[0] for line in _LANGUAGES.strip().splitlines() for name in line.split()[1:]
 }
-ENGLISH_NAMES: Final = {line.split()[0]: line.split()[1] for line in _LANGUAGES.strip().splitlines()}
+ENGLISH_LANGUAGE_NAMES: Final = {line.split()[0]: line.split()[1] for line in _LANGUAGES.strip().splitlines()}
 
 CURRENCIES: Final = frozenset(
     [

@@ -93,7 +93,7 @@ _COMPARISON_WORDS: Final = parse_word_set(
     "compare compared comparing similar equal identical relative closer next belongs"
 )
 # A number after one of these is not an exact value.
-_VAGUE: Final = parse_word_set(
+_VAGUE_WORDS: Final = parse_word_set(
     """
     half double twice triple third quarter than over under around about roughly approximately almost nearly
     between
@@ -166,7 +166,7 @@ def add_context(value: RequestValue, text: str) -> RequestValue:
     near = get_word_context(text, value.start, value.end)
     words = [piece for piece in near.before if piece not in _PUNCTUATION]
     label = words[0] if words and words[0][0].isalpha() and not near.prefix else ""
-    vague = value.kind is ValueKind.NUMBER and any(word in _VAGUE for word in words[:4])
+    vague = value.kind is ValueKind.NUMBER and any(word in _VAGUE_WORDS for word in words[:4])
     return replace(
         value,
         reading=None if vague else value.reading,

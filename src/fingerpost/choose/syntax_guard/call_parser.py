@@ -11,43 +11,45 @@ from typing import Final, NoReturn, cast
 
 from fingerpost.choose.syntax_guard.vocabulary import (
     WrittenToolNames,
-    has_action_name,
+    build_word_set,
+    describes_action,
     is_distinctive,
     is_namespaced,
     is_tool_like,
-    split_words,
 )
 from fingerpost.frozen import frozen
-from fingerpost.records import Json, JsonObject, check_json
+from fingerpost.records import Json, JsonObject, find_json_problem
 
 MAX_CALLS: Final = 32  # per block
 _MAX_NESTING: Final = 4  # of wrapper objects
 
-_TOOL_NAME_KEYS: Final = split_words(
+_TOOL_NAME_KEYS: Final = build_word_set(
     "name tool toolname function functionname func action recipientname recipient api apiname call"
     " toolid usetool selectedtool שם כלי שםהכלי פעולה פונקציה"
 )
-_VAGUE_NAME_KEYS: Final = split_words("action func api call recipient פעולה")  # also used by events and logs
-_SURE_ARGUMENT_KEYS: Final = split_words(
+_VAGUE_NAME_KEYS: Final = build_word_set(
+    "action func api call recipient פעולה"
+)  # also used by events and logs
+_SURE_ARGUMENT_KEYS: Final = build_word_set(
     "actioninput toolinput toolargs toolarguments toolparameters actionargs"
 )
 _TOOL_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
-_ARGUMENT_KEYS: Final = split_words(
+_ARGUMENT_KEYS: Final = build_word_set(
     "arguments args parameters params param input inputs actioninput toolinput kwargs toolargs"
     " toolarguments functionargs functionarguments functionparameters toolparameters toolparams"
     " actionargs parameter ארגומנטים פרמטרים קלט קלטלפעולה"
 )
-_WRAPPER_KEYS: Final = split_words(
+_WRAPPER_KEYS: Final = build_word_set(
     "toolcalls toolcall functioncall functioncalls calls tooluses tooluse actions invoke toolrequest"
     " toolrequests message choices קריאות קריאהלכלי"
 )
-_ACCOMPANYING_KEYS: Final = split_words(
+_ACCOMPANYING_KEYS: Final = build_word_set(
     "id type index callid toolcallid thought thoughts reason reasoning rationale explanation server"
     " servername confidence jsonrpc method role content refusal plan remaining finishreason step"
     " stepnumber purpose mcpserver מזהה סוג מחשבה"
 )
 CALL_KEYS: Final = _TOOL_NAME_KEYS | _ARGUMENT_KEYS | _WRAPPER_KEYS | _ACCOMPANYING_KEYS
-_REQUEST_KEYS: Final = split_words(
+_REQUEST_KEYS: Final = build_word_set(
     "query question prompt task searchquery"
 )  # keys that a data record does not have
 _IGNORED_KEY_CHARACTERS: Final = re.compile(r"[\W_]+")
@@ -116,7 +118,7 @@ def _parse_call_named_by_key(value: Mapping[object, object], names: WrittenToolN
         return None
     arguments = parse_json_arguments(cast("object", item))
     asks = arguments is not None and not _REQUEST_KEYS.isdisjoint(map(fold_key, arguments))
-    acts = has_action_name(key)
+    acts = describes_action(key)
     if not names.is_known(key) and (acts is False or fold_key(key) in CALL_KEYS):
         return None
     sure = is_namespaced(key) or acts is True or asks
@@ -162,7 +164,7 @@ def parse_json_arguments(value: object) -> JsonObject | None:
             return None
     if value is None:
         return {}
-    if not isinstance(value, dict) or check_json(cast("object", value)) is not None:
+    if not isinstance(value, dict) or find_json_problem(cast("object", value)) is not None:
         return None
     return cast("dict[str, Json]", value)
 
@@ -392,7 +394,7 @@ _OPEN_TAG_PAIR: Final = re.compile(
     r'argument key="([\w.\-]{1,80})"[^<>]{0,60}<\|sep\|>(.{0,8000}?)<\|close\|>', re.DOTALL
 )
 _LEAF_TAG: Final = re.compile(r"<\s*([^\W\d][\w\-]{0,80})\s*>([^<]*)<\s*/\s*\1\s*>")
-_WRAPPER_TAGS: Final = split_words(
+_WRAPPER_TAGS: Final = build_word_set(
     "tool_name toolname name tool function function_name action server_name arguments args parameters"
 )
 
@@ -517,7 +519,7 @@ def _parse_tag_value(text: str) -> Json:
         value: object = json.loads(inner, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return inner
-    if isinstance(value, str) or check_json(value) is not None:
+    if isinstance(value, str) or find_json_problem(value) is not None:
         return inner
     return cast("Json", value)
 
@@ -622,7 +624,7 @@ def find_call_block_end(text: str) -> int:
 def _may_be_tool_name(name: str) -> bool:
     """Return whether a function name may be a tool's. A method name must describe an action."""
     own = name.rpartition(".")[2]
-    return is_distinctive(own) and (own == name or has_action_name(name) is True)
+    return is_distinctive(own) and (own == name or describes_action(name) is True)
 
 
 def _find_yaml_call_end(text: str, start: int, *, wrapped: bool) -> int:
@@ -640,20 +642,20 @@ def _find_yaml_call_end(text: str, start: int, *, wrapped: bool) -> int:
 
 
 MAX_BARE_CALL_LENGTH: Final = 2_000
-_CALLING_WORDS: Final = split_words(
+_CALLING_WORDS: Final = build_word_set(
     "tool tools function functions call calls calling called invoke invoking invocation use"
     " using uses run running"
     " execute executing request action api mcp plugin helper agent skill toolcall functioncall"
     " כלי קריאה הפעלה"
 )
-_NEUTRAL_CALL_WORDS: Final = split_words(
+_NEUTRAL_CALL_WORDS: Final = build_word_set(
     "the a with and of to name names args arg arguments argument input inputs params parameters"
     " parameter json xml"
     " yaml python param id type start begin end finish assistant memory for כלי עם"
 )
 _BARE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")
 _BARE_TOKEN: Final = re.compile(r"[^\W\d][\w.\-]*")
-_JSON_NAME_FIELDS: Final = split_words("toolcall functioncall command method")
+_JSON_NAME_FIELDS: Final = build_word_set("toolcall functioncall command method")
 _ARGUMENT_PATTERN: Final = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'(?:[^'\\]|\\.)*'|[\w\-]+[ \t]*=[ \t]*[^\s,;)\]}|>]*"
     r"|^[ \t]+(?:- )?[\w\-]{1,40}:(?!//)[^\n]*$|\b[\w\-]{1,40}:(?!//)[ \t]*[\w.\-\"]+",

@@ -10,10 +10,10 @@ from typing import Final, Protocol, TypeAlias
 from fingerpost.choose.syntax_guard.call_parser import BracketReader
 from fingerpost.choose.syntax_guard.vocabulary import (
     WrittenToolNames,
+    build_word_set,
     is_announcing_call,
     is_asking_how,
     is_introducing_data,
-    split_words,
 )
 from fingerpost.frozen import frozen
 
@@ -154,8 +154,8 @@ class SyntaxMarker:
     is_result: bool = False  # opens an invented tool result
 
 
-def _build_closer(words: str) -> re.Pattern[str]:
-    return re.compile(words, re.IGNORECASE)
+def _build_closer(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE)
 
 
 # Tokens in pipes, by the text between the pipes. The first match counts.
@@ -267,7 +267,7 @@ def is_sure_token(inner: str) -> bool:
 
 
 _ROLE_FOLLOWS: Final = frozenset({"im_start", "start_header_id", "header_start", "start_of_role", "start"})
-_TOKEN_WORDS: Final = split_words(
+_TOKEN_WORDS: Final = build_word_set(
     "im_start im_end im_sep endoftext python_tag python_start start_header_id end_header_id"
     " header_start eot_id eom_id begin_of_text end_of_text start_of_role end_of_role start_thinking"
     " end_thinking start_action end_action start_tool_result start_response channel message constrain"
@@ -457,14 +457,14 @@ _STRONG_TAG_TABLE: Final = {
     "thought": "think thinking thought thoughts reasoning reflection scratchpad innermonologue antmlthinking",
 }
 STRONG_TAGS: Final = {
-    name: syntax for syntax, names in _STRONG_TAG_TABLE.items() for name in split_words(names)
+    name: syntax for syntax, names in _STRONG_TAG_TABLE.items() for name in build_word_set(names)
 }
 # Tags that are a call only if their content is one.
-WEAK_TAGS: Final = split_words(
+WEAK_TAGS: Final = build_word_set(
     "invoke function tool action call execute run command api tools use request act כלי פעולה פונקציה"
 )
 # Closing tags that are removed directly after a block, because they belong to it.
-LEFTOVER_TAGS: Final = split_words("s parameter parameters arguments args param arg antmlparameter")
+LEFTOVER_TAGS: Final = build_word_set("s parameter parameters arguments args param arg antmlparameter")
 _TAG_NAME: Final = re.compile(r"[\W_]+")
 
 _ANY_CALL_TAG: Final = re.compile(r"\w{1,30}?((?:tool|function)calls?)")

@@ -43,9 +43,9 @@ from fingerpost.choose.syntax_guard.formats import (
 )
 from fingerpost.choose.syntax_guard.vocabulary import (
     WrittenToolNames,
+    build_word_set,
     is_distinctive,
     is_tool_like,
-    split_words,
 )
 from fingerpost.records import JsonObject
 
@@ -64,7 +64,7 @@ _JSON_KEY_START: Final = re.compile(
 )
 _JSON_NAME_VALUE: Final = re.compile(r"\s{0,40}([\"'])([^\"'\\\n]{0,160})\1")
 _JSON_NAME_VALUE_START: Final = re.compile(r"\s{0,40}(?:[\"'][^\"'\\\n]{0,160})?\Z")
-_UNQUOTED_NAME: Final = re.compile(
+_NAME_FIELD: Final = re.compile(
     r"[\"']?(?:name|tool|tool_name|function|function_name|action|recipient_name|toolname|שם"
     r"|כלי)[\"']?\s{0,10}:\s{0,10}"
     r"[\"']([^\"'\n]{1,160})(?:[\"']|\Z)",
@@ -85,7 +85,7 @@ def examine_json(position: ScanPosition) -> ScanVerdict:
     """Examine an object or a list of objects that may be a call."""
     head = position.text[position.at : position.at + _MAX_JSON_HEAD_LENGTH]
     possible = may_be_call_head(head, position.names, allow_unknown=True)
-    if possible is None and not _is_over_limit(position):
+    if possible is None and not _is_head_complete(position):
         return WAIT_FOR_MORE
     unknown = possible is not False and position.accepts_unknown_tools
     if possible is False or (
@@ -126,7 +126,7 @@ def is_line_end(position: ScanPosition, end: int) -> bool | None:
     return True if newline or complete else None
 
 
-def _is_over_limit(position: ScanPosition) -> bool:
+def _is_head_complete(position: ScanPosition) -> bool:
     return position.final or len(position.text) - position.at >= _MAX_JSON_HEAD_LENGTH
 
 
@@ -177,7 +177,7 @@ def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
     value = parse_json_value(text)
     if value is not None:
         return any(names.is_known(call.name) for call in find_calls(value, names))
-    written = _UNQUOTED_NAME.search(text[:MAX_SEARCHED_LENGTH])
+    written = _NAME_FIELD.search(text[:MAX_SEARCHED_LENGTH])
     if written is None:
         return False
     whole = text.rstrip().endswith(("}", "]"))
@@ -562,9 +562,11 @@ _BRACKET_MARKER: Final = re.compile(
     r"|שימוש בכלי)\s*\]\]?",
     re.IGNORECASE,
 )
-_MARKER_PARTS: Final = split_words("tool tools args call_id tool_content")  # markers only next to another one
+_MARKER_PARTS: Final = build_word_set(
+    "tool tools args call_id tool_content"
+)  # markers only next to another one
 _BRACKET_MARKER_CLOSER: Final = re.compile(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
-_MARKER_WORDS: Final = tuple(
+_BRACKET_MARKER_WORDS: Final = tuple(
     lead + word
     for lead in ("", "/", "end_", "end ", "start_", "start ", "begin_", "begin ", "סוף ", "תחילת ")
     for word in (
@@ -606,7 +608,7 @@ _BRACKETED_CALL: Final = re.compile(
     r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}[({:=\]]",
     re.IGNORECASE,
 )
-_BRACKETED_CALL_WORDS: Final = split_words(
+_BRACKETED_CALL_WORDS: Final = build_word_set(
     "calling call using use invoking invoke executing execute running run tool function קורא מפעיל מריץ כלי"
 )
 
@@ -661,7 +663,9 @@ def _may_be_bracket_syntax(rest: str, inner: str, position: ScanPosition) -> boo
     name = re.match(r"[^\W\d][\w.\-]{0,120}", inner)
     if len(stem) == len(inner) or (name is not None and name.end() == len(inner)):
         may_be_name = name is not None and (names.is_prefix(name[0]) or first)
-        return may_be_name or any(word.startswith(stem) for word in (*_MARKER_WORDS, *_BRACKETED_CALL_WORDS))
+        return may_be_name or any(
+            word.startswith(stem) for word in (*_BRACKET_MARKER_WORDS, *_BRACKETED_CALL_WORDS)
+        )
     known = name is not None and (names.is_known_from_start(name[0]) or (first and is_tool_like(name[0])))
     called = name is not None and inner[name.end()] in "( " and known
     return called or _BRACKET_MARKER.match(rest) is not None
@@ -683,7 +687,7 @@ def _examine_bracketed_words(position: ScanPosition, rest: str) -> ScanVerdict:
     )
     if (
         cut
-        and any(word.startswith(inner.casefold()) for word in _MARKER_WORDS)
+        and any(word.startswith(inner.casefold()) for word in _BRACKET_MARKER_WORDS)
         and not position.is_about_syntax
     ):
         return HideUntil(len(position.text), "marker")
@@ -749,13 +753,13 @@ def _examine_bracketed_thought(position: ScanPosition, marker: re.Match[str], en
     return HideUntil(end, "thought", UntilCloser(re.compile(r"\[/THINK\]")))
 
 
-def _examine_bracketed_call(position: ScanPosition, spoken: re.Match[str]) -> ScanVerdict:
+def _examine_bracketed_call(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
     """Examine `[Calling tool: get_weather({"city": "Haifa"})]`."""
-    known = position.names.is_known(spoken[1]) and not spoken[0].endswith("]")
+    known = position.names.is_known(found[1]) and not found[0].endswith("]")
     invented = position.accepts_unknown_tools and (
-        is_tool_like(spoken[1]) or re.search(r"(?:tool|function)[\s:]", spoken[0], re.I)
+        is_tool_like(found[1]) or re.search(r"(?:tool|function)[\s:]", found[0], re.I)
     )
-    if not (is_distinctive(spoken[1]) and (known or invented)) or position.is_about_syntax:
+    if not (is_distinctive(found[1]) and (known or invented)) or position.is_about_syntax:
         return ShowUntil(position.at + 1)
     end = find_value_end(position.text[position.at : position.limit], 0)
     if end is None and not position.is_closed:
@@ -814,7 +818,7 @@ INLINE_LABELS: Final = (
     "invoke:",
 )
 INLINE_LABEL_WORDS: Final = tuple(label.removesuffix(":") for label in INLINE_LABELS)
-MARKER_WORDS: Final = re.compile(
+MARKER_PATTERN: Final = re.compile(
     rf"{'|'.join(map(re.escape, MARKER_LITERALS))}|\b(?:{'|'.join(map(re.escape, INLINE_LABELS))})"
     rf"|(?<!\w)[*_](?=(?:{'|'.join(map(re.escape, INLINE_LABEL_WORDS))})[*_]?:)",
     re.IGNORECASE,
@@ -840,7 +844,7 @@ _FENCE_END: Final = re.compile(r"\s{0,9}`{3}")
 
 def examine_marker_word(position: ScanPosition) -> ScanVerdict:
     """Examine the marker word at this position."""
-    found = MARKER_WORDS.match(position.text, position.at)
+    found = MARKER_PATTERN.match(position.text, position.at)
     word = found[0].casefold() if found is not None else ""
     end = position.at + max(1, len(word))
     if position.is_about_syntax or not word.strip("*_"):

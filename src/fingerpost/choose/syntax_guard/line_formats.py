@@ -184,7 +184,7 @@ def _classify_delimiter(position: ScanPosition, found: re.Match[str]) -> ScanVer
         return HideUntil(end, "marker", is_stray=True) if left_over else None
     if decorated and position.is_line_start and not found["weak"]:
         return HideUntil(end, "marker", MarkedCall(_DELIMITER_CLOSER))
-    return _include_body(position, found, end)
+    return _examine_delimited_body(position, found, end)
 
 
 def _is_decorated(found: re.Match[str], *, ends_line: bool) -> bool:
@@ -197,7 +197,7 @@ def _is_decorated(found: re.Match[str], *, ends_line: bool) -> bool:
     return len(opening) > 1 and (len(found["close"]) > 1 or ends_line)
 
 
-def _include_body(position: ScanPosition, found: re.Match[str], end: int) -> ScanVerdict | None:
+def _examine_delimited_body(position: ScanPosition, found: re.Match[str], end: int) -> ScanVerdict | None:
     """Examine a delimiter in a sentence or heading: it counts only if a call or its closing delimiter
     follows.
     """
@@ -231,7 +231,7 @@ class ReactScript:
     """Hides a ReAct script: labelled lines and their content, until ordinary text follows."""
 
     def __init__(self) -> None:
-        self._fresh = True  # at the start of a line
+        self._is_new_line = True  # at the start of a line
         self._kind = ""
         self._blank = False  # an empty line since the last label
         self._value: BracketReader | None = None  # open JSON value
@@ -241,11 +241,11 @@ class ReactScript:
 
     def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
         while at < len(text):
-            if not self._fresh:
+            if not self._is_new_line:
                 at = self._skip_line(text, at)
                 continue
             to, done = self._examine_script_line(text, at, final=final)
-            if done or (to == at and self._fresh):
+            if done or (to == at and self._is_new_line):
                 return to, done
             at = to
         return at, final
@@ -254,7 +254,7 @@ class ReactScript:
         stop = text.find("\n", at)
         end = len(text) if stop < 0 else stop + 1
         self._track_json(text[at:end])
-        self._fresh = stop >= 0
+        self._is_new_line = stop >= 0
         return end
 
     def _track_json(self, piece: str) -> None:
@@ -288,7 +288,7 @@ class ReactScript:
         if kind == "final":
             return found.end(), True
         self._kind, self._blank, self._had_value = kind, False, False
-        self._fresh = False
+        self._is_new_line = False
         return found.end(), False
 
     def _handle_unlabelled_line(self, text: str, at: int, head: str) -> tuple[int, bool]:
@@ -300,7 +300,7 @@ class ReactScript:
             self._fenced = not self._fenced
         elif self._has_ended(head):
             return at, True
-        self._fresh = False
+        self._is_new_line = False
         return at, False
 
     def _has_ended(self, head: str) -> bool:
@@ -357,7 +357,7 @@ def _starts_script(
     return _is_followed_by_input(position, end, kind, named=known)
 
 
-def _names_tool_label(label: str) -> bool:
+def _label_mentions_tool(label: str) -> bool:
     """Return whether a label mentions a tool. The word "call" alone may be a phone call."""
     return re.search(r"tool|function|mcp|כלי|פונקצי", label, re.IGNORECASE) is not None
 
@@ -368,7 +368,7 @@ def _starts_with_json(position: ScanPosition, at: int, kind: str, label: str) ->
         return None
     value = position.text[at : at + length if length is not None else position.limit]
     if position.accepts_unknown_tools and kind in ("call", "tool", "action"):
-        is_labelled_call = kind == "call" and _names_tool_label(label) and value.startswith("{")
+        is_labelled_call = kind == "call" and _label_mentions_tool(label) and value.startswith("{")
         if is_labelled_call or has_call_shape(value, position.request):
             return True
     return is_real_tool_call(value, position.names) or (
@@ -383,7 +383,7 @@ def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bo
         return False
     known = position.names.is_known(named[1])
     sure = is_tool_like(named[1]) or (
-        kind == "call" and _names_tool_label(label) and is_distinctive(named[1])
+        kind == "call" and _label_mentions_tool(label) and is_distinctive(named[1])
     )
     if not known and not (sure and position.accepts_unknown_tools):
         return False
@@ -391,7 +391,7 @@ def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bo
         return (
             is_distinctive(named[1])
             and kind != "tool"
-            and (known or (kind == "call" and _names_tool_label(label)))
+            and (known or (kind == "call" and _label_mentions_tool(label)))
         )
     behind = value[named.end() :].lstrip()
     if behind.startswith("("):

@@ -29,7 +29,7 @@ from fingerpost.choose.syntax_guard.formats import (
 from fingerpost.choose.syntax_guard.inline_formats import (
     INLINE_LABELS,
     MARKER_LITERALS,
-    MARKER_WORDS,
+    MARKER_PATTERN,
     examine_brace,
     examine_decorated_label,
     examine_marker,
@@ -102,7 +102,7 @@ class FoldedText:
     def __init__(self) -> None:
         self.text = ""  # the view
         self._raw = ""
-        self._late = ""  # the start of a possible escape, added once it is complete
+        self._pending_escape = ""  # the start of a possible escape, added once it is complete
         # Where view and text positions diverge: for each view position, the text position where
         # the character before it ends and where the character at it starts.
         self._places: list[int] = []
@@ -110,11 +110,11 @@ class FoldedText:
         self._starts: list[int] = []
 
     def append(self, piece: str, *, final: bool = False) -> None:
-        fresh = self._late + piece
-        self._late = ""
+        fresh = self._pending_escape + piece
+        self._pending_escape = ""
         unfinished = None if final else _UNFINISHED_ENTITY.search(fresh, max(0, len(fresh) - 16))
         if unfinished is not None:
-            self._late = fresh[unfinished.start() :]
+            self._pending_escape = fresh[unfinished.start() :]
             fresh = fresh[: unfinished.start()]
         self._append_folded(fresh)
 
@@ -123,7 +123,7 @@ class FoldedText:
         parts: list[str] = []
         length, at = len(self.text), 0
         for found in _DISGUISED_CHARACTER.finditer(fresh):
-            plain = _unfold_match(found)
+            plain = _decode_escape(found)
             parts.append(fresh[at : found.start()])
             length += found.start() - at
             start = base + found.end() if not plain else base + found.start()
@@ -173,7 +173,7 @@ class FoldedText:
         return gone
 
 
-def _unfold_match(found: re.Match[str]) -> str:
+def _decode_escape(found: re.Match[str]) -> str:
     """Return the plain character for an escaped one, or an empty string for an invisible one."""
     if name := found["name"]:
         return _ENTITIES[name.lower()]
@@ -186,9 +186,9 @@ def _unfold_match(found: re.Match[str]) -> str:
 _REMEMBERED_LENGTH: Final = 600  # characters of shown text, to tell a mention from a call
 _REMEMBERED_LINE_LENGTH: Final = 200
 _TRIGGER: Final = re.compile(
-    rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{MARKER_WORDS.pattern}", MARKER_WORDS.flags
+    rf"[<`{{\[(«]|\n+|~~~|[{RULER}]{{2,}}|{MARKER_PATTERN.pattern}", MARKER_PATTERN.flags
 )
-_TRIGGER_OUTSIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{MARKER_WORDS.pattern}", MARKER_WORDS.flags)
+_TRIGGER_OUTSIDE_VALUES: Final = re.compile(rf"[<`]|\n+|~~~|{MARKER_PATTERN.pattern}", MARKER_PATTERN.flags)
 _RULER_SIGNS: Final = RULER.replace("\\", "")
 _ORDINARY_SIGN: Final = re.compile(rf"[(«]|(?!~~~)[{RULER}]+")
 _WORD_PREFIXES: Final = frozenset(
@@ -210,8 +210,8 @@ class HiddenBlock:
     raw: str
     plain: str
     syntax: str
-    alone: bool
-    mute: bool
+    is_stray: bool
+    has_no_calls: bool
 
 
 ScannedPart: TypeAlias = ShownText | HiddenBlock
@@ -225,25 +225,25 @@ class SyntaxScanner:
     ) -> None:
         self._names = names
         self._request = request
-        self._about = is_about_syntax
-        self._data = asks_for_data
+        self._is_about_syntax = is_about_syntax
+        self._asks_for_data = asks_for_data
         self._fold = FoldedText()
         self._at = 0  # view position; everything before it is decided
-        self._done = 0  # text position; everything before it was returned
+        self._returned_to = 0  # text position; everything before it was returned
         self._line = ""
         self._before = ""
-        self._fresh = True  # at the start of a line that was not examined
-        self._blind = 0  # view position; JSON values before it were examined
-        self._blind_tags = 0
+        self._is_new_line = True  # at the start of a line that was not examined
+        self._values_checked_to = 0  # view position; JSON values before it were examined
+        self._tags_checked_to = 0
         self._wait_length = 0  # minimum length before the next scan
         self._mode: HiddenMode | None = None
         self._fence: re.Pattern[str] | None = None
-        self._behind = False
+        self._follows_hidden = False
         self._raw = ""
         self._plain = ""
         self._syntax = ""
-        self._alone = False
-        self._mute = False
+        self._is_stray = False
+        self._has_no_calls = False
 
     def scan(self, piece: str, *, final: bool = False) -> Iterator[ScannedPart]:
         """Add a piece and yield the parts that are decided now."""
@@ -251,9 +251,9 @@ class SyntaxScanner:
         if len(self._fold.text) - self._at >= self._wait_length or final:
             yield from self._advance_scan(final=final)
             gone = self._fold.discard_before(self._at)
-            self._done -= gone
-            self._blind = max(0, self._blind - self._at)
-            self._blind_tags = max(0, self._blind_tags - self._at)
+            self._returned_to -= gone
+            self._values_checked_to = max(0, self._values_checked_to - self._at)
+            self._tags_checked_to = max(0, self._tags_checked_to - self._at)
             self._at = 0
         if final:
             yield from self._show(len(self._fold.text))
@@ -262,14 +262,14 @@ class SyntaxScanner:
         self._wait_length = 0
         text = self._fold.text
         while self._at < len(text):
-            before = (self._at, self._mode, self._fence, self._fresh)
+            before = (self._at, self._mode, self._fence, self._is_new_line)
             if self._mode is not None:
                 yield from self._scan_hidden(self._mode, text, final=final)
             elif self._fence is not None:
                 yield from self._scan_code(self._fence, text, final=final)
             else:
                 yield from self._scan_text(text, final=final)
-            if (self._at, self._mode, self._fence, self._fresh) == before:
+            if (self._at, self._mode, self._fence, self._is_new_line) == before:
                 held = len(text) - self._at
                 self._wait_length = held + max(1, held // 8) if held > 64 else 0
                 return
@@ -285,18 +285,22 @@ class SyntaxScanner:
     def _hide(self, to: int) -> None:
         end = self._fold.get_text_end(to)
         if to > self._at:
-            self._raw = (self._raw + self._fold.get_raw(self._done, end))[:MAX_BLOCK_LENGTH]
+            self._raw = (self._raw + self._fold.get_raw(self._returned_to, end))[:MAX_BLOCK_LENGTH]
             self._plain = (self._plain + self._fold.text[self._at : to])[:MAX_BLOCK_LENGTH]
-            self._done = max(self._done, end)
+            self._returned_to = max(self._returned_to, end)
         self._at = to
 
     def _finish_block(self) -> HiddenBlock:
         part = HiddenBlock(
-            raw=self._raw, plain=self._plain, syntax=self._syntax, alone=self._alone, mute=self._mute
+            raw=self._raw,
+            plain=self._plain,
+            syntax=self._syntax,
+            is_stray=self._is_stray,
+            has_no_calls=self._has_no_calls,
         )
         self._mode, self._raw, self._plain = None, "", ""
-        self._fresh = not self._line
-        self._behind = True
+        self._is_new_line = not self._line
+        self._follows_hidden = True
         return part
 
     def _scan_code(self, closing: re.Pattern[str], text: str, *, final: bool) -> Iterator[ScannedPart]:
@@ -321,13 +325,13 @@ class SyntaxScanner:
         yield from self._show(max(self._at, edge))
 
     def _scan_text(self, text: str, *, final: bool) -> Iterator[ScannedPart]:
-        if self._fresh:
+        if self._is_new_line:
             verdict = examine_line(self._build_position(text, final=final))
             if verdict is not None:
                 yield from self._apply_verdict(verdict)
-                self._fresh = self._fresh and isinstance(verdict, WaitForMore)
+                self._is_new_line = self._is_new_line and isinstance(verdict, WaitForMore)
                 return
-            self._fresh = False
+            self._is_new_line = False
         found, edge = self._find_next_trigger(text)
         if found is None:
             held = 0 if final else _count_held_tail(text, self._at)
@@ -336,17 +340,21 @@ class SyntaxScanner:
         yield from self._show(found.start())
         if found[0][0] == "\n":
             yield from self._show(found.end())
-            self._fresh = True
+            self._is_new_line = True
             return
         yield from self._apply_verdict(self._examine_sign(found[0], self._build_position(text, final=final)))
 
     def _find_next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
         """Return the next trigger, or None, and the end of the searched text."""
-        if self._at >= self._blind:
+        if self._at >= self._values_checked_to:
             return _TRIGGER.search(text, self._at), len(text)
         # Skip examined braces together, not one by one.
-        found = _TRIGGER_OUTSIDE_VALUES.search(text, self._at, self._blind + _MAX_PREFIX_LENGTH + 1)
-        return (found if found is not None and found.start() < self._blind else None), self._blind
+        found = _TRIGGER_OUTSIDE_VALUES.search(
+            text, self._at, self._values_checked_to + _MAX_PREFIX_LENGTH + 1
+        )
+        return (
+            found if found is not None and found.start() < self._values_checked_to else None
+        ), self._values_checked_to
 
     def _examine_sign(self, sign: str, position: ScanPosition) -> ScanVerdict:
         delimiter = None if sign[0] == "`" else examine_delimiter(position)
@@ -379,16 +387,16 @@ class SyntaxScanner:
             before=self._before,
             names=self._names,
             request=self._request,
-            is_about_syntax=self._about,
-            asks_for_data=self._data,
-            follows_hidden=self._behind,
-            tags_checked_to=self._blind_tags,
+            is_about_syntax=self._is_about_syntax,
+            asks_for_data=self._asks_for_data,
+            follows_hidden=self._follows_hidden,
+            tags_checked_to=self._tags_checked_to,
         )
 
     def _apply_verdict(self, verdict: ScanVerdict) -> Iterator[ScannedPart]:
         if isinstance(verdict, ShowUntil):
-            self._blind = max(self._blind, verdict.values_checked_to)
-            self._blind_tags = max(self._blind_tags, verdict.tags_checked_to)
+            self._values_checked_to = max(self._values_checked_to, verdict.values_checked_to)
+            self._tags_checked_to = max(self._tags_checked_to, verdict.tags_checked_to)
             yield from self._show(verdict.to)
         elif isinstance(verdict, ShowCodeBlock):
             yield from self._show(verdict.to)
@@ -396,7 +404,7 @@ class SyntaxScanner:
         elif isinstance(verdict, HideUntil):
             yield from self._show(self._at)  # invisible characters before the block are not part of it
             self._syntax, self._mode = verdict.syntax, verdict.mode
-            self._alone, self._mute = verdict.is_stray, verdict.has_no_calls
+            self._is_stray, self._has_no_calls = verdict.is_stray, verdict.has_no_calls
             self._hide(verdict.to)
             if verdict.mode is None:
                 yield self._finish_block()
@@ -406,12 +414,12 @@ class SyntaxScanner:
         if to > self._at:
             shown = self._fold.text[self._at : to]
             self._before = (self._before + shown)[-_REMEMBERED_LENGTH:]
-            self._behind = self._behind and not shown.strip()
+            self._follows_hidden = self._follows_hidden and not shown.strip()
             self._line = (self._line + shown).rpartition("\n")[2][-_REMEMBERED_LINE_LENGTH:]
             self._at = to
-        if end > self._done:
-            yield ShownText(self._fold.get_raw(self._done, end))
-            self._done = end
+        if end > self._returned_to:
+            yield ShownText(self._fold.get_raw(self._returned_to, end))
+            self._returned_to = end
 
 
 def _may_begin_word(tail: str, at: int) -> bool:
@@ -471,16 +479,16 @@ class StreamGuard:
         about, data = is_about_syntax(request), is_asking_for_data(request)
         self._scanner = SyntaxScanner(names, request=request, is_about_syntax=about, asks_for_data=data)
         self._whole: list[str] | None = None if about or data else []  # while the text may be only a call
-        self._stopped: list[FoundSyntax] = []
+        self._removed: list[FoundSyntax] = []
         self._gap = ""  # white space that may be dropped
         self._last = ""  # the last returned character
-        self._behind = False  # only white space since the last block
-        self._wanting = False  # no white space before that block: keep the one after it
+        self._follows_block = False  # only white space since the last block
+        self._keeps_next_space = False  # no white space before that block: keep the one after it
 
     @property
     def removed(self) -> tuple[FoundSyntax, ...]:
         """The tool syntax found so far."""
-        return tuple(self._stopped)
+        return tuple(self._removed)
 
     def feed(self, piece: str) -> str:
         """Add a piece. Return the text that can be shown now."""
@@ -497,15 +505,15 @@ class StreamGuard:
         """End the text. Return the rest that can be shown."""
         whole = "".join(self._whole or ())
         rest = self._scan_piece(whole, final=True)
-        if not self._behind:
+        if not self._follows_block:
             rest += self._gap
         self._gap = ""
         if self._whole is None or not rest.strip():
             return rest
-        if self._stopped and has_only_call_words(rest):
+        if self._removed and has_only_call_words(rest):
             return ""
         if is_bare_call(whole):
-            self._stopped.append(FoundSyntax(syntax="alone", raw=whole[:MAX_RAW_LENGTH]))
+            self._removed.append(FoundSyntax(syntax="alone", raw=whole[:MAX_RAW_LENGTH]))
             return ""
         return rest
 
@@ -520,15 +528,15 @@ class StreamGuard:
 
     def _join_spacing(self, text: str) -> str:
         """Keep the white space around a block only once: before it, unless the block is at the start."""
-        if self._behind:
+        if self._follows_block:
             space = _WHITE_SPACE.match(text)
             end = space.end() if space is not None else 0
-            if self._wanting:
+            if self._keeps_next_space:
                 self._gap = (self._gap + text[:end])[:_MAX_SPACE_HELD]
             text = text[end:]
             if not text:
                 return ""
-            self._behind = False
+            self._follows_block = False
         whole = self._gap + text
         trailing = _TRAILING_SPACE.search(whole, max(0, len(whole) - _MAX_SPACE_HELD))
         cut = trailing.start() if trailing is not None else len(whole)
@@ -538,16 +546,16 @@ class StreamGuard:
         return given
 
     def _record_block(self, part: HiddenBlock) -> None:
-        repeated = part.alone and self._behind
+        repeated = part.is_stray and self._follows_block
         self._gap = _UNSEEN_CHARACTERS.sub("", self._gap) if self._last else ""
-        if not self._behind:
-            self._wanting = not self._gap and bool(self._last)
-        self._behind = True
-        if repeated or len(self._stopped) >= MAX_FOUND:
+        if not self._follows_block:
+            self._keeps_next_space = not self._gap and bool(self._last)
+        self._follows_block = True
+        if repeated or len(self._removed) >= MAX_FOUND:
             return
-        is_call = not (part.alone or part.mute or part.syntax == "thought")
+        is_call = not (part.is_stray or part.has_no_calls or part.syntax == "thought")
         for call in self._parse_block_calls(part) if is_call else (_UNKNOWN_CALL,):
-            self._stopped.append(
+            self._removed.append(
                 FoundSyntax(
                     syntax=part.syntax,
                     raw=part.raw[:MAX_RAW_LENGTH],

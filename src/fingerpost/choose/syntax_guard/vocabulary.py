@@ -11,7 +11,7 @@ from typing import Final
 from fingerpost.records import ToolCard
 
 
-def split_words(text: str) -> frozenset[str]:
+def build_word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
@@ -27,7 +27,7 @@ _NAMESPACES: Final = ("function", "functions", "tools", "defaultapi", "api", "mc
 _TOOL_NAMESPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
 _ACTION_NAME: Final = re.compile(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
 _NAME_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_ACTION_VERBS: Final = split_words(
+_ACTION_VERBS: Final = build_word_set(
     "get make create search find send read write fetch query lookup look add delete remove update play turn"
     " ask execute browse apply replace generate calculate compute convert translate brew cook compose"
     " summarise summarize analyse analyze navigate reserve cancel submit notify insert append rename verify"
@@ -35,18 +35,18 @@ _ACTION_VERBS: Final = split_words(
     " activate dispatch prepare assign recall remember save retrieve attempt invoke track sum"
 )
 # Also nouns: the name of a data record may start with them (`order_status`, `store_hours`).
-_VERB_OR_NOUN: Final = split_words(
+_VERB_OR_NOUN: Final = build_word_set(
     "set list run call check open close show book order schedule use store load start stop web"
 )
-_ACTOR_WORDS: Final = split_words(
+_ACTOR_WORDS: Final = build_word_set(
     "tool helper agent search lookup query finder retriever fetcher assistant function get fetch find send"
 )
-_OUTCOME_WORDS: Final = split_words(
+_OUTCOME_WORDS: Final = build_word_set(
     "result results status state response responses data details settings options count total history log url"
 )
 _AGENT_NOUN: Final = re.compile(r"[a-z]{3,}(?:er|or)|check|update|off|on|call")
 _NAME_SEPARATOR: Final = re.compile(r"\.|/|::?|__")
-_INNER_CAPITAL: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
+_DISTINCTIVE_PATTERN: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
 _recent_indexes: deque[tuple[tuple[ToolCard, ...], WrittenToolNames]] = deque(maxlen=4)
 
 
@@ -107,15 +107,15 @@ def get_written_names(tools: Iterable[ToolCard]) -> WrittenToolNames:
 
 def is_distinctive(name: str) -> bool:
     """Return whether a name cannot be an ordinary word: `get_weather` is distinctive, `search` is not."""
-    return len(name) >= 5 and _INNER_CAPITAL.search(name) is not None
+    return len(name) >= 5 and _DISTINCTIVE_PATTERN.search(name) is not None
 
 
 def is_tool_like(name: str) -> bool:
     """Return whether an unknown name looks like a tool's: it names an action or has a tool namespace."""
-    return is_namespaced(name) or has_action_name(name) is not False
+    return is_namespaced(name) or describes_action(name) is not False
 
 
-def has_action_name(name: str) -> bool | None:
+def describes_action(name: str) -> bool | None:
     """Return whether a name describes an action or an actor (`find_flight`, `memory_helper`), or None if this
     is uncertain.
     """
@@ -157,7 +157,7 @@ def _fold_name(name: str) -> str:
     return _IGNORED_CHARACTERS.sub("", name).casefold()
 
 
-MAX_TALK_LENGTH: Final = 8_000
+MAX_EXAMINED_LENGTH: Final = 8_000
 # Words that always mean tool syntax, and words that mean it only together with others: Hermes is also
 # a god, React a library, Mistral a wind.
 _SYNTAX_SUBJECT: Final = re.compile(
@@ -199,7 +199,7 @@ _CALLING_PHRASE: Final = re.compile(
 
 def is_about_syntax(text: str) -> bool:
     """Return whether this text is about tool syntax."""
-    look = text[:MAX_TALK_LENGTH]
+    look = text[:MAX_EXAMINED_LENGTH]
     if _SYNTAX_SUBJECT.search(look):
         return _SYNTAX_FORM.search(look) is not None
     return all(pattern.search(look) for pattern in (_MODEL_NAME, _STRICT_SYNTAX_FORM, _CALLING_PHRASE))
@@ -221,7 +221,7 @@ _DATA_WANTED: Final = re.compile(
     r"|\w\(\)|קוד|סקריפט|פונקצי|דוגמ|תבנית|ג׳ייסון|ג'ייסון|פורמט",
     re.IGNORECASE,
 )
-_DATA_WORDS: Final = split_words(
+_DATA_WORDS: Final = build_word_set(
     "json yaml yml xml toml csv html code codes snippet snippets script scripts schema schemas"
     " payload payloads curl"
     " api apis endpoint endpoints webhook webhooks config configuration configure manifest manifests template"
@@ -235,7 +235,7 @@ _DATA_WORDS: Final = split_words(
     " דוגמה דוגמא לדוגמה הקובץ קובץ פורמט נראה נראית"
     " תבנית"
 )
-_TALK_WORD: Final = re.compile(r"\w+")
+_WORD: Final = re.compile(r"\w+")
 _INTENTION: Final = re.compile(
     r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
     r"|\b(?:let me|i(?:'|’)?ll|i will|i (?:need|have) to|i am going to|i(?:'|’)?m going to|calling"
@@ -250,7 +250,7 @@ def is_asking_for_data(request: str) -> bool:
     """Return whether this request asks for data or code. A value in the form of a call may then be
     content.
     """
-    return _DATA_WANTED.search(request[:MAX_TALK_LENGTH]) is not None
+    return _DATA_WANTED.search(request[:MAX_EXAMINED_LENGTH]) is not None
 
 
 _HOW_TO_QUESTION: Final = re.compile(
@@ -262,7 +262,7 @@ _HOW_TO_QUESTION: Final = re.compile(
 
 def is_asking_how(request: str) -> bool:
     """Return whether this request asks how to do something. Lines of code may then be the explanation."""
-    return _HOW_TO_QUESTION.search(request[:MAX_TALK_LENGTH]) is not None
+    return _HOW_TO_QUESTION.search(request[:MAX_EXAMINED_LENGTH]) is not None
 
 
 def is_announcing_call(before: str) -> bool:
@@ -273,7 +273,7 @@ def is_announcing_call(before: str) -> bool:
 def is_introducing_data(before: str) -> bool:
     """Return whether the end of this text announces data or code and not a call."""
     look = before[-_LOOK_BACK_LENGTH:]
-    introduced = not _DATA_WORDS.isdisjoint(_TALK_WORD.findall(look.casefold()))
+    introduced = not _DATA_WORDS.isdisjoint(_WORD.findall(look.casefold()))
     return introduced and _INTENTION.search(look) is None
 
 
@@ -288,7 +288,7 @@ _COURTESY_WORDS: Final = re.compile(
 _LOOKING_PATTERN: Final = (
     r"(?:check|look|search|call|fetch|query|retriev|us|runn?|invok|consult|pull|get)(?:e|t?ing)?"
 )
-_SOON_PHRASE: Final = re.compile(
+_ANNOUNCEMENT_PHRASE: Final = re.compile(
     r"\blet me\b(?! (?:know|explain|be\b))|\blet(?:'|’)?s\b|\bi(?:(?:'|’)?ll| will)\b(?! (?:be|not|never)\b)"
     rf"|\bi(?:(?:'|’)?m| am) (?:going to\b|(?:now )?{_LOOKING_PATTERN}\b)|\bi "
     rf"(?:need|have) to {_LOOKING_PATTERN}\b"
@@ -312,4 +312,4 @@ def _is_announcing_sentence(sentence: str) -> bool:
     if stripped.endswith((":", "…", "...")):
         return True
     asks = stripped.endswith("?")
-    return not asks and bool(_SOON_PHRASE.search(stripped) or _COURTESY_WORDS.fullmatch(stripped))
+    return not asks and bool(_ANNOUNCEMENT_PHRASE.search(stripped) or _COURTESY_WORDS.fullmatch(stripped))

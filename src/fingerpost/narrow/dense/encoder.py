@@ -26,8 +26,8 @@ Vector = NDArray[np.float32]
 DIMENSIONS: Final = 384
 MAX_TOKENS: Final = 128
 MAX_CHARACTERS: Final = 2000  # more than the token limit
-WEIGHTS: Final = "routing-encoder.onnx"
-TOKENIZER: Final = "tokenizer.json"
+WEIGHTS_FILE_NAME: Final = "routing-encoder.onnx"
+TOKENIZER_FILE_NAME: Final = "tokenizer.json"
 
 
 class TextEncoder(Protocol):
@@ -54,14 +54,16 @@ class OnnxEncoder:
     @property
     def is_installed(self) -> bool:
         """Whether the model files exist."""
-        return all((self._folder / name).is_file() for name in (WEIGHTS, TOKENIZER))
+        return all((self._folder / name).is_file() for name in (WEIGHTS_FILE_NAME, TOKENIZER_FILE_NAME))
 
     @property
     def identity(self) -> str:
         """A hash of the weights and the vocabulary."""
         if self._identity is None:
             try:
-                files = [(self._folder / name).read_bytes() for name in (WEIGHTS, TOKENIZER)]
+                files = [
+                    (self._folder / name).read_bytes() for name in (WEIGHTS_FILE_NAME, TOKENIZER_FILE_NAME)
+                ]
             except OSError as error:
                 raise _build_encoder_error(self._folder, error) from error
             parts = b"".join(hashlib.sha256(file).digest() for file in files)
@@ -87,8 +89,8 @@ def get_shared_encoder() -> OnnxEncoder:
 
 def _load(folder: Path, threads: int) -> Callable[[str], Vector]:
     """Load the model. Return a function from text to vector."""
-    tokenize = _load_tokenizer(folder / TOKENIZER)
-    session = _load_session(folder / WEIGHTS, threads)
+    tokenize = _load_tokenizer(folder / TOKENIZER_FILE_NAME)
+    session = _load_session(folder / WEIGHTS_FILE_NAME, threads)
 
     def run(text: str) -> Vector:
         ids = np.array([tokenize(text)], np.int64)

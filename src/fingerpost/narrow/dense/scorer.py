@@ -25,7 +25,7 @@ from fingerpost.settings.model import NarrowSettings
 if TYPE_CHECKING:
     from fingerpost.narrow.scorer import Scores
 
-LONG_REQUEST: Final = (
+LONG_REQUEST_WORDS: Final = (
     25  # words; a longer request is also compared by sentence, and each sentence must be encoded
 )
 MAX_SENTENCES: Final = 4
@@ -57,12 +57,12 @@ class DenseScorer:
     ) -> None:
         self._encoder = encoder
         self._index = VectorIndex(
-            encoder, folder, complaint="meanings cannot be compared", workers=workers, progress=progress
+            encoder, folder, warning_text="meanings cannot be compared", workers=workers, progress=progress
         )
         self._preparing = Lock()  # guards the keys
         self._keys: dict[CardIdentity, bytes] = {}
         self._lock = Lock()  # guards the cached queries
-        self._asked: OrderedDict[str, Vector] = OrderedDict()
+        self._query_vectors: OrderedDict[str, Vector] = OrderedDict()
 
     @classmethod
     def from_settings(
@@ -131,15 +131,15 @@ class DenseScorer:
         """Return the vector of a request. Recent ones are cached."""
         text = clean_line(text, MAX_REQUEST_LENGTH)
         with self._lock:
-            if (known := self._asked.get(text)) is not None:
-                self._asked.move_to_end(text)
+            if (known := self._query_vectors.get(text)) is not None:
+                self._query_vectors.move_to_end(text)
                 return known
         vector = self._encoder.encode(text)
         vector.setflags(write=False)  # callers share the cached array
         with self._lock:
-            self._asked[text] = vector
-            while len(self._asked) > MAX_CACHED_QUERIES:
-                self._asked.popitem(last=False)
+            self._query_vectors[text] = vector
+            while len(self._query_vectors) > MAX_CACHED_QUERIES:
+                self._query_vectors.popitem(last=False)
         return vector
 
     def _get_text_keys(self, cards: Sequence[ToolCard]) -> tuple[bytes, ...]:
@@ -155,6 +155,6 @@ class DenseScorer:
 
 def _get_query_sentences(query: ScorerQuery) -> tuple[str, ...]:
     """Return the sentences of a long request. A gloss has none, because it is a list of words."""
-    if query.signals.gloss or len(query.text.split()) <= LONG_REQUEST:
+    if query.signals.gloss or len(query.text.split()) <= LONG_REQUEST_WORDS:
         return ()
     return query.sentences[:MAX_SENTENCES]

@@ -31,16 +31,16 @@ class VectorMatrix:
     """
 
     def __init__(self, keys: Sequence[bytes]) -> None:
-        self._place = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        self._rows = np.fromiter((self._place[key] for key in keys), np.intp, len(keys))
-        self._vectors = np.zeros((len(self._place), DIMENSIONS), np.float32)
-        self._known = np.zeros(len(self._place), np.bool_)
+        self._positions = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+        self._rows = np.fromiter((self._positions[key] for key in keys), np.intp, len(keys))
+        self._vectors = np.zeros((len(self._positions), DIMENSIONS), np.float32)
+        self._known = np.zeros(len(self._positions), np.bool_)
         self.keys = tuple(keys)
 
     @property
     def missing(self) -> list[bytes]:
         """The keys of texts without a vector, in tool order."""
-        return [key for key, known in zip(self._place, self._known.tolist(), strict=True) if not known]
+        return [key for key, known in zip(self._positions, self._known.tolist(), strict=True) if not known]
 
     def get_missing(self, rows: Sequence[int]) -> list[bytes]:
         """Return the keys of these tools' texts that have no vector yet."""
@@ -56,13 +56,13 @@ class VectorMatrix:
         return float(self._known[self._rows].mean()) if len(self._rows) else 1.0
 
     def get(self, key: bytes) -> Vector | None:
-        place = self._place.get(key)
+        place = self._positions.get(key)
         return self._vectors[place] if place is not None and self._known[place] else None
 
     def fill(self, vectors: Mapping[bytes, Vector]) -> None:
         """Add these vectors. Texts that are not in the catalog are ignored."""
         for key, vector in vectors.items():
-            if (place := self._place.get(key)) is not None:
+            if (place := self._positions.get(key)) is not None:
                 self._vectors[place] = vector
                 self._known[place] = True
 
@@ -118,8 +118,8 @@ class VectorCache:
     def __init__(self, folder: Path, identity: str, *, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._folder = folder
         self._path = folder / f"{identity[:32]}.vectors"
-        self._largest = max_bytes
-        self._complained = False
+        self._max_bytes = max_bytes
+        self._has_warned = False
 
     def find(self, keys: Collection[bytes]) -> dict[bytes, Vector]:
         """Return the stored vectors for these keys."""
@@ -143,8 +143,8 @@ class VectorCache:
                 if held:
                     self._append(_build_records(vectors))
         except OSError as error:
-            if not self._complained:
-                self._complained = True
+            if not self._has_warned:
+                self._has_warned = True
                 log.warning("vectors cannot be kept in %s: %s", self._folder, error)
 
     def _read_records(self) -> NDArray[np.void]:
@@ -153,14 +153,14 @@ class VectorCache:
             with self._path.open("rb") as file:
                 if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
                     return np.zeros(0, _VECTOR_RECORD)
-                content = file.read(2 * self._largest)
+                content = file.read(2 * self._max_bytes)
         except OSError:
             return np.zeros(0, _VECTOR_RECORD)
         return np.frombuffer(content, _VECTOR_RECORD, len(content) // _VECTOR_RECORD.itemsize)
 
     def _append(self, records: NDArray[np.void]) -> None:
         whole = self._find_valid_size()
-        if whole + records.nbytes > self._largest:
+        if whole + records.nbytes > self._max_bytes:
             self._make_room(records)
             return
         with self._path.open("ab" if whole else "wb") as file:
@@ -189,7 +189,7 @@ class VectorCache:
 
     def _make_room(self, records: NDArray[np.void]) -> None:
         """Replace the file with the newest records, up to half the size limit. The replacement is atomic."""
-        most = max(self._largest // 2 // _VECTOR_RECORD.itemsize, 1)
+        most = max(self._max_bytes // 2 // _VECTOR_RECORD.itemsize, 1)
         kept = np.concatenate([self._read_records(), records])[-most:]
         fresh = self._path.with_suffix(f".{os.getpid()}.new")
         try:
@@ -250,14 +250,14 @@ class EncodingQueue:
     """
 
     def __init__(
-        self, work: Callable[[bytes, str], None], rest: Callable[[], None], *, workers: int = 1
+        self, work: Callable[[bytes, str], None], on_idle: Callable[[], None], *, workers: int = 1
     ) -> None:
         self._work = work
-        self._rest = rest
+        self._on_idle = on_idle
         self._workers = workers
         self._changed = threading.Condition()
         self._waiting: dict[bytes, str] = {}
-        self._at_work: set[bytes] = set()
+        self._in_progress: set[bytes] = set()
         self._threads: set[threading.Thread] = set()
         self._pauses = 0
         self._closed = False
@@ -267,7 +267,7 @@ class EncodingQueue:
         with self._changed:
             if self._closed:
                 return
-            self._waiting = {key: text for key, text in waiting.items() if key not in self._at_work}
+            self._waiting = {key: text for key, text in waiting.items() if key not in self._in_progress}
             while self._waiting and len(self._threads) < min(self._workers, len(self._waiting)):
                 thread = threading.Thread(target=self._run, name="fingerpost-vectors", daemon=True)
                 self._threads.add(thread)
@@ -276,7 +276,7 @@ class EncodingQueue:
     def wait(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds. Return whether the queue is empty and idle."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._threads and not self._at_work, timeout)
+            return self._changed.wait_for(lambda: not self._threads and not self._in_progress, timeout)
 
     def prioritize(self, keys: Sequence[bytes], seconds: float) -> None:
         """Process these texts now, on this thread, for at most `seconds`."""
@@ -288,17 +288,17 @@ class EncodingQueue:
                     break
                 if (text := self._waiting.pop(key, None)) is None:
                     continue
-                self._at_work.add(key)
+                self._in_progress.add(key)
             self._work(key, text)
             self._mark_done(key)
             did_any = True
         with self._changed:  # wait for texts that another thread has started
             self._changed.wait_for(
-                lambda: self._at_work.isdisjoint(keys), max(deadline - time.monotonic(), 0.0)
+                lambda: self._in_progress.isdisjoint(keys), max(deadline - time.monotonic(), 0.0)
             )
             is_last = not self._threads
         if did_any and is_last:
-            self._rest()
+            self._on_idle()
 
     @contextmanager
     def pause(self) -> Generator[None]:
@@ -341,7 +341,7 @@ class EncodingQueue:
             self._changed.wait_for(lambda: not self._pauses or self._closed, MAX_PAUSE_S)
             if item := self._take():
                 return item
-        self._rest()
+        self._on_idle()
         with self._changed:
             if item := self._take():  # added in the meantime
                 return item
@@ -351,13 +351,13 @@ class EncodingQueue:
 
     def _mark_done(self, key: bytes) -> None:
         with self._changed:
-            self._at_work.discard(key)
+            self._in_progress.discard(key)
             self._changed.notify_all()
 
     def _take(self) -> tuple[bytes, str] | None:
         for key, text in self._waiting.items():
             del self._waiting[key]
-            self._at_work.add(key)
+            self._in_progress.add(key)
             return key, text
         return None
 
@@ -387,15 +387,15 @@ class VectorIndex:
         encoder: TextEncoder,
         folder: Path | None,
         *,
-        complaint: str,
+        warning_text: str,
         max_bytes: int = MAX_CACHE_BYTES,
         workers: int = 1,
         progress: VectorProgress | None = None,
     ) -> None:
         self._encoder = encoder
         self._folder = folder
-        self._complaint = complaint
-        self._largest = max_bytes
+        self._warning_text = warning_text
+        self._max_bytes = max_bytes
         self._progress = progress
         self._backlog = EncodingQueue(self._encode, self._save, workers=workers)
         self._replacing = Lock()  # guards the cache and `_looked_for`
@@ -404,7 +404,7 @@ class VectorIndex:
         self._lock = Lock()  # guards everything below
         self._matrix = VectorMatrix(())
         self._unsaved: dict[bytes, Vector] = {}
-        self._complained = False
+        self._has_warned = False
         self._to_do = self._done = 0
 
     @property
@@ -429,7 +429,7 @@ class VectorIndex:
         self._backlog.close()
         self._save()
 
-    def replace(self, keys: Sequence[bytes], text_of: Callable[[bytes], str]) -> VectorMatrix:
+    def replace(self, keys: Sequence[bytes], get_text: Callable[[bytes], str]) -> VectorMatrix:
         """Set the texts. Only unknown texts are loaded and encoded, in the background."""
         with self._replacing:
             old = self._matrix
@@ -445,15 +445,15 @@ class VectorIndex:
                 new.fill(found)
                 missing = new.missing
                 self._to_do, self._done = len(missing), 0
-            self._backlog.replace({key: text_of(key) for key in missing})
+            self._backlog.replace({key: get_text(key) for key in missing})
             return new
 
     def warn_once(self, error: Exception) -> None:
         """Log the error only once, because every text would cause the same error."""
         with self._lock:
-            first, self._complained = not self._complained, True
+            first, self._has_warned = not self._has_warned, True
         if first:
-            log.warning("%s: %s", self._complaint, error)
+            log.warning("%s: %s", self._warning_text, error)
 
     def _load_cached(self, matrix: VectorMatrix) -> dict[bytes, Vector]:
         """Load missing vectors from disk, each key only once: later entries on disk are our own."""
@@ -466,7 +466,7 @@ class VectorIndex:
     def _open_cache(self) -> VectorCache | None:
         if self._cache is None and self._folder is not None:
             try:
-                self._cache = VectorCache(self._folder, self._encoder.identity, max_bytes=self._largest)
+                self._cache = VectorCache(self._folder, self._encoder.identity, max_bytes=self._max_bytes)
             except FingerpostError as error:
                 self.warn_once(error)
         return self._cache

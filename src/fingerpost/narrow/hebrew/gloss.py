@@ -18,7 +18,7 @@ from fingerpost.narrow.hebrew.lexicon import (
 )
 
 MIN_SKELETON_LENGTH: Final = 3
-MIN_BRAND_LENGTH: Final = 2
+MIN_BRAND_SKELETON_LENGTH: Final = 2
 
 _HEBREW_CONSONANTS: Final = {
     "ב": "b", "ג": "g", "ד": "d", "ו": "", "ז": "s", "ח": "k", "ט": "t", "י": "", "כ": "k", "ל": "l",
@@ -59,7 +59,7 @@ class SoundIndex:
         known = frozenset(brands)
         for name in sorted({*names, *known}):
             skeleton = get_latin_skeleton(name)
-            if len(skeleton) >= (MIN_BRAND_LENGTH if name in known else MIN_SKELETON_LENGTH):
+            if len(skeleton) >= (MIN_BRAND_SKELETON_LENGTH if name in known else MIN_SKELETON_LENGTH):
                 self._by_sound.setdefault(skeleton, []).append(name)
 
     def find_similar(self, word: str) -> tuple[str, ...]:

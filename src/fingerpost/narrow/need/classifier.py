@@ -188,7 +188,7 @@ class NeedClassifier:
         reading: NeedFeatures,
         signals: Signals,
         history: Sequence[Message],
-        odds: float,
+        log_odds: float,
         reasons: tuple[str, ...],
     ) -> tuple[float, tuple[str, ...]]:
         """Add the score of the request that this one continues or refers to. A complete request is scored
@@ -197,21 +197,21 @@ class NeedClassifier:
         wants = not reading.cues.keys().isdisjoint(_TOOL_CUES)
         if (earlier := find_continued_request(text, history)) is not None:
             before, why = self._weigh_alone(earlier, signals)
-            itself = max(-_MAX_FRAGMENT_LOG_ODDS, min(_MAX_FRAGMENT_LOG_ODDS, odds))
+            itself = max(-_MAX_FRAGMENT_LOG_ODDS, min(_MAX_FRAGMENT_LOG_ODDS, log_odds))
             continued = before + _FRAGMENT_WEIGHT * itself
-            return max(continued, odds) if wants else continued, ("continues what was asked before", *why)
+            return max(continued, log_odds) if wants else continued, ("continues what was asked before", *why)
         if (
             classify_dependence(text) is not Dependence.REFERS
-            or odds >= 0
+            or log_odds >= 0
             or reading.cues.keys() & _KNOWLEDGE_CUES
         ):
-            return odds, reasons
+            return log_odds, reasons
         if (earlier := find_referred_request(history)) is None:
-            return odds, reasons
+            return log_odds, reasons
         before, _ = self._weigh_alone(earlier, signals)
         if before <= 0:
-            return odds, reasons
-        return min(0.0, odds + before), ("refers to what was asked before", *reasons)
+            return log_odds, reasons
+        return min(0.0, log_odds + before), ("refers to what was asked before", *reasons)
 
     def adjust_to_tools(
         self, need: Need, text: str, signals: Signals, *, fit: float, can_recall: bool
@@ -234,7 +234,7 @@ class NeedClassifier:
             _SURE_LOG_ODDS_FOR_MODEL_TASK if model_can else _SURE_LOG_ODDS
         ):
             return need
-        reasons = ("a tool here may know it", *need.reasons)
+        reasons = ("an available tool may have the answer", *need.reasons)
         return replace(need, verdict=NeedVerdict.UNCLEAR, reasons=reasons[:MAX_REASONS])
 
     def _decide_by_conversation(
@@ -249,7 +249,9 @@ class NeedClassifier:
         ):
             return None
         if is_already_answered(reading, text, history):
-            return self._build_need(SURELY_NOT_SCORE, ("the conversation already holds it",), certain=True)
+            return self._build_need(
+                SURELY_NOT_SCORE, ("the conversation already contains the answer",), certain=True
+            )
         if is_about_wording(reading, text, history):
             return self._build_need(SURELY_NOT_SCORE, ("is about the last answer",), certain=True)
         return None
@@ -289,8 +291,8 @@ class NeedClassifier:
         return Need(verdict=verdict, score=score, reasons=reasons[:MAX_REASONS], certain=certain)
 
 
-def _to_probability(odds: float) -> float:
-    return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+def _to_probability(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-max(-30.0, min(30.0, log_odds))))
 
 
 def _to_log_odds(chance: float) -> float:
@@ -299,12 +301,12 @@ def _to_log_odds(chance: float) -> float:
 
 
 def _explain_score(
-    odds: float, shares: Sequence[CueContribution], finding: RuleFinding | None
+    log_odds: float, shares: Sequence[CueContribution], finding: RuleFinding | None
 ) -> tuple[str, ...]:
     """Return the reasons with the largest effect on the score. For a score near the middle, use both
     sides.
     """
-    side = 0.0 if abs(odds) < 0.4 else math.copysign(1.0, odds)
+    side = 0.0 if abs(log_odds) < 0.4 else math.copysign(1.0, log_odds)
     points: dict[str, float] = defaultdict(float)
     words: list[tuple[float, str]] = []
     for share in shares:

@@ -117,11 +117,11 @@ def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-FIRST_CHARACTERS: Final = 1200
-LAST_CHARACTERS: Final = 400
+HEAD_LENGTH: Final = 1200
+TAIL_LENGTH: Final = 400
 FEATURE_SLOTS: Final = 1 << 14
 _MAX_WORDS: Final = 200  # limit for cues and features
-_SMALL_TALK_WORDS: Final = 7
+_MAX_SMALL_TALK_WORDS: Final = 7
 _MAX_EXPRESSION_LENGTH: Final = 80
 
 _REMOVED_PATTERNS: Final = (
@@ -165,10 +165,10 @@ _BEFORE_TO: Final = parse_word_set(
 )
 _YES_OR_NO: Final = frozenset(("לא", "כן"))
 _PLUS: Final = frozenset(("ועוד", "פחות"))
-_OWNERS: Final = frozenset(("my", "our", "mine"))
-_HEBREW_OWNERS: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
+_POSSESSIVES: Final = frozenset(("my", "our", "mine"))
+_HEBREW_POSSESSIVES: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
 _HEBREW_PREFIXES: Final = "והבלמשכ"
-_ASKING: Final = parse_word_set(
+_QUESTION_WORDS: Final = parse_word_set(
     """
     what who when where which why how is are do does did can could would will should whose whom am was
     were מה מי מתי איפה איזה איזו אילו למה מדוע איך כמה האם היכן
@@ -212,7 +212,7 @@ class NeedFeatures:
     features: tuple[tuple[int, str], ...]  # hashed features, each with its words
 
     @property
-    def spoken_words(self) -> tuple[str, ...]:
+    def plain_words(self) -> tuple[str, ...]:
         return tuple(word for word in self.words if word not in _BREAKS)
 
 
@@ -220,8 +220,8 @@ def cut_middle(text: str) -> str:
     """Keep the beginning and the end of a long text. The actual request is usually there, pasted text in
     between.
     """
-    if len(text) > FIRST_CHARACTERS + LAST_CHARACTERS:
-        text = f"{text[:FIRST_CHARACTERS]}\n{text[-LAST_CHARACTERS:]}"
+    if len(text) > HEAD_LENGTH + TAIL_LENGTH:
+        text = f"{text[:HEAD_LENGTH]}\n{text[-TAIL_LENGTH:]}"
     return text.replace("’", "'").replace("״", '"').replace("׳", "'")
 
 
@@ -231,10 +231,10 @@ def extract_features(text: str, signals: Signals) -> NeedFeatures:
     text = _remove_entities(cut_middle(text), signals, cues)
     lowered = text.lower()
     words = tuple(_TOKEN.findall(_QUOTED.sub(" ", lowered)))[:_MAX_WORDS]
-    _read_words(words, cues)
+    _add_word_cues(words, cues)
     if signals.gloss:
-        _read_gloss(signals.gloss, cues)
-    _read_form(text, lowered, words, cues)
+        _add_gloss_cues(signals.gloss, cues)
+    _add_form_cues(text, lowered, words, cues)
     return NeedFeatures(words, cues, _hash_features(words, cues, signals))
 
 
@@ -287,17 +287,17 @@ def _is_instruction_start(words: Sequence[str], index: int) -> bool:
     return words[index - 1] in _BEFORE_AN_INSTRUCTION
 
 
-def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
+def _add_word_cues(words: Sequence[str], cues: dict[str, str]) -> None:
     owner = -9
     for place, word in enumerate(words):
         if word in _BREAKS:
             continue
-        if word in _OWNERS:
+        if word in _POSSESSIVES:
             owner = place
         hebrew = "א" <= word[0] <= "ת"
         for name, phrase in _find_phrases_at(words, place):
             if name == "account":
-                if place - owner <= 3 or (hebrew and _is_followed_by_owner(words, place)):
+                if place - owner <= 3 or (hebrew and _is_near_possessive(words, place)):
                     cues.setdefault("own", phrase)
                 continue
             # English verbs may be nouns: "book a table" is an action, "a good book" is not.
@@ -312,12 +312,12 @@ def _read_words(words: Sequence[str], cues: dict[str, str]) -> None:
 
 def _has_other_meaning(name: str, phrase: str, index: int, words: Sequence[str]) -> bool:
     if name == "chat":  # "hey, can you check the build?" is not only a greeting; "not" is not "no"
-        return len(words) > _SMALL_TALK_WORDS or (index > 0 and phrase in _YES_OR_NO)
+        return len(words) > _MAX_SMALL_TALK_WORDS or (index > 0 and phrase in _YES_OR_NO)
     return phrase in _PLUS and not any(word[0].isdigit() for word in words)  # "and also" in Hebrew
 
 
-def _is_followed_by_owner(words: Sequence[str], index: int) -> bool:
-    return any(word in _HEBREW_OWNERS for word in words[max(0, index - 3) : index + 4])
+def _is_near_possessive(words: Sequence[str], index: int) -> bool:
+    return any(word in _HEBREW_POSSESSIVES for word in words[max(0, index - 3) : index + 4])
 
 
 # A gloss has no word order, so only unambiguous words count.
@@ -326,7 +326,7 @@ _GLOSS_CUES: Final = frozenset(
 )
 
 
-def _read_gloss(gloss: str, cues: dict[str, str]) -> None:
+def _add_gloss_cues(gloss: str, cues: dict[str, str]) -> None:
     known = read_phrases("english")
     for word in gloss.lower().split()[:_MAX_WORDS]:
         for name in known.get(word, ()):
@@ -334,7 +334,7 @@ def _read_gloss(gloss: str, cues: dict[str, str]) -> None:
                 cues.setdefault(name, word)
 
 
-def _read_form(text: str, lowered: str, words: Sequence[str], cues: dict[str, str]) -> None:
+def _add_form_cues(text: str, lowered: str, words: Sequence[str], cues: dict[str, str]) -> None:
     spoken = [word for word in words if word not in _BREAKS]
     sentences = sum(
         1
@@ -346,7 +346,7 @@ def _read_form(text: str, lowered: str, words: Sequence[str], cues: dict[str, st
     forms = {
         "named": named is not None,
         "odd name": odd is not None,
-        "question": text.endswith("?") or (bool(spoken) and spoken[0] in _ASKING),
+        "question": text.endswith("?") or (bool(spoken) and spoken[0] in _QUESTION_WORDS),
         "asks the reader": _POLITE.search(lowered) is not None,
         "first person": any(word in _FIRST_PERSON for word in spoken),
         "given text": _GIVEN.search(text) is not None,

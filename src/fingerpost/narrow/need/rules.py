@@ -14,13 +14,13 @@ from fingerpost.narrow.request import Dependence, classify_dependence
 from fingerpost.records import EntityKind, Message, Signals
 
 _LOOK_BACK_MESSAGES: Final = 40  # messages searched for the answer
-_SHORT_REQUEST_WORDS: Final = 9
+_MAX_SHORT_REQUEST_WORDS: Final = 9
 _MIN_REQUEST_WORDS: Final = 3  # a shorter turn depends on the turn before it
 _MAX_REPLY_WORDS: Final = 3
 _MAX_RECALL_WORDS: Final = 30  # a longer request is not a question about the conversation
 _MAX_YES_LENGTH: Final = 60
 
-_ALREADY_SAID: Final = re.compile(
+_REFERENCE_TO_EARLIER: Final = re.compile(
     r"\b(?:did (?:i|you|we) (?:just )?(?:say|tell|mention|decide|agree|call|write|suggest|recommend)"
     r"|(?:i|you|we) (?:just )?(?:said|told|mentioned|decided|agreed|suggested|recommended|called)"
     r"|remind me (?:what|which|who|where|when|how)|what (?:was|were) (?:my|our|the|your)"
@@ -70,13 +70,13 @@ _CONTENTLESS_WORDS: Final = parse_word_set(
 
 def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
     """Return whether an earlier message contains the answer."""
-    if len(reading.spoken_words) > _MAX_RECALL_WORDS or reading.cues.get("act", "remind") != "remind":
+    if len(reading.plain_words) > _MAX_RECALL_WORDS or reading.cues.get("act", "remind") != "remind":
         return False
     lowered = text.lower()
-    refers_back = _ALREADY_SAID.search(lowered) is not None
+    refers_back = _REFERENCE_TO_EARLIER.search(lowered) is not None
     if not refers_back and not (_OWN_FACT.search(lowered) and "current" not in reading.cues):
         return False
-    asked = [_get_root(word) for word in reading.spoken_words if word not in _CONTENTLESS_WORDS]
+    asked = [_get_root(word) for word in reading.plain_words if word not in _CONTENTLESS_WORDS]
     if not asked:
         return refers_back
     # At least half of the words must match; for a fact about the person, all of them.
@@ -95,7 +95,7 @@ def is_about_wording(reading: NeedFeatures, text: str, history: Sequence[Message
     answered = any(message.role == "assistant" for message in history[-2:])
     return (
         answered
-        and len(reading.spoken_words) <= _SHORT_REQUEST_WORDS
+        and len(reading.plain_words) <= _MAX_SHORT_REQUEST_WORDS
         and _REWORDING.search(text.lower()) is not None
     )
 
@@ -201,7 +201,7 @@ _REQUIRED_GREETING_WORDS: Final = parse_word_set(
 )
 
 # Positive reactions to an answer.
-_FEEDBACK: Final = re.compile(
+_POSITIVE_REACTION: Final = re.compile(
     r"\b(?:(?:nice|good|great|excellent|fine|lovely|brilliant) (?:work|job|one|idea|point|to know|to hear)"
     r"|well done|i see|i understand|understood|makes sense|phew|interesting|love it|i like it"
     r"|(?:you are|you're) (?:the best|great|amazing|awesome|so helpful|very helpful|a star|funny)"
@@ -216,7 +216,7 @@ _INTRODUCES: Final = re.compile(
 )
 
 # An instruction together with an object that only a tool can access.
-_STRONG: Final = (
+_TOOL_REQUEST_PATTERNS: Final = (
     (
         "asks to read, find or change a file",
         re.compile(
@@ -246,7 +246,7 @@ _STRONG: Final = (
         ),
     ),
 )
-_FILE_VERBS: Final = ("act", "seek", "command", "make")
+_FILE_ACTION_CUES: Final = ("act", "seek", "command", "make")
 # "Write milk into list.md" is an action; "write a script that saves to list.md" asks for a text.
 _WRITE_REQUEST: Final = re.compile(
     r"^\W*(?:please |can you |could you |now |then |and )*(?:write|put|dump|jot|note|type|print)\b"
@@ -268,14 +268,14 @@ _WHAT_QUESTION: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\
 
 def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
     """Decide requests that need no classification: empty ones, small talk, plain arithmetic."""
-    spoken = reading.spoken_words
+    spoken = reading.plain_words
     if not spoken and not reading.cues.keys() & {"path", "url", "email", "id"}:
         return RuleFinding(NO_REQUEST_SCORE, "nothing was asked")
     if "arithmetic" in reading.cues:
         return RuleFinding(SURELY_NOT_SCORE, "is plain arithmetic")
     spoken = _remove_introduction(text, reading)
     if 0 < len(spoken) <= _MAX_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
-        rest = _FEEDBACK.sub(" ", " ".join(spoken)).split()
+        rest = _POSITIVE_REACTION.sub(" ", " ".join(spoken)).split()
         greets = len(rest) < len(spoken) or any(word in _REQUIRED_GREETING_WORDS for word in rest)
         if greets and all(word in _GREETING_WORDS for word in rest):
             return RuleFinding(SURELY_NOT_SCORE, "is a greeting or thanks")
@@ -287,12 +287,12 @@ def _remove_introduction(text: str, reading: NeedFeatures) -> tuple[str, ...]:
     joined = " ".join(reading.words)
     found = _INTRODUCES.search(joined)
     if found is None:
-        return reading.spoken_words
+        return reading.plain_words
     first = found["name"].split()[0]
     named = re.search(rf"(?<!\w){first.title()}(?!\w)", text) is not None  # with a capital letter
     unknown = re.match("[א-ת]", first) is not None and not any(meanings for _, meanings in gloss_words(first))
     if not (found["certain"] or named or unknown):
-        return reading.spoken_words
+        return reading.plain_words
     rest = f"{joined[: found.start()]} {joined[found.end() :]}".split()
     return tuple(word for word in rest if word[0].isalnum())
 
@@ -304,21 +304,21 @@ _STATEMENT: Final = re.compile(
     r"|^\W*(?:קוראים לי|אני (?:גר|גרה|עובד|עובדת|אלרגי|אלרגית|אוהב|אוהבת|בן|בת)"
     r"|ה\S+ (?:שלי|שלנו|האהוב\S* עליי) (?:הוא|היא))[^?]*$"
 )
-_WISH_CUES: Final = frozenset(
+_REQUEST_CUES: Final = frozenset(
     ("want", "act", "command", "seek", "serve", "monitor", "path", "url", "file", "make")
 )
 
 
 def is_only_statement(text: str, reading: NeedFeatures) -> bool:
     """Return whether the request only states something about the person."""
-    return _STATEMENT.search(text.lower()) is not None and not reading.cues.keys() & _WISH_CUES
+    return _STATEMENT.search(text.lower()) is not None and not reading.cues.keys() & _REQUEST_CUES
 
 
 def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> RuleFinding | None:
     """Find requests for something that only a tool can access."""
     if (tool := _find_named_tool(text, signals)) is not None:
         return RuleFinding(SURELY_SCORE, f'names the tool "{tool}"')
-    if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_VERBS):
+    if reading.cues.keys() & {"path", "url"} and any(name in reading.cues for name in _FILE_ACTION_CUES):
         thing = "a file" if "path" in reading.cues else "a web address"
         return RuleFinding(SURELY_SCORE, f"asks for something to be done with {thing}")
     if "path" in reading.cues and _is_writing_to_file(text, signals):
@@ -329,7 +329,7 @@ def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> Rule
         return RuleFinding(LIKELY_SCORE, "names a file" if "path" in reading.cues else "names a web address")
     if signals.mentions:
         return RuleFinding(LIKELY_SCORE, f'names the {signals.mentions[0].kind} "{signals.mentions[0].name}"')
-    for reason, pattern in _STRONG:
+    for reason, pattern in _TOOL_REQUEST_PATTERNS:
         if pattern.search(text):
             return RuleFinding(LIKELY_SCORE, reason)
     return None

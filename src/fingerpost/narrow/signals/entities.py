@@ -57,7 +57,7 @@ class EntityPattern:
 
     kind: EntityKind
     pattern: re.Pattern[str]
-    needs: re.Pattern[str]
+    prefilter: re.Pattern[str]
 
 
 _DIGIT: Final = re.compile(r"\d")
@@ -72,7 +72,7 @@ _DATE_WORD: Final = re.compile("day|night|tomorrow|week|month|quarter|year|hour|
 ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     EntityPattern(
         EntityKind.URL,
-        needs=_DOT,
+        prefilter=_DOT,
         pattern=_compile_alternatives(
             rf"\b(?:https?|ftp|file|wss?|s3|gs)://{_PATH_REST}{{1,2000}}",
             rf"\bwww\.{_PATH_REST}{{3,500}}",
@@ -81,14 +81,14 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.EMAIL,
-        needs=_AT,
+        prefilter=_AT,
         pattern=_compile_alternatives(
             r"(?<![a-z0-9._%+])[a-z0-9][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,5}"
         ),
     ),
     EntityPattern(
         EntityKind.PATH,
-        needs=_SLASH,
+        prefilter=_SLASH,
         pattern=_compile_alternatives(
             rf"(?<![a-z0-9])[a-z]:[\\/]{_PATH_REST}{{0,400}}",
             rf"(?<![\\\w])\\\\[\w.-]{{1,100}}\\{_PATH_REST}{{0,300}}",
@@ -102,7 +102,7 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.DATE,
-        needs=_DIGIT,
+        prefilter=_DIGIT,
         pattern=_compile_alternatives(
             r"(?<![\w-])\d{4}-\d{2}-\d{2}"
             r"(?:[T ]\d{2}:\d{2}(?::\d{2})?(?:\.\d{1,9})?(?:Z|[+-]\d{2}:?\d{2})?)?(?![\w-])",
@@ -114,7 +114,7 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.DATE,
-        needs=_DATE_WORD,
+        prefilter=_DATE_WORD,
         pattern=_compile_alternatives(
             rf"\b(?:(?:next|last|this|coming|on|every) )?(?:{_DAYS})s?\b",
             rf"\b(?:next|last|this|coming|past|previous) (?:{_SPAN}|weekend)\b",
@@ -126,7 +126,7 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.DATE,
-        needs=_LETTER_HE,
+        prefilter=_LETTER_HE,
         pattern=_compile_alternatives(
             rf"(?<![\w])\d{{1,2}} [בל]?(?:{_MONTHS_HE})(?: \d{{4}})?(?![א-ת])",
             rf"(?<![א-ת])[ולמבהש]{{0,2}}((?:{_MONTHS_HE}) \d{{4}})(?!\d)",
@@ -141,7 +141,7 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.TIME,
-        needs=_DIGIT,
+        prefilter=_DIGIT,
         pattern=_compile_alternatives(
             r"(?<![\w:.])(?:[01]?\d|2[0-3]):[0-5]\d(?::[0-5]\d)?(?: ?[ap]\.?m\b\.?)?(?![\w:])",
             r"(?<![\w:.])\d{1,2} ?[ap]\.?m\b\.?",
@@ -151,12 +151,12 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.TIME,
-        needs=re.compile("noon|midnight"),
+        prefilter=re.compile("noon|midnight"),
         pattern=_compile_alternatives(r"\b(?:noon|midnight)\b"),
     ),
     EntityPattern(
         EntityKind.ID,
-        needs=_DIGIT,
+        prefilter=_DIGIT,
         pattern=_compile_alternatives(
             r"(?<![\w-])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![\w-])",
             r"(?<!\w)10\.\d{4,9}/[\w.()/:;-]{1,200}",
@@ -169,7 +169,7 @@ ENTITY_PATTERNS: Final[tuple[EntityPattern, ...]] = (
     ),
     EntityPattern(
         EntityKind.NUMBER,
-        needs=_DIGIT,
+        prefilter=_DIGIT,
         pattern=_compile_alternatives(
             rf"[$€£₪¥] ?{_NUMBER}[kmb]?(?!\w)",
             rf"(?<![\w.])-?{_NUMBER} ?(?:{_UNITS})(?![\w])",
@@ -204,7 +204,7 @@ def find_entities(text: str) -> tuple[Entity, ...]:
     taken: list[TextSpan] = []
     lowered = text.lower()
     for entity_pattern in ENTITY_PATTERNS:
-        if entity_pattern.needs.search(lowered) is None:
+        if entity_pattern.prefilter.search(lowered) is None:
             continue
         new = [
             item

@@ -257,13 +257,13 @@ def _vote_by_entities(found: Iterable[Entity]) -> Iterator[IntentVote]:
             yield category, weight, entity.text[:_MAX_EVIDENCE_LENGTH]
 
 
-def _vote_for_word(word: str, said: str) -> Iterator[IntentVote]:
+def _vote_for_word(word: str, evidence: str) -> Iterator[IntentVote]:
     categories = _build_english_index().get(to_singular(word), ())
     for category in categories:
         yield (
             category,
             (_WEAK_WEIGHT if word in WEAK_WORDS else _STRONG_WEIGHT) / len(categories) ** 0.5,
-            said,
+            evidence,
         )
 
 

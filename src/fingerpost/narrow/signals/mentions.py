@@ -43,7 +43,7 @@ _ORDINARY_WORDS: Final = parse_word_set(
 )
 
 
-def get_spoken_name(server: str) -> tuple[str, ...]:
+def get_name_words(server: str) -> tuple[str, ...]:
     """Return the words of a server's name without fillers, or all words if every one is a filler."""
     spoken = split_words(server)
     return tuple(word for word in spoken if word not in _FILLER_NAME_WORDS) or spoken
@@ -83,14 +83,14 @@ _IDENTIFIER_PATTERN: Final = re.compile(r"(?<![\w/.:-])[A-Za-z][\w-]{0,128}(?:(?
 _IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # characters that no ordinary word contains
 
 # These after an ordinary word mark it as a name, and so do the next ones before it if nothing follows.
-_KIND_WORD: Final = frozenset({"server", "tool", "mcp", "connector", "integration", "plugin", "extension"})
-_BY_WORD: Final = frozenset({"use", "using", "via", "invoke", "through"})
+_KIND_WORDS: Final = frozenset({"server", "tool", "mcp", "connector", "integration", "plugin", "extension"})
+_BY_WORDS: Final = frozenset({"use", "using", "via", "invoke", "through"})
 _NAME_ENDS: Final = frozenset({"to", "and", "for", "please", "now", ""})
 _QUOTE_MARKS: Final = frozenset("`'\"“”")
 
 
 @frozen(kw_only=False)
-class _SpokenName:
+class _KnownName:
     """A name as words, and the servers or tools it refers to."""
 
     words: tuple[str, ...]
@@ -104,22 +104,22 @@ class MentionFinder:
 
     def __init__(self, cards: Iterable[ToolCard] = ()) -> None:
         self._identifiers: dict[str, dict[str, None]] = {}
-        self._names: dict[str, list[_SpokenName]] = {}
+        self._names: dict[str, list[_KnownName]] = {}
         servers: dict[tuple[str, ...], dict[str, None]] = {}
         plain: dict[str, dict[str, None]] = {}
         for card in cards:
-            servers.setdefault(get_spoken_name(card.server), {}).setdefault(card.server)
+            servers.setdefault(get_name_words(card.server), {}).setdefault(card.server)
             for written in _list_identifiers(card):
                 self._identifiers.setdefault(written, {}).setdefault(card.key)
             if not _IDENTIFIER_SHAPE.search(card.name):
                 plain.setdefault(card.name.lower(), {}).setdefault(card.key)
         for words, known in servers.items():
             if words:
-                self._add(_SpokenName(words, "server", tuple(known), is_ordinary_name(words)))
+                self._add(_KnownName(words, "server", tuple(known), is_ordinary_name(words)))
         for word, known in plain.items():
-            self._add(_SpokenName((word,), "tool", tuple(known), is_ordinary=True))
+            self._add(_KnownName((word,), "tool", tuple(known), is_ordinary=True))
 
-    def _add(self, name: _SpokenName) -> None:
+    def _add(self, name: _KnownName) -> None:
         self._names.setdefault(name.words[0], []).append(name)
 
     def find(self, text: str, glossed: Gloss) -> tuple[Mention, ...]:
@@ -129,7 +129,7 @@ class MentionFinder:
         found: dict[tuple[str, str], Mention] = {}
         for mention in (
             *(mention for _, mention in written),
-            *self._find_spoken_names(text, taken),
+            *self._find_known_names(text, taken),
             *self._find_hebrew_names(glossed),
         ):
             found.setdefault((mention.kind, mention.name), mention)
@@ -142,7 +142,7 @@ class MentionFinder:
                 for key in self._identifiers.get(written.lower(), ()):
                     yield match.span(), Mention(kind="tool", name=key, text=written)
 
-    def _find_spoken_names(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[Mention]:
+    def _find_known_names(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[Mention]:
         words = list(_MENTION_WORD.finditer(text))
         lowered = [word.group().lower() for word in words]
         for place, first in enumerate(lowered):
@@ -165,7 +165,7 @@ class MentionFinder:
             if hebrew_word.isascii() or not meanings:
                 continue
             spoken = tuple(word.lower() for word in meanings)
-            cued = place > 0 and not _KIND_WORD.isdisjoint(glossed[place - 1][1])
+            cued = place > 0 and not _KIND_WORDS.isdisjoint(glossed[place - 1][1])
             for start, meaning in enumerate(spoken):
                 for name in self._names.get(meaning, ()):
                     whole = name.words == spoken[start : start + len(name.words)]
@@ -185,15 +185,15 @@ def _list_identifiers(card: ToolCard) -> Iterator[str]:
     yield from (f"{server}{joint}{name}" for joint in ("/", ".", ":", "::", "__"))
 
 
-def _is_named(name: _SpokenName, text: str, words: Sequence[str], index: int, start: int, stop: int) -> bool:
+def _is_named(name: _KnownName, text: str, words: Sequence[str], index: int, start: int, stop: int) -> bool:
     """Return whether the context shows that this ordinary word is a name."""
     before = words[index - 1] if index else ""
     after = words[index + len(name.words)] if index + len(name.words) < len(words) else ""
     if text[start - 1 : start] in _QUOTE_MARKS and text[stop : stop + 1] in _QUOTE_MARKS:
         return True
-    if after in _KIND_WORD:
+    if after in _KIND_WORDS:
         return _is_adjacent(text, stop)
-    if before in _BY_WORD:
+    if before in _BY_WORDS:
         return after in _NAME_ENDS or not _is_adjacent(text, stop)
     return name.kind == "server" and name.words[0] not in STOP_WORDS and _is_capitalised(text, start)
 
@@ -210,10 +210,10 @@ def _is_capitalised(text: str, start: int) -> bool:
     before = text[:start].rstrip()
     inside = bool(before) and before[-1] not in ".!?:\n\"'“(-"
     capital = text[start].isupper() and text[start + 1 : start + 2].islower()
-    return inside and capital and _has_small_word(before)
+    return inside and capital and _ends_with_lower_case_word(before)
 
 
-def _has_small_word(before: str) -> bool:
+def _ends_with_lower_case_word(before: str) -> bool:
     """Return whether the last word is in lower case. In a title every word is capitalized."""
     last = before.split()[-1]
     return last[:1].islower() or not last[:1].isalpha()

@@ -18,7 +18,7 @@ from fingerpost.narrow.signals.intents import (
     is_only_asking,
     is_urgent,
 )
-from fingerpost.narrow.signals.mentions import MentionFinder, get_spoken_name, is_ordinary_name
+from fingerpost.narrow.signals.mentions import MentionFinder, get_name_words, is_ordinary_name
 from fingerpost.records import Signals, ToolCard
 
 UNKNOWN: Final = "und"
@@ -53,7 +53,7 @@ _SCRIPTS: Final = (
 _UNSPACED: Final = frozenset({"zh", "ja", "th"})
 _LETTERS_PER_WORD: Final = 2  # in scripts without spaces
 
-_LITTLE_WORDS: Final = {
+_FUNCTION_WORDS: Final = {
     ENGLISH: parse_word_set(
         """
         the a an to of in for is are on my me with what how please show find get create send list and from
@@ -98,11 +98,11 @@ _LITTLE_WORDS: Final = {
     ),
 }
 _LANGUAGES_BY_WORD: Final = {
-    word: tuple(name for name, little in _LITTLE_WORDS.items() if word in little)
-    for word in frozenset[str]().union(*_LITTLE_WORDS.values())
+    word: tuple(name for name, little in _FUNCTION_WORDS.items() if word in little)
+    for word in frozenset[str]().union(*_FUNCTION_WORDS.values())
 }
-_UKRAINIAN: Final = frozenset("іїєґІЇЄҐ")
-_PERSIAN: Final = frozenset("پچژگ")
+_UKRAINIAN_LETTERS: Final = frozenset("іїєґІЇЄҐ")
+_PERSIAN_LETTERS: Final = frozenset("پچژگ")
 
 
 def detect_language(text: str) -> str:
@@ -151,9 +151,9 @@ def _detect_european(words: list[str]) -> tuple[str, int]:
 def _refine_by_letters(script: str, words: list[str]) -> str:
     """Distinguish languages with the same script by the letters that only one of them has."""
     letters = frozenset("".join(words))
-    if script == "ru" and letters & _UKRAINIAN:
+    if script == "ru" and letters & _UKRAINIAN_LETTERS:
         return "uk"
-    if script == "ar" and letters & _PERSIAN:
+    if script == "ar" and letters & _PERSIAN_LETTERS:
         return "fa"
     return script
 
@@ -173,7 +173,7 @@ class SignalReader:
     def prepare(self, cards: Sequence[ToolCard]) -> None:
         """Set the tools."""
         names = frozenset(_list_name_words(cards))
-        servers = frozenset(word for card in cards for word in get_spoken_name(card.server))
+        servers = frozenset(word for card in cards for word in get_name_words(card.server))
         self._names = SoundIndex(
             names, brands=(word for word in names & servers if not is_ordinary_name((word,)))
         )

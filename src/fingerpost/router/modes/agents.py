@@ -36,13 +36,13 @@ from fingerpost.router.modes.answer import (
     clean_reply,
     end_with_text,
     extract_answer,
-    is_in_shape,
+    has_client_format,
     lacks_answer,
     write_plainly,
 )
 from fingerpost.router.modes.elicitation import is_question, refuse_question
 from fingerpost.router.modes.prompts import build_offered_guides, build_prompt, get_tool_uses
-from fingerpost.router.modes.routes import build_waiting
+from fingerpost.router.modes.routes import end_waiting
 from fingerpost.router.modes.run_state import RunState, build_offer_key
 from fingerpost.router.modes.tool_step import (
     add_result,
@@ -80,7 +80,7 @@ async def offer_tools(run: RunState) -> None:
         return
     shortlist, deps = run.narrowing.shortlist, run.deps
     last = () if shortlist.exclusive else deps.offers.get_last(known_by)
-    previous = await deps.narrower.filter_usable(deps.snapshot(), last, run.options)
+    previous = await deps.narrower.filter_usable(deps.get_snapshot(), last, run.options)
     most = run.options.get("max_tools") or run.settings.narrow.max_tools
     tools = order_offered_keys(previous, now, most, [candidate.tool for candidate in shortlist.candidates])
     deps.offers.keep(known_by, tools)
@@ -114,7 +114,7 @@ async def run_agent_turns(run: RunState) -> Route:
         if pages != turn.calls or not pages:  # reading more of a trimmed result does not count as a round
             begin_next_round(run)
         if waiting is not None:  # a person's decision comes before the caller's tool calls
-            return await build_waiting(run, *waiting)
+            return await end_waiting(run, *waiting)
         if turn.handed:
             return end_with_text(run, written)
 
@@ -168,7 +168,7 @@ async def _decide_turn(
         history=prompt.history,
         settings=run.settings.choose,
         final=final,
-        tools=native,
+        has_tool_support=native,
         order=run.packet.context.available_tools,
         own_tools=run.own_tools,
         find_tools=get_find_tools(run),
@@ -180,7 +180,7 @@ async def _decide_turn(
     quiet = thinks or request.schema is not None
     written = await ask_prime(run, request, purpose="decision", quiet=quiet)
     callable_now = () if final else cards
-    turn = _read_turn(run, written, callable_now, native=native or is_in_shape(run, request))
+    turn = _read_turn(run, written, callable_now, native=native or has_client_format(run, request))
     if turn == ModelTurn(text=turn.text) and lacks_answer(replace(written, text=turn.text)):
         written = await write_plainly(run, request, written)
         return written, ModelTurn(text=written.text)
@@ -197,7 +197,9 @@ def _read_turn(
     """Parse the reply and report its problems."""
     reply = replace(written.reply, text=written.text)
     own = get_tool_names((*run.own_tools, *(get_find_tools(run) if cards else ())))
-    turn = parse_turn(reply, cards, tools=native, own_names=own, client_tools=run.client_options.tool_names)
+    turn = parse_turn(
+        reply, cards, has_tool_support=native, own_names=own, client_tools=run.client_options.tool_names
+    )
     if written.is_refusal and not reply.tool_calls:
         return ModelTurn()  # a refusal has no format to parse
     for problem in turn.problems:
@@ -282,7 +284,7 @@ async def run_react_turns(run: RunState) -> Route:
         if not reads:  # reading more of a trimmed result does not count as a round
             begin_next_round(run)
         if waiting is not None:
-            return await build_waiting(run, *waiting)
+            return await end_waiting(run, *waiting)
 
 
 async def _build_request(

@@ -32,13 +32,13 @@ from fingerpost.records import JsonObject, Message, Mode, Selection, SystemTask,
 from fingerpost.router.modes.prompts import PromptStart, build_prompt
 from fingerpost.router.modes.routes import (
     NO_MODEL_NAME,
-    build_answered,
-    build_broken,
-    build_declined,
-    build_failed,
-    build_handed_back,
-    build_limited,
-    build_unanswered,
+    end_answered,
+    end_broken,
+    end_declined,
+    end_failed,
+    end_handed_back,
+    end_limited,
+    end_unanswered,
 )
 from fingerpost.router.modes.run_state import RunBudgetExceeded, RunState
 from fingerpost.router.modes.tool_step import read_pages
@@ -49,33 +49,33 @@ class StripStream:
     """Passes on pieces of text without leading and trailing white space."""
 
     def __init__(self, on_text: OnText) -> None:
-        self._say = on_text
+        self._on_text = on_text
         self._held: list[str] = []
-        self._begun = False
+        self._has_started = False
 
     def __call__(self, piece: str) -> None:
-        piece = piece if self._begun else piece.lstrip()
+        piece = piece if self._has_started else piece.lstrip()
         kept = piece.rstrip()
         if not kept:
             self._held.append(piece)
             return
-        self._say(f"{''.join(self._held)}{kept}")
+        self._on_text(f"{''.join(self._held)}{kept}")
         self._held = [piece[len(kept) :]]
-        self._begun = True
+        self._has_started = True
 
 
 MAX_ANSWER_LENGTH: Final = 4_000_000  # characters; the rest is cut to limit memory
-CUT_SHORT: Final = "length"
-FILTERED: Final = "content_filter"
-_LARGE_PROMPT: Final = 20_000  # characters; longer replies are cleaned in a worker thread
+LENGTH_FINISH: Final = "length"
+FILTERED_FINISH: Final = "content_filter"
+_LONG_REPLY_LENGTH: Final = 20_000  # characters; longer replies are cleaned in a worker thread
 FORMAT_NOTE = "Write your answer now, in the format that was asked for. No tool can be called any more."
-LOOP_NOTE: Final = {
+LOOP_NOTES: Final = {
     "en": "{tool} was called again and again with the same result",
     "he": "{tool} נקרא שוב ושוב עם אותה תוצאה",
 }
 _STOP_REASONS: Final = {
-    "en": f"No more tools were called: {LOOP_NOTE['en']}. Ask for what is missing in other words.",
-    "he": f"לא נקראו כלים נוספים: {LOOP_NOTE['he']}. אפשר לשאול במילים אחרות על מה שחסר.",
+    "en": f"No more tools were called: {LOOP_NOTES['en']}. Ask for what is missing in other words.",
+    "he": f"לא נקראו כלים נוספים: {LOOP_NOTES['he']}. אפשר לשאול במילים אחרות על מה שחסר.",
 }
 PLAIN_NOTE = (
     "Your last reply held the syntax of a tool call and no answer. There is no such tool, and no tool can be "
@@ -101,7 +101,7 @@ class WrittenReply:
     @property
     def is_refusal(self) -> bool:
         """Whether the model or a content filter refused to answer. A retry is useless."""
-        return not self.text and (bool(self.reply.refusal) or self.reply.finish == FILTERED)
+        return not self.text and (bool(self.reply.refusal) or self.reply.finish == FILTERED_FINISH)
 
 
 async def write_answer(run: RunState) -> Route | Selection:
@@ -127,7 +127,7 @@ async def answer_without_tools(run: RunState) -> Route:
     If it still writes no answer, return the tools' results as the answer.
     """
     if run.rejection:
-        return build_declined(run, run.rejection)
+        return end_declined(run, run.rejection)
     in_json = run.mode is Mode.REACT or not await run.can_take_definitions()
     # The model may continue in the JSON format of earlier turns.
     in_json = in_json and not run.client_options.has_response_format
@@ -136,15 +136,15 @@ async def answer_without_tools(run: RunState) -> Route:
         return written
     if in_json:
         reply = replace(written.reply, text=written.text, tool_calls=())
-        written = replace(written, text=parse_turn(reply, (), tools=False).text)
+        written = replace(written, text=parse_turn(reply, (), has_tool_support=False).text)
     if written.text or written.handed or written.is_refusal:
         return end_with_text(run, written)
-    return build_limited(run, _build_limit_error(run), describe_results(run))
+    return end_limited(run, _build_limit_error(run), describe_results(run))
 
 
 def _build_limit_error(run: RunState) -> RunBudgetExceeded:
     if run.looping_tool:
-        return RunBudgetExceeded(limit="loop", detail=LOOP_NOTE["en"].format(tool=run.looping_tool))
+        return RunBudgetExceeded(limit="loop", detail=LOOP_NOTES["en"].format(tool=run.looping_tool))
     rounds = run.packet.tool_routing.max_reinjections
     if run.packet.tool_routing.reinjections_left:
         detail = "the model wants more tools than it may call here, and writes no answer"
@@ -156,7 +156,7 @@ def _build_limit_error(run: RunState) -> RunBudgetExceeded:
 def build_loop_note(run: RunState) -> str:
     """Return the note for the model when its calls repeat without progress, else an empty text."""
     tool = run.looping_tool
-    return f"{LOOP_NOTE['en'].format(tool=tool)}, so no tool can be called any more." if tool else ""
+    return f"{LOOP_NOTES['en'].format(tool=tool)}, so no tool can be called any more." if tool else ""
 
 
 async def _draft_answer(
@@ -170,7 +170,7 @@ async def _draft_answer(
     routing = run.packet.tool_routing
     answered = routing.worked or routing.cancelled  # a tool succeeded, or a person rejected a call
     if routing.steps and not answered and run.failures and not run.client_options.tools:
-        return build_failed(run)
+        return end_failed(run)
     prompt = await build_prompt(run)
     native = await run.can_take_definitions()
     request = _build_request(run, prompt, native=native)
@@ -194,8 +194,10 @@ async def _write_and_read(run: RunState, request: ModelRequest, *, native: bool,
     own = get_tool_names(run.own_tools)
     if not run.client_options.tools and not own:
         return written
-    reply, in_words = replace(written.reply, text=written.text), native or is_in_shape(run, request)
-    turn = parse_turn(reply, (), tools=in_words, own_names=own, client_tools=run.client_options.tool_names)
+    reply, in_words = replace(written.reply, text=written.text), native or has_client_format(run, request)
+    turn = parse_turn(
+        reply, (), has_tool_support=in_words, own_names=own, client_tools=run.client_options.tool_names
+    )
     if turn.calls:
         return replace(written, text=turn.text, pages=turn.calls)
     if request.schema is not None and not turn.handed:
@@ -228,7 +230,7 @@ async def write_plainly(run: RunState, request: ModelRequest, first: WrittenRepl
     return replace(written, text="", call=written.call or first.call) if lacking else written
 
 
-def is_in_shape(run: RunState, request: ModelRequest) -> bool:
+def has_client_format(run: RunState, request: ModelRequest) -> bool:
     """Return whether the reply has the caller's response format and not an internal one."""
     return request.schema is None and run.client_options.has_response_format
 
@@ -256,7 +258,7 @@ def _build_request(run: RunState, prompt: PromptStart, *, native: bool) -> Model
             history=prompt.history,
             settings=settings,
             final=True,
-            tools=native,
+            has_tool_support=native,
             note=note,
             own_tools=own,
             client=client,
@@ -279,19 +281,19 @@ def end_with_text(run: RunState, written: WrittenReply) -> Route:
 
 def _build_text_route(run: RunState, written: WrittenReply) -> Route:
     if written.handed:
-        return build_handed_back(run, written.handed, written.text, by=written.reply.model)
+        return end_handed_back(run, written.handed, written.text, by=written.reply.model)
     good = run.packet.tool_routing.worked
     text, language = written.text, "he" if get_language(run) == "he" else "en"
     if not text and written.call is not None and not written.is_refusal:
-        return build_limited(run, _build_limit_error(run), describe_results(run))
+        return end_limited(run, _build_limit_error(run), describe_results(run))
     if not text:
-        return build_unanswered(run, written.reply, syntax_alone=has_only_syntax(written))
+        return end_unanswered(run, written.reply, syntax_alone=has_only_syntax(written))
     if good and not run.client_options.has_response_format and not has_source_name(text, good):
         text = f"{text}\n\n{format_sources(good, language=get_language(run))}"
     if run.looping_tool and not run.client_options.has_response_format:
         text = f"{text}\n\n{_STOP_REASONS[language].format(tool=run.looping_tool)}"
     finish = written.reply.finish
-    return build_answered(run, text, by=written.reply.model, sources=list_sources(good), finish=finish)
+    return end_answered(run, text, by=written.reply.model, sources=list_sources(good), finish=finish)
 
 
 async def ask_prime(
@@ -333,14 +335,14 @@ def _is_guarded(run: RunState) -> bool:
 
 
 def _build_guard(run: RunState) -> SyntaxGuard:
-    return SyntaxGuard(run.deps.snapshot().cards, others=run.client_options.tool_names)
+    return SyntaxGuard(run.deps.get_snapshot().cards, others=run.client_options.tool_names)
 
 
 def _limit_length(reply: ModelReply) -> ModelReply:
     """Return the reply cut to `MAX_ANSWER_LENGTH`. A cut reply has the finish reason "length"."""
     whole = len(reply.text) <= MAX_ANSWER_LENGTH
     text = to_valid_text(reply.text[:MAX_ANSWER_LENGTH])
-    return replace(reply, text=text, finish=reply.finish if whole else CUT_SHORT)
+    return replace(reply, text=text, finish=reply.finish if whole else LENGTH_FINISH)
 
 
 async def clean_reply(run: RunState, reply: ModelReply) -> WrittenReply:
@@ -349,7 +351,7 @@ async def clean_reply(run: RunState, reply: ModelReply) -> WrittenReply:
     if not _is_guarded(run):
         return WrittenReply(text=reply.text.strip(), reply=reply)
     look = partial(_build_guard(run).clean, reply.text, request=run.packet.content.original_prompt)
-    found = await anyio.to_thread.run_sync(look) if len(reply.text) > _LARGE_PROMPT else look()
+    found = await anyio.to_thread.run_sync(look) if len(reply.text) > _LONG_REPLY_LENGTH else look()
     return _build_written(run, found.text, found.removed, reply)
 
 
@@ -388,11 +390,11 @@ def answer_from_results(run: RunState, error: ModelError) -> Route:
     """Answer with the tools' results because the model failed."""
     good = run.packet.tool_routing.worked
     if not good and run.rejection:
-        return replace(build_declined(run, run.rejection, detail=str(error)), failure=error)
+        return replace(end_declined(run, run.rejection, detail=str(error)), failure=error)
     if not good:
-        return build_broken(run, error)
+        return end_broken(run, error)
     text = build_keyless_answer(good, get_language(run), configured=True)
-    route = build_answered(run, text, by=NO_MODEL_NAME, sources=list_sources(good), detail=str(error))
+    route = end_answered(run, text, by=NO_MODEL_NAME, sources=list_sources(good), detail=str(error))
     return replace(route, failure=error)
 
 

@@ -195,19 +195,24 @@ def is_waiting(outcome: Outcome) -> bool:
     return outcome.pending_id is not None or is_question(outcome)
 
 
-def check_question(outcome: Outcome) -> Outcome:
+def refuse_if_unanswerable(outcome: Outcome) -> Outcome:
     """Return the outcome unchanged, or as failed if its tool asks something that a person cannot answer in
     text.
     """
     if not is_question(outcome) or _read_request(outcome) is not None:
         return outcome
-    return refuse_question(outcome, f"{outcome.tool} asks for something nobody here can give")
+    return refuse_question(outcome, f"{outcome.tool} asks a question that cannot be answered in text")
 
 
-def refuse_question(outcome: Outcome, why: str = ONE_QUESTION_NOTE) -> Outcome:
+def refuse_question(outcome: Outcome, reason: str = ONE_QUESTION_NOTE) -> Outcome:
     """Return the call as failed because its question was not asked."""
     return replace(
-        outcome, success=False, content=why, error=ErrorKind.OPERATION_NOT_SUPPORTED, result=None, detail=why
+        outcome,
+        success=False,
+        content=reason,
+        error=ErrorKind.OPERATION_NOT_SUPPORTED,
+        result=None,
+        detail=reason,
     )
 
 

@@ -38,17 +38,17 @@ from fingerpost.router.modes.answer import get_language
 from fingerpost.router.modes.elicitation import is_waiting
 from fingerpost.router.modes.routes import (
     NO_MODEL_NAME,
-    build_answered,
-    build_asked,
-    build_declined,
-    build_failed,
-    build_waiting,
+    end_answered,
+    end_asked,
+    end_declined,
+    end_failed,
+    end_waiting,
 )
 from fingerpost.router.modes.run_state import RunState
 from fingerpost.router.modes.tool_step import add_result, emit_status, record_selection, run_call
 from fingerpost.router.route import Route
 
-MIN_CONFIDENCE: Final = "every argument stands in the request"
+COMPLETE_ARGUMENTS_REASON: Final = "every argument stands in the request"
 MAX_NEEDS: Final = 4
 MAX_ABILITIES: Final = 6
 MAX_OPTIONS: Final = 4
@@ -72,7 +72,7 @@ async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Rou
     for need in needs:
         choice = _choose_tool(run, narrowing, need)
         if choice.option is None and choice.question is not None:
-            return build_asked(run, replace(choice.question, need=need))
+            return end_asked(run, replace(choice.question, need=need))
         if choice.option is None:
             run.undone += narrowing.shortlist.needs[need : need + 1]
             continue
@@ -89,7 +89,7 @@ def _count_needs(narrowing: Narrowing) -> int:
 async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
     """Continue with the person's answer: the tool to use, or the missing values."""
     if is_refusal(answer):
-        return build_declined(run, "Nothing was done.")
+        return end_declined(run, "Nothing was done.")
     narrowing = run.narrowing or await _narrow(run)
     choice = _choose_tool(run, narrowing, question.need)
     rest = range(question.need + 1, _count_needs(narrowing))
@@ -98,7 +98,7 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
     if option is None:
         option = pick_option(options, answer)
         if option is None:
-            return build_asked(run, question)
+            return end_asked(run, question)
         stopped = await _use_option(run, option, "the person chose it", question.need)
         return stopped or await _serve_needs(run, narrowing, rest)
     signals = await run.deps.narrower.read_signals(answer)
@@ -107,7 +107,7 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
     still = tuple(one for one in option.filled.missing if one.name not in arguments)
     if still:
         asked = build_missing_question(option.card, still, get_language(run))
-        return build_asked(run, replace(asked, need=question.need))
+        return end_asked(run, replace(asked, need=question.need))
     selection = _build_selection(option.card, "the person gave the rest", arguments=arguments)
     return await _run_selection(run, selection) or await _serve_needs(run, narrowing, rest)
 
@@ -118,7 +118,7 @@ def conclude_without_model(run: RunState) -> Route:
         return _ask_which_tool(run)
     good = run.packet.tool_routing.worked
     if not good:
-        return build_failed(run)
+        return end_failed(run)
     text = build_keyless_answer(
         [step for step in run.packet.tool_routing.steps if step.error != ErrorKind.CANCELLED.value],
         get_language(run),
@@ -127,7 +127,7 @@ def conclude_without_model(run: RunState) -> Route:
         configured=run.deps.pool.ready,
     )
     text = "\n\n".join(part for part in (text, run.rejection) if part)
-    return build_answered(run, text, by=NO_MODEL_NAME, sources=list_sources(good))
+    return end_answered(run, text, by=NO_MODEL_NAME, sources=list_sources(good))
 
 
 def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoice:
@@ -139,7 +139,7 @@ async def _use_option(run: RunState, option: ToolOption, reason: str, need: int)
     """Run the tool if its arguments are complete. Return a route if the run has to wait for a person."""
     if option.filled.missing:
         asked = build_missing_question(option.card, option.filled.missing, get_language(run))
-        return build_asked(run, replace(asked, need=need))
+        return end_asked(run, replace(asked, need=need))
     run.unused += option.filled.unused_entities
     return await _run_selection(run, _build_selection(option.card, reason, arguments=option.filled.arguments))
 
@@ -151,10 +151,10 @@ def _build_selection(card: ToolCard, reason: str, *, arguments: JsonObject) -> S
 async def _run_selection(run: RunState, selection: Selection) -> Route | None:
     record_selection(run, selection)
     emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
-    emit_status(run, ExecutionStatus.APPROVED, MIN_CONFIDENCE)
+    emit_status(run, ExecutionStatus.APPROVED, COMPLETE_ARGUMENTS_REASON)
     outcome = await run_call(run, selection)
     if is_waiting(outcome):
-        return await build_waiting(run, outcome, selection)
+        return await end_waiting(run, outcome, selection)
     emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
     add_result(run, selection, outcome)
     return None
@@ -164,7 +164,7 @@ def _ask_which_tool(run: RunState) -> Route:
     """Ask the person which tool to use, if the request needs one."""
     cards = run.get_cards()[:MAX_OPTIONS]
     if run.narrowing is not None and run.narrowing.need.verdict is NeedVerdict.TOOL and cards:
-        return build_asked(run, build_which_tool_question(cards, get_language(run)))
+        return end_asked(run, build_which_tool_question(cards, get_language(run)))
     return _answer_directly(run)
 
 
@@ -172,22 +172,22 @@ def _answer_directly(run: RunState) -> Route:
     assert run.narrowing is not None
     prompt = run.packet.content.original_prompt
     text = build_direct_reply(
-        run.narrowing, prompt, abilities=_describe_abilities(run), down=run.deps.narrower.away()
+        run.narrowing, prompt, abilities=_describe_abilities(run), down=run.deps.narrower.get_absent()
     )
-    return build_answered(run, text, by=NO_MODEL_NAME)
+    return end_answered(run, text, by=NO_MODEL_NAME)
 
 
 async def answer_with_routing_off(run: RunState) -> Route:
     """Answer without a model and without tools, because tool routing is disabled."""
     prompt = run.packet.content.original_prompt
     text = build_routing_off_reply(prompt, (await run.deps.narrower.read_signals(prompt)).language)
-    return build_answered(run, text, by=NO_MODEL_NAME)
+    return end_answered(run, text, by=NO_MODEL_NAME)
 
 
 def _describe_abilities(run: RunState) -> list[str]:
     """Return one example tool per server, preferably one that only reads."""
     first: dict[str, str] = {}
-    cards = (card for card in run.deps.snapshot().cards if not card.personal)
+    cards = (card for card in run.deps.get_snapshot().cards if not card.personal)
     for card in sorted(cards, key=lambda card: card.effect.value is not Effect.READ):
         first.setdefault(card.server, card.key)
     return list(first.values())[:MAX_ABILITIES]

@@ -106,13 +106,13 @@ def _estimate_reserved_tokens(run: RunState, window: int) -> int:
 async def build_offered_guides(run: RunState, cards: Sequence[ToolCard]) -> str:
     """Return when to use each of these tools and when not, in the conversation's order."""
     order = run.packet.context.available_tools
-    return build_tool_guides(cards, order=order, usage=await run.deps.usage())
+    return build_tool_guides(cards, order=order, usage=await run.deps.get_usage())
 
 
 async def get_tool_uses(run: RunState, cards: Sequence[ToolCard]) -> dict[str, str]:
     """Return the usage hints by tool key, for the tool definitions."""
     order = run.packet.context.available_tools
-    return describe_tool_usage(cards, order=order, usage=await run.deps.usage())
+    return describe_tool_usage(cards, order=order, usage=await run.deps.get_usage())
 
 
 async def fit_history(run: RunState) -> tuple[Message, ...]:

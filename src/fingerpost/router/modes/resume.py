@@ -37,14 +37,14 @@ from fingerpost.records import (
     ToolResult,
 )
 from fingerpost.router.modes.agents import run_agent_turns, run_react_turns
-from fingerpost.router.modes.elicitation import check_question, is_waiting, parse_answer
+from fingerpost.router.modes.elicitation import is_waiting, parse_answer, refuse_if_unanswerable
 from fingerpost.router.modes.keyless import conclude_without_model
 from fingerpost.router.modes.routes import (
-    build_asked,
-    build_declined,
     build_finished,
-    build_waiting,
-    build_waiting_for,
+    end_asked,
+    end_declined,
+    end_waiting,
+    end_waiting_for,
 )
 from fingerpost.router.modes.run_state import RunState
 from fingerpost.router.modes.staged import (
@@ -57,7 +57,7 @@ from fingerpost.router.modes.staged import (
 from fingerpost.router.modes.tool_step import (
     add_result,
     build_context,
-    compute_room,
+    compute_tokens_left,
     emit_status,
     record_selection,
     schedule_calls,
@@ -77,7 +77,7 @@ class RecordedRun:
     confidence: Confidence | None
     question: Question | None  # the last question to the person
     outcome: RouteOutcome | None  # the last outcome of the run
-    asked: tuple[str, ...]  # ids of all calls that ever waited, oldest first
+    pending_ids: tuple[str, ...]  # ids of all calls that ever waited, oldest first
     scopes: tuple[Scope, ...] = ()  # the caller's permissions
 
 
@@ -95,7 +95,7 @@ async def read_recorded_run(store: Store, packet_id: str) -> RecordedRun:
         confidence=judged[-1] if judged else None,
         question=questions[-1] if questions else None,
         outcome=outcomes[-1] if outcomes else None,
-        asked=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
+        pending_ids=tuple(event.pending_id for event in events if isinstance(event, ApprovalRequested)),
         scopes=tuple(scope for event in events if isinstance(event, RouteBegan) for scope in event.scopes),
     )
 
@@ -111,7 +111,7 @@ async def _iterate_events(store: Store, packet_id: str) -> AsyncIterator[Journal
 async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Route:
     """Run the approved calls, record the rejected ones, and continue to the answer."""
     if pending.decision is Decision.WAITING:
-        return build_waiting_for(run, pending)
+        return end_waiting_for(run, pending)
     if _is_result_recorded(run, pending) and (ended_route := _build_ended_route(run, known)) is not None:
         return ended_route
     event = RouteResumed(
@@ -128,13 +128,13 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
             if stopped is not None:
                 return stopped
     if waiting is not None:
-        return build_waiting_for(run, waiting)
+        return end_waiting_for(run, waiting)
     run.rejection = "\n".join(
         _describe_rejection(each) for each in calls if each.decision is not Decision.APPROVED
     )
     rejected = any(each.decision is Decision.REJECTED for each in calls)
     if run.rejection and not rejected and not run.packet.tool_routing.worked:
-        return build_declined(run, run.rejection)  # the approval expired: a model has nothing to add
+        return end_declined(run, run.rejection)  # the approval expired: a model has nothing to add
     return await continue_run(run)
 
 
@@ -147,7 +147,7 @@ def _build_ended_route(run: RunState, known: RecordedRun) -> Route | None:
     """Return the route if the run has ended already. None if it was interrupted or waits for another call."""
     state = run.packet.status.state
     if state is PacketState.WAITING and known.question is not None and known.question.pending_id is None:
-        return build_asked(run, known.question)
+        return end_asked(run, known.question)
     answer = next((field for field in run.packet.content.data_fields if field.key == "answer"), None)
     if answer is None or state not in (PacketState.ANSWERED, PacketState.FAILED):
         return None
@@ -158,7 +158,9 @@ def _build_ended_route(run: RunState, known: RecordedRun) -> Route | None:
 async def _find_other_pending(run: RunState, pending: Pending, known: RecordedRun) -> list[Pending]:
     """Return the packet's other calls that needed approval, in their current state."""
     approvals = run.deps.calls.approvals
-    others = [await approvals.get(each) for each in dict.fromkeys(known.asked) if each != pending.pending_id]
+    others = [
+        await approvals.get(each) for each in dict.fromkeys(known.pending_ids) if each != pending.pending_id
+    ]
     return [each for each in others if each is not None]
 
 
@@ -170,17 +172,17 @@ async def resume_with_answer(run: RunState, question: Question, answer: str) -> 
     assert question.call is not None and question.tool is not None
     asked, content = question.call, parse_answer(question.call.schema, answer)
     if content is None:
-        return build_asked(run, question)
+        return end_asked(run, question)
     tool_call = ToolCall(name=question.tool, arguments=asked.arguments)
     schedule_calls(run, (tool_call,))
-    context = build_context(run, tool_call, tokens_left=compute_room(run))
+    context = build_context(run, tool_call, tokens_left=compute_tokens_left(run))
     context = replace(context, call_id=asked.call_id)  # one trace for the question and its answer
     responses: JsonObject = {asked.name: {"action": "accept", "content": content}}
     request_context = RequestContext(input_responses=responses, request_state=asked.state)
-    outcome = check_question(await run.deps.calls.call(tool_call, context, request_context))
+    outcome = refuse_if_unanswerable(await run.deps.calls.call(tool_call, context, request_context))
     selection = Selection(tool=question.tool, arguments=asked.arguments)
     if is_waiting(outcome):
-        return await build_waiting(run, outcome, selection)
+        return await end_waiting(run, outcome, selection)
     if run.packet.tool_routing.execution_status is ExecutionStatus.APPROVED:
         emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
     record_confidence_sample(run, outcome)
@@ -228,12 +230,12 @@ async def _execute_decision_alone(run: RunState, pending: Pending) -> Route | No
     tool_call = ToolCall(name=pending.tool, arguments=pending.arguments)
     if pending.decision is Decision.APPROVED:
         schedule_calls(run, (tool_call,))
-    context = build_context(run, tool_call, tokens_left=compute_room(run))
-    outcome = check_question(await run.deps.calls.resume(pending.pending_id, context))
+    context = build_context(run, tool_call, tokens_left=compute_tokens_left(run))
+    outcome = refuse_if_unanswerable(await run.deps.calls.resume(pending.pending_id, context))
     arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
     selection = Selection(tool=pending.tool, arguments=arguments)
     if is_waiting(outcome):
-        return await build_waiting(run, outcome, selection)
+        return await end_waiting(run, outcome, selection)
     _emit_status(run, pending, selection, success=outcome.success)
     record_confidence_sample(run, outcome)
     add_result(run, selection, outcome)
@@ -259,7 +261,7 @@ async def continue_run(run: RunState) -> Route:
     routing = run.packet.tool_routing
     if run.mode is Mode.KEYLESS or not run.deps.pool.ready:
         if run.rejection and not routing.worked:
-            return build_declined(run, run.rejection)
+            return end_declined(run, run.rejection)
         return conclude_without_model(run)
     if run.mode is Mode.STAGED:
         last = routing.steps[-1]

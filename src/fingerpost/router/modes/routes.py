@@ -38,7 +38,7 @@ SYNTAX_ONLY_TEXT = (
 _CALL_FINISHES = ("tool_calls", "function_call")  # finish reasons
 
 
-def build_answered(
+def end_answered(
     run: RunState,
     text: str,
     *,
@@ -57,7 +57,7 @@ def build_answered(
     return route if finish is None or finish in _CALL_FINISHES else replace(route, finish=finish)
 
 
-def build_handed_back(run: RunState, calls: tuple[JsonObject, ...], text: str, *, by: str) -> Route:
+def end_handed_back(run: RunState, calls: tuple[JsonObject, ...], text: str, *, by: str) -> Route:
     """End the run with calls of the caller's own tools. Steps that ran before are kept as hidden messages."""
     run.schedule(None, PacketState.ANSWERED)
     names = tuple(str(as_mapping(call.get("function")).get("name", "")) for call in calls)
@@ -69,12 +69,12 @@ def build_handed_back(run: RunState, calls: tuple[JsonObject, ...], text: str, *
     return replace(route, tool_calls=calls, hidden=hidden, finish="tool_calls")
 
 
-def build_declined(run: RunState, text: str, *, by: str = NO_MODEL_NAME, detail: str = "") -> Route:
+def end_declined(run: RunState, text: str, *, by: str = NO_MODEL_NAME, detail: str = "") -> Route:
     """End the run without any action, with a text that says why."""
     return _end_run(run, RouteOutcome.DECLINED, text, by=by, detail=detail)
 
 
-def build_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = False) -> Route:
+def end_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = False) -> Route:
     """End the run with the model's refusal, or with a standard text if there is no answer.
 
     If the model wrote nothing, callers of `/v1` get an empty answer. Invented syntax is always replaced by
@@ -93,7 +93,7 @@ def build_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = F
     return replace(route, refusal=reply.refusal, finish=finish)
 
 
-def build_failed(run: RunState) -> Route:
+def end_failed(run: RunState) -> Route:
     """End the run after all attempts failed. The text lists the attempts and what the person can change."""
     last = run.failures[-1] if run.failures else None
     attempts = [attempt for outcome in run.failures for attempt in outcome.attempts]
@@ -114,7 +114,7 @@ def _get_fix(outcome: Outcome | None) -> str:
     return "" if outcome is None else str(outcome.metadata.get("fix", ""))
 
 
-def build_broken(run: RunState, error: FingerpostError) -> Route:
+def end_broken(run: RunState, error: FingerpostError) -> Route:
     """End the run after an internal error. The text contains the error's hint, not its trace."""
     hint = f" {error.hint}" if error.hint else ""
     text = f"This could not be answered: {error}.{hint}"
@@ -123,7 +123,7 @@ def build_broken(run: RunState, error: FingerpostError) -> Route:
     return replace(route, failure=error)
 
 
-def build_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -> Route:
+def end_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -> Route:
     """End the run because a budget is spent. The text has the results so far, the limit and advice."""
     run.emit(BudgetReached(packet_id=run.packet.packet_id, limit=reached.limit, detail=reached.detail))
     lines = [f"I stopped before I was done: {reached.detail}."]
@@ -135,39 +135,39 @@ def build_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -
     if so_far and reached.limit in ("turns", "loop") and not run.depth:
         # Results count as an answer for a person. For a subagent, the parent decides.
         sources = list_sources(run.packet.tool_routing.worked)
-        return build_answered(run, text, by=NO_MODEL_NAME, sources=sources, detail=reached.detail)
+        return end_answered(run, text, by=NO_MODEL_NAME, sources=sources, detail=reached.detail)
     route = _end_run(run, RouteOutcome.LIMITED, text, by=NO_MODEL_NAME, detail=reached.detail)
     return replace(route, finish="length")
 
 
-async def build_waiting(run: RunState, outcome: Outcome, selection: Selection) -> Route:
+async def end_waiting(run: RunState, outcome: Outcome, selection: Selection) -> Route:
     """End the run until a person approves the call or answers its tool's question, and return its route.
 
     Nothing stays open: `Router.resume` and `Router.reply` continue from the journal.
     """
     if outcome.pending_id is None:
-        return build_asked(run, build_question(outcome, selection, run.options.get("conversation")))
+        return end_asked(run, build_question(outcome, selection, run.options.get("conversation")))
     pending = await run.deps.calls.approvals.get(outcome.pending_id)
-    return build_waiting_for(run, pending) if pending is not None else build_failed(run)
+    return end_waiting_for(run, pending) if pending is not None else end_failed(run)
 
 
-def build_waiting_for(run: RunState, pending: Pending) -> Route:
+def end_waiting_for(run: RunState, pending: Pending) -> Route:
     text = f"{pending.tool} waits for your approval as {pending.pending_id}: {pending.reason}"
-    return build_asked(run, Question(text=text, tool=pending.tool, pending_id=pending.pending_id), pending)
+    return end_asked(run, Question(text=text, tool=pending.tool, pending_id=pending.pending_id), pending)
 
 
-def build_asked(run: RunState, question: Question, pending: Pending | None = None) -> Route:
+def end_asked(run: RunState, question: Question, pending: Pending | None = None) -> Route:
     """End the run until a person answers a question or decides about a call, and return its route."""
     run.schedule(SystemTask.DECISION, PacketState.WAITING)
     run.emit(QuestionAsked(packet_id=run.packet.packet_id, question=question))
     outcome = RouteOutcome.ASKED if pending is None else RouteOutcome.WAITING
     _emit_ended(run, outcome)
-    read = _show_results(run)
+    read = _format_results(run)
     text = f"{run.complete_answer(read)}\n\n{question.text}" if read else question.text
     return _build_route(run, outcome, text, pending=pending, question=question)
 
 
-def _show_results(run: RunState) -> str:
+def _format_results(run: RunState) -> str:
     """Return the tools' results in keyless mode, where no model will report them later."""
     good = run.packet.tool_routing.worked
     if run.mode is not Mode.KEYLESS or not good:

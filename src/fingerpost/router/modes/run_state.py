@@ -212,18 +212,20 @@ class RunDeps:
     pool: ModelPool
     store: Store
     offers: OfferedToolsCache
-    snapshot: Callable[[], Snapshot]
-    calibration: Callable[[], Awaitable[Calibration]]
+    get_snapshot: Callable[[], Snapshot]
+    get_calibration: Callable[[], Awaitable[Calibration]]
     get_settings: Callable[[ToolCard], Awaitable[Settings]]  # settings that apply to calls of this tool
     learn: Callable[[Outcome, Packet], None]
     summaries: SummaryCache
-    usage: Callable[[], Awaitable[Mapping[str, UsageProfile]]]  # usage of tools, for adaptive instructions
+    get_usage: Callable[
+        [], Awaitable[Mapping[str, UsageProfile]]
+    ]  # usage of tools, for adaptive instructions
     profiles: Mapping[str, ProfileSettings]
     instance: str  # the id of this process among those that share the store
 
 
 class AskedModel:
-    """Adapts an `Ask` function to the `ChatModel` interface."""
+    """Adapts an `AskBody` function to the `ChatModel` interface."""
 
     def __init__(self, name: str, ask: Ask) -> None:
         self.name = name
@@ -274,7 +276,7 @@ class RunState:
         self.undone: tuple[str, ...] = ()  # parts of the request without a tool, in keyless mode
         self._names_kept_result = False  # the conversation names a result that the caller can read
         self._on_text: OnText | None = options.get("on_text")
-        self._said = ""  # everything that was streamed
+        self._streamed_text = ""  # everything that was streamed
         self._earlier = ""  # the streamed text before the current text
 
     def emit(self, event: Event) -> None:
@@ -293,18 +295,18 @@ class RunState:
     def stream_text(self, text: str) -> None:
         """Send a piece of the answer to the listener. A failing listener does not end the run."""
         if text and self._on_text is not None:
-            if self._said and self._said == self._earlier:
+            if self._streamed_text and self._streamed_text == self._earlier:
                 text = f"\n\n{text}"
-            self._said += text
+            self._streamed_text += text
             try:
                 self._on_text(text)
             except Exception:
-                logger.exception("whoever listened to the answer failed; it goes on without them")
+                logger.exception("the on_text callback failed; streaming stops and the run continues")
                 self._on_text = None
 
     def end_text_part(self) -> None:
         """Separate the text streamed so far from the text that follows."""
-        self._earlier = self._said
+        self._earlier = self._streamed_text
 
     def complete_answer(self, text: str) -> str:
         """Return the whole answer that ends with `text`, and stream the part not streamed yet."""
@@ -313,24 +315,24 @@ class RunState:
         if not self._streamed_part.startswith(text) and not text.startswith(self._streamed_part):
             self.end_text_part()
         self.stream_text(text[len(self._streamed_part) :])
-        return self._said
+        return self._streamed_text
 
     @property
     def has_streamed(self) -> bool:
         """Whether part of the answer was streamed."""
-        return bool(self._said)
+        return bool(self._streamed_text)
 
     @property
     def _streamed_part(self) -> str:
         """The streamed part of the current text."""
-        part = self._said[len(self._earlier) :]
+        part = self._streamed_text[len(self._earlier) :]
         return part.removeprefix("\n\n") if self._earlier else part
 
     async def narrow(self) -> Narrowing:
         """Find the tools for the request."""
         self.schedule(SystemTask.INTENT_DETECTION)
         found, events = await self.deps.narrower.narrow_packet(
-            self.deps.snapshot(),
+            self.deps.get_snapshot(),
             self.packet,
             self.options,
             model=self._build_server_chooser(),
@@ -350,7 +352,7 @@ class RunState:
         used = (step.tool for step in self.packet.tool_routing.worked)
         asking["used"] = (*asking.get("used", ()), *used)
         found, events = await self.deps.narrower.narrow_packet(
-            self.deps.snapshot(),
+            self.deps.get_snapshot(),
             self.packet,
             asking,
             text=text,
@@ -375,7 +377,7 @@ class RunState:
         asking = self.options.copy()
         asking["asked_for_tools"] = True
         found, _ = await self.deps.narrower.narrow_packet(
-            self.deps.snapshot(),
+            self.deps.get_snapshot(),
             self.packet,
             asking,
             text=text,
@@ -394,7 +396,7 @@ class RunState:
         """Return the offered tools that still exist, renamed where a caller's tool has the same name."""
         if not self.settings.tool_routing.enabled:
             return ()
-        snapshot = self.deps.snapshot()
+        snapshot = self.deps.get_snapshot()
         found = (snapshot.get(key) for key in self.packet.context.available_tools)
         return rename_conflicting_cards(
             [card for card in found if card is not None], self.client_options.tool_names
@@ -424,8 +426,8 @@ class RunState:
     def own_tools(self) -> tuple[JsonObject, ...]:
         """Definitions of Fingerpost's own tools: `read_result`, while there is a trimmed result to read.
 
-        The result was trimmed in this request, or is named in the conversation (`find_kept_results`). Reading
-        does not count as a round, so the number of pages is limited.
+        The result was trimmed in this request, or is named in the conversation (`detect_kept_results`).
+        Reading does not count as a round, so the number of pages is limited.
         """
         steps, client = self.packet.tool_routing.steps, self.client_options
         pages = sum(step.tool == READ_RESULT_TOOL_NAME for step in steps)
@@ -439,7 +441,7 @@ class RunState:
             else ()
         )
 
-    async def find_kept_results(self) -> None:
+    async def detect_kept_results(self) -> None:
         """Set whether the conversation names a trimmed result that this caller can still read."""
         if not self.settings.tool_routing.enabled:
             return

@@ -43,7 +43,7 @@ from fingerpost.records import (
 from fingerpost.router.modes.answer import write_answer, write_final_answer
 from fingerpost.router.modes.elicitation import is_waiting
 from fingerpost.router.modes.prompts import build_offered_guides, fit_history, get_profile_guidance
-from fingerpost.router.modes.routes import build_asked, build_waiting
+from fingerpost.router.modes.routes import end_asked, end_waiting
 from fingerpost.router.modes.run_state import RunState
 from fingerpost.router.modes.tool_step import (
     add_problem,
@@ -117,7 +117,7 @@ async def finish_answer(run: RunState) -> Route:
 async def decide_after_call(run: RunState, outcome: Outcome, selection: Selection) -> Route | NextStep:
     """Return what follows a call: wait, continue, try another tool, or answer."""
     if is_waiting(outcome):
-        return await build_waiting(run, outcome, selection)
+        return await end_waiting(run, outcome, selection)
     record_confidence_sample(run, outcome)
     add_result(run, selection, outcome)
     return await decide_after_result(run, success=outcome.success, error=outcome.error)
@@ -210,7 +210,7 @@ async def _compute_confidence(
         selection,
         opinion,
         narrowing.shortlist if narrowing is not None else Shortlist(),
-        calibration=await run.deps.calibration(),
+        calibration=await run.deps.get_calibration(),
         settings=apply_arms(await run.deps.get_settings(card), run.arms),
     )
     run.confidence = confidence
@@ -289,7 +289,7 @@ def _handle_invalid_arguments(run: RunState, selection: Selection, checked: Chec
     if missing and (again or run.packet.tool_routing.reinjections_left <= 1):
         names = ", ".join(argument.name for argument in missing)
         text = f"To use {selection.tool} I need to know: {names}."
-        return build_asked(run, Question(text=text, tool=selection.tool, missing=missing))
+        return end_asked(run, Question(text=text, tool=selection.tool, missing=missing))
     kind = ErrorKind.INVALID_PARAMETERS if checked.tool else ErrorKind.TOOL_NOT_FOUND
     takes = f" It takes: {checked.signature}" if checked.signature else ""
     problem = checked.problem or f"{selection.tool} is not among the tools offered"

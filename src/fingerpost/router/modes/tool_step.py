@@ -35,13 +35,15 @@ from fingerpost.records import (
     ToolResult,
     create_id,
 )
-from fingerpost.router.modes.elicitation import check_question
+from fingerpost.router.modes.elicitation import refuse_if_unanswerable
 from fingerpost.router.modes.run_state import RunState
 
-DIRECTIVES: Final = "directives"  # the built-in server whose results are for the client
-WIDEN_HINT: Final = 3  # times as many tools as usual are offered if the choice was uncertain
-MIN_SUMMARY_TOKENS: Final = 3  # words; with a shorter description, the request itself is used for the search
-MIN_ROOM = 1_000  # tokens; a result trimmed to less is useless
+DIRECTIVES_SERVER: Final = "directives"  # the built-in server whose results are for the client
+WIDEN_FACTOR: Final = 3  # times as many tools as usual are offered if the choice was uncertain
+MIN_DESCRIPTION_WORDS: Final = (
+    3  # words; with a shorter description, the request itself is used for the search
+)
+MIN_TOKENS_LEFT = 1_000  # tokens; a result trimmed to less is useless
 
 
 def record_selection(run: RunState, selection: Selection, *, alternatives: Sequence[Selection] = (),
@@ -66,7 +68,7 @@ def _mark_read_only(run: RunState, selection: Selection) -> Selection:
 
 def get_effect(run: RunState, tool_call: ToolCall) -> Effect | None:
     """Return the effect of the call, or None if its tool is unknown."""
-    card = run.deps.snapshot().find(tool_call.name)
+    card = run.deps.get_snapshot().find(tool_call.name)
     known = None if card is None else _get_card_effect(card, tool_call)
     return Effect.READ if tool_call.name == READ_RESULT_TOOL_NAME else known
 
@@ -81,26 +83,26 @@ def schedule_calls(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
         run.schedule(SystemTask.TRIGGER_ACTION)
 
 
-def emit_status(run: RunState, now: ExecutionStatus, reason: str = "") -> None:
-    run.emit(ExecutionStatusChanged(packet_id=run.packet.packet_id, status=now, reason=reason))
+def emit_status(run: RunState, status: ExecutionStatus, reason: str = "") -> None:
+    run.emit(ExecutionStatusChanged(packet_id=run.packet.packet_id, status=status, reason=reason))
 
 
 async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> Outcome:
     """Run one call, subject to the policy and a person's approval."""
     tool_call = build_tool_call(selection)
     schedule_calls(run, (tool_call,))
-    context = build_context(run, tool_call, tokens_left=compute_room(run))
+    context = build_context(run, tool_call, tokens_left=compute_tokens_left(run))
     outcome = await run.deps.calls.call(tool_call, replace(context, doubt=doubt or context.doubt))
-    return await summarise_outcome(run, check_question(outcome))
+    return await summarise_outcome(run, refuse_if_unanswerable(outcome))
 
 
 async def run_calls_in_parallel(run: RunState, tool_calls: Sequence[ToolCall]) -> tuple[Outcome, ...]:
     """Run independent calls in parallel."""
     schedule_calls(run, tool_calls)
-    tokens_left = compute_room(run)
+    tokens_left = compute_tokens_left(run)
     contexts = [build_context(run, tool_call, tokens_left=tokens_left) for tool_call in tool_calls]
     outcomes = await run.deps.calls.call_many(list(zip(tool_calls, contexts, strict=True)))
-    return tuple([await summarise_outcome(run, check_question(outcome)) for outcome in outcomes])
+    return tuple([await summarise_outcome(run, refuse_if_unanswerable(outcome)) for outcome in outcomes])
 
 
 async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
@@ -108,7 +110,7 @@ async def summarise_outcome(run: RunState, outcome: Outcome) -> Outcome:
 
     Results with signs of prompt injection are not summarised: their warnings have to stay.
     """
-    card = run.deps.snapshot().get(outcome.tool)
+    card = run.deps.get_snapshot().get(outcome.tool)
     cut, result, most = outcome.digest, outcome.result, run.settings.digest.summary_tokens
     if card is None or cut is None or result is None or not outcome.success or cut.tokens <= most:
         return outcome
@@ -145,7 +147,7 @@ def build_tool_call(selection: Selection) -> ToolCall:
 
 
 def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None) -> CallContext:
-    """Build the context of a call. `tokens_left` comes from `compute_room`."""
+    """Build the context of a call. `tokens_left` comes from `compute_tokens_left`."""
     asking, packet = run.options, run.packet
     seconds = run.budget.seconds_left
     if seconds <= 0:
@@ -174,7 +176,7 @@ def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:
     injection.
     """
     orders = [(step.tool, step.warnings[0]) for step in run.packet.tool_routing.steps if step.warnings]
-    card = run.deps.snapshot().find(tool_call.name)
+    card = run.deps.get_snapshot().find(tool_call.name)
     if not orders or card is None or _get_card_effect(card, tool_call) is Effect.READ:
         return ""
     tool, what = orders[-1]
@@ -186,7 +188,7 @@ def _get_card_effect(card: ToolCard, tool_call: ToolCall) -> Effect:
     return card.effect_of(operation if isinstance(operation, str) else None)
 
 
-def compute_room(run: RunState) -> int | None:
+def compute_tokens_left(run: RunState) -> int | None:
     """Return the tokens left in the answering model's window."""
     if not run.deps.pool.ready:
         return None
@@ -196,7 +198,7 @@ def compute_room(run: RunState) -> int | None:
     texts += [message.text for message in (*packet.context.history, *run.client_options.later_messages)]
     texts += [step.text for step in packet.tool_routing.steps]
     used = sum(count_tokens(text) for text in texts) + run.settings.choose.answer_tokens
-    return max(MIN_ROOM, window - used)
+    return max(MIN_TOKENS_LEFT, window - used)
 
 
 def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
@@ -242,7 +244,9 @@ async def read_pages(run: RunState, tool_calls: Sequence[ToolCall]) -> None:
 
 def _read_directive(run: RunState, outcome: Outcome) -> JsonObject | None:
     """Return the directive for the client. Only the built-in directives server may give one."""
-    ours = DIRECTIVES in run.settings.builtin.enabled and outcome.tool.startswith(f"{DIRECTIVES}/")
+    ours = DIRECTIVES_SERVER in run.settings.builtin.enabled and outcome.tool.startswith(
+        f"{DIRECTIVES_SERVER}/"
+    )
     if not ours or not outcome.success or outcome.result is None:
         return None
     given = outcome.result.get("structuredContent")
@@ -272,7 +276,7 @@ def add_problem(run: RunState, selection: Selection, error: ErrorKind, problem: 
 async def find_other_tools(run: RunState, tool_call: ToolCall) -> str:
     """Handle a call of `find_tools`: offer more tools and return a message about them for the model."""
     wanted = tool_call.arguments.get("request")
-    text = wanted if isinstance(wanted, str) and len(wanted.split()) >= MIN_SUMMARY_TOKENS else None
+    text = wanted if isinstance(wanted, str) and len(wanted.split()) >= MIN_DESCRIPTION_WORDS else None
     before = run.packet.context.available_tools
     if not await widen_servers(run, text):
         return "There are no other tools for this. Use one you know, or answer and say what is missing."
@@ -294,7 +298,7 @@ def widen(run: RunState, reason: str) -> bool:
         return False
     run.widened = True
     offered = run.packet.context.available_tools
-    most = WIDEN_HINT * run.settings.narrow.max_tools
+    most = WIDEN_FACTOR * run.settings.narrow.max_tools
     more = [candidate.tool for candidate in run.narrowing.shortlist.candidates]
     tools = tuple(dict.fromkeys((*offered, *more)))[: max(most, len(offered))]
     if len(tools) == len(offered):

@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, from_json
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal
-from fingerpost.records.json import check_json
+from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
@@ -172,7 +172,7 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
             raw.decode("ascii"), keep_blank_values=True, max_num_fields=MAX_PARAMETERS, errors="strict"
         )
     except ValueError:
-        detail = "it is no query we can read: too long, or not UTF-8"
+        detail = "the query cannot be parsed: too many parameters, or not valid UTF-8"
         raise _build_query_problem(detail) from None
     known = () if shape is None else tuple(field.name for field in fields(shape))
     unknown = sorted({name for name, _ in pairs} - set(known))
@@ -182,7 +182,7 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
             f"{unknown[0][:_MAX_VALUE_LENGTH]!r} is no parameter here; those are: {names}"
         )
     if any("\0" in value for _, value in pairs):
-        detail = "it holds a character that is none"
+        detail = "it contains a NUL character"
         raise _build_query_problem(detail)
     return None if shape is None else _validate_values(shape, _collect_values(shape, pairs))
 
@@ -221,7 +221,7 @@ def parse_json(shape: type[Any], body: bytes) -> Any:
         value: object = from_json(body, allow_inf_nan=False)
     except ValueError:
         raise ApiProblem(400, "The body is not right", "This is not valid JSON in UTF-8.") from None
-    if (reason := check_json(value)) is not None:
+    if (reason := find_json_problem(value)) is not None:
         raise ApiProblem(400, "The body is not right", f"The JSON {reason}.")
     try:
         return build_input_adapter(shape).validate_json(body, strict=True)
@@ -369,8 +369,8 @@ class ApiApp:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
             problem = build_problem(error)
-            if sender.begun:  # too late for an error response
-                log.warning("An answer of the API broke off: %s", problem.detail)
+            if sender.started:  # too late for an error response
+                log.warning("An API response was interrupted: %s", problem.detail)
             else:
                 await write_problem(sender, problem, common)
 
@@ -414,7 +414,7 @@ class ApiApp:
             seconds = int(wait) + 1
             raise HttpError(
                 429,
-                f"You ask too often (api.per_minute). Wait {seconds} s.",
+                f"Too many requests (api.per_minute). Wait {seconds} s.",
                 headers=((b"retry-after", str(seconds).encode()),),
             )
 
@@ -439,10 +439,10 @@ class _ApiResponseSender:
     def __init__(self, send: Send, *, bodiless: bool) -> None:
         self._send = send
         self._bodiless = bodiless
-        self.begun = False
+        self.started = False
 
     async def __call__(self, message: AsgiMessage) -> None:
-        self.begun = True
+        self.started = True
         if self._bodiless and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
@@ -461,7 +461,7 @@ async def _run_answer(operation: ApiOperation, request: ApiRequest, receive: Rec
     """Return the operation's answer. If `cancels_on_disconnect` is set, cancel the work when the client
     disconnects.
     """
-    if not operation.stops:
+    if not operation.cancels_on_disconnect:
         return await operation.answer(request)
     return await run_while_connected(receive, lambda _: operation.answer(request))
 

@@ -33,7 +33,7 @@ from fingerpost.redaction import MASK, find_secret_paths, scrub, scrub_json
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
 from fingerpost.surfaces.api.requests import get_title
-from fingerpost.surfaces.api.tools import DefinitionChange, build_change
+from fingerpost.surfaces.api.tools import DefinitionChange, build_definition_change
 from fingerpost.surfaces.api.visibility import build_managed_scope, get_visible_caller
 from fingerpost.surfaces.http.access import AccessScope, resolve_access_scope
 from fingerpost.surfaces.http.asgi import HttpError
@@ -41,13 +41,13 @@ from fingerpost.surfaces.http.asgi import HttpError
 log = logging.getLogger("fingerpost.api")
 
 CHECK_INTERVAL_S: Final = 1.0
-LOOK_BACK: Final = timedelta(days=1)  # for calls that expired while no process was running
+MAX_EXPIRED_AGE: Final = timedelta(days=1)  # for calls that expired while no process was running
 _NO_REQUEST_MESSAGE = "The call belongs to no request: its client makes it again, and then it runs."
 _CLIENT_RESUMES_MESSAGE = (
     "The program that asked goes on with it: at once where it still waits, else when it next sends a message "
     "(within {seconds:.0f} s of an approval; later it has to ask again)."
 )
-_UNKNOWN_CALLER_MESSAGE = "Whoever asked for it may not any more: its key does not hold."
+_UNKNOWN_CALLER_MESSAGE = "The caller of the request has no access any more: its key is not valid."
 
 
 class ApprovalResumer:
@@ -56,7 +56,7 @@ class ApprovalResumer:
     def __init__(self, router: Router, tasks: TaskGroup) -> None:
         self._router = router
         self._tasks = tasks
-        self._under_way: set[str] = set()
+        self._resuming_packets: set[str] = set()
 
     async def start_resuming(self, pending: Pending) -> str | None:
         """Resume every request that waits for this call. Return None if at least one is resumed, else the
@@ -74,8 +74,8 @@ class ApprovalResumer:
         access_scope = await self._resolve_access_scope(pending, starts)
         if access_scope is None:
             return _UNKNOWN_CALLER_MESSAGE
-        if packet_id not in self._under_way:
-            self._under_way.add(packet_id)
+        if packet_id not in self._resuming_packets:
+            self._resuming_packets.add(packet_id)
             self._tasks.start_soon(self._resume_packet, pending, packet_id, access_scope)
         return None
 
@@ -84,12 +84,14 @@ class ApprovalResumer:
         ended: set[str] = set()
         while True:
             try:
-                for pending in await self._router.store.approvals.list_expired(since=utc_now() - LOOK_BACK):
+                for pending in await self._router.store.approvals.list_expired(
+                    since=utc_now() - MAX_EXPIRED_AGE
+                ):
                     if pending.pending_id not in ended:
                         ended.add(pending.pending_id)
                         await self._end_pending(pending)
             except StoreError as error:  # the store may recover
-                log.warning("calls that nobody decided about in time could not be read: %s", error)
+                log.warning("expired calls could not be read: %s", error)
             await anyio.sleep(CHECK_INTERVAL_S)
 
     async def _end_pending(self, pending: Pending) -> None:
@@ -113,7 +115,7 @@ class ApprovalResumer:
         except Exception:
             log.exception("%s could not go on after %s was decided", packet_id, pending.pending_id)
         finally:
-            self._under_way.discard(packet_id)
+            self._resuming_packets.discard(packet_id)
 
     async def _find_route_starts(self, packet_id: str) -> list[RouteBegan]:
         """Return the start events of the request: the first start and each resumption."""
@@ -121,14 +123,14 @@ class ApprovalResumer:
         return [entry.event for entry in entries if isinstance(entry.event, RouteBegan)]
 
     async def _resolve_access_scope(
-        self, pending: Pending, begun: Sequence[RouteBegan]
+        self, pending: Pending, starts: Sequence[RouteBegan]
     ) -> AccessScope | None:
         """Return the scope of the caller of the request, or None if it has no access any more."""
         caller = await self._find_caller(pending.caller)
         if caller is None:
             return None
         try:
-            return resolve_access_scope(caller, begun[-1].profile if begun else None, self._router.profiles)
+            return resolve_access_scope(caller, starts[-1].profile if starts else None, self._router.profiles)
         except HttpError:
             return None
 
@@ -174,7 +176,7 @@ _MASKED_MESSAGE = (
 
 
 @frozen
-class WantedApprovals:
+class ApprovalQuery:
     """Filter and page of pending calls."""
 
     state: Annotated[
@@ -185,7 +187,7 @@ class WantedApprovals:
 
 
 @frozen
-class Approve:
+class ApproveBody:
     """Approve this exact call, the call with other arguments, or also similar calls in this conversation."""
 
     for_conversation: Annotated[
@@ -204,7 +206,7 @@ class Approve:
 
 
 @frozen
-class Reject:
+class RejectBody:
     """Reject this call."""
 
     reason: DecisionReason = None
@@ -212,7 +214,7 @@ class Reject:
 
 
 @frozen
-class PacketOf:
+class ApprovalPacket:
     """The request to which the call belongs."""
 
     packet_id: str
@@ -238,7 +240,7 @@ class ApprovalView(Pending):
     )  # arguments that are equal in all calls covered by `for_conversation`
     outdated: bool  # the tool changed since the request: an approval will be asked for again
     expires_in_seconds: float
-    packet: PacketOf | None
+    packet: ApprovalPacket | None
     may_decide: bool  # the reader may approve it
     why_not: str | None
 
@@ -252,7 +254,7 @@ class ApprovalPage:
 
 
 @frozen
-class Decided:
+class DecisionResponse:
     """The state of the call after the decision."""
 
     approval: ApprovalView
@@ -266,7 +268,7 @@ class ApprovalOperations:
 
     def __init__(self, router: Router, resumer: ApprovalResumer) -> None:
         self._router = router
-        self._resuming = resumer
+        self._resumer = resumer
 
     def build_operations(self) -> tuple[ApiOperation, ...]:
         one = "/api/approvals/{pending_id}"
@@ -274,7 +276,7 @@ class ApprovalOperations:
             ApiOperation(
                 method="GET", path="/api/approvals", name="list_approvals", tag="approvals", right=None,
                 summary="Calls that wait for a person, or waited, newest first",
-                query=WantedApprovals, returns=ApprovalPage, answer=self.list_approvals,
+                query=ApprovalQuery, returns=ApprovalPage, answer=self.list_approvals,
             ),
             ApiOperation(
                 method="GET", path=one, name="get_approval", tag="approvals", right=None,
@@ -283,18 +285,18 @@ class ApprovalOperations:
             ),
             ApiOperation(
                 method="POST", path=f"{one}/approve", name="approve", tag="approvals", right=Right.APPROVE,
-                summary="Let a call run; the first word stands",
-                body=Approve, returns=Decided, problems=(404,), answer=self.approve_call,
+                summary="Approve a call. The first decision counts",
+                body=ApproveBody, returns=DecisionResponse, problems=(404,), answer=self.approve_call,
             ),
             ApiOperation(
                 method="POST", path=f"{one}/reject", name="reject", tag="approvals", right=Right.APPROVE,
-                summary="Refuse a call; the first word stands",
-                body=Reject, returns=Decided, problems=(404,), answer=self.reject_call,
+                summary="Reject a call. The first decision counts",
+                body=RejectBody, returns=DecisionResponse, problems=(404,), answer=self.reject_call,
             ),
         )  # fmt: skip
 
     async def list_approvals(self, request: ApiRequest) -> ApprovalPage:
-        wanted: WantedApprovals = request.query
+        wanted: ApprovalQuery = request.query
         found, following = await self._find_visible(wanted, request.principal)
         items = [await self._build_view(one, request.principal) for one in found]
         return ApprovalPage(items=tuple(items), next=following)
@@ -302,8 +304,8 @@ class ApprovalOperations:
     async def get_approval(self, request: ApiRequest) -> ApprovalView:
         return await self._build_view(await self._get_pending(request), request.principal, with_details=True)
 
-    async def approve_call(self, request: ApiRequest) -> Decided:
-        wanted: Approve = request.body
+    async def approve_call(self, request: ApiRequest) -> DecisionResponse:
+        wanted: ApproveBody = request.body
         pending = await self._get_pending(request)
         if (why := _explain_not_allowed(request.principal, pending)) is not None:
             raise ApiProblem(403, "You may not approve this", why)
@@ -314,25 +316,25 @@ class ApprovalOperations:
             request, wanted, pending, edited=edited, for_conversation=wanted.for_conversation
         )
 
-    async def reject_call(self, request: ApiRequest) -> Decided:
-        wanted: Reject = request.body
+    async def reject_call(self, request: ApiRequest) -> DecisionResponse:
+        wanted: RejectBody = request.body
         return await self._record_decision(request, wanted, await self._get_pending(request))
 
     async def _record_decision(
         self,
         request: ApiRequest,
-        wanted: Approve | Reject,
+        wanted: ApproveBody | RejectBody,
         pending: Pending,
         *,
         edited: Call | None = None,
         for_conversation: bool = False,
-    ) -> Decided:
+    ) -> DecisionResponse:
         settled = DecisionResult(pending=pending, counted=False)
         only_once = explain_once_only(pending)
         if pending.decision is Decision.WAITING:
             settled = await self._router.calls.approvals.settle_decision(
                 pending.pending_id,
-                Decision.APPROVED if isinstance(wanted, Approve) else Decision.REJECTED,
+                Decision.APPROVED if isinstance(wanted, ApproveBody) else Decision.REJECTED,
                 by=request.principal.name,
                 reason=wanted.reason,
                 edited=edited,
@@ -342,12 +344,12 @@ class ApprovalOperations:
         note = _explain_decision(decided_call, counted=stood)
         resumed = False
         if stood and wanted.resume:
-            note = await self._resuming.start_resuming(decided_call)
+            note = await self._resumer.start_resuming(decided_call)
             resumed = note is None
         if stood and for_conversation and only_once is not None:
             note = f"It is approved for this one call: {only_once}." + ("" if note is None else f" {note}")
         view = await self._build_view(decided_call, request.principal)
-        return Decided(approval=view, stood=stood, resumed=resumed, note=note)
+        return DecisionResponse(approval=view, stood=stood, resumed=resumed, note=note)
 
     async def _build_edited_call(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
         if _has_new_mask(arguments, pending.arguments):
@@ -367,7 +369,7 @@ class ApprovalOperations:
         return found
 
     async def _find_visible(
-        self, wanted: WantedApprovals, principal: Principal
+        self, wanted: ApprovalQuery, principal: Principal
     ) -> tuple[list[Pending], str | None]:
         """Return the calls that this principal may see, and the start of the next page."""
         get_visible_caller(principal, Right.APPROVE)  # raises if the principal may see none
@@ -405,7 +407,7 @@ class ApprovalOperations:
         changed = next(
             (one for one in self._router.catalog.quarantined if one.card.key == pending.tool), None
         )
-        change = None if changed is None else await anyio.to_thread.run_sync(build_change, changed)
+        change = None if changed is None else await anyio.to_thread.run_sync(build_definition_change, changed)
         known = card or (None if changed is None else changed.card)
         rule, packet = await self._find_origin(pending)
         why = None if principal.may(Right.APPROVE) else _NOT_ALLOWED_MESSAGES[principal.kind == "local"]
@@ -436,7 +438,7 @@ class ApprovalOperations:
             why_not=why,
         )
 
-    async def _find_origin(self, pending: Pending) -> tuple[str | None, PacketOf | None]:
+    async def _find_origin(self, pending: Pending) -> tuple[str | None, ApprovalPacket | None]:
         """Return the rule that requires the approval, and the request, from the journal."""
         subject = pending.packet_id or pending.call_id
         if subject is None:
@@ -456,7 +458,7 @@ class ApprovalOperations:
         ]
         packet = None
         if pending.packet_id is not None and prompts:
-            packet = PacketOf(packet_id=pending.packet_id, prompt=prompts[0][:MAX_PROMPT_LENGTH])
+            packet = ApprovalPacket(packet_id=pending.packet_id, prompt=prompts[0][:MAX_PROMPT_LENGTH])
         return (rules[0] if rules else None), packet
 
 

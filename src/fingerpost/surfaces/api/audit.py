@@ -211,7 +211,7 @@ def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
             query=ExportQuery,
             returns=str,
             media=EXPORT_MEDIA_TYPES["ndjson"],
-            also=(EXPORT_MEDIA_TYPES["csv"],),
+            other_media=(EXPORT_MEDIA_TYPES["csv"],),
             problems=(503,),
             tag=AUDIT_TAG,
         ),
@@ -258,12 +258,12 @@ class AuditOperations:
         chunks = self._audit.iterate_chunks(_build_audit_query(query), size=EXPORT_CHUNK)
         return stream_export(chunks, query.format, on_change=self._count_export)
 
-    def _count_export(self, more: Literal[1, -1]) -> None:
-        self._exports += more
+    def _count_export(self, change: Literal[1, -1]) -> None:
+        self._exports += change
 
     async def verify_chain(self, request: ApiRequest) -> AuditReport:
         if self._verifying:
-            detail = "The chain is being followed already. Its answer goes to who asked first."
+            detail = "A verification is already running. Its result goes to the first caller."
             raise ApiProblem(409, "One verification at a time", detail)
         self._verifying = True
         try:

@@ -30,12 +30,12 @@ from fingerpost.surfaces.http.local_callers import Peer, is_tool_peer, redeem_ti
 CSRF_HEADER: Final = "x-csrf-token"
 ANONYMOUS: Final = Principal(name="", rights=())
 
-_ALLOWED_METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
-_ALLOWED_HEADERS: Final = (
+_ALLOW_METHODS_HEADER: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
+_ALLOW_HEADERS_HEADER: Final = (
     b"access-control-allow-headers",
     b"Authorization, X-API-Key, X-API-Version, Content-Type, Accept, Last-Event-ID",
 )
-_PREFLIGHT_MAX_AGE: Final = (b"access-control-max-age", b"600")
+_PREFLIGHT_MAX_AGE_HEADER: Final = (b"access-control-max-age", b"600")
 _EXPOSED_HEADERS: Final = b"Retry-After, WWW-Authenticate"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 
@@ -77,9 +77,9 @@ class ApiAuth:
     async def authenticate(self, attempt: AccessAttempt, operation: ApiOperation) -> AuthenticatedCaller:
         """Return the caller. Raises `HttpError` or `ApiProblem` if access is denied."""
         _refuse_cross_site_embed(attempt)
-        if operation.public or operation.opens:
+        if operation.public or operation.is_sign_in:
             if not self._authenticator.allows_origin(attempt.headers):
-                raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+                raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)
             return AuthenticatedCaller(ANONYMOUS)
         if operation.right in DECIDING_RIGHTS and await is_tool_peer(attempt.peer):
             self._log_refusal(attempt, operation, "a program that we started wants to decide", ANONYMOUS)
@@ -139,7 +139,7 @@ class ApiAuth:
         principal = session.principal
         if not self._authenticator.allows_origin(attempt.headers):
             self._log_refusal(attempt, operation, "a foreign page came with a session", principal)
-            raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+            raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)
         given = attempt.headers.get(CSRF_HEADER, "").encode()
         if attempt.method not in _SAFE_METHODS and not hmac.compare_digest(
             given, session.session.csrf.encode()
@@ -170,7 +170,7 @@ class ApiAuth:
             return 204, ()
         allowed = self.build_cors_headers(headers)
         return (
-            (204, (*allowed, _ALLOWED_METHODS, _ALLOWED_HEADERS, _PREFLIGHT_MAX_AGE))
+            (204, (*allowed, _ALLOW_METHODS_HEADER, _ALLOW_HEADERS_HEADER, _PREFLIGHT_MAX_AGE_HEADER))
             if allowed
             else (403, ())
         )
@@ -194,7 +194,7 @@ def _refuse_cross_site_embed(attempt: AccessAttempt) -> None:
     headers = attempt.headers
     embeds = headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate"
     if embeds and "origin" not in headers:
-        raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+        raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)
 
 
 def _check_origin(attempt: AccessAttempt, principal: Principal) -> None:
@@ -208,7 +208,7 @@ def _check_origin(attempt: AccessAttempt, principal: Principal) -> None:
     ):
         return
     if not _is_same_origin(origin, attempt.headers.get("host", "")):
-        raise ApiProblem(403, "Not from here", _FOREIGN_PAGE_MESSAGE)
+        raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)
 
 
 def is_json_body(headers: Mapping[str, str]) -> bool:
@@ -236,7 +236,7 @@ _INVALID_KEY_MESSAGE: Final = "Sign in with a key of this gateway, as `fingerpos
 
 
 @frozen
-class Models:
+class ModelsInUse:
     """Names of the configured models. Null: not configured."""
 
     lite: str | None
@@ -244,7 +244,7 @@ class Models:
 
 
 @frozen
-class Me:
+class Account:
     """The caller's account: its name, rights, profiles and session."""
 
     name: str
@@ -258,12 +258,12 @@ class Me:
     profile_required: bool  # every request must name a profile
     default_profile: str | None  # used if no profile is named
     modes: tuple[str, ...]
-    models: Models
+    models: ModelsInUse
     keyless: bool  # no model is configured
 
 
 @frozen
-class Key:
+class SignInBody:
     """Credentials for signing in: a key or a ticket."""
 
     key: Annotated[str | None, Field(min_length=1, max_length=1000, description="A key of this gateway")] = (
@@ -290,14 +290,14 @@ class AccountOperations:
     def __init__(self, router: Router, *, address: str, auth: ApiAuth, sessions: ConsoleSessions) -> None:
         self._router = router
         self._address = (router.settings.gateway.public_url or address).rstrip("/")
-        self._doors = auth
+        self._auth = auth
         self._sessions = sessions
 
     def build_operations(self) -> tuple[ApiOperation, ...]:
         return (
             ApiOperation(
                 method="GET", path="/api/me", name="get_me", tag="session", right=None,
-                summary="Who asks, and what they may do", returns=Me, answer=self.get_account,
+                summary="The caller and its rights", returns=Account, answer=self.get_account,
             ),
             ApiOperation(
                 method="GET", path="/api/me/preference", name="get_preference", tag="session",
@@ -310,9 +310,10 @@ class AccountOperations:
                 body=EffortPreference, returns=EffortPreference, answer=self.set_preference,
             ),
             ApiOperation(
-                method="POST", path="/api/session", name="sign_in", tag="session", right=None, opens=True,
+                method="POST", path="/api/session", name="sign_in", tag="session", right=None,
+                is_sign_in=True,
                 summary="Sign in to the console with a key or a ticket: sets a cookie",
-                body=Key, returns=Me, answer=self.open_session,
+                body=SignInBody, returns=Account, answer=self.open_session,
             ),
             ApiOperation(
                 method="DELETE", path="/api/session", name="sign_out", tag="session", right=None,
@@ -320,7 +321,7 @@ class AccountOperations:
             ),
         )  # fmt: skip
 
-    async def get_account(self, request: ApiRequest) -> Me:
+    async def get_account(self, request: ApiRequest) -> Account:
         return self._build_account(request.principal, request.session)
 
     async def get_preference(self, request: ApiRequest) -> EffortPreference:
@@ -332,7 +333,7 @@ class AccountOperations:
         return wanted
 
     async def open_session(self, request: ApiRequest) -> ApiResponse:
-        wanted: Key = request.body
+        wanted: SignInBody = request.body
         if (wanted.key is None) is (wanted.ticket is None):
             raise ApiProblem(422, "A key or a ticket", _KEY_OR_TICKET_MESSAGE)
         if await is_tool_peer(request.peer):
@@ -345,12 +346,12 @@ class AccountOperations:
         token, session = await self._sessions.open_session(key)
         return ApiResponse(
             body=self._build_account(session.principal, session),
-            headers=(self._build_cookie(token, self._sessions.seconds),),
+            headers=(self._build_cookie(token, self._sessions.lifetime_seconds),),
         )
 
     async def _find_key(self, request: ApiRequest, text: str) -> ApiKey:
         attempt = AccessAttempt("POST", request.headers, request.remote, request.peer)
-        principal = await self._doors.authenticate_key(attempt, text)
+        principal = await self._auth.authenticate_key(attempt, text)
         key = await self._router.store.keys.find(text) if principal.kind == "key" else None
         if key is None:
             raise ApiProblem(401, "This is no key", _INVALID_KEY_MESSAGE)
@@ -368,12 +369,12 @@ class AccountOperations:
             parts.append("Secure")
         return b"set-cookie", "; ".join(parts).encode()
 
-    def _build_account(self, principal: Principal, session: ActiveSession | None) -> Me:
+    def _build_account(self, principal: Principal, session: ActiveSession | None) -> Account:
         models = self._router.models
         profiles = self._router.profiles
         default = profiles.resolve_profile(caller=principal.name, among=principal.profiles)
         usable = (n for n in profiles if principal.may_use(n) and profiles.may_use(n, principal.name))
-        return Me(
+        return Account(
             name=principal.name,
             kind=principal.kind,
             rights=principal.rights,
@@ -385,6 +386,6 @@ class AccountOperations:
             profile_required=len(principal.profiles) > 1 and default is None,
             default_profile=default,
             modes=MODES,
-            models=Models(lite=models.lite or None, prime=models.prime or None),
+            models=ModelsInUse(lite=models.lite or None, prime=models.prime or None),
             keyless=not models.lite and not models.prime,
         )

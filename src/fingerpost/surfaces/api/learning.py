@@ -24,11 +24,11 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router import Router
-from fingerpost.router.profiles import NO_PROFILE_SETTINGS
+from fingerpost.router.profiles import NO_ACCESS_SCOPE
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, PageLimit, RowNumber
 from fingerpost.surfaces.api.visibility import (
     build_managed_scope,
-    build_missing_right,
+    build_missing_right_problem,
     check_unscoped,
     get_visible_caller,
 )
@@ -39,7 +39,7 @@ FeedbackName = Annotated[str, Field(min_length=1, max_length=1000)]
 
 
 @frozen
-class Word:
+class FeedbackBody:
     """Feedback: whether the request used the right tool, and which tool would have been right."""
 
     verdict: Annotated[FeedbackVerdict, Field(strict=False)]
@@ -53,7 +53,7 @@ class Word:
 
 
 @frozen
-class WordLine:
+class FeedbackLine:
     """One person's feedback on one request."""
 
     packet_id: str
@@ -66,15 +66,15 @@ class WordLine:
 
 
 @frozen
-class WordPage:
+class FeedbackPage:
     """Feedback on a request, newest first. `counts` is whether Fingerpost learns from it."""
 
-    items: tuple[WordLine, ...]
+    items: tuple[FeedbackLine, ...]
     counts: bool
 
 
 @frozen
-class Forgetting:
+class ForgetBody:
     """What to forget. An empty `what` means every kind; no `person` means all persons."""
 
     what: Annotated[tuple[LearnedKind, ...], Field(max_length=5, strict=False)] = ()
@@ -84,7 +84,7 @@ class Forgetting:
 
 
 @frozen
-class Forgotten:
+class ForgetResponse:
     """The number of deleted entries."""
 
     entries: int
@@ -100,7 +100,7 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             summary="What was said of one request",
             right=None,
             answer=operations.list_feedback,
-            returns=WordPage,
+            returns=FeedbackPage,
             problems=(404,),
             tag=LEARNING_TAG,
         ),
@@ -108,11 +108,11 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             method="POST",
             path="/api/packets/{packet_id}/feedback",
             name="give_feedback",
-            summary="Say whether a request got the right tool; once more takes the place of the first",
+            summary="Give feedback on the tool of a request. New feedback replaces earlier feedback",
             right=Right.USE,
             answer=operations.give_feedback,
-            body=Word,
-            returns=WordLine,
+            body=FeedbackBody,
+            returns=FeedbackLine,
             problems=(404,),
             tag=LEARNING_TAG,
         ),
@@ -133,8 +133,8 @@ def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
             summary="Forget what was learned: one's own part with `use`, everybody's with `manage`",
             right=None,
             answer=operations.forget_learned,
-            body=Forgetting,
-            returns=Forgotten,
+            body=ForgetBody,
+            returns=ForgetResponse,
             tag=LEARNING_TAG,
         ),
     )
@@ -146,16 +146,16 @@ class FeedbackOperations:
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def list_feedback(self, request: ApiRequest) -> WordPage:
+    async def list_feedback(self, request: ApiRequest) -> FeedbackPage:
         packet_id = request.path["packet_id"]
         own = get_visible_caller(request.principal)
         await self._check_packet(packet_id, own)
         found = await self._router.learning.list_feedback(packet_id)
         seen = tuple(_build_line(one) for one in found if own in (None, one.by))
-        return WordPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
+        return FeedbackPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
 
-    async def give_feedback(self, request: ApiRequest) -> WordLine:
-        body: Word = request.body
+    async def give_feedback(self, request: ApiRequest) -> FeedbackLine:
+        body: FeedbackBody = request.body
         principal, packet_id = request.principal, request.path["packet_id"]
         await self._check_packet(packet_id, _resolve_person(principal, Right.MANAGE))
         try:
@@ -170,7 +170,7 @@ class FeedbackOperations:
             )
         except (CallError, ConfigError) as wrong:
             detail = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}. {wrong.hint or ''}".strip()
-            raise ApiProblem(422, "This cannot be said", detail) from wrong
+            raise ApiProblem(422, "Invalid feedback", detail) from wrong
         return _build_line(feedback)
 
     def _get_scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
@@ -184,24 +184,24 @@ class FeedbackOperations:
                 for access_scope in access_scopes
                 if is_within_scopes(access_scope.scopes, card.server, card.key, effect)
             )
-        return access_scopes[0].scopes if access_scopes else (NO_PROFILE_SETTINGS,)
+        return access_scopes[0].scopes if access_scopes else (NO_ACCESS_SCOPE,)
 
     async def get_learned(self, request: ApiRequest) -> Learned:
         return await self._router.learning.build_overview(person=get_visible_caller(request.principal))
 
-    async def forget_learned(self, request: ApiRequest) -> Forgotten:
-        wanted: Forgetting = request.body
+    async def forget_learned(self, request: ApiRequest) -> ForgetResponse:
+        wanted: ForgetBody = request.body
         principal = request.principal
         own = _resolve_person(principal, Right.MANAGE)
         if own is not None and wanted.person != own:
-            raise build_missing_right(Right.MANAGE)
+            raise build_missing_right_problem(Right.MANAGE)
         try:
             gone = await self._router.learning.forget(*wanted.what, by=principal.name, person=wanted.person)
         except ConfigError as wrong:
             raise ApiProblem(
                 422, "This cannot be forgotten", f"{wrong}. {wrong.hint or ''}".strip()
             ) from wrong
-        return Forgotten(entries=gone)
+        return ForgetResponse(entries=gone)
 
     async def _check_packet(self, packet_id: str, caller: str | None) -> None:
         """Raise `ApiProblem` if the request does not exist or belongs to another caller."""
@@ -222,11 +222,11 @@ def _resolve_person(principal: Principal, right: Right) -> str | None:
         return None
     if principal.may(Right.USE):
         return principal.name
-    raise build_missing_right(Right.USE)
+    raise build_missing_right_problem(Right.USE)
 
 
-def _build_line(feedback: Feedback) -> WordLine:
-    return WordLine(
+def _build_line(feedback: Feedback) -> FeedbackLine:
+    return FeedbackLine(
         packet_id=feedback.packet_id,
         by=feedback.by,
         verdict=feedback.verdict,

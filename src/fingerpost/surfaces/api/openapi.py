@@ -37,7 +37,7 @@ _PROBLEM_SCHEMA: Final[SchemaDict] = {
         "status": {"type": "integer"},
         "detail": {"type": "string"},
         "hint": {"type": "string"},
-        "error_id": {"type": "string", "description": "Where the log has it"},
+        "error_id": {"type": "string", "description": "Id of the log entry"},
         "errors": {
             "type": "array",
             "items": {
@@ -123,15 +123,15 @@ class _SchemaIndex:
                 shape = operation.returns
                 outputs.append((_build_schema_key(shape), "serialization", build_output_adapter(shape)))
         schemas, definitions = TypeAdapter.json_schemas([*inputs, *outputs], ref_template=_REFERENCE_TEMPLATE)
-        self._made = cast("Mapping[tuple[Any, str], SchemaDict]", schemas)
+        self._schemas = cast("Mapping[tuple[Any, str], SchemaDict]", schemas)
         found = cast("dict[str, SchemaDict]", definitions.get("$defs", {}))
         self.components: dict[str, SchemaDict] = {"Problem": _PROBLEM_SCHEMA, **dict(sorted(found.items()))}
 
     def get_input_schema(self, shape: type[Any]) -> SchemaDict:
-        return self._made[shape, "validation"]
+        return self._schemas[shape, "validation"]
 
     def get_output_schema(self, shape: Any) -> SchemaDict:
-        return self._made[_build_schema_key(shape), "serialization"]
+        return self._schemas[_build_schema_key(shape), "serialization"]
 
     def resolve_reference(self, schema: SchemaDict) -> SchemaDict:
         """Return the schema that a reference points to."""
@@ -152,7 +152,7 @@ def _describe_operation(operation: ApiOperation, schemas: _SchemaIndex) -> Schem
     }
     if operation.right is not None:
         described["description"] = f"Needs the right `{operation.right}`."
-    if operation.public or operation.opens:
+    if operation.public or operation.is_sign_in:
         described["security"] = []
     if parameters:
         described["parameters"] = parameters
@@ -217,7 +217,7 @@ def _describe_responses(operation: ApiOperation, schemas: _SchemaIndex) -> Schem
     success: SchemaDict = {"description": operation.summary}
     if operation.returns is not None:
         content: SchemaDict = {operation.media: {"schema": schemas.get_output_schema(operation.returns)}}
-        content |= {media: {"schema": {"type": "string"}} for media in operation.also}
+        content |= {media: {"schema": {"type": "string"}} for media in operation.other_media}
         success["content"] = content
     statuses = {*_COMMON_STATUSES, *operation.problems}
     if not operation.public:

@@ -109,10 +109,10 @@ class ApiOperation:
     status: int = 200
     problems: tuple[int, ...] = ()  # statuses of `ApiProblem` besides the common ones
     tag: str = ""
-    also: tuple[str, ...] = ()  # further media types of the response
+    other_media: tuple[str, ...] = ()  # further media types of the response
     public: bool = False  # needs no authentication; contains nothing private
-    opens: bool = False  # signs in: the request itself contains the credential
-    stops: bool = False  # cancelled when the client disconnects
+    is_sign_in: bool = False  # signs in: the request itself contains the credential
+    cancels_on_disconnect: bool = False  # cancelled when the client disconnects
 
 
 class ApiProblem(Exception):
@@ -174,8 +174,8 @@ def build_problem(error: Exception) -> ProblemDetails:
         return _build_known_problem(error)
     error_id = create_id("err")
     log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
-    detail = f"Something went wrong here, and it is not your fault. The log has it as {error_id}."
-    return ProblemDetails(status=500, title="Our fault", detail=detail, more={"error_id": error_id})
+    detail = f"Internal error. The log entry is {error_id}."
+    return ProblemDetails(status=500, title="Internal error", detail=detail, more={"error_id": error_id})
 
 
 def _build_known_problem(error: FingerpostError) -> ProblemDetails:
@@ -204,7 +204,7 @@ EVENT_STREAM_TYPE: Final = "text/event-stream"
 
 def check_accept(headers: Mapping[str, str], operation: ApiOperation) -> None:
     """Raise `ApiProblem` if the client accepts none of the operation's media types."""
-    offered = (operation.media, *operation.also)
+    offered = (operation.media, *operation.other_media)
     if not any(accepts_media(headers, media) for media in offered):
         raise ApiProblem(406, "Not in this form", f"This is given as {' or '.join(offered)}.")
 
@@ -241,7 +241,7 @@ NameText = Annotated[str, Field(max_length=2000)]
 PageCursor = Annotated[str, Field(max_length=4000, description="The `next` of the page before")]
 RowNumber = Annotated[int, Field(ge=0, le=MAX_ROW_NUMBER, description="The `next` of the page before")]
 ReasonText = Annotated[
-    str, Field(max_length=MAX_REASON_LENGTH, description="Why, for those who wonder later")
+    str, Field(max_length=MAX_REASON_LENGTH, description="The reason, stored with the change")
 ]
 
 

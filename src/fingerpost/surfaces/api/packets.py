@@ -31,7 +31,7 @@ from fingerpost.surfaces.api.streams import PacketView, StreamSlots, build_event
 from fingerpost.surfaces.api.visibility import filter_event, get_request_owner
 from fingerpost.surfaces.http.asgi import EventStream
 
-COUNT_FRESH_S = 0.2
+MAX_COUNT_AGE_S = 0.2
 
 
 class CountChange:
@@ -58,12 +58,12 @@ class PendingCounter:
         self._watchers: set[CountChange] = set()
         self._lock = anyio.Lock()
         self._callers: tuple[str | None, ...] = ()
-        self._at = -COUNT_FRESH_S
+        self._counted_at = -MAX_COUNT_AGE_S
         events.add(self)
 
     def emit(self, event: Event) -> None:
         if isinstance(event, ApprovalRequested | ApprovalDecided):
-            self._at = -COUNT_FRESH_S
+            self._counted_at = -MAX_COUNT_AGE_S
             for watcher in tuple(self._watchers):
                 watcher.notify()
 
@@ -81,8 +81,8 @@ class PendingCounter:
         """Return the number of pending calls, of all callers or of one."""
         async with self._lock:
             now = anyio.current_time()
-            if now - self._at >= COUNT_FRESH_S:
-                self._at = now
+            if now - self._counted_at >= MAX_COUNT_AGE_S:
+                self._counted_at = now
                 self._callers = tuple(one.caller for one in await self._approvals.list_waiting())
         return sum(own in (None, caller) for caller in self._callers)
 
@@ -96,7 +96,7 @@ FilterText = Annotated[str, Field(max_length=500)]
 
 
 @frozen
-class WantedPackets:
+class PacketListQuery:
     """Filter and page of requests. Omitted parameters do not filter."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PACKETS_PER_PAGE, description="Most on a page")] = 50
@@ -115,7 +115,7 @@ class WantedPackets:
 
 
 @frozen
-class WantedEvents:
+class EventQuery:
     """Filter of an event stream."""
 
     packet_id: Annotated[FilterText | None, Field(description="Of this request alone")] = None
@@ -133,7 +133,7 @@ class PacketOperations:
     ) -> None:
         self._ledger = ledger
         self._journal = journal
-        self._waiting = pending_counter
+        self._pending_counter = pending_counter
         self._streams = streams
 
     def build_operations(self) -> tuple[ApiOperation, ...]:
@@ -141,7 +141,7 @@ class PacketOperations:
             ApiOperation(
                 method="GET", path="/api/packets", name="list_packets", tag="requests", right=None,
                 summary="Requests and bare calls, newest first",
-                query=WantedPackets, returns=PacketPage, answer=self.list_packets,
+                query=PacketListQuery, returns=PacketPage, answer=self.list_packets,
             ),
             ApiOperation(
                 method="GET", path="/api/packets/{packet_id}", name="get_packet", tag="requests", right=None,
@@ -156,13 +156,13 @@ class PacketOperations:
             ApiOperation(
                 method="GET", path="/api/events", name="follow_events", tag="requests", right=None,
                 summary="Events as they happen, going on behind `Last-Event-ID` or `after`",
-                query=WantedEvents, media=EVENT_STREAM_TYPE, returns=str, problems=(404, 503),
+                query=EventQuery, media=EVENT_STREAM_TYPE, returns=str, problems=(404, 503),
                 answer=self.stream_events,
             ),
         )  # fmt: skip
 
     async def list_packets(self, request: ApiRequest) -> PacketPage:
-        wanted: WantedPackets = request.query
+        wanted: PacketListQuery = request.query
         own = get_request_owner(request.principal)
         if own is not None and wanted.caller not in (None, own):
             return PacketPage(items=())
@@ -216,17 +216,17 @@ class PacketOperations:
         If the store is unavailable, retry; the stream stays open.
         """
         before: int | None = None
-        with self._waiting.watch_changes() as changes:
+        with self._pending_counter.watch_changes() as changes:
             while True:
                 with suppress(StoreError):
-                    count = await self._waiting.count_pending(caller)
+                    count = await self._pending_counter.count_pending(caller)
                     if count != before:
                         before = count
                         await stream.send_event(b'{"waiting":%d}' % count, event="approvals")
                 await changes.wait(RECOUNT_INTERVAL_S)
 
     async def stream_events(self, request: ApiRequest) -> StreamingResponse:
-        wanted: WantedEvents = request.query
+        wanted: EventQuery = request.query
         after = _get_last_seen(request)
         own = get_request_owner(request.principal)
         if own is not None:

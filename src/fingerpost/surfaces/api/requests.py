@@ -12,7 +12,7 @@ from pydantic import Field
 from pydantic_core import to_json as write_json
 
 from fingerpost.call.build import ToolNotFound, resolve_tool
-from fingerpost.call.inflight import MAX_KEPT_BYTES, MAX_KEY_LENGTH, validate_key
+from fingerpost.call.inflight import MAX_KEPT_BYTES, MAX_KEY_LENGTH, find_key_problem
 from fingerpost.catalog import Snapshot
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
@@ -69,24 +69,24 @@ class OpenQuestions:
     """The newest open questions by packet. Each can be answered once, by the caller that was asked."""
 
     def __init__(self) -> None:
-        self._asked: OrderedDict[str, Route] = OrderedDict()
+        self._routes: OrderedDict[str, Route] = OrderedDict()
 
     def remember(self, route: Route) -> None:
         """Remember a route if it asks a question."""
         if route.question is None or route.question.pending_id is not None:
             return
-        self._asked[route.packet_id] = route
-        if len(self._asked) > MAX_QUESTIONS:
-            self._asked.popitem(last=False)
+        self._routes[route.packet_id] = route
+        if len(self._routes) > MAX_QUESTIONS:
+            self._routes.popitem(last=False)
 
     def take(self, caller: str, packet_id: str | None) -> Route | None:
         """Return the route that this request answers, or None. Raises `ApiProblem`."""
         if packet_id is None:
             return None
-        route = self._asked.get(packet_id)
+        route = self._routes.get(packet_id)
         if route is None or route.packet.header.caller != caller:
             raise ApiProblem(404, "There is no such question", _UNKNOWN_QUESTION_MESSAGE)
-        return self._asked.pop(packet_id)
+        return self._routes.pop(packet_id)
 
 
 MAX_REQUEST_LENGTH: Final = 100_000
@@ -113,13 +113,14 @@ ChatHistory = Annotated[tuple[Turn, ...], Field(max_length=200, description="The
 
 
 @frozen
-class Narrow:
+class NarrowBody:
     """A request for which suitable tools are searched. No tool is called."""
 
     request: RequestText
     profile: Annotated[RequestName | None, Field(description="As under this profile")] = None
     api_version: Annotated[
-        RequestName | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+        RequestName | None,
+        Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
     ] = None
     server: Annotated[RequestName | None, Field(description="Only tools of this server")] = None
     max_tools: Annotated[int | None, Field(ge=1, le=100, description="Most that are offered")] = None
@@ -133,14 +134,15 @@ class Narrow:
 
 
 @frozen
-class Ask:
+class AskBody:
     """A request to answer."""
 
     request: RequestText
     mode: Annotated[RequestMode | None, Field(description="How; by default as the settings say")] = None
     profile: Annotated[RequestName | None, Field(description="Under this profile")] = None
     api_version: Annotated[
-        RequestName | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+        RequestName | None,
+        Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
     ] = None
     conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
     persona: Annotated[
@@ -170,7 +172,8 @@ class ApiCallBody:
     arguments: Annotated[dict[str, Json], Field(description="By parameter")]
     profile: Annotated[RequestName | None, Field(description="Under this profile")] = None
     api_version: Annotated[
-        RequestName | None, Field(description="Which profile is meant, where none is named; or X-API-Version")
+        RequestName | None,
+        Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
     ] = None
     conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
     dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
@@ -198,7 +201,7 @@ class CardLine:
 
 
 @frozen
-class Narrowed(Narrowing):
+class NarrowResponse(Narrowing):
     """The result of narrowing, and summaries of its candidates."""
 
     cards: dict[str, CardLine]
@@ -211,30 +214,33 @@ class RequestOperations:
         self._router = router
         self._streams = streams
         self._questions = OpenQuestions()
-        self._met = False
+        self._servers_awaited = False
 
     def build_operations(self) -> tuple[ApiOperation, ...]:
         return (
             ApiOperation(
                 method="POST", path="/api/route", name="route", tag="asking", right=Right.USE,
                 summary="Which tools suit a request, and why: nothing is called",
-                body=Narrow, returns=Narrowed, problems=(404,), answer=self.narrow_request, stops=True,
+                body=NarrowBody, returns=NarrowResponse, problems=(404,), answer=self.narrow_request,
+                cancels_on_disconnect=True,
             ),
             ApiOperation(
                 method="POST", path="/api/ask", name="ask", tag="asking", right=Right.USE,
                 summary="Answer a request; as a stream of `event`, `text` and at last `route` where accepted",
-                body=Ask, returns=dict[str, Json], also=(EVENT_STREAM_TYPE,), problems=(404, 502, 504),
-                answer=self.answer_request, stops=True,
+                body=AskBody, returns=dict[str, Json], other_media=(EVENT_STREAM_TYPE,),
+                problems=(404, 502, 504),
+                answer=self.answer_request, cancels_on_disconnect=True,
             ),
             ApiOperation(
                 method="POST", path="/api/call", name="call", tag="asking", right=Right.USE,
                 summary="Call a tool through the whole path",
-                body=ApiCallBody, returns=Outcome, problems=(400, 404), answer=self.call_tool, stops=True,
+                body=ApiCallBody, returns=Outcome, problems=(400, 404), answer=self.call_tool,
+                cancels_on_disconnect=True,
             ),
         )  # fmt: skip
 
-    async def narrow_request(self, request: ApiRequest) -> Narrowed:
-        wanted: Narrow = request.body
+    async def narrow_request(self, request: ApiRequest) -> NarrowResponse:
+        wanted: NarrowBody = request.body
         request = await self._await_servers(request)
         access_scope = self._resolve_access_scope(request, wanted)
         if wanted.server is not None:
@@ -254,7 +260,7 @@ class RequestOperations:
         return _build_narrowed(shown, self._router.catalog.get_snapshot_for(access_scope.scopes))
 
     async def answer_request(self, request: ApiRequest) -> dict[str, Any] | StreamingResponse:
-        wanted: Ask = request.body
+        wanted: AskBody = request.body
         request = await self._await_servers(request)
         route_options = self._build_route_options(request, wanted)
         question_route = self._questions.take(request.principal.name, wanted.answers)
@@ -365,14 +371,14 @@ class RequestOperations:
         """Wait for connecting servers. Return the request with the tools that servers list for the caller's
         own key.
         """
-        if not self._met:
+        if not self._servers_awaited:
             self._router.servers.start()
             await self._router.servers.wait_until_settled(timeout=SERVER_WAIT_S)
-            self._met = True
+            self._servers_awaited = True
         own = get_forwarded_authorization(request.headers)
         return replace(request, principal=await self._router.with_own_tools(request.principal, own))
 
-    def _build_route_options(self, request: ApiRequest, wanted: Ask) -> RouteOptions:
+    def _build_route_options(self, request: ApiRequest, wanted: AskBody) -> RouteOptions:
         principal, access_scope = request.principal, self._resolve_access_scope(request, wanted)
         options = RouteOptions(
             mode=wanted.mode,
@@ -389,7 +395,9 @@ class RequestOperations:
             options["history"] = _build_messages(wanted.history)
         return options
 
-    def _resolve_access_scope(self, request: ApiRequest, wanted: Narrow | Ask | ApiCallBody) -> AccessScope:
+    def _resolve_access_scope(
+        self, request: ApiRequest, wanted: NarrowBody | AskBody | ApiCallBody
+    ) -> AccessScope:
         version = wanted.api_version or request.headers.get(VERSION_HEADER)
         return resolve_access_scope(
             request.principal, wanted.profile, self._router.profiles, api_version=version
@@ -420,7 +428,7 @@ def _get_idempotency_key(request: ApiRequest, wanted: ApiCallBody) -> str | None
     if wanted.idempotency_key not in (None, header):
         detail = "The header Idempotency-Key and the body's idempotency_key differ: give one of them."
         raise ApiProblem(400, "Two idempotency keys", detail)
-    if (problem := validate_key(header)) is not None:
+    if (problem := find_key_problem(header)) is not None:
         raise ApiProblem(400, "This is no idempotency key", f"Of the header Idempotency-Key: {problem}.")
     return header
 
@@ -445,7 +453,7 @@ def _build_messages(history: Sequence[Turn]) -> tuple[Message, ...]:
     return tuple(Message(role=turn.role, text=turn.text) for turn in history)
 
 
-def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> Narrowed:
+def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> NarrowResponse:
     values = {field.name: getattr(narrowing, field.name) for field in fields(Narrowing)}
     cards = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.candidates)
     lines = {
@@ -458,7 +466,7 @@ def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> Narrowed:
         for card in cards
         if card is not None
     }
-    return Narrowed(**values, cards=lines)
+    return NarrowResponse(**values, cards=lines)
 
 
 def get_title(definition: JsonObject, name: str) -> str:

@@ -37,9 +37,9 @@ from fingerpost.surfaces.api.operation import (
 from fingerpost.surfaces.api.tools import (
     DefinitionChange,
     InstructionsChange,
-    Switch,
-    build_change,
-    instructions_change,
+    SwitchBody,
+    build_definition_change,
+    build_instructions_change,
 )
 from fingerpost.surfaces.api.visibility import ManagedScope, build_managed_scope
 
@@ -80,7 +80,7 @@ class PinPage:
 
 
 @frozen
-class Acceptance:
+class AcceptBody:
     """The fingerprint of the reviewed definition or text. If it has changed since, it is not accepted."""
 
     fingerprint: Annotated[str, Field(min_length=1, max_length=200)]
@@ -107,7 +107,7 @@ def build_pin_operations(router: Router) -> tuple[ApiOperation, ...]:
             summary="Trust the changed definition of a tool",
             right=Right.MANAGE,
             answer=pins.accept_definition,
-            body=Acceptance,
+            body=AcceptBody,
             returns=PinLine,
             problems=(404, 409),
             tag=PINS_TAG,
@@ -149,7 +149,7 @@ class PinOperations:
         return await anyio.to_thread.run_sync(find)
 
     async def accept_definition(self, request: ApiRequest) -> PinLine:
-        wanted: Acceptance = request.body
+        wanted: AcceptBody = request.body
         server, tool = request.path["server"], request.path["tool"]
         quarantined = self._get_quarantined()
         key = next(
@@ -191,7 +191,7 @@ def _build_pin_line(pin: Pin, state: PinState, quarantined: Quarantined | None) 
         fingerprint=pin.fingerprint,
         pinned_at=pin.pinned_at,
         accepted_by=pin.accepted_by,
-        change=None if quarantined is None else build_change(quarantined),
+        change=None if quarantined is None else build_definition_change(quarantined),
     )
 
 
@@ -210,7 +210,7 @@ class BreakerLine:
 
 
 @frozen
-class Switched:
+class SwitchedOff:
     """Who disabled the server, when and why."""
 
     by: str
@@ -238,7 +238,7 @@ class ServerLine:
     attempts: int = 0
     retry_in: float | None = None
     breaker: BreakerLine
-    switched_off: Switched | None = None  # None: not disabled at run time
+    switched_off: SwitchedOff | None = None  # None: not disabled at run time
     instructions_change: InstructionsChange | None = None  # changed instructions to review
     stderr_tail: str = ""
 
@@ -282,7 +282,7 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
             method="GET",
             path=one,
             name="get_server",
-            summary="How one server is doing; it is asked for a sign of life",
+            summary="State of one server. The server is probed",
             right=Right.WATCH,
             answer=servers.get_server,
             returns=ServerLine,
@@ -294,7 +294,7 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
             "switch_server",
             "Switch a server off (it is disconnected, its tools are gone) or on",
             answer=servers.set_enabled,
-            body=Switch,
+            body=SwitchBody,
             problems=(404, 409),
         ),
         build_manage_operation(
@@ -316,7 +316,7 @@ def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
             "accept_instructions",
             "Trust what a server now says of itself; it is passed on again",
             answer=servers.accept_instructions,
-            body=Acceptance,
+            body=AcceptBody,
             problems=(404, 409),
         ),
     )
@@ -342,7 +342,7 @@ class ServerOperations:
     async def set_enabled(self, request: ApiRequest) -> ServerLine:
         name, wanted = self._get_name(request), request.body
         self._check_enabled(name)
-        await self._router.shutters.set_server_enabled(
+        await self._router.disabled_tools.set_server_enabled(
             name, enabled=wanted.on, by=request.principal.name, reason=wanted.reason
         )
         return self._build_server_line(self._router.servers.get_status(name))
@@ -350,7 +350,7 @@ class ServerOperations:
     async def reconnect_server(self, request: ApiRequest) -> ServerLine:
         name = self._get_name(request)
         self._check_enabled(name)
-        if self._router.shutters.find_entry(DisabledKind.SERVER, name) is not None:
+        if self._router.disabled_tools.find_entry(DisabledKind.SERVER, name) is not None:
             raise ApiProblem(409, "The server is switched off", f"Switch {name} on; it connects then.")
         await self._router.servers.reconnect(name)
         return self._build_server_line(self._router.servers.get_status(name))
@@ -361,9 +361,9 @@ class ServerOperations:
         return self._build_server_line(self._router.servers.get_status(name))
 
     async def accept_instructions(self, request: ApiRequest) -> ServerLine:
-        wanted: Acceptance = request.body
+        wanted: AcceptBody = request.body
         name = self._get_name(request)
-        changed = self._changed_instructions(name)
+        changed = self._find_changed_instructions(name)
         if changed is None:
             detail = f"Nothing that {name} says of itself waits to be accepted."
             raise ApiProblem(404, "Nothing to accept", detail)
@@ -374,7 +374,7 @@ class ServerOperations:
         await self._router.accept_instructions(name, by=by, fingerprint=changed.fingerprint)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    def _changed_instructions(self, name: str) -> ChangedInstructions | None:
+    def _find_changed_instructions(self, name: str) -> ChangedInstructions | None:
         return next((one for one in self._router.catalog.changed_instructions if one.server == name), None)
 
     def _get_name(self, request: ApiRequest) -> str:
@@ -397,16 +397,16 @@ class ServerOperations:
         status = self._router.servers.get_status(name)
         if (
             status.state is ServerState.DISABLED
-            and self._router.shutters.find_entry(DisabledKind.SERVER, name) is None
+            and self._router.disabled_tools.find_entry(DisabledKind.SERVER, name) is None
         ):
             detail = f"Set `enabled` of {name} in the settings, and start again."
             raise ApiProblem(409, "The server is disabled in the settings", detail)
 
     def _build_server_line(self, status: ServerStatus) -> ServerLine:
         name = status.name
-        off = self._router.shutters.find_entry(DisabledKind.SERVER, name)
+        off = self._router.disabled_tools.find_entry(DisabledKind.SERVER, name)
         breaker = self._router.calls.runner.breakers.get(name)
-        changed = self._changed_instructions(name)
+        changed = self._find_changed_instructions(name)
         return ServerLine(
             name=name,
             on=off is None and status.state is not ServerState.DISABLED,
@@ -431,7 +431,7 @@ class ServerOperations:
                 failures=breaker.failures,
                 retry_in=breaker.retry_in,
             ),
-            switched_off=None if off is None else Switched(by=off.by, at=off.at, reason=off.reason),
-            instructions_change=None if changed is None else instructions_change(changed),
+            switched_off=None if off is None else SwitchedOff(by=off.by, at=off.at, reason=off.reason),
+            instructions_change=None if changed is None else build_instructions_change(changed),
             stderr_tail=status.stderr_tail,
         )

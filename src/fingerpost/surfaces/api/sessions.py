@@ -18,9 +18,9 @@ from fingerpost.store import Store
 from fingerpost.store.api_keys import ApiKey
 
 SESSION_COOKIE: Final = "fingerpost_session"
-SESSION_CACHE: Final = "console_sessions"
+SESSION_CACHE_NAME: Final = "console_sessions"
 OPERATOR_PRINCIPAL: Final = Principal(name="local", kind="local", rights=ALL_RIGHTS)
-SESSION_FRESH_S: Final = 3.0
+SESSION_CACHE_SECONDS: Final = 3.0
 _TOKEN_LENGTH: Final = 43  # 32 random bytes as base64
 _MAX_CACHED: Final = 1000
 
@@ -47,33 +47,33 @@ class ConsoleSessions:
 
     def __init__(self, store: Store, *, hours: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
-        self._length = timedelta(hours=hours)
+        self._lifetime = timedelta(hours=hours)
         self._clock = clock
-        self._seen: OrderedDict[str, tuple[ActiveSession, float]] = OrderedDict()
+        self._cached: OrderedDict[str, tuple[ActiveSession, float]] = OrderedDict()
 
     @property
-    def seconds(self) -> int:
+    def lifetime_seconds(self) -> int:
         """The lifetime of a session."""
-        return int(self._length.total_seconds())
+        return int(self._lifetime.total_seconds())
 
     async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
         """Open a session for the holder of this key, or for the operator. The token is not stored in readable
         form.
         """
         token = secrets.token_urlsafe(32)
-        ends = utc_now() + self._length
+        ends = utc_now() + self._lifetime
         key_id = None if key is None else key.key_id
         session = ConsoleSession(key_id=key_id, csrf=secrets.token_urlsafe(32), ends=ends)
-        ttl = self._length.total_seconds()
-        await self._store.cache.put(SESSION_CACHE, _hash_token(token), to_json(session), ttl=ttl)
+        ttl = self._lifetime.total_seconds()
+        await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), to_json(session), ttl=ttl)
         return token, ActiveSession(
             session=session, principal=OPERATOR_PRINCIPAL if key is None else _build_principal(key)
         )
 
     def get_cached(self, token: str) -> ActiveSession | None:
         """Return the cached session if it was valid a moment ago."""
-        held, at = self._seen.get(_hash_token(token), (None, 0.0))
-        if held is None or self._clock() - at >= SESSION_FRESH_S or held.session.ends <= utc_now():
+        held, at = self._cached.get(_hash_token(token), (None, 0.0))
+        if held is None or self._clock() - at >= SESSION_CACHE_SECONDS or held.session.ends <= utc_now():
             return None
         return held
 
@@ -82,22 +82,22 @@ class ConsoleSessions:
         if len(token) != _TOKEN_LENGTH or not token.isascii():
             return None
         digest = _hash_token(token)
-        kept = await self._store.cache.get(SESSION_CACHE, digest)
+        kept = await self._store.cache.get(SESSION_CACHE_NAME, digest)
         session = None if not kept else from_json(ConsoleSession, kept)
         principal = None if session is None else await self._find_principal(session)
         if session is None or principal is None:
-            self._seen.pop(digest, None)
+            self._cached.pop(digest, None)
             return None
         held = ActiveSession(session=session, principal=principal)
-        self._seen[digest] = (held, self._clock())
-        if len(self._seen) > _MAX_CACHED:
-            self._seen.popitem(last=False)
+        self._cached[digest] = (held, self._clock())
+        if len(self._cached) > _MAX_CACHED:
+            self._cached.popitem(last=False)
         return held
 
     async def close_session(self, token: str) -> None:
         """End the session. Its cookie becomes invalid."""
-        self._seen.pop(_hash_token(token), None)
-        await self._store.cache.put(SESSION_CACHE, _hash_token(token), b"", ttl=0)
+        self._cached.pop(_hash_token(token), None)
+        await self._store.cache.put(SESSION_CACHE_NAME, _hash_token(token), b"", ttl=0)
 
     async def _find_principal(self, session: ConsoleSession) -> Principal | None:
         if session.key_id is None:

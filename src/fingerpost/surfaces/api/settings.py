@@ -59,7 +59,7 @@ def build_settings_operations(router: Router, loaded: Loaded | None) -> tuple[Ap
 
     def read() -> tuple[SettingLine, ...]:
         if not known:
-            known.append(_build_lines(loaded or _load_from_program(router.settings)))
+            known.append(_build_lines(loaded or _build_loaded(router.settings)))
         return known[0]
 
     async def show(request: ApiRequest) -> SettingsView:
@@ -114,7 +114,7 @@ def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:
     )
 
 
-def _load_from_program(settings: Settings) -> Loaded:
+def _build_loaded(settings: Settings) -> Loaded:
     """Return the origins of settings made by a program: values that differ from the defaults are its own."""
     defaults = _collect_values(Loaded(settings=Settings(), origins={}))
     present = _collect_values(Loaded(settings=settings, origins={}))

@@ -77,7 +77,7 @@ class StreamSlots:
     """Limits the number of open streams."""
 
     def __init__(self, limit: int) -> None:
-        self._most = limit
+        self._limit = limit
         self._open: dict[anyio.CancelScope, str] = {}  # principal names by scope
         self._closing = False
 
@@ -125,11 +125,13 @@ class StreamSlots:
     def _check_limit(self, principal: Principal) -> None:
         if self._closing:
             raise ApiProblem(503, "Closing", "This Fingerpost is being stopped. Come back in a moment.")
-        if len(self._open) >= self._most:
-            detail = f"{self._most} streams are open already (api.streams). Close one, or try again later."
+        if len(self._open) >= self._limit:
+            detail = f"{self._limit} streams are open already (api.streams). Close one, or try again later."
             raise ApiProblem(503, "Too many streams", detail)
         own_count = sum(name == principal.name for name in self._open.values())
-        if principal.kind != "local" and own_count >= max(1, self._most // 2):  # keep slots for other callers
+        if principal.kind != "local" and own_count >= max(
+            1, self._limit // 2
+        ):  # keep slots for other callers
             detail = f"{own_count} of your streams are open already: half of api.streams. Close one."
             raise ApiProblem(503, "Too many streams", detail)
 

@@ -12,7 +12,13 @@ from typing import Annotated, Any, Final, Literal, cast
 import anyio.to_thread
 from pydantic import Field
 
-from fingerpost.call.digest.results import FILE, MEDIA_TYPES, Asset, build_file_stem, fetch_asset
+from fingerpost.call.digest.results import (
+    DEFAULT_MEDIA_TYPE,
+    MEDIA_TYPES,
+    Asset,
+    build_file_stem,
+    fetch_asset,
+)
 from fingerpost.call.execution import BreakerState
 from fingerpost.catalog import build_tool_key, find_differences
 from fingerpost.catalog.pins import extract_fingerprinted
@@ -85,16 +91,16 @@ class InstructionsChange:
     seen: str  # the fingerprint to accept
 
 
-def instructions_change(changed: ChangedInstructions) -> InstructionsChange:
+def build_instructions_change(changed: ChangedInstructions) -> InstructionsChange:
     return InstructionsChange(
         before=changed.before,
         after=changed.after,
-        diff=text_difference(changed.before, changed.after),
+        diff=diff_texts(changed.before, changed.after),
         seen=changed.fingerprint,
     )
 
 
-def build_change(entry: Quarantined) -> DefinitionChange:
+def build_definition_change(entry: Quarantined) -> DefinitionChange:
     """Build the comparison of two definitions. Slow for long ones: run it in a thread."""
     before, after = entry.pin.definition, entry.card.definition
     return DefinitionChange(
@@ -114,7 +120,7 @@ def diff_definitions(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
     return tuple(unified_diff(old, new, "pinned", "now", n=3, lineterm=""))[2:]
 
 
-def text_difference(before: str, after: str) -> tuple[str, ...]:
+def diff_texts(before: str, after: str) -> tuple[str, ...]:
     """Return the difference of two texts line by line. Very long texts are returned one after the other."""
     old, new = (
         [escape_invisible_except(line, keep="\t") for line in text.split("\n")] for text in (before, after)
@@ -170,10 +176,10 @@ class ToolInventory:
     """All tools that one caller may know."""
 
     cards: Mapping[str, ToolCard]  # sorted by key
-    off: Mapping[str, str]
+    disabled_reasons: Mapping[str, str]
     quarantined: Mapping[str, Quarantined]
     hidden: Mapping[str, HiddenTool]
-    down: Mapping[str, str]  # reasons by server
+    down_reasons: Mapping[str, str]  # reasons by server
     dropped: tuple[DroppedTool, ...]  # disabled in the settings
     usage: Mapping[str, UsageProfile]
 
@@ -211,14 +217,14 @@ class ToolInventory:
         """Return the state and its reason. Manual changes take precedence over rules, and rules over server
         failures.
         """
-        if (reason := self.off.get(card.key)) is not None:
+        if (reason := self.disabled_reasons.get(card.key)) is not None:
             return "off", reason
         if (held := self.quarantined.get(card.key)) is not None:
             what = "it is new on a server seen" if held.new else "its definition changed since it was pinned"
             return "quarantined", f"{what} on {held.pin.pinned_at:%Y-%m-%d}"
         if (hidden := self.hidden.get(card.key)) is not None:
             return "hidden", f"{hidden.reason} ({hidden.rule})" if hidden.reason else hidden.rule
-        if (reason := self.down.get(card.server)) is not None:
+        if (reason := self.down_reasons.get(card.server)) is not None:
             return "server_down", f"{card.server}: {reason}"
         return "offered", ""
 
@@ -238,10 +244,10 @@ async def build_inventory(router: Router, principal: Principal, profile: str | N
     }
     return ToolInventory(
         cards=every,
-        off={card.key: catalog.get_disabled_reason(card) or "" for card in disabled},
+        disabled_reasons={card.key: catalog.get_disabled_reason(card) or "" for card in disabled},
         quarantined=quarantined,
         hidden=hidden,
-        down=find_unusable_servers(router),
+        down_reasons=find_unusable_servers(router),
         dropped=tuple(
             drop
             for drop in catalog.dropped
@@ -363,7 +369,7 @@ class ToolDetail(ToolLine):
 
 
 @frozen
-class Switch:
+class SwitchBody:
     """Enable or disable a tool or server, with a reason."""
 
     on: bool
@@ -371,7 +377,7 @@ class Switch:
 
 
 @frozen
-class ReadingWord:
+class ReadOnlyBody:
     """A person's statement that one definition of a tool is read-only."""
 
     fingerprint: str  # of the reviewed definition
@@ -411,7 +417,7 @@ def build_tool_operations(router: Router) -> tuple[ApiOperation, ...]:
             summary="Switch a tool off or on, on every surface",
             right=Right.MANAGE,
             answer=tools.set_enabled,
-            body=Switch,
+            body=SwitchBody,
             returns=ToolLine,
             problems=(404, 409),
             tag=TOOLS_TAG,
@@ -423,7 +429,7 @@ def build_tool_operations(router: Router) -> tuple[ApiOperation, ...]:
             summary="Say that this definition of a tool only reads, or take it back",
             right=Right.MANAGE,
             answer=tools.set_read_only,
-            body=ReadingWord,
+            body=ReadOnlyBody,
             returns=ToolLine,
             problems=(404, 409),
             tag=TOOLS_TAG,
@@ -461,15 +467,15 @@ class ToolOperations:
         return await anyio.to_thread.run_sync(_build_detail, inventory, card, pin)
 
     async def set_enabled(self, request: ApiRequest) -> ToolLine:
-        wanted: Switch = request.body
+        wanted: SwitchBody = request.body
         card = self._find_card(await build_inventory(self._router, request.principal), request)
-        await self._router.shutters.set_tool_enabled(
+        await self._router.disabled_tools.set_tool_enabled(
             card.key, enabled=wanted.on, by=request.principal.name, reason=wanted.reason
         )
         return await self._get_line(request.principal, card)
 
     async def set_read_only(self, request: ApiRequest) -> ToolLine:
-        body: ReadingWord = request.body
+        body: ReadOnlyBody = request.body
         card = self._find_card(await build_inventory(self._router, request.principal), request)
         if body.fingerprint != card.fingerprint:
             detail = f"{card.key} is not what it was when it was shown. Look at it as it is now."
@@ -535,7 +541,7 @@ def _build_detail(inventory: ToolInventory, card: ToolCard, pin: Pin | None) -> 
         schema=schema if isinstance(schema, dict) else {},
         usage=inventory.usage.get(card.key),
         pin=pin,
-        change=None if held is None else build_change(held),
+        change=None if held is None else build_definition_change(held),
     )
 
 
@@ -586,8 +592,8 @@ def build_asset_operations(router: Router) -> tuple[ApiOperation, ...]:
             right=None,
             answer=AssetOperations(router).get_asset,
             returns=bytes,
-            media=FILE,
-            also=_KNOWN_MEDIA_TYPES,
+            media=DEFAULT_MEDIA_TYPE,
+            other_media=_KNOWN_MEDIA_TYPES,
             problems=(404,),
             tag=ASSETS_TAG,
         ),
@@ -611,7 +617,7 @@ class AssetOperations:
 
 def _get_media_type(found: Asset) -> str:
     """Return the media type if it is known, else a binary type, whatever was declared."""
-    return found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else FILE
+    return found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else DEFAULT_MEDIA_TYPE
 
 
 def _build_asset_headers(found: Asset) -> tuple[Header, ...]:

@@ -27,7 +27,7 @@ def get_visible_caller(principal: Principal, *also: Right) -> str | None:
         return None
     if principal.may(Right.USE):
         return principal.name
-    raise build_missing_right(Right.WATCH)
+    raise build_missing_right_problem(Right.WATCH)
 
 
 def is_scoped(principal: Principal) -> bool:
@@ -41,7 +41,7 @@ def is_scoped(principal: Principal) -> bool:
 def check_unscoped(principal: Principal) -> None:
     """Raise `ApiProblem` for a limited principal, if the answer covers all tools."""
     if is_scoped(principal):
-        detail = "Your key is bound to certain tools or profiles, and this speaks of all there are."
+        detail = "Your key is limited to certain tools or profiles, and this answer covers all of them."
         raise ApiProblem(403, "You may not see this", detail)
 
 
@@ -71,7 +71,7 @@ def filter_event(event: Event, principal: Principal) -> Event:
     return event
 
 
-def build_missing_right(right: Right) -> ApiProblem:
+def build_missing_right_problem(right: Right) -> ApiProblem:
     """Build the problem for a missing right."""
     return ApiProblem(403, "You may not do this", f"Your key does not give you the right `{right}`.")
 

@@ -32,15 +32,15 @@ from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     from rich.status import Status
-LONGEST_PROGRESS = 100
+MAX_PROGRESS_LENGTH = 100
 
 
 class ProgressText:
     """Turns events into progress text. Remembers which models select and answer."""
 
     def __init__(self) -> None:
-        self._selects = self._answers = "the model"
-        self._any_model = False
+        self._selecting_model = self._answering_model = "the model"
+        self._has_model = False
 
     def describe(self, event: Event) -> str | None:
         """Return the text to show for the event, or None to keep the current one."""
@@ -48,7 +48,7 @@ class ProgressText:
         if text is None:
             return None
         text = clean_text(text)
-        return text if len(text) <= LONGEST_PROGRESS else text[: LONGEST_PROGRESS - 1].rstrip() + "…"
+        return text if len(text) <= MAX_PROGRESS_LENGTH else text[: MAX_PROGRESS_LENGTH - 1].rstrip() + "…"
 
     @singledispatchmethod
     def _describe(self, event: Event) -> str | None:
@@ -60,9 +60,9 @@ class ProgressText:
 
     @_describe.register
     def _(self, event: RouteBegan) -> str | None:
-        self._any_model = (event.lite or event.prime) is not None
-        self._selects = event.lite or event.prime or self._selects
-        self._answers = event.prime or event.lite or self._answers
+        self._has_model = (event.lite or event.prime) is not None
+        self._selecting_model = event.lite or event.prime or self._selecting_model
+        self._answering_model = event.prime or event.lite or self._answering_model
         return "reading the request"
 
     @_describe.register
@@ -73,19 +73,21 @@ class ProgressText:
     def _(self, event: RequestNarrowed) -> str | None:
         shortlist = event.narrowing.shortlist
         if not shortlist.offered:
-            return f"no tool is needed{self._format_next(self._answers)}"
+            return f"no tool is needed{self._format_next(self._answering_model)}"
         fit = "fits" if len(shortlist.offered) == 1 else "fit"
         of = f"{len(shortlist.offered)} of {format_count(shortlist.considered, 'tool')} {fit}"
-        return f"{of}{self._format_next(self._selects)}"
+        return f"{of}{self._format_next(self._selecting_model)}"
 
     @_describe.register
     def _(self, event: ShortlistWidened) -> str | None:
-        return f"looking at {format_count(len(event.tools), 'tool')}{self._format_next(self._selects)}"
+        return (
+            f"looking at {format_count(len(event.tools), 'tool')}{self._format_next(self._selecting_model)}"
+        )
 
     @_describe.register
     def _(self, event: ToolSelected) -> str | None:
         if event.selection is None:
-            return f"no tool was chosen{self._format_next(self._answers)}"
+            return f"no tool was chosen{self._format_next(self._answering_model)}"
         return f"{event.selection.tool} was chosen, checking it"
 
     @_describe.register
@@ -116,24 +118,24 @@ class ProgressText:
     @_describe.register
     def _(self, event: CallFinished) -> str | None:
         done = f"{event.tool} {'answered' if event.success else 'did not work'}"
-        return f"{done}{self._format_next(self._answers)}"
+        return f"{done}{self._format_next(self._answering_model)}"
 
     @_describe.register
     def _(self, event: HistorySummarised) -> str | None:
         return f"{format_count(event.messages, 'earlier message')} put into fewer words"
 
     def _format_next(self, model: str) -> str:
-        return f", asking {model}…" if self._any_model else ""
+        return f", asking {model}…" if self._has_model else ""
 
 
 # Kept unchanged: line ends, tabs, backslashes (code), and the joiners and marks that Hebrew, Persian
 # and emoji need. All other invisible characters are escaped.
-_KEPT: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
+_KEPT_CHARACTERS: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
 
 
 def make_readable(text: str) -> str:
     """Return `text` with control characters made visible; line breaks are kept."""
-    return escape_invisible_except(text.replace("\r", ""), keep=_KEPT)
+    return escape_invisible_except(text.replace("\r", ""), keep=_KEPT_CHARACTERS)
 
 
 def print_note(text: str) -> None:
@@ -197,8 +199,8 @@ class AnswerWriter:
             click.echo()
             self._in_line = False
 
-    def _show(self, words: str) -> None:
-        shown = Text(words)  # as plain text: brackets in a tool's name are not markup
+    def _show(self, text: str) -> None:
+        shown = Text(text)  # as plain text: brackets in a tool's name are not markup
         if self._status is not None:
             self._status.update(shown)
             return

@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
 
 
-LONGEST_VALUE: Final = 2_000
-MOST_TRIES: Final = 5  # invalid answers
+MAX_VALUE_LENGTH: Final = 2_000
+MAX_TRIES: Final = 5  # invalid answers
 
-_DOES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
+_EFFECT_PHRASES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
 
 
 def show_pending(pending: Pending, *, whole: bool = False) -> None:
@@ -67,7 +67,7 @@ def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
     Nothing is masked for the person who decides: what looks like a secret is marked.
     """
     tool = style_text(clean_text(pending.operation), bold=True)
-    yield f"{tool} waits for you: it {_DOES.get(pending.effect.value, pending.effect.value)}"
+    yield f"{tool} waits for you: it {_EFFECT_PHRASES.get(pending.effect.value, pending.effect.value)}"
     masked: Any = scrub_json(pending.arguments)
     width = max((len(name) for name in pending.arguments), default=0)
     for name, value in pending.arguments.items():
@@ -80,9 +80,9 @@ def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
 
 def _format_value(value: object, *, whole: bool) -> str:
     shown = _spell_out(value)
-    if whole or len(shown) <= LONGEST_VALUE:
+    if whole or len(shown) <= MAX_VALUE_LENGTH:
         return shown
-    return f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
+    return f"{shown[:MAX_VALUE_LENGTH]}… ({len(shown):,} characters)"
 
 
 def _spell_out(value: object) -> str:
@@ -93,7 +93,7 @@ def _spell_out(value: object) -> str:
 
 
 def _is_cut(pending: Pending) -> bool:
-    return any(len(_spell_out(value)) > LONGEST_VALUE for value in pending.arguments.values())
+    return any(len(_spell_out(value)) > MAX_VALUE_LENGTH for value in pending.arguments.values())
 
 
 def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
@@ -106,7 +106,7 @@ def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Appro
         click.echo(style_text(f"  for this conversation: also {covered}, for a while", dim=True), err=True)
     choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o"
     choices += ", [s]how all of it: " if _is_cut(pending) else ": "
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         answer = ask_line(f"Run it? {choices}")
         if answer is None:
             return None
@@ -120,16 +120,17 @@ def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Appro
 
 
 def _read_decision(
-    said: str, pending: Pending, *, by: str, wide: bool, card: ToolCard | None
+    answer: str, pending: Pending, *, by: str, wide: bool, card: ToolCard | None
 ) -> Approval | None:
-    match said:
+    match answer:
         case "y" | "yes":
             return pending.approve(by=by)
         case "c" | "conversation" if wide:
             return pending.approve(by=by, for_conversation=True)
         case "n" | "no":
             return pending.reject(
-                by=by, reason=(ask_line("Why not? (may be empty) ", goes_on=True) or "").strip() or None
+                by=by,
+                reason=(ask_line("Why not? (may be empty) ", keep_typed_ahead=True) or "").strip() or None,
             )
         case "e" | "edit":
             return _edit_arguments(pending, by=by, card=card)
@@ -142,7 +143,7 @@ def _edit_arguments(pending: Pending, *, by: str, card: ToolCard | None) -> Appr
     discard_typed_ahead()
     click.echo("Change arguments with KEY=VALUE or KEY:=JSON; an empty line runs it.", err=True)
     changed: dict[str, Any] = {}
-    while line := (ask_line("  ", goes_on=True) or "").strip():
+    while line := (ask_line("  ", keep_typed_ahead=True) or "").strip():
         try:
             given = read_pairs([line])
             _check_changes(pending, given, card)
@@ -174,7 +175,7 @@ def approve_edited(
 
 R = TypeVar("R")
 
-NOT_WAITING = 1
+EXIT_NOT_DECIDED = 1
 
 
 def list_approvals(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
@@ -285,10 +286,10 @@ def _run_on_approvals(
 
 
 async def _settle_waiting(
-    kept: CallApprovals, pending_id: str, settle: Callable[[Pending], Awaitable[DecisionResult]]
+    approvals: CallApprovals, pending_id: str, settle: Callable[[Pending], Awaitable[DecisionResult]]
 ) -> DecisionResult | None:
     """Settle the call if it still waits, and return its state; None if it does not exist."""
-    pending = await kept.get(pending_id)
+    pending = await approvals.get(pending_id)
     if pending is None:
         return None
     if pending.decision is not Decision.WAITING:
@@ -303,7 +304,7 @@ def _get_user() -> str:
 def _report_unknown(pending_id: str) -> int:
     message = f"No call waits, or waited, as {pending_id}. `fingerpost approvals` lists them."
     click.echo(repeat_options(message), err=True)
-    return NOT_WAITING
+    return EXIT_NOT_DECIDED
 
 
 def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json: bool) -> int:
@@ -324,10 +325,10 @@ def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json
         click.echo(f"{words}{why}" if counted else f"Decided before: {words}{why}", err=not counted)
         if counted and decided_call.edited_arguments is not None:
             click.echo(f"It runs with {_format_arguments(decided_call.edited_arguments)}")
-    return 0 if counted else NOT_WAITING
+    return 0 if counted else EXIT_NOT_DECIDED
 
 
-def _is_hidden(pending: Pending) -> bool:
+def _is_partly_hidden(pending: Pending) -> bool:
     """Return whether the list does not show all of the call."""
     shown, whole = _format_arguments(pending.arguments), _format_arguments(pending.arguments, exact=True)
     return shown != whole or _shorten(shown) != shown
@@ -335,8 +336,8 @@ def _is_hidden(pending: Pending) -> bool:
 
 async def _check_read(pending: Pending, *, seen: bool) -> None:
     """Raise `Exit` if the person has not confirmed the exact call."""
-    if not seen and _is_hidden(pending) and not await _confirm_read(pending):
-        raise click.exceptions.Exit(NOT_WAITING)
+    if not seen and _is_partly_hidden(pending) and not await _confirm_read(pending):
+        raise click.exceptions.Exit(EXIT_NOT_DECIDED)
 
 
 async def _confirm_read(pending: Pending) -> bool:

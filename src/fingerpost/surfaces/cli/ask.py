@@ -53,7 +53,7 @@ R = TypeVar("R")
 RouterOutput = str | Event  # a piece of the answer, or an event
 OutputHandler = Callable[[RouterOutput], None]
 
-UNWIND_SECONDS: Final = 10.0  # time for a cancelled answer to release its resources
+CANCEL_TIMEOUT_S: Final = 10.0  # time for a cancelled answer to release its resources
 POLL_SECONDS: Final = 0.2  # a wait without a timeout cannot be interrupted on all platforms
 
 
@@ -157,7 +157,7 @@ def _relay_output(outputs: SimpleQueue[RouterOutput | None], handle: OutputHandl
 def _drain(outputs: SimpleQueue[RouterOutput | None]) -> None:
     """Discard output until the work has ended."""
     try:
-        while outputs.get(timeout=UNWIND_SECONDS) is not None:
+        while outputs.get(timeout=CANCEL_TIMEOUT_S) is not None:
             pass
     except Empty:
         return
@@ -167,7 +167,7 @@ def _ignore(output: RouterOutput) -> None:
     """Discard the output."""
 
 
-MOST_APPROVALS: Final = 50  # per request: limits a model that requests ever more approvals
+MAX_APPROVALS: Final = 50  # per request: limits a model that requests ever more approvals
 
 Decide: TypeAlias = "Callable[[Pending], Approval | None]"
 
@@ -185,21 +185,23 @@ class AnswerDialog:
         self._quiet = quiet
         self._limits: RouteOptions = limits or {}
 
-    def ask(self, text: str, asking: RouteOptions) -> Route:
+    def ask(self, text: str, route_options: RouteOptions) -> Route:
         """Run a request and return its route."""
         router = self.thread.router
-        return self._run(lambda on_text: router.route(text, **{**asking, "on_text": on_text}))
+        return self._run(lambda on_text: router.route(text, **{**route_options, "on_text": on_text}))
 
-    def follow(self, asked: Route | None, text: str, asking: RouteOptions) -> Route:
+    def follow(self, question_route: Route | None, text: str, route_options: RouteOptions) -> Route:
         """Run a line that may answer the question of the route before it.
 
         A line that does not answer it, or is a question itself, is a new request.
         """
-        if asked is None or asked.question is None or text.rstrip().endswith("?"):
-            return self.ask(text, asking)
+        if question_route is None or question_route.question is None or text.rstrip().endswith("?"):
+            return self.ask(text, route_options)
         router = self.thread.router
-        route = self._run(lambda on_text: router.reply(asked, text, **{**asking, "on_text": on_text}))
-        return self.ask(text, asking) if route.question == asked.question else route
+        route = self._run(
+            lambda on_text: router.reply(question_route, text, **{**route_options, "on_text": on_text})
+        )
+        return self.ask(text, route_options) if route.question == question_route.question else route
 
     def resume(self, route: Route | str, approval: Approval | None = None) -> Route:
         """Resume a request after a decision."""
@@ -210,19 +212,19 @@ class AnswerDialog:
 
     def settle(self, route: Route, decide: Decide) -> Route:
         """Resume while `decide` returns a decision about the waiting call."""
-        for _ in range(MOST_APPROVALS):
+        for _ in range(MAX_APPROVALS):
             if route.pending is None or (approval := decide(route.pending)) is None:
                 break
             route = self.resume(route, approval)
         return route
 
-    def _run(self, working: RouteWork) -> Route:
+    def _run(self, run_route: RouteWork) -> Route:
         if self._quiet:
-            return self.thread.run(lambda _: working(None))
+            return self.thread.run(lambda _: run_route(None))
         writer = AnswerWriter()
 
         def work(on_output: OutputHandler) -> Coroutine[Any, Any, Route]:
-            return working(on_output)
+            return run_route(on_output)
 
         try:
             route = self.thread.run(work, writer.handle)
@@ -234,7 +236,7 @@ class AnswerDialog:
         return route
 
 
-MOST_QUESTIONS: Final = 5  # questions per request
+MAX_QUESTIONS: Final = 5  # questions per request
 EXIT_CODES: Final = {
     RouteOutcome.ANSWERED: 0,
     RouteOutcome.HANDED_BACK: 0,
@@ -294,7 +296,7 @@ class AskOptions:
             **{name: options[name] for name in same},
         )
 
-    def build_request(self, history: tuple[Message, ...] | None, *, by: str) -> RouteOptions:
+    def build_route_options(self, history: tuple[Message, ...] | None, *, by: str) -> RouteOptions:
         """Return the arguments for the router; without a history it loads the conversation."""
         options: RouteOptions = {
             "conversation": self.conversation,
@@ -337,14 +339,14 @@ class _AskRequest:
     def run(self) -> Route:
         """Run the request, asking the person where needed, and return the route."""
         route = self._dialogue.settle(self._start(), self._decide)
-        for _ in range(MOST_QUESTIONS):
+        for _ in range(MAX_QUESTIONS):
             if route.question is None or route.pending is not None or not self._can_ask:
                 break
             show_question(route)
             line = (ask_line("> ") or "").strip()
             if not line:
                 break
-            route_options = self._options.build_request(
+            route_options = self._options.build_route_options(
                 append_exchange(route.packet, route.answer), by=self._by
             )
             route = self._dialogue.settle(self._dialogue.follow(route, line, route_options), self._decide)
@@ -355,12 +357,14 @@ class _AskRequest:
         if options.resume is not None:
             return self._dialogue.resume(options.resume)
         if not options.known:
-            return self._dialogue.ask(options.text, options.build_request((), by=self._by))
+            return self._dialogue.ask(options.text, options.build_route_options((), by=self._by))
         store = self._thread.router.store
         question_route = self._thread.run(
             lambda _: find_open_question(store, options.conversation, caller=self._by)
         )
-        return self._dialogue.follow(question_route, options.text, options.build_request(None, by=self._by))
+        return self._dialogue.follow(
+            question_route, options.text, options.build_route_options(None, by=self._by)
+        )
 
     def _decide(self, pending: Pending) -> Approval | None:
         if self._options.yes:

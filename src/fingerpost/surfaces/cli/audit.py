@@ -36,7 +36,7 @@ def verify_audit(
             click.echo(f"intact: {report.rows} rows, head {report.head}")
             click.echo(_format_compared(report))
             if report.elsewhere:
-                click.echo(_format_moved(report))
+                click.echo(_format_elsewhere(report))
         else:
             click.echo(style_text("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
             click.echo(
@@ -73,7 +73,7 @@ def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json
     return run_on_store(config, servers, work)
 
 
-def _format_moved(report: AuditReport) -> str:
+def _format_elsewhere(report: AuditReport) -> str:
     alike, total = report.elsewhere_alike, report.elsewhere
     return f"of {total} rows remembered of a store at another place {alike} are the same"
 

@@ -17,7 +17,7 @@ import orjson
 from fingerpost.builtin import SERVER_NAMES, BuiltinHost, make_server
 from fingerpost.builtin.registry import SERVER_TITLES
 from fingerpost.builtin.standalone import open_http, serve_stdio
-from fingerpost.builtin.workspace.server import open_unreviewed
+from fingerpost.builtin.workspace.server import build_unreviewed_writes
 from fingerpost.errors import ConfigError
 from fingerpost.settings.validation import is_loopback
 from fingerpost.surfaces.cli.common import CommonOptions, read_settings, run_async
@@ -43,24 +43,24 @@ if TYPE_CHECKING:
     from fingerpost.builtin.toolkit import BuiltinServer
 
 
-PATH: Final = "/mcp"
-SHORTEST_KEY: Final = 16
-LONGEST_KEY: Final = 4096
-_CHALLENGE: Final = (b"www-authenticate", b'Bearer realm="fingerpost"')
-_NEEDED: Final = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
-_WRONG: Final = "The key is not valid. Ask whoever runs this server for the right one."
+MCP_PATH: Final = "/mcp"
+MIN_KEY_LENGTH: Final = 16
+MAX_KEY_LENGTH: Final = 4096
+_CHALLENGE_HEADER: Final = (b"www-authenticate", b'Bearer realm="fingerpost"')
+_KEY_NEEDED_MESSAGE: Final = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
+_INVALID_KEY_MESSAGE: Final = "The key is not valid. Ask whoever runs this server for the right one."
 
 
-def read_key(variable: str | None, file: Path | None) -> str:
+def read_key(value: str | None, file: Path | None) -> str:
     """Return the API key. Raises `ConfigError` if it is missing or weak."""
     if file is not None:
         try:
             with file.open(encoding="utf-8") as lines:
-                variable = lines.readline(LONGEST_KEY)
+                value = lines.readline(MAX_KEY_LENGTH)
         except (OSError, UnicodeDecodeError) as error:
             message = f"the key cannot be read from {file}: {error}"
             raise ConfigError(message, hint="name a file whose first line is the key") from error
-    key = (variable or "").strip()
+    key = (value or "").strip()
     if not key:
         message = "over HTTP the server needs a key, or everybody who reaches it could use it"
         raise ConfigError(
@@ -68,15 +68,15 @@ def read_key(variable: str | None, file: Path | None) -> str:
             hint="write one into a file (`openssl rand -hex 32 > key.txt`) and name it with --key-file, "
             "or put it into the variable FINGERPOST_BUILTIN_KEY",
         )
-    if len(key) < SHORTEST_KEY or not key.isascii() or not key.isprintable() or " " in key:
-        message = f"the key must be at least {SHORTEST_KEY} ASCII characters without spaces"
+    if len(key) < MIN_KEY_LENGTH or not key.isascii() or not key.isprintable() or " " in key:
+        message = f"the key must be at least {MIN_KEY_LENGTH} ASCII characters without spaces"
         raise ConfigError(message, hint="`openssl rand -hex 32` makes a good one")
     return key
 
 
-async def serve_http(server: BuiltinServer, asked: CommonOptions, *, host: str, port: int, key: str) -> int:
+async def serve_http(server: BuiltinServer, options: CommonOptions, *, host: str, port: int, key: str) -> int:
     """Serve until a signal. Raises `ConfigError` if the address cannot be bound."""
-    gateway = (await anyio.to_thread.run_sync(read_settings, asked)).settings.gateway
+    gateway = (await anyio.to_thread.run_sync(read_settings, options)).settings.gateway
     listening = listen_at(host, port)
     with listening:
         bound = get_address(listening)
@@ -88,7 +88,9 @@ async def serve_http(server: BuiltinServer, asked: CommonOptions, *, host: str, 
                 KeyedApp(app, hosts=hosts, key=key),
                 listening,
                 arrival_seconds=gateway.request_seconds,
-                started=lambda: _print_address(server, f"http://{bound}{PATH}", host, as_json=asked.as_json),
+                on_started=lambda: _print_address(
+                    server, f"http://{bound}{MCP_PATH}", host, as_json=options.as_json
+                ),
             )
     return 0
 
@@ -113,12 +115,12 @@ class KeyedApp:
         self._streams: set[anyio.CancelScope] = set()
         self._calls: set[anyio.CancelScope] = set()
         self._closed = False
-        self._quiet = anyio.Event()  # set when no call is running after the close
+        self._calls_done = anyio.Event()  # set when no call is running after the close
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         try:
             headers, _ = parse_headers(scope["headers"])
-            self._check(scope["path"], headers)
+            self._check_request(scope["path"], headers)
         except HttpError as fault:
             body = orjson.dumps({"error": fault.message})
             await respond(send, fault.status, body, (JSON_TYPE, *fault.headers))
@@ -141,23 +143,23 @@ class KeyedApp:
         if not self._calls:
             return
         with anyio.move_on_after(seconds):
-            await self._quiet.wait()
+            await self._calls_done.wait()
         for call in tuple(self._calls):
             call.cancel()
 
-    def _check(self, path: str, headers: Mapping[str, str]) -> None:
+    def _check_request(self, path: str, headers: Mapping[str, str]) -> None:
         if self._closed:
             raise HttpError(503, "This server is being stopped.", headers=((b"connection", b"close"),))
-        if (refusal := self._hosts.check_target(headers).refusal) is not None:
+        if (refusal := self._hosts.get_target(headers).refusal) is not None:
             raise HttpError(403, refusal)
         given = _read_credential(headers)
         if given is None:
-            raise HttpError(401, _NEEDED, headers=(_CHALLENGE,))
+            raise HttpError(401, _KEY_NEEDED_MESSAGE, headers=(_CHALLENGE_HEADER,))
         if not hmac.compare_digest(_hash_key(given), self._digest):
-            invalid = (_CHALLENGE[0], _CHALLENGE[1] + b', error="invalid_token"')
-            raise HttpError(401, _WRONG, headers=(invalid,))
-        if path.rstrip("/") != PATH:
-            raise HttpError(404, f"There is nothing here. The server is at {PATH}.")
+            invalid = (_CHALLENGE_HEADER[0], _CHALLENGE_HEADER[1] + b', error="invalid_token"')
+            raise HttpError(401, _INVALID_KEY_MESSAGE, headers=(invalid,))
+        if path.rstrip("/") != MCP_PATH:
+            raise HttpError(404, f"There is nothing here. The server is at {MCP_PATH}.")
 
     @contextmanager
     def _track(self, running: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
@@ -168,7 +170,7 @@ class KeyedApp:
         finally:
             running.discard(cancel_scope)
             if self._closed and not self._calls:
-                self._quiet.set()
+                self._calls_done.set()
 
 
 class _ResponseTracker:
@@ -176,15 +178,15 @@ class _ResponseTracker:
 
     def __init__(self, send: Send) -> None:
         self._send = send
-        self._begun = self._ended = False
+        self._started = self._ended = False
 
     async def send(self, message: AsgiMessage) -> None:
-        self._begun = True
+        self._started = True
         self._ended = message["type"] == "http.response.body" and not message.get("more_body", False)
         await self._send(message)
 
     async def finish(self) -> None:
-        if not self._begun:
+        if not self._started:
             await respond(self._send, 503, orjson.dumps({"error": "This server was stopped."}))
         elif not self._ended:
             await self._send({"type": "http.response.body", "body": b""})
@@ -223,7 +225,7 @@ def run_builtin(
     if name is None:
         return _list_builtins(options)
 
-    server = make_server(name, _make_premises(options))
+    server = make_server(name, _build_host(options))
     if http:
         given = read_key(key, key_file)
         return run_async(lambda: serve_http(server, options, host=host, port=port, key=given))
@@ -232,12 +234,12 @@ def run_builtin(
     return 0
 
 
-def _mark_reviewed(name: str | None, asked: CommonOptions) -> int:
+def _mark_reviewed(name: str | None, options: CommonOptions) -> int:
     if name != "workspace":
         message = "only the workspace has files to review"
         raise click.BadParameter(message, param_hint="--reviewed")
-    names = open_unreviewed(_make_premises(asked)).mark_reviewed()
-    if asked.as_json:
+    names = build_unreviewed_writes(_build_host(options)).mark_reviewed()
+    if options.as_json:
         print_json({"reviewed": names})
         return 0
     for each in names:
@@ -246,15 +248,15 @@ def _mark_reviewed(name: str | None, asked: CommonOptions) -> int:
     return 0
 
 
-def _make_premises(asked: CommonOptions) -> BuiltinHost:
-    return BuiltinHost(settings=read_settings(asked).settings, folder=Path.cwd())
+def _build_host(options: CommonOptions) -> BuiltinHost:
+    return BuiltinHost(settings=read_settings(options).settings, folder=Path.cwd())
 
 
-def _list_builtins(asked: CommonOptions) -> int:
-    host = _make_premises(asked)
+def _list_builtins(options: CommonOptions) -> int:
+    host = _build_host(options)
     on = host.settings.builtin.enabled
     tools = {name: list(make_server(name, host).tools) for name in SERVER_NAMES}
-    if asked.as_json:
+    if options.as_json:
         print_json(
             [
                 {"name": name, "about": SERVER_TITLES[name], "tools": tools[name], "enabled": name in on}

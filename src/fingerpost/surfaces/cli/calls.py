@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     ResultWork = Callable[[ResultStore], Awaitable[int]]
 
 
-WAITING = 4
+EXIT_WAITING = 4
 
 
 def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
@@ -75,7 +75,7 @@ def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **opt
             )
             await router.store.journal.flush()
             _show_outcome(outcome, as_json=options["as_json"], technical=options["technical"])
-            return 0 if outcome.success else WAITING if outcome.pending_id else 1
+            return 0 if outcome.success else EXIT_WAITING if outcome.pending_id else 1
 
     return run_async(work)
 
@@ -92,25 +92,26 @@ def _get_user() -> str:
 
 
 async def _connect_and_call(
-    router: Router, wish: ToolCall, context: CallContext, *, yes: bool, quiet: bool
+    router: Router, tool_call: ToolCall, context: CallContext, *, yes: bool, quiet: bool
 ) -> Outcome:
     owner = next(
-        (s.name for s in router.servers.statuses if wish.name.startswith((f"{s.name}/", f"{s.name}__"))), None
+        (s.name for s in router.servers.statuses if tool_call.name.startswith((f"{s.name}/", f"{s.name}__"))),
+        None,
     )
     await connect_servers(router, *([owner] if owner else []), wait=10.0)
-    outcome = await _call_with_progress(router, wish, context, quiet=quiet)
+    outcome = await _call_with_progress(router, tool_call, context, quiet=quiet)
     if outcome.pending_id is None or not (yes or (sys.stdin.isatty() and not quiet)):
         return outcome
     return await _ask_and_resume(router, outcome, context, yes=yes)
 
 
 async def _call_with_progress(
-    router: Router, wish: ToolCall, context: CallContext, *, quiet: bool
+    router: Router, tool_call: ToolCall, context: CallContext, *, quiet: bool
 ) -> Outcome:
     """Show on stderr what the tool is doing while a person waits."""
     screen = get_error_output()
     if quiet or not screen.is_terminal:
-        return await router.calls.call(wish, context)
+        return await router.calls.call(tool_call, context)
     with router.live.subscribe() as changes, screen.status("") as status:
         outcomes: list[Outcome] = []
         async with anyio.create_task_group() as group:
@@ -121,7 +122,7 @@ async def _call_with_progress(
                         status.update(Text(clean_text(event.summary())))
 
             group.start_soon(show)
-            outcomes.append(await router.calls.call(wish, context))
+            outcomes.append(await router.calls.call(tool_call, context))
             group.cancel_scope.cancel()
     return outcomes[0]
 
@@ -201,7 +202,7 @@ def _make_readable(text: str) -> str:
     return escape_invisible_except(text, keep="\n\t")
 
 
-_LOOKED_AT = 20  # parts searched for the first file
+_MAX_SEARCHED_PARTS = 20  # parts searched for the first file
 
 
 def show_result(
@@ -234,7 +235,7 @@ def show_result(
 
 async def _find_first_file(results: ResultStore, handle: str) -> int:
     """Return the number of the first part that is not text, else 1."""
-    for part in range(1, _LOOKED_AT + 1):
+    for part in range(1, _MAX_SEARCHED_PARTS + 1):
         found = await results.read_part(handle, part)
         if found is None:
             break

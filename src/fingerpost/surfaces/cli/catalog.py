@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fingerpost.settings import CallSettings
 
 
-COLOURS = {
+STATE_COLOURS = {
     "ready": "green",
     "degraded": "yellow",
     "down": "red",
@@ -113,7 +113,7 @@ def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
     for status in statuses:
         table.add_row(
             Text(clean_text(status.name), style="bold"),
-            Text(status.state, style=COLOURS[status.state]),
+            Text(status.state, style=STATE_COLOURS[status.state]),
             status.transport,
             status.protocol or "",
             f"{status.connect_ms:.0f} ms" if status.connect_ms is not None else "",

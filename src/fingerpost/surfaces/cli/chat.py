@@ -21,7 +21,7 @@ from fingerpost.surfaces.cli.approvals import approve_edited, ask_permission, sh
 from fingerpost.surfaces.cli.ask import AnswerDialog, RouterThread, format_footer, show_question
 from fingerpost.surfaces.cli.commands import CHOICES, MODES
 from fingerpost.surfaces.cli.common import CommonOptions, read_pairs, read_settings
-from fingerpost.surfaces.cli.learning import describe_feedback, format_preference, keep_preference
+from fingerpost.surfaces.cli.learning import describe_feedback, format_preference, update_preference
 from fingerpost.surfaces.cli.options import repeat_options
 from fingerpost.surfaces.cli.route import explain_tool, show_narrowing
 from fingerpost.surfaces.cli.screen import build_table, clean_text, format_count, get_output, print_lines
@@ -48,7 +48,7 @@ def write_transcript(path: Path, messages: Sequence[Message]) -> None:
         file.write("\n".join(parts))
 
 
-SHOWN: Final = 12
+MAX_SHOWN_ROWS: Final = 12
 
 
 def is_command(line: str) -> bool:
@@ -150,7 +150,7 @@ def _set_preference(chat: ChatSession, what: str) -> None:
         print_note(f"There is no preference {clean_text(what)}. There are: {', '.join(CHOICES)}.")
         return
     router = chat.thread.router
-    effort = chat.thread.run(lambda _: keep_preference(router, chat.by, what or None))
+    effort = chat.thread.run(lambda _: update_preference(router, chat.by, what or None))
     print_lines([clean_text(format_preference(chat.by, effort))])
 
 
@@ -250,8 +250,8 @@ CHAT_COMMANDS: Final[dict[str, tuple[str, Callable[[ChatSession, str], None]]]] 
 }
 
 
-STILL_WAITS: Final = "\nstopped; the call still waits for you."
-HOW_TO_DECIDE: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
+STILL_WAITING_MESSAGE: Final = "\nstopped; the call still waits for you."
+DECIDE_HINT: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
 
 
 def run_chat(
@@ -296,11 +296,15 @@ class ChatSession:
         self.by = get_person()
         self.conversation = conversation or create_id("ses")
         self.history: tuple[Message, ...] = ()
-        self._asked: Route | None = None  # the question that the next line may answer, without a model
+        self._question_route: Route | None = (
+            None  # the question that the next line may answer, without a model
+        )
         if conversation is not None:
             store = thread.router.store
             self.history = thread.run(lambda _: read_history(store, conversation, caller=self.by))
-            self._asked = thread.run(lambda _: find_open_question(store, conversation, caller=self.by))
+            self._question_route = thread.run(
+                lambda _: find_open_question(store, conversation, caller=self.by)
+            )
         self.last: Route | None = None
         self.waiting: Route | None = None  # the call for /approve: that of the last line, never an older one
         self._lines = lines
@@ -329,7 +333,7 @@ class ChatSession:
                 break
             if line.strip():
                 self._handle_line(line.strip())
-        if self._lines.typed:
+        if self._lines.is_interactive:
             click.echo(err=True)
         print_note(
             repeat_options(
@@ -361,7 +365,7 @@ class ChatSession:
             "mode": self.mode,
             "working_directory": str(Path.cwd()),
         }
-        route = self._dialogue.follow(self._asked, text, route_options)
+        route = self._dialogue.follow(self._question_route, text, route_options)
         self._show_result(self._dialogue.settle(route, self._decide))
 
     def approve(self, approval: Approval) -> None:
@@ -373,18 +377,18 @@ class ChatSession:
     def start_over(self) -> None:
         """Start an empty conversation."""
         self.conversation, self.history = create_id("ses"), ()
-        self.last = self.waiting = self._asked = None
+        self.last = self.waiting = self._question_route = None
 
     def _show_result(self, route: Route) -> None:
         self.last = route
         self.waiting = route if route.pending is not None else None
-        self._asked = route if route.pending is None and _takes_answer(route) else None
+        self._question_route = route if route.pending is None and _takes_answer(route) else None
         if route.pending is not None or route.question is not None:
             discard_typed_ahead()  # the next line answers this, so it must be typed after it is shown
         if route.pending is not None:
-            if not self._lines.typed:
+            if not self._lines.is_interactive:
                 show_pending(route.pending)
-            print_note(HOW_TO_DECIDE)
+            print_note(DECIDE_HINT)
             return
         self.history = append_exchange(route.packet, route.answer)
         if route.question is not None:
@@ -394,12 +398,12 @@ class ChatSession:
 
     def _decide(self, pending: Pending) -> Approval | None:
         # In a pipe the next line may be the next request, so only /approve counts as an answer.
-        if not self._lines.typed:
+        if not self._lines.is_interactive:
             return None
         try:
             return ask_permission(pending, by=self.by, card=self.thread.router.tools.get(pending.tool))
         except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
-            print_note(STILL_WAITS)
+            print_note(STILL_WAITING_MESSAGE)
             return None
 
 

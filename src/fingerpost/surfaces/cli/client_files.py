@@ -42,28 +42,28 @@ class _ObjectSpan:
     end: int  # of }
     members: tuple[_MemberSpan, ...]
 
-    def last(self, key: str) -> _MemberSpan | None:
+    def find_last(self, key: str) -> _MemberSpan | None:
         """Return the last member of this name, which is the one a parser keeps."""
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
-def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
+def put_json(text: str, path: Sequence[str], name: str, value: object) -> str:
     """Return the text with `value` under `name` in the object at `path`. Missing objects are created."""
     plain = to_plain_json(text)
     if not plain.strip():
-        whole = json.dumps(_nest([*place, name], value), indent=2, ensure_ascii=False)
+        whole = json.dumps(_nest([*path, name], value), indent=2, ensure_ascii=False)
         return f"{text.rstrip()}\n{whole}\n" if text.strip() else f"{whole}\n"
     at = _SPACE.match(plain)
     found = _parse_object(plain, at.end() if at else 0)
-    for depth, key in enumerate(place):
-        member = found.last(key)
+    for depth, key in enumerate(path):
+        member = found.find_last(key)
         if member is None:
-            return _insert(text, found, key, _nest([*place[depth + 1 :], name], value))
+            return _insert(text, found, key, _nest([*path[depth + 1 :], name], value))
         if plain[member.value] != "{":
             message = f'"{key}" is not an object'
             raise NotEditable(message)
         found = _parse_object(plain, member.value)
-    present = found.last(name)
+    present = found.find_last(name)
     if present is None:
         return _insert(text, found, name, value)
     indent = _get_indent(text, present.start)
@@ -73,19 +73,19 @@ def put_json(text: str, place: Sequence[str], name: str, value: object) -> str:
     return text[: present.value] + written + text[present.end :]
 
 
-def drop_json(text: str, place: Sequence[str], name: str) -> str:
+def drop_json(text: str, path: Sequence[str], name: str) -> str:
     """Return the text without `name` in the object at `path`, or the same text if it is missing."""
     plain = to_plain_json(text)
     if not plain.strip():
         return text
     at = _SPACE.match(plain)
     found = _parse_object(plain, at.end() if at else 0)
-    for key in place:
-        member = found.last(key)
+    for key in path:
+        member = found.find_last(key)
         if member is None or plain[member.value] != "{":
             return text
         found = _parse_object(plain, member.value)
-    while (member := found.last(name)) is not None:
+    while (member := found.find_last(name)) is not None:
         text = _remove_member(text, found, member)
         found = _parse_object(to_plain_json(text), found.start)
     return text
@@ -192,17 +192,17 @@ def _find_newline(text: str) -> str:
     return "\r\n" if "\r\n" in text else "\n"
 
 
-_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BARE_KEY_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
 
 
-def put_toml(text: str, place: Sequence[str], name: str, entry: Mapping[str, object]) -> str:
+def put_toml(text: str, path: Sequence[str], name: str, entry: Mapping[str, object]) -> str:
     """Return the text with the table `[path.name]` set to `entry`. An existing table is replaced, a new one
     is appended.
     """
     newline = "\r\n" if "\r\n" in text else "\n"
-    block = newline.join(_format_table((*place, name), entry))
+    block = newline.join(_format_table((*path, name), entry))
     lines = text.splitlines(keepends=True)
-    span = _find_span(lines, (*place, name))
+    span = _find_span(lines, (*path, name))
     if span is not None:
         start, end = span
         return "".join(lines[:start]) + block + newline + "".join(lines[end:])
@@ -212,10 +212,10 @@ def put_toml(text: str, place: Sequence[str], name: str, entry: Mapping[str, obj
     return f"{text}{gap}{block}{newline}"
 
 
-def drop_toml(text: str, place: Sequence[str], name: str) -> str:
+def drop_toml(text: str, path: Sequence[str], name: str) -> str:
     """Return the text without the table `[path.name]` and its subtables."""
     lines = text.splitlines(keepends=True)
-    span = _find_span(lines, (*place, name))
+    span = _find_span(lines, (*path, name))
     if span is None:
         return text
     start, end = span
@@ -238,7 +238,7 @@ def _format_table(path: Sequence[str], entry: Mapping[str, object]) -> list[str]
 
 
 def _format_key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else json.dumps(name)
+    return name if _BARE_KEY_PATTERN.fullmatch(name) else json.dumps(name)
 
 
 def _find_span(lines: Sequence[str], path: Sequence[str]) -> tuple[int, int] | None:
@@ -274,10 +274,10 @@ def _parse_header(line: str) -> tuple[str, ...] | None:
 
 
 # Entries of servers may contain secrets: only the owner may read new files.
-PRIVATE: Final = 0o600
+PRIVATE_MODE: Final = 0o600
 
 
-def replace_whole(target: Path, data: bytes, mode: int) -> None:
+def write_atomically(target: Path, data: bytes, mode: int) -> None:
     """Write a temporary file, flush it to disk and rename it to `target`."""
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:

@@ -18,7 +18,7 @@ from fingerpost.settings.client_files import (
     FoundClientFile,
     MergedServers,
     discover_client_files,
-    find_entries,
+    find_server_tables,
     mask_secrets,
     merge_servers,
     read_drafts,
@@ -26,8 +26,8 @@ from fingerpost.settings.client_files import (
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
 from fingerpost.settings.document import as_table as entries_of
 from fingerpost.settings.problems import Problem
-from fingerpost.settings.variables import remember_literals
-from fingerpost.surfaces.cli.client_files import PRIVATE, replace_whole
+from fingerpost.settings.variables import register_literal_secrets
+from fingerpost.surfaces.cli.client_files import PRIVATE_MODE, write_atomically
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import confirm
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from fingerpost.settings.client_files import FoundClientFile, MergedServers
 
 
-def check_target(target: Path) -> str | None:
+def explain_invalid_target(target: Path) -> str | None:
     """Return why this file cannot be written, or None."""
     if target.suffix == ".toml":
         return 'servers are written as JSON; name a .json file and set servers_file = "…" in fingerpost.toml'
@@ -50,7 +50,7 @@ def read_existing(target: Path | None) -> tuple[FoundClientFile, ...]:
         return ()
     drafts, _ = read_drafts(document)
     for draft in drafts:
-        remember_literals(draft.values)
+        register_literal_secrets(draft.values)
     return (FoundClientFile(client="here", file=target, shown=str(target), drafts=drafts),)
 
 
@@ -70,7 +70,7 @@ def merge_content(target: Path, merged: MergedServers) -> tuple[Mapping[str, obj
         return {}, merged.build_document()
     old = dict(document.values)
     added = merged.build_document()
-    servers_key = _find_place(document)
+    servers_key = _find_servers_key(document)
     servers = {**(as_table(added["mcpServers"]) or {}), **(as_table(old.get(servers_key)) or {})}
     new = {**old, servers_key: servers}
     if inputs := _find_new_inputs(as_list(old.get("inputs")), as_list(added.get("inputs"))):
@@ -78,9 +78,9 @@ def merge_content(target: Path, merged: MergedServers) -> tuple[Mapping[str, obj
     return old, new
 
 
-def _find_place(document: SettingsDocument) -> str:
+def _find_servers_key(document: SettingsDocument) -> str:
     """Return the key under which the file has its servers (`servers` for VS Code)."""
-    for entries in find_entries(document):
+    for entries in find_server_tables(document):
         if len(entries.path) == 1:
             return str(entries.path[0])
     return "mcpServers"
@@ -104,9 +104,9 @@ def build_difference(
 def replace_file(target: Path, content: Mapping[str, object]) -> Path | None:
     """Write `content` atomically. Return the path of the backup, if there was a file."""
     target = target.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE
+    mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE_MODE
     backup = _back_up(target, mode) if target.exists() else None
-    replace_whole(target, _format_content(content).encode(), mode)
+    write_atomically(target, _format_content(content).encode(), mode)
     return backup
 
 
@@ -115,7 +115,7 @@ def _back_up(target: Path, mode: int) -> Path:
     while backup.exists():
         number += 1
         backup = target.with_name(f"{target.name}.bak{number}")
-    replace_whole(backup, target.read_bytes(), mode)
+    write_atomically(backup, target.read_bytes(), mode)
     return backup
 
 
@@ -125,7 +125,7 @@ def _format_content(content: object) -> str:
 
 def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
     """Find and merge the configurations of other MCP clients."""
-    if target is not None and (reason := check_target(target)) is not None:
+    if target is not None and (reason := explain_invalid_target(target)) is not None:
         raise click.BadParameter(reason, param_hint="--write")
     if target is not None and as_json and not yes:
         message = "--json with --write needs --yes: there is nobody to ask"
@@ -151,9 +151,9 @@ def _print_found_json(found: tuple[FoundClientFile, ...], merged: MergedServers)
                 for one in found
             ],
             "servers": mask_secrets(merged.build_document()["mcpServers"], merged.secrets, ("mcpServers",)),
-            "places": {name: list(places) for name, places in merged.places.items()},
+            "places": {name: list(places) for name, places in merged.origins.items()},
             "renamed": [
-                {"name": one.name, "became": one.became, "place": one.place} for one in merged.renamed
+                {"name": one.name, "became": one.new_name, "place": one.origin} for one in merged.renamed
             ],
             "secrets": list(merged.secrets),
             "problems": [str(problem) for problem in merged.problems],
@@ -174,13 +174,15 @@ def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> N
                 name,
                 _format_target(entry),
                 ", ".join(merged.clients[name]),
-                ", ".join(merged.places[name]),
+                ", ".join(merged.origins[name]),
             )
             table.add_row(*(Text(clean_text(cell)) for cell in cells))
         screen.print(table)
         screen.print(f"{len(merged.servers)} servers in {len(found)} files")
     for one in merged.renamed:
-        text = f"{one.name} in {one.place} differs from another server of that name: it becomes {one.became}"
+        text = (
+            f"{one.name} in {one.origin} differs from another server of that name: it becomes {one.new_name}"
+        )
         screen.print(Text(f"renamed: {clean_text(text)}", style="yellow"))
     for secret in merged.secrets:
         text = f"{secret} is a secret written out; ${{VARIABLE}} keeps it out of files"

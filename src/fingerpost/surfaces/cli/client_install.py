@@ -23,19 +23,24 @@ from fingerpost.catalog import escape_invisible_except
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.redaction import scrub
-from fingerpost.settings.client_files import CLIENT_FILE_PLACES, get_base_folders, read_drafts, shorten_path
+from fingerpost.settings.client_files import (
+    CLIENT_FILE_LOCATIONS,
+    get_base_folders,
+    read_drafts,
+    shorten_path,
+)
 from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml, read_document
 from fingerpost.settings.problems import Problem
-from fingerpost.settings.sources import SERVERS_FILE, Sources, find_config
-from fingerpost.settings.variables import VariableScope, expand, remember_literals
+from fingerpost.settings.sources import SERVERS_FILE_VARIABLE, Sources, find_config
+from fingerpost.settings.variables import VariableScope, expand, register_literal_secrets
 from fingerpost.surfaces.cli.client_files import (
-    PRIVATE,
+    PRIVATE_MODE,
     NotEditable,
     drop_json,
     drop_toml,
     put_json,
     put_toml,
-    replace_whole,
+    write_atomically,
 )
 from fingerpost.surfaces.cli.common import CommonOptions, read_settings
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output
@@ -57,7 +62,7 @@ class InstallClient:
 
     name: str
     label: str
-    place: tuple[str, ...] = ("mcpServers",)
+    servers_path: tuple[str, ...] = ("mcpServers",)
     files: tuple[str, ...] = ()  # names of files known to `discover` that may be written; empty: any
     extra: Mapping[str, object] = field(default_factory=dict[str, object])  # in a stdio entry
     url: str | None = "url"  # the member for a URL; None: URLs are not supported in this file
@@ -84,16 +89,16 @@ CLIENTS: Final = {
         InstallClient(
             name="vscode",
             label="VS Code",
-            place=("servers",),
+            servers_path=("servers",),
             files=("mcp.json",),
             extra={"type": "stdio"},
             http_extra={"type": "http"},
             variable="${env:%s}",
         ),
         InstallClient(name="windsurf", label="Windsurf", url="serverUrl", variable="${env:%s}"),
-        InstallClient(name="zed", label="Zed", place=("context_servers",), extra={"source": "custom"}),
+        InstallClient(name="zed", label="Zed", servers_path=("context_servers",), extra={"source": "custom"}),
         InstallClient(name="gemini-cli", label="Gemini CLI", url="httpUrl", variable="${%s}"),
-        InstallClient(name="codex", label="Codex", place=("mcp_servers",)),
+        InstallClient(name="codex", label="Codex", servers_path=("mcp_servers",)),
         InstallClient(name="cline", label="Cline", http_extra={"type": "streamableHttp"}),
         InstallClient(
             name="roo-code", label="Roo Code", http_extra={"type": "streamable-http"}, variable="${env:%s}"
@@ -103,7 +108,7 @@ CLIENTS: Final = {
 
 
 # Connection members, which are not kept from an older entry.
-OURS: Final = frozenset(
+CONNECTION_KEYS: Final = frozenset(
     {"type", "source", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"}
 )
 
@@ -127,7 +132,7 @@ def list_client_files(
     for client in CLIENTS.values():
         candidates = [
             folders[location.base] / location.path
-            for location in CLIENT_FILE_PLACES
+            for location in CLIENT_FILE_LOCATIONS
             if location.client == client.name
             and (location.base == "project") == project
             and (not client.files or Path(location.path).name in client.files)
@@ -168,7 +173,7 @@ def build_http_entry(client: InstallClient, url: str, *, key_variable: str | Non
 
 
 _BOM: Final = b"\xef\xbb\xbf"
-_BACKUPS: Final = ".backup-"
+_BACKUP_SUFFIX: Final = ".backup-"
 
 
 @frozen(kw_only=False)
@@ -189,19 +194,19 @@ def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntr
     data = _read_bytes(file)
     document = _read_client_file(client, file) if data is not None else None
     values = _get_values(document)
-    present = _look_up(values, client.place).get(name)
-    entry = _keep_switches(present, entry)
+    present = _look_up(values, client.servers_path).get(name)
+    entry = _keep_other_keys(present, entry)
     if present == entry:
         return ConfigFileChange(file, data, data)
     expected = copy.deepcopy(values)
     node = expected
-    for key in client.place:
+    for key in client.servers_path:
         inner: Any = node.setdefault(key, {})
         if not isinstance(inner, dict):
             raise _build_paste_error(client, file, name, entry, f'"{key}" is not a table of servers')
         node = cast("dict[str, Any]", inner)
     node[name] = entry
-    return _check_edit(
+    return _plan_checked_edit(
         client, file, data, lambda text: _put_entry(client, text, name, entry), expected, (name, entry)
     )
 
@@ -210,7 +215,7 @@ def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChan
     """Return the change that removes the server `name`, or restores the backup if nothing else changed."""
     data = _read_bytes(file)
     values = _get_values(_read_client_file(client, file)) if data is not None else {}
-    present = _look_up(values, client.place).get(name)
+    present = _look_up(values, client.servers_path).get(name)
     if data is None or present is None:
         return ConfigFileChange(file, data, data)
     entry = cast("ServerEntry", present)
@@ -218,8 +223,10 @@ def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChan
     if original is not None:
         return ConfigFileChange(file, data, original[0])
     expected = copy.deepcopy(values)
-    del _look_up(expected, client.place)[name]
-    return _check_edit(client, file, data, lambda text: _drop_entry(client, text, name), expected, None)
+    del _look_up(expected, client.servers_path)[name]
+    return _plan_checked_edit(
+        client, file, data, lambda text: _drop_entry(client, text, name), expected, None
+    )
 
 
 def format_change(change: ConfigFileChange, shown: str, client: InstallClient) -> list[str]:
@@ -237,16 +244,16 @@ def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
         message = f"{change.file} was changed by somebody else meanwhile"
         raise ConfigError(message, hint="run the command again")
     try:
-        mode = target.stat().st_mode & 0o777 if change.before is not None else PRIVATE
+        mode = target.stat().st_mode & 0o777 if change.before is not None else PRIVATE_MODE
         backup = None
         if change.before is not None:
             backup = _find_free_backup(target, now)
-            replace_whole(backup, change.before, mode)
+            write_atomically(backup, change.before, mode)
         if change.after is None:
             target.unlink()
         else:
             target.parent.mkdir(parents=True, exist_ok=True)
-            replace_whole(target, change.after, mode)
+            write_atomically(target, change.after, mode)
     except OSError as error:
         message = f"{change.file} cannot be written: {error.strerror or error}"
         raise ConfigError(message, hint="check the permissions of the file and its folder") from error
@@ -255,7 +262,7 @@ def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
 
 def is_switched_off(client: InstallClient, change: ConfigFileChange, name: str) -> bool:
     """Return whether the entry is disabled; a switch of an older entry is kept."""
-    entry = _look_up(_parse_values(client, _decode(change.after or b"")), client.place).get(name)
+    entry = _look_up(_parse_values(client, _decode(change.after or b"")), client.servers_path).get(name)
     switches = cast("ServerEntry", entry) if isinstance(entry, dict) else {}
     return switches.get("disabled") is True or switches.get("enabled") is False
 
@@ -265,13 +272,13 @@ def format_snippet(client: InstallClient, name: str, entry: ServerEntry) -> str:
     return _put_entry(client, "", name, entry).rstrip()
 
 
-def _keep_switches(present: object, entry: ServerEntry) -> ServerEntry:
+def _keep_other_keys(present: object, entry: ServerEntry) -> ServerEntry:
     """Return the entry with the other keys of an older one, such as switches."""
     older = cast("ServerEntry", present) if isinstance(present, dict) else {}
-    return {**{key: value for key, value in older.items() if key not in OURS}, **entry}
+    return {**{key: value for key, value in older.items() if key not in CONNECTION_KEYS}, **entry}
 
 
-def _check_edit(
+def _plan_checked_edit(
     client: InstallClient,
     file: Path,
     data: bytes | None,
@@ -307,12 +314,14 @@ def _find_original(
 ) -> tuple[bytes | None] | None:
     """Return the content before the installation, if only the entry was added since."""
     candidates: list[bytes | None] = [None]
-    for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{_BACKUPS}*"), reverse=True):
+    for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{_BACKUP_SUFFIX}*"), reverse=True):
         candidates.insert(-1, _read_bytes(backup))
     for content in candidates:
         try:
             text = _put_entry(client, _decode(content or b""), name, entry)
-            without = name not in _look_up(_parse_values(client, _decode(content or b"")), client.place)
+            without = name not in _look_up(
+                _parse_values(client, _decode(content or b"")), client.servers_path
+            )
         except (NotEditable, ValueError, TypeError, IndexError):
             continue
         mark = _BOM if content is not None and content.startswith(_BOM) else b""
@@ -323,12 +332,12 @@ def _find_original(
 
 def _put_entry(client: InstallClient, text: str, name: str, entry: ServerEntry) -> str:
     edit = put_toml if client.is_toml else put_json
-    return edit(text, client.place, name, entry)
+    return edit(text, client.servers_path, name, entry)
 
 
 def _drop_entry(client: InstallClient, text: str, name: str) -> str:
     edit = drop_toml if client.is_toml else drop_json
-    return edit(text, client.place, name)
+    return edit(text, client.servers_path, name)
 
 
 def _read_client_file(client: InstallClient, file: Path) -> SettingsDocument:
@@ -351,9 +360,9 @@ def _get_values(document: SettingsDocument | None) -> dict[str, Any]:
     return dict(document.values) if document is not None else {}
 
 
-def _look_up(values: Mapping[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+def _look_up(values: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
     node: Any = values
-    for key in place:
+    for key in path:
         node = cast("Any", node).get(key) if isinstance(node, dict) else None
     return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
 
@@ -366,7 +375,7 @@ def _remember_secrets(change: ConfigFileChange, client: InstallClient) -> None:
         if isinstance(document, SettingsDocument):
             drafts, _ = read_drafts(document)
             for draft in drafts:
-                remember_literals(draft.values)
+                register_literal_secrets(draft.values)
 
 
 def _read_bytes(file: Path) -> bytes | None:
@@ -384,7 +393,7 @@ def _decode(data: bytes) -> str:
 
 
 def _find_free_backup(target: Path, now: datetime) -> Path:
-    name = f"{target.name}{_BACKUPS}{now:%Y%m%d-%H%M%S}"
+    name = f"{target.name}{_BACKUP_SUFFIX}{now:%Y%m%d-%H%M%S}"
     backup, number = target.with_name(name), 1
     while backup.exists():
         number += 1
@@ -394,7 +403,7 @@ def _find_free_backup(target: Path, now: datetime) -> Path:
 
 KEY_VARIABLE = "FINGERPOST_KEY"
 # Programs started from a desktop have these too.
-EVERYWHERE = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"})
+COMMON_VARIABLES = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TMPDIR", "USER"})
 
 
 def install_client(
@@ -414,7 +423,7 @@ def install_client(
     """Write Fingerpost into the configuration of an MCP client."""
     if client is None:
         return _list_clients(project=project, name=name)
-    client_file = _find_place(client, project=project)
+    client_file = _find_client_file(client, project=project)
     if profile is not None and mode != "auto":
         message = "a profile has its own mode; give --mode or --profile"
         raise click.UsageError(message)
@@ -431,12 +440,12 @@ def install_client(
 
 def _list_clients(*, project: bool, name: str) -> int:
     table = build_table(None, "client", "file", "Fingerpost")
-    for client_file in _list_places(project=project):
+    for client_file in _list_current_files(project=project):
         if client_file.present:
             table.add_row(
                 client_file.client.name,
                 clean_text(shorten_path(client_file.file, Path.home())),
-                _get_standing(client_file, name),
+                _describe_install_state(client_file, name),
             )
     if table.row_count == 0:
         click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
@@ -446,19 +455,19 @@ def _list_clients(*, project: bool, name: str) -> int:
     return 0
 
 
-def _get_standing(place: ClientFile, name: str) -> str:
+def _describe_install_state(client_file: ClientFile, name: str) -> str:
     try:
-        return "installed" if plan_removal(place.client, place.file, name).needed else "not yet"
+        return "installed" if plan_removal(client_file.client, client_file.file, name).needed else "not yet"
     except ConfigError:
         return "its file cannot be read"  # `fingerpost install CLIENT` reports the reason
 
 
-def _list_places(*, project: bool) -> tuple[ClientFile, ...]:
+def _list_current_files(*, project: bool) -> tuple[ClientFile, ...]:
     return list_client_files(Path.home(), Path.cwd(), sys.platform, os.environ, project=project)
 
 
-def _find_place(client: str, *, project: bool) -> ClientFile:
-    known = {client_file.client.name: client_file for client_file in _list_places(project=project)}
+def _find_client_file(client: str, *, project: bool) -> ClientFile:
+    known = {client_file.client.name: client_file for client_file in _list_current_files(project=project)}
     if client in known:
         return known[client]
     near = get_close_matches(client, known, n=1, cutoff=0.4)
@@ -469,7 +478,11 @@ def _find_place(client: str, *, project: bool) -> ClientFile:
 
 
 def _describe_stdio_entry(
-    client: InstallClient, wishes: list[str], config: Path | None, servers: Path | None, profile: str | None
+    client: InstallClient,
+    mode_options: list[str],
+    config: Path | None,
+    servers: Path | None,
+    profile: str | None,
 ) -> tuple[ServerEntry, list[str]]:
     """Return the entry that starts `fingerpost stdio` with absolute paths of the settings, and notes."""
     loaded = read_settings(CommonOptions(config, servers, as_json=False))
@@ -484,12 +497,12 @@ def _describe_stdio_entry(
     files: list[str] = []
     if (settings_file := _find_settings_file(config)) is not None:
         files += ["--config", str(settings_file)]
-    if (named := servers or os.environ.get(SERVERS_FILE)) is not None:
+    if (named := servers or os.environ.get(SERVERS_FILE_VARIABLE)) is not None:
         files += ["--servers", str(Path(named).expanduser().absolute())]
     beside = Path(sys.executable).with_name("fingerpost")
     # Desktop programs do not have the shell's PATH: write the full path of the command.
     command, first = (str(beside), []) if beside.is_file() else (sys.executable, ["-m", "fingerpost"])
-    return build_stdio_entry(client, command, [*first, "stdio", *wishes, *files]), notes
+    return build_stdio_entry(client, command, [*first, "stdio", *mode_options, *files]), notes
 
 
 def _find_variables(files: Iterable[str]) -> list[str]:
@@ -499,7 +512,7 @@ def _find_variables(files: Iterable[str]) -> list[str]:
     for file in files:
         text = Path(file).read_text(encoding="utf-8-sig", errors="replace")
         names.update(taken.name for taken in expand(text, scope).taken)
-    return sorted(names - EVERYWHERE)
+    return sorted(names - COMMON_VARIABLES)
 
 
 def _find_settings_file(config: Path | None) -> Path | None:
@@ -552,43 +565,45 @@ def _format_address(gateway: GatewaySettings) -> str:
 
 
 def _add_entry(
-    place: ClientFile, name: str, entry: ServerEntry, notes: list[str], *, yes: bool, dry_run: bool
+    client_file: ClientFile, name: str, entry: ServerEntry, notes: list[str], *, yes: bool, dry_run: bool
 ) -> int:
-    change = plan_install(place.client, place.file, name, entry)
-    if is_switched_off(place.client, change, name):
-        notes.append(f"the entry is switched off in {place.client.label}, and stays so: switch it on there")
+    change = plan_install(client_file.client, client_file.file, name, entry)
+    if is_switched_off(client_file.client, change, name):
+        notes.append(
+            f"the entry is switched off in {client_file.client.label}, and stays so: switch it on there"
+        )
     if not change.needed:
-        click.echo(f"{place.client.label} has this entry already.")
+        click.echo(f"{client_file.client.label} has this entry already.")
     else:
-        _show_change(change, place)
+        _show_change(change, client_file)
     for note in notes:
         click.echo(style_text("note: ", fg="yellow") + note, err=True)
     if dry_run or not change.needed:
         return 0
-    _write_change(change, place, yes=yes)
-    click.echo(f"Restart {place.client.label} to use it.")
+    _write_change(change, client_file, yes=yes)
+    click.echo(f"Restart {client_file.client.label} to use it.")
     return 0
 
 
-def _remove_entry(place: ClientFile, name: str, *, yes: bool, dry_run: bool) -> int:
-    change = plan_removal(place.client, place.file, name)
+def _remove_entry(client_file: ClientFile, name: str, *, yes: bool, dry_run: bool) -> int:
+    change = plan_removal(client_file.client, client_file.file, name)
     if not change.needed:
-        click.echo(f"{place.client.label} has no entry named {name}.")
+        click.echo(f"{client_file.client.label} has no entry named {name}.")
         return 0
-    _show_change(change, place)
+    _show_change(change, client_file)
     if not dry_run:
-        _write_change(change, place, yes=yes)
+        _write_change(change, client_file, yes=yes)
     return 0
 
 
-def _show_change(change: ConfigFileChange, place: ClientFile) -> None:
-    for line in format_change(change, shorten_path(place.file, Path.home()), place.client):
+def _show_change(change: ConfigFileChange, client_file: ClientFile) -> None:
+    for line in format_change(change, shorten_path(client_file.file, Path.home()), client_file.client):
         click.echo(style_text(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
 
 
-def _write_change(change: ConfigFileChange, place: ClientFile, *, yes: bool) -> None:
-    if not place.present and place.scope == "user" and not change.file.parent.is_dir():
-        absent = f"{place.client.label} does not seem to be here; {change.file.parent} is made"
+def _write_change(change: ConfigFileChange, client_file: ClientFile, *, yes: bool) -> None:
+    if not client_file.present and client_file.scope == "user" and not change.file.parent.is_dir():
+        absent = f"{client_file.client.label} does not seem to be here; {change.file.parent} is made"
         click.echo(style_text("note: ", fg="yellow") + absent, err=True)
     if not yes:
         verb = "Remove" if change.after is None else "Write"

@@ -170,12 +170,12 @@ def show_learned(**options: Any) -> Any:
     return run("learning:show_learned", **options)
 
 
-LONGEST_HOURS = 24 * 366
+MAX_HOURS = 24 * 366
 
 
 @click.command()
 @click.option(
-    "--hours", type=click.FloatRange(0, LONGEST_HOURS, min_open=True), default=24.0, show_default=True,
+    "--hours", type=click.FloatRange(0, MAX_HOURS, min_open=True), default=24.0, show_default=True,
     help="How far back.",
 )  # fmt: skip
 @common_options
@@ -385,7 +385,7 @@ def feedback(**options: Any) -> Any:
 @click.argument("identity", metavar="ID")
 @common_options
 def trace(**options: Any) -> Any:
-    """Draw the journey of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts.
+    """Show the events of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts.
 
     Subagents are drawn inside of the packet that began them.
 

@@ -15,7 +15,7 @@ from fingerpost.frozen import frozen
 from fingerpost.llm.content import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
-from fingerpost.surfaces.cli.options import OVERRIDES
+from fingerpost.surfaces.cli.options import OVERRIDES_KEY
 from fingerpost.surfaces.cli.screen import clean_text, get_error_output
 from fingerpost.surfaces.cli.streams import style_text
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-NOT_YET = (ServerState.IDLE, ServerState.CONNECTING)
+CONNECTING_STATES = (ServerState.IDLE, ServerState.CONNECTING)
 
 
 @frozen(kw_only=False)
@@ -44,11 +44,11 @@ def run_async(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
     return anyio.run(work)
 
 
-def read_settings(asked: CommonOptions) -> Loaded:
+def read_settings(options: CommonOptions) -> Loaded:
     """Load the settings and print their warnings to stderr."""
     context = click.get_current_context(silent=True)
-    overrides: dict[str, object] = {} if context is None else context.meta.get(OVERRIDES, {})
-    loaded = load(config=asked.config, servers=asked.servers, overrides=overrides)
+    overrides: dict[str, object] = {} if context is None else context.meta.get(OVERRIDES_KEY, {})
+    loaded = load(config=options.config, servers=options.servers, overrides=overrides)
     for warning in loaded.warnings:
         fix = f" (fix: {clean_text(warning.fix)})" if warning.fix else ""
         click.echo(style_text("warning: ", fg="yellow") + clean_text(str(warning)) + fix, err=True)
@@ -137,7 +137,7 @@ async def connect_servers(router: Router, *names: str, wait: float | None = None
 
 def _format_waiting(router: Router) -> str:
     statuses = router.servers.statuses
-    waiting = [status.name for status in statuses if status.state in NOT_YET]
+    waiting = [status.name for status in statuses if status.state in CONNECTING_STATES]
     names = ", ".join(clean_text(name) for name in waiting[:5]) + (" …" if len(waiting) > 5 else "")
     return f"connected {len(statuses) - len(waiting)} of {len(statuses)} servers, waiting for {names}"
 

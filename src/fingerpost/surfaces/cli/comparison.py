@@ -42,10 +42,10 @@ from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, 
 
 if TYPE_CHECKING:
     pass
-VECTOR_SECONDS: Final = (
+VECTOR_TIMEOUT_S: Final = (
     20.0  # a first run computes the vectors of all tools; after this time only words are used
 )
-ANSWER_TOKENS: Final = 300
+MAX_ANSWER_TOKENS: Final = 300
 
 
 @frozen
@@ -80,7 +80,7 @@ class RoutingComparison:
     choosing_ms: float  # of this, by choosing servers
 
     @property
-    def ways(self) -> tuple[RoutingVariant, ...]:
+    def variants(self) -> tuple[RoutingVariant, ...]:
         return (self.without, *([self.chosen] if self.chosen is not None else []), self.routed)
 
     @property
@@ -138,7 +138,7 @@ _FAILURES: Final = {
     "it answers nothing": "",
     "it names servers that do not exist": '{"relevant_servers": ["\u2205"], "reasoning": ""}',
 }
-_SELF_TEST_PATIENCE_S: Final = 0.2
+_SELF_TEST_TIMEOUT_S: Final = 0.2
 
 
 async def try_fallbacks(router: Router) -> list[FallbackResult]:
@@ -147,7 +147,7 @@ async def try_fallbacks(router: Router) -> list[FallbackResult]:
     found: list[FallbackResult] = []
     for failure, reply in _FAILURES.items():
         sink = MemorySink()
-        picker = ServerPicker(settings, sink, model=_FailingModel(reply), timeout=_SELF_TEST_PATIENCE_S)
+        picker = ServerPicker(settings, sink, model=_FailingModel(reply), timeout=_SELF_TEST_TIMEOUT_S)
         choice = await picker.pick("self-test", (), None, router.tools, dict)
         kept = sum(card.server in choice.servers for card in router.tools.cards)
         errors = [event.error for event in sink.events if isinstance(event, SmartRoutingEnd)]
@@ -173,7 +173,7 @@ def open_pool(models: ModelsSettings) -> ModelPool:
 
 async def measure_all(router: Router, texts: Sequence[str]) -> list[RoutingComparison]:
     """Measure the requests one after another."""
-    await router.settle(VECTOR_SECONDS)
+    await router.settle(VECTOR_TIMEOUT_S)
     pool = open_pool(router.settings.models)
     try:
         await _warm_up(router, texts[0], pool)
@@ -243,7 +243,7 @@ def _build_variant(name: str, cards: Sequence[ToolCard], model: ModelAnswer | No
 
 
 async def _ask_model(
-    pool: ModelPool, text: str, cards: Sequence[ToolCard], *, tokens: int = ANSWER_TOKENS
+    pool: ModelPool, text: str, cards: Sequence[ToolCard], *, tokens: int = MAX_ANSWER_TOKENS
 ) -> ModelAnswer:
     request = ModelRequest(
         messages=(Message(role="user", text=text),),
@@ -260,38 +260,42 @@ async def _ask_model(
     )
 
 
-def average(made: Sequence[RoutingComparison]) -> RoutingComparison:
+def average(comparisons: Sequence[RoutingComparison]) -> RoutingComparison:
     """Return the average; model figures only of requests answered in both variants."""
-    answered = [one for one in made if one.less_time is not None] or made
-    chosen = [one.chosen for one in made if one.chosen is not None]
+    answered = [one for one in comparisons if one.less_time is not None] or comparisons
+    chosen = [one.chosen for one in comparisons if one.chosen is not None]
     return RoutingComparison(
-        without=_average_variant([one.without for one in made], [one.without.model for one in answered]),
+        without=_average_variant(
+            [one.without for one in comparisons], [one.without.model for one in answered]
+        ),
         chosen=_average_variant(chosen, []) if chosen else None,
-        routed=_average_variant([one.routed for one in made], [one.routed.model for one in answered]),
+        routed=_average_variant([one.routed for one in comparisons], [one.routed.model for one in answered]),
         offered=(),
-        added_ms=_average([one.added_ms for one in made]),
-        choosing_ms=_average([one.choosing_ms for one in made]),
+        added_ms=_average([one.added_ms for one in comparisons]),
+        choosing_ms=_average([one.choosing_ms for one in comparisons]),
     )
 
 
-def _average_variant(ways: Sequence[RoutingVariant], asked: Sequence[ModelAnswer | None]) -> RoutingVariant:
+def _average_variant(
+    variants: Sequence[RoutingVariant], answers: Sequence[ModelAnswer | None]
+) -> RoutingVariant:
     return RoutingVariant(
-        name=ways[0].name,
-        servers=_average([variant.servers for variant in ways]),
-        tools=_average([variant.tools for variant in ways]),
-        tokens=_average([variant.tokens for variant in ways]),
-        model=_average_answers([one for one in asked if one is not None]),
+        name=variants[0].name,
+        servers=_average([variant.servers for variant in variants]),
+        tools=_average([variant.tools for variant in variants]),
+        tokens=_average([variant.tokens for variant in variants]),
+        model=_average_answers([one for one in answers if one is not None]),
     )
 
 
-def _average_answers(asked: Sequence[ModelAnswer]) -> ModelAnswer | None:
-    if not asked:
+def _average_answers(answers: Sequence[ModelAnswer]) -> ModelAnswer | None:
+    if not answers:
         return None
-    if (failed := next((one for one in asked if one.error is not None), None)) is not None:
+    if (failed := next((one for one in answers if one.error is not None), None)) is not None:
         return failed
-    tokens = [one.tokens for one in asked if one.tokens is not None]
+    tokens = [one.tokens for one in answers if one.tokens is not None]
     return ModelAnswer(
-        milliseconds=_average([one.milliseconds for one in asked]),
+        milliseconds=_average([one.milliseconds for one in answers]),
         tokens=_average(tokens) if tokens else None,
     )
 
@@ -371,7 +375,7 @@ def _show_fallbacks(options: Mapping[str, Any]) -> int:
         print_lines(
             [
                 f"{'ok  ' if one.is_right else 'FAIL'} {one.failure}: {one.tools} of {one.of} tools offered "
-                f"({clean_text(one.error or 'no error was told')})"
+                f"({clean_text(one.error or 'no error was reported')})"
                 for one in found
             ]
         )
@@ -391,27 +395,32 @@ def _collect_requests(request: tuple[str, ...], file: Path | None) -> Sequence[s
 
 
 def _print_comparisons(
-    texts: Sequence[str], made: Sequence[RoutingComparison], whole: RoutingComparison | None
+    texts: Sequence[str], comparisons: Sequence[RoutingComparison], whole: RoutingComparison | None
 ) -> None:
     each = [
-        {"request": scrub(text), **_convert_comparison(one)} for text, one in zip(texts, made, strict=True)
+        {"request": scrub(text), **_convert_comparison(one)}
+        for text, one in zip(texts, comparisons, strict=True)
     ]
     print_json(each[0] if whole is None else {"requests": each, "mean": _convert_comparison(whole)})
 
 
-def _convert_comparison(made: RoutingComparison) -> dict[str, Any]:
-    saved = {"tools": made.fewer_tools, "tokens": made.fewer_tokens, "model_time": made.less_time}
-    return {**to_plain(made), "saved": saved}
+def _convert_comparison(comparison: RoutingComparison) -> dict[str, Any]:
+    saved = {
+        "tools": comparison.fewer_tools,
+        "tokens": comparison.fewer_tokens,
+        "model_time": comparison.less_time,
+    }
+    return {**to_plain(comparison), "saved": saved}
 
 
-def _show_comparison(made: RoutingComparison, requests: int | None) -> None:
-    asked = any(variant.model is not None for variant in made.ways)
+def _show_comparison(comparison: RoutingComparison, requests: int | None) -> None:
+    asked = any(variant.model is not None for variant in comparison.variants)
     columns = ("", "servers", "tools", "tokens of definitions")
     title = None if requests is None else f"{requests:,} requests, on average"
     shown = build_table(title, *columns, *(("model ms", "model tokens") if asked else ()))
     for column in shown.columns[1:]:
         column.justify = "right"
-    for variant in made.ways:
+    for variant in comparison.variants:
         shown.add_row(
             clean_text(variant.name),
             *_format_cells(variant),
@@ -419,41 +428,46 @@ def _show_comparison(made: RoutingComparison, requests: int | None) -> None:
         )
     screen = get_output()
     screen.print(shown)
-    for line in _summarise(made):
+    for line in _summarise(comparison):
         screen.print(clean_text(line), soft_wrap=True)
 
 
-def _format_cells(way: RoutingVariant) -> tuple[str, ...]:
-    return tuple(_format_figure(value) for value in (way.servers, way.tools, way.tokens))
+def _format_cells(variant: RoutingVariant) -> tuple[str, ...]:
+    return tuple(_format_figure(value) for value in (variant.servers, variant.tools, variant.tokens))
 
 
 def _format_figure(value: float) -> str:
     return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
-def _format_model_cells(way: RoutingVariant) -> tuple[str, str]:
-    if way.model is None:
+def _format_model_cells(variant: RoutingVariant) -> tuple[str, str]:
+    if variant.model is None:
         return "", ""
-    if way.model.error is not None:
+    if variant.model.error is not None:
         return "failed", "see below"
-    tokens = "not told" if way.model.tokens is None else _format_figure(way.model.tokens)
-    return f"{way.model.milliseconds:,.0f}", tokens
+    tokens = "not told" if variant.model.tokens is None else _format_figure(variant.model.tokens)
+    return f"{variant.model.milliseconds:,.0f}", tokens
 
 
-def _summarise(made: RoutingComparison) -> list[str]:
+def _summarise(comparison: RoutingComparison) -> list[str]:
     lines = [
-        f"Routing leaves out {made.fewer_tools:.0%} of the tools and {made.fewer_tokens:.0%} of the tokens, "
-        f"and adds {made.added_ms:.1f} ms"
-        + (f", {made.choosing_ms:.1f} of them for choosing servers." if made.choosing_ms else "."),
+        f"Routing leaves out {comparison.fewer_tools:.0%} of the tools "
+        f"and {comparison.fewer_tokens:.0%} of the tokens, "
+        f"and adds {comparison.added_ms:.1f} ms"
+        + (
+            f", {comparison.choosing_ms:.1f} of them for choosing servers." if comparison.choosing_ms else "."
+        ),
     ]
-    if made.less_time is not None:
-        change = "less" if made.less_time >= 0 else "more"
-        lines.append(f"With it the model took {abs(made.less_time):.0%} {change} time, routing included.")
-    if made.offered:
-        lines.append(f"Offered: {', '.join(made.offered)}")
+    if comparison.less_time is not None:
+        change = "less" if comparison.less_time >= 0 else "more"
+        lines.append(
+            f"With it the model took {abs(comparison.less_time):.0%} {change} time, routing included."
+        )
+    if comparison.offered:
+        lines.append(f"Offered: {', '.join(comparison.offered)}")
     lines += [
         f"{variant.name}: {variant.model.error}"
-        for variant in made.ways
+        for variant in comparison.variants
         if variant.model is not None and variant.model.error is not None
     ]
     return lines

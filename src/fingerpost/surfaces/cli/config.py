@@ -52,7 +52,7 @@ def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) 
     """Explain everything that is wrong with the settings: file, line and fix."""
     problems = find_problems(config=config, servers=servers)
     if not any(not problem.warning for problem in problems):
-        problems = (*problems, *_check_command_rules(config, servers))
+        problems = (*problems, *_find_command_rule_problems(config, servers))
     wrong = sum(not problem.warning for problem in problems)
     if as_json:
         print_json([_convert_problem(problem) for problem in problems])
@@ -63,7 +63,7 @@ def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) 
     return 1 if wrong else 0
 
 
-def _check_command_rules(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
+def _find_command_rule_problems(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
     """Return warnings about allowed workspace commands."""
     # The built-in servers take seconds to import; only `config check` needs them.
     from fingerpost.builtin.workspace.command_rules import describe_rules
@@ -164,7 +164,7 @@ def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -
     if as_json:
         print_json(
             [
-                {"name": name, "written": _find_place(loaded, name), **_convert_profile(one)}
+                {"name": name, "written": _find_origin(loaded, name), **_convert_profile(one)}
                 for name, one in found
             ]
         )
@@ -179,7 +179,7 @@ def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -
             one.description or "",
             _format_users(one),
             _format_when(one),
-            _find_place(loaded, name),
+            _find_origin(loaded, name),
         )
         table.add_row(*(clean_text(cell) for cell in cells))
     get_output().print(table)
@@ -201,7 +201,7 @@ def _format_when(profile: ProfileSettings) -> str:
     return "; ".join(part for part in parts if part) or "by name"
 
 
-def _find_place(loaded: Loaded, name: str) -> str:
+def _find_origin(loaded: Loaded, name: str) -> str:
     """Return the file and first line of a profile."""
     prefix = f"{format_path(('profiles', name))}."
     origins = [origin for path, origin in loaded.origins.items() if path.startswith(prefix)]
@@ -310,7 +310,7 @@ def _get_profile_files(loaded: Loaded) -> ProfileFiles:
 def _write_profile(files: ProfileFiles, name: str, text: str) -> None:
     path, shown = files.folder / f"{name}.toml", f"{files.shown}/{name}.toml"
     if name in files.written:
-        message = f"the profile {name} is written at {files.places[name]} already"
+        message = f"the profile {name} is written at {files.origins[name]} already"
         raise ConfigError(message, hint="change it there, or remove it and try again")
     try:
         files.folder.mkdir(parents=True, exist_ok=True)

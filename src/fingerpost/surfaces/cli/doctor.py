@@ -26,9 +26,9 @@ from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json
 if TYPE_CHECKING:
     pass
 Severity = Literal["broken", "limited", "advice"]
-ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
-STDERR_LINES = 5
-MOST_NAMED = 20
+SEVERITY_ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
+MAX_STDERR_LINES = 5
+MAX_NAMED_TOOLS = 20
 
 
 @frozen
@@ -42,24 +42,24 @@ class SetupFinding:
     detail: tuple[str, ...] = ()
 
 
-async def examine(asked: CommonOptions) -> tuple[SetupFinding, ...]:
+async def examine(options: CommonOptions) -> tuple[SetupFinding, ...]:
     """Return all findings, most urgent first."""
     try:
-        loaded = load(config=asked.config, servers=asked.servers)
+        loaded = load(config=options.config, servers=options.servers)
     except ConfigError as error:
         return tuple(_describe_config_error(error))
     findings = [_describe_problem(problem, "limited") for problem in loaded.warnings]
-    findings.extend(await anyio.to_thread.run_sync(_look_at_sandbox, loaded.settings))
+    findings.extend(await anyio.to_thread.run_sync(_examine_sandbox, loaded.settings))
     try:
-        findings.extend(await _look_inside(loaded))
+        findings.extend(await _examine_router(loaded))
     except FingerpostError as error:
         findings.append(_describe_error("store", error))
-    return tuple(sorted(findings, key=lambda finding: ORDER[finding.severity]))
+    return tuple(sorted(findings, key=lambda finding: SEVERITY_ORDER[finding.severity]))
 
 
-async def _look_inside(loaded: Loaded) -> list[SetupFinding]:
+async def _examine_router(loaded: Loaded) -> list[SetupFinding]:
     async with open_any_router(loaded) as router:
-        findings = await _look_at_store(router)
+        findings = await _examine_store(router)
         if not router.servers.statuses:
             findings.append(
                 SetupFinding(
@@ -72,12 +72,12 @@ async def _look_inside(loaded: Loaded) -> list[SetupFinding]:
             return findings
         await connect_servers(router)
         for status in router.servers.statuses:
-            findings.extend(_look_at_server(status))
-        findings.extend(_look_at_tools(router))
+            findings.extend(_examine_server(status))
+        findings.extend(_examine_tools(router))
         return findings
 
 
-def _look_at_sandbox(settings: Settings) -> list[SetupFinding]:
+def _examine_sandbox(settings: Settings) -> list[SetupFinding]:
     """Check whether commands of the workspace server run in a sandbox."""
     own = settings.builtin.workspace
     if "workspace" not in settings.builtin.enabled or not settings.tool_routing.allow_execute:
@@ -94,7 +94,7 @@ def _look_at_sandbox(settings: Settings) -> list[SetupFinding]:
     return [SetupFinding(severity=severity, subject="workspace", what=missing, fix=fix)]
 
 
-async def _look_at_store(router: Router) -> list[SetupFinding]:
+async def _examine_store(router: Router) -> list[SetupFinding]:
     report = await router.store.audit.verify()
     if report.intact:
         return []
@@ -108,7 +108,7 @@ async def _look_at_store(router: Router) -> list[SetupFinding]:
     ]
 
 
-def _look_at_server(status: ServerStatus) -> Iterator[SetupFinding]:
+def _examine_server(status: ServerStatus) -> Iterator[SetupFinding]:
     if (
         status.state is ServerState.DISABLED
         and (unavailable := build_server_unavailable("", status)) is not None
@@ -127,37 +127,37 @@ def _look_at_server(status: ServerStatus) -> Iterator[SetupFinding]:
         what=f"{status.state}: {status.reason or 'no reason given'}",
         fix=status.hint
         or f"look at its entry and try `fingerpost servers --watch`; it is {status.transport}",
-        detail=lines[-STDERR_LINES:],
+        detail=lines[-MAX_STDERR_LINES:],
     )
 
 
-def _look_at_tools(router: Router) -> Iterator[SetupFinding]:
+def _examine_tools(router: Router) -> Iterator[SetupFinding]:
     catalog = router.catalog
     changed = {entry.card.key for entry in catalog.quarantined}
     off: dict[tuple[str, str], list[UnavailableTool]] = {}
     for card in catalog.unavailable.cards:
         unavailable = catalog.explain_unavailable(card)
         if card.key in changed:
-            yield _describe_absence([unavailable], "limited")
+            yield _describe_unavailable([unavailable], "limited")
         else:
             off.setdefault((unavailable.reason, unavailable.fix), []).append(unavailable)
     for dropped in catalog.dropped:
         if not dropped.switched_off:
-            yield _describe_absence([build_refused(dropped)], "limited")
+            yield _describe_unavailable([build_refused(dropped)], "limited")
     for tools in off.values():
-        yield _describe_absence(tools, "advice")
+        yield _describe_unavailable(tools, "advice")
 
 
-def _describe_absence(alike: Sequence[UnavailableTool], severity: Severity) -> SetupFinding:
+def _describe_unavailable(tools: Sequence[UnavailableTool], severity: Severity) -> SetupFinding:
     """Return one finding for all tools that are unavailable for the same reason."""
-    first = alike[0]
-    if len(alike) == 1:
+    first = tools[0]
+    if len(tools) == 1:
         return SetupFinding(severity=severity, subject=f"tool {first.tool}", what=first.reason, fix=first.fix)
-    more = len(alike) - MOST_NAMED
-    named = [tool.tool for tool in alike[:MOST_NAMED]] + ([f"and {more} more"] if more > 0 else [])
+    more = len(tools) - MAX_NAMED_TOOLS
+    named = [tool.tool for tool in tools[:MAX_NAMED_TOOLS]] + ([f"and {more} more"] if more > 0 else [])
     return SetupFinding(
         severity=severity,
-        subject=f"{len(alike)} tools",
+        subject=f"{len(tools)} tools",
         what=first.reason,
         fix=first.fix,
         detail=tuple(named),
@@ -184,7 +184,7 @@ def _describe_error(subject: str, error: FingerpostError) -> SetupFinding:
     )
 
 
-MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}
+SEVERITY_MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}
 
 
 def run_checks(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
@@ -204,7 +204,7 @@ def _show_findings(findings: tuple[SetupFinding, ...]) -> None:
     if all(finding.severity == "advice" for finding in findings):
         screen.print("Nothing is wrong.", style="green")
     for number, finding in enumerate(findings, start=1):
-        mark, colour = MARKS[finding.severity]
+        mark, colour = SEVERITY_MARKS[finding.severity]
         screen.print(
             Text(f"{number}. {mark} {clean_text(finding.subject)}: {clean_text(finding.what)}", style=colour)
         )

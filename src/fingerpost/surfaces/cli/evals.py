@@ -85,24 +85,34 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
 
 
-def write_set(made: OperatorSet, folder: Path, *, as_json: bool) -> None:
+def write_set(operator_set: OperatorSet, folder: Path, *, as_json: bool) -> None:
     """Write both files into the folder, with mode 0600."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_lines(folder / "tools.jsonl", made.tools)
-        _write_lines(folder / "queries.jsonl", made.queries)
+        _write_lines(folder / "tools.jsonl", operator_set.tools)
+        _write_lines(folder / "queries.jsonl", operator_set.queries)
     except OSError as error:
         message = f"{folder} cannot be written: {error.strerror or error}"
         raise ConfigError(message, hint="Name another folder with --out.") from error
     if as_json:
         print_json(
-            {"folder": str(folder), "tools": len(made.tools), "queries": len(made.queries), "gone": made.gone}
+            {
+                "folder": str(folder),
+                "tools": len(operator_set.tools),
+                "queries": len(operator_set.queries),
+                "gone": operator_set.gone,
+            }
         )
         return
-    written = f"{format_count(len(made.tools), 'tool')} and {format_count(len(made.queries), 'request')}"
-    gone = f"; {format_count(made.gone, 'choice')} of tools that are gone left out" if made.gone else ""
+    tools, queries = len(operator_set.tools), len(operator_set.queries)
+    written = f"{format_count(tools, 'tool')} and {format_count(queries, 'request')}"
+    gone = (
+        f"; {format_count(operator_set.gone, 'choice')} of tools that are gone left out"
+        if operator_set.gone
+        else ""
+    )
     click.echo(f"{written} written to {folder}{gone}")
-    if not made.queries:
+    if not operator_set.queries:
         click.echo("No tool has worked for a recorded request yet: use some, then run this again.", err=True)
 
 
@@ -146,13 +156,13 @@ def _write_lines(path: Path, lines: Iterable[JsonObject]) -> None:
 
 
 STDOUT = Path("-")
-SHOWN_NAMES = 3
+MAX_SHOWN_NAMES = 3
 
 SelectionStep = Callable[[Iterable[RoutedQuery]], Iterator[Prediction]]
 
 
 def write_predictions(
-    shelf: EvalCatalog,
+    catalog: EvalCatalog,
     queries: Sequence[QueryRecord],
     settings: Settings,
     out: Path,
@@ -169,18 +179,18 @@ def write_predictions(
     with (
         _open_output(out) as file,
         _build_progress() as bar,
-        _open_selection(shelf, settings, at_once) as select,
+        _open_selection(catalog, settings, at_once) as select,
     ):
         indexing = bar.add_task("indexing", total=1.0)
         with open_ready_narrower(
-            shelf.snapshot, settings, progress=lambda done: bar.update(indexing, completed=done)
+            catalog.snapshot, settings, progress=lambda done: bar.update(indexing, completed=done)
         ) as narrower:
             bar.update(indexing, completed=1.0)
             _note_unencoded(get_ready_share(narrower, settings))
             task = bar.add_task("routing", total=len(queries))
             try:
                 for prediction in select(
-                    iterate_routings(shelf, queries, narrower.narrow, top=top, scope=scope)
+                    iterate_routings(catalog, queries, narrower.narrow, top=top, scope=scope)
                 ):
                     file.write(json.dumps(prediction.as_json()) + "\n")
                     file.flush()
@@ -192,14 +202,14 @@ def write_predictions(
 
 
 @contextlib.contextmanager
-def _open_selection(shelf: EvalCatalog, settings: Settings, at_once: int) -> Generator[SelectionStep]:
+def _open_selection(catalog: EvalCatalog, settings: Settings, at_once: int) -> Generator[SelectionStep]:
     """Yield a function that turns routings into predictions, with a model's selection if `at_once`."""
     if not at_once:
         yield lambda routed: (one.prediction for one in routed)
         return
 
     pool = ModelPool.of(settings.models)
-    selector = EvalSelector(pool, shelf, settings)
+    selector = EvalSelector(pool, catalog, settings)
     _print_note(f"{clean_text(pool.name(Role.LITE))} selects for each query; --no-select leaves that out")
     with start_blocking_portal() as portal:
         try:
@@ -216,19 +226,19 @@ def _note_tally(tally: SelectionTally) -> None:
         _print_note(f"{tally.failures:,} of them failed; the first: {clean_text(tally.first_failure)}")
 
 
-def note_left_out(shelf: EvalCatalog, offered: int) -> None:
+def note_left_out(catalog: EvalCatalog, offered: int) -> None:
     """Print which tools were left out."""
-    for line in shelf.left_out[:SHOWN_NAMES]:
+    for line in catalog.left_out[:MAX_SHOWN_NAMES]:
         _print_note(f"left out: {clean_text(line)}")
-    if (more := len(shelf.left_out) - SHOWN_NAMES) > 0:
+    if (more := len(catalog.left_out) - MAX_SHOWN_NAMES) > 0:
         _print_note(f"left out: {more:,} more of {format_count(offered, 'tool')}")
 
 
 def note_unknown(unknown: Mapping[str, int]) -> None:
     """Print which candidates are not in the set."""
     if unknown:
-        named = ", ".join(clean_text(tool) for tool in list(unknown)[:SHOWN_NAMES])
-        more = " …" if len(unknown) > SHOWN_NAMES else ""
+        named = ", ".join(clean_text(tool) for tool in list(unknown)[:MAX_SHOWN_NAMES])
+        more = " …" if len(unknown) > MAX_SHOWN_NAMES else ""
         _print_note(
             f"passed over: {format_count(len(unknown), 'candidate id')} of no tool in the set: {named}{more}"
         )
@@ -409,8 +419,8 @@ def _make_finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-RECORDED = 500
-SHOWN_ROWS = 20
+MAX_RECORDED_REQUESTS = 500
+MAX_SHOWN_ROWS = 20
 
 
 def read_requests(path: Path) -> Sequence[str]:
@@ -462,7 +472,7 @@ async def _gather_requests(
         await connect_servers(router, wait=wait)
         if given is None:
             given = remove_repeated_requests(
-                choice.request for choice in await router.store.choices.list_recent(RECORDED)
+                choice.request for choice in await router.store.choices.list_recent(MAX_RECORDED_REQUESTS)
             )
         return router.tools, given
 
@@ -475,10 +485,10 @@ def _show_shadow(found: ShadowReport) -> None:
     if not found.differing:
         return
     by_tool = build_table(None, "tool", "newly offered", "no longer")
-    for tool, gained, lost in found.count_moved_tools()[:SHOWN_ROWS]:
+    for tool, gained, lost in found.count_moved_tools()[:MAX_SHOWN_ROWS]:
         by_tool.add_row(clean_text(tool), str(gained), str(lost))
     by_request = build_table(None, "request", "newly offered", "no longer")
-    for one in found.differing[:SHOWN_ROWS]:
+    for one in found.differing[:MAX_SHOWN_ROWS]:
         by_request.add_row(cut_sentence(one.request, 60), _join_names(one.gained), _join_names(one.lost))
     get_output().print(by_tool, by_request)
 

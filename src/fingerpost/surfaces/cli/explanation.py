@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fingerpost.router import Route
-_BAD = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
+_FAILED_OUTCOMES = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
 
 
 @frozen
@@ -187,7 +187,7 @@ def _build_subagent_span(event: SubagentEnded, clock: _TimelineClock) -> Timelin
         start=_compute_start(event, event.milliseconds, clock),
         length=event.milliseconds,
         note=f"{event.outcome}, {event.tokens:,} tokens",
-        failed=event.outcome in _BAD,
+        failed=event.outcome in _FAILED_OUTCOMES,
     )
 
 
@@ -199,13 +199,13 @@ def _to_milliseconds(length: timedelta) -> float:
     return length.total_seconds() * 1000
 
 
-LONGEST: Final = 300
+MAX_TEXT_LENGTH: Final = 300
 AXIS_WIDTH: Final = 40
-_READS: Final = {True: " (it only reads)", False: " (it changes something)", None: ""}
+_READ_ONLY_NOTES: Final = {True: " (it only reads)", False: " (it changes something)", None: ""}
 _COLOURS: Final = {"narrow": "green", "model": "cyan", "tool": "magenta"}
 _SHADES: Final = {"narrow": "▒", "model": "█", "tool": "▓"}
 
-StoryLine = tuple[str, str, str]  # label, text, style
+ExplanationLine = tuple[str, str, str]  # label, text, style
 
 
 def show_explanation(route: Route, events: Sequence[Event]) -> None:
@@ -223,33 +223,33 @@ def show_explanation(route: Route, events: Sequence[Event]) -> None:
         screen.print(Text.assemble((f"{what:<9}", "dim"), (words, style)), soft_wrap=True)
 
 
-def describe_events(events: Sequence[Event]) -> Iterator[StoryLine]:
+def describe_events(events: Sequence[Event]) -> Iterator[ExplanationLine]:
     """Yield one line for each notable event, in order."""
     for event in events:
         for what, words, style in _describe_event(event):
             shown = clean_text(words)
-            yield what, shown if len(shown) <= LONGEST else shown[: LONGEST - 1] + "…", style
+            yield what, shown if len(shown) <= MAX_TEXT_LENGTH else shown[: MAX_TEXT_LENGTH - 1] + "…", style
 
 
 @singledispatch
-def _describe_event(event: Event) -> Iterator[StoryLine]:
+def _describe_event(event: Event) -> Iterator[ExplanationLine]:
     return iter(())
 
 
 @_describe_event.register
-def _(event: ToolsOffered) -> Iterator[StoryLine]:
+def _(event: ToolsOffered) -> Iterator[ExplanationLine]:
     if event.kept:
         yield "kept", f"{', '.join(event.kept)}: also offered, as in an earlier turn of the conversation", ""
 
 
 @_describe_event.register
-def _(event: ToolSelected) -> Iterator[StoryLine]:
+def _(event: ToolSelected) -> Iterator[ExplanationLine]:
     if event.selection is None:
         yield "chose", "no tool", ""
         return
     for chosen in (event.selection, *event.beside):
         why = f": {chosen.reasoning}" if chosen.reasoning else ""
-        yield "chose", f"{_format_selection(chosen)}{why}{_READS[chosen.read_only]}", "bold"
+        yield "chose", f"{_format_selection(chosen)}{why}{_READ_ONLY_NOTES[chosen.read_only]}", "bold"
     for other in event.alternatives:
         yield "or", _format_selection(other), "dim"
 
@@ -260,12 +260,12 @@ def _format_selection(chosen: Selection) -> str:
 
 
 @_describe_event.register
-def _(event: SelectionReviewed) -> Iterator[StoryLine]:
+def _(event: SelectionReviewed) -> Iterator[ExplanationLine]:
     yield "review", event.summary(), "" if event.review.approved else "yellow"
 
 
 @_describe_event.register
-def _(event: ConfidenceJudged) -> Iterator[StoryLine]:
+def _(event: ConfidenceJudged) -> Iterator[ExplanationLine]:
     sure = event.confidence
     parts = f"claim {sure.claim:.2f}, review {sure.review:.2f}, margin {sure.margin:.2f}"
     how = "calibrated" if sure.calibrated else "not calibrated"
@@ -275,74 +275,74 @@ def _(event: ConfidenceJudged) -> Iterator[StoryLine]:
 
 
 @_describe_event.register
-def _(event: CallPrepared) -> Iterator[StoryLine]:
+def _(event: CallPrepared) -> Iterator[ExplanationLine]:
     for repair in event.repairs:
         change = f"{_format_json(repair.before)} → {_format_json(repair.after)}"
         yield "repaired", f"{repair.path} ({repair.kind}): {change}  {repair.reason}", "yellow"
 
 
 @_describe_event.register
-def _(event: CallRefused) -> Iterator[StoryLine]:
+def _(event: CallRefused) -> Iterator[ExplanationLine]:
     yield "refused", event.summary(), "red"
 
 
 @_describe_event.register(ApprovalRequested)
 @_describe_event.register(ApprovalDecided)
-def _(event: Event) -> Iterator[StoryLine]:
+def _(event: Event) -> Iterator[ExplanationLine]:
     yield "approval", event.summary(), "yellow"
 
 
 @_describe_event.register
-def _(event: FallbackTaken) -> Iterator[StoryLine]:
+def _(event: FallbackTaken) -> Iterator[ExplanationLine]:
     yield "fallback", event.summary(), "yellow"
 
 
 @_describe_event.register
-def _(event: ResultDigested) -> Iterator[StoryLine]:
+def _(event: ResultDigested) -> Iterator[ExplanationLine]:
     if event.dropped:
         rest = f"; the rest: fingerpost result {event.handle}" if event.handle else ""
         yield "cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
 
 
 @_describe_event.register
-def _(event: ShortlistWidened) -> Iterator[StoryLine]:
+def _(event: ShortlistWidened) -> Iterator[ExplanationLine]:
     yield "widened", event.summary(), "yellow"
 
 
 @_describe_event.register
-def _(event: ReplyRejected) -> Iterator[StoryLine]:
+def _(event: ReplyRejected) -> Iterator[ExplanationLine]:
     yield "rejected", event.summary(), "red"
 
 
 @_describe_event.register
-def _(event: SyntaxStopped) -> Iterator[StoryLine]:
+def _(event: SyntaxStopped) -> Iterator[ExplanationLine]:
     yield "stopped", f"tool syntax in the answer: {event.summary()}", "yellow"
 
 
 @_describe_event.register
-def _(event: PlanNoted) -> Iterator[StoryLine]:
+def _(event: PlanNoted) -> Iterator[ExplanationLine]:
     if event.remaining:
         yield "then", event.remaining, ""
 
 
 @_describe_event.register
-def _(event: ThoughtNoted) -> Iterator[StoryLine]:
+def _(event: ThoughtNoted) -> Iterator[ExplanationLine]:
     yield "thought", event.text, "dim"
 
 
 @_describe_event.register
-def _(event: HistorySummarised) -> Iterator[StoryLine]:
+def _(event: HistorySummarised) -> Iterator[ExplanationLine]:
     yield "shorter", event.summary(), "dim"
 
 
 @_describe_event.register
-def _(event: BudgetReached) -> Iterator[StoryLine]:
+def _(event: BudgetReached) -> Iterator[ExplanationLine]:
     yield "limit", event.summary(), "red"
 
 
 def _format_json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
 
 
 def _build_axis(found: Timeline, *, coloured: bool) -> Table:
@@ -370,7 +370,7 @@ def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = A
     return Text(" " * start + mark * length, style=_COLOURS[span.stage] if coloured else "", no_wrap=True)
 
 
-def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[StoryLine]:
+def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> Iterator[ExplanationLine]:
     """Yield time and tokens by stage."""
     models, tools = found.sum_stage("model"), found.sum_stage("tool")
     own = max(0.0, found.length - models - tools)

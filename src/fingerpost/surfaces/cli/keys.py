@@ -67,7 +67,7 @@ def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json:
     if as_json:
         print_json({"name": name, "revoked": revoked})
     elif revoked:
-        click.echo(f"{name} opens nothing any more.")
+        click.echo(f"{name} is revoked.")
     else:
         click.echo(f"There is no key {name} to revoke. `fingerpost keys` lists them.", err=True)
     return 0 if revoked else 1

@@ -75,26 +75,26 @@ def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str
     return (None if last else words[0]), words[-1]
 
 
-async def _show_feedback(router: Router, said: Feedback, *, as_json: bool) -> None:
+async def _show_feedback(router: Router, feedback: Feedback, *, as_json: bool) -> None:
     if as_json:
-        print_json(to_plain(said))
+        print_json(to_plain(feedback))
         return
-    print_lines(await describe_feedback(router, said))
+    print_lines(await describe_feedback(router, feedback))
 
 
-async def describe_feedback(router: Router, said: Feedback) -> list[str]:
+async def describe_feedback(router: Router, feedback: Feedback) -> list[str]:
     """Return lines that say what was recorded."""
-    used = await router.learning.find_used_tools(said.packet_id)
-    return format_feedback(said, used=used, counts=router.settings.flags.learn_from_feedback)
+    used = await router.learning.find_used_tools(feedback.packet_id)
+    return format_feedback(feedback, used=used, counts=router.settings.flags.learn_from_feedback)
 
 
-def format_feedback(said: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
+def format_feedback(feedback: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
     """Return lines that say what was recorded and whether it counts."""
-    about = f" of {clean_text(said.tool)}" if said.tool else ""
-    right = f"; should have used {clean_text(said.should_have)}" if said.should_have else ""
-    lines = [f"kept: {said.verdict.value}{about}{right}"]
-    if said.tool is None and said.should_have is None:
-        lines.append(_explain_no_tool(said.verdict.value, used))
+    about = f" of {clean_text(feedback.tool)}" if feedback.tool else ""
+    right = f"; should have used {clean_text(feedback.should_have)}" if feedback.should_have else ""
+    lines = [f"kept: {feedback.verdict.value}{about}{right}"]
+    if feedback.tool is None and feedback.should_have is None:
+        lines.append(_explain_no_tool(feedback.verdict.value, used))
     if not counts:
         lines.append(
             "It is kept and does not count yet: flags.learn_from_feedback is off. "
@@ -106,13 +106,13 @@ def format_feedback(said: Feedback, *, used: Sequence[str], counts: bool) -> lis
 def _explain_no_tool(verdict: str, used: Sequence[str]) -> str:
     """Return why the feedback is about no tool."""
     if used:
-        return "Several tools were used, so it speaks of none in particular; name one to say which."
+        return "Several tools were used, so the feedback applies to none of them; name one with --tool."
     if verdict == "good":
-        return "No tool was used, and that was right: it speaks of no tool."
-    return "No tool was used, so it speaks of none; say which one it should have used, if there is one."
+        return "No tool was used, and that was right: the feedback applies to no tool."
+    return "No tool was used, so the feedback applies to none; name the right one with --should-have-used."
 
 
-SHOWN = 20
+MAX_SHOWN_ROWS = 20
 
 
 def show_learned(*, what: tuple[str, ...], **options: Any) -> int:
@@ -177,7 +177,7 @@ def _list_overview(found: Learned) -> Iterator[str]:
 def _build_tables(found: Learned) -> Iterator[Any]:
     if found.corrections:
         table = build_table("corrections", "right", "not", "times", "by", "for")
-        for one in found.corrections[:SHOWN]:
+        for one in found.corrections[:MAX_SHOWN_ROWS]:
             words = "; ".join(cut_sentence(text, 60) for text in one.requests)
             names = clean_text(", ".join(one.by)) or "others"
             table.add_row(
@@ -190,7 +190,7 @@ def _build_tables(found: Learned) -> Iterator[Any]:
         yield table
     if found.preferences:
         table = build_table("preferences", "person", "takes", "for", "rather than", "uses")
-        for habit in found.preferences[:SHOWN]:
+        for habit in found.preferences[:MAX_SHOWN_ROWS]:
             over = ", ".join(clean_text(tool) for tool in habit.over)
             uses = f"{habit.weight:.1f}"
             table.add_row(
@@ -199,7 +199,7 @@ def _build_tables(found: Learned) -> Iterator[Any]:
         yield table
     if found.uses:
         table = build_table("outcomes", "tool", "worked", "failed")
-        for use in found.uses[:SHOWN]:
+        for use in found.uses[:MAX_SHOWN_ROWS]:
             table.add_row(clean_text(use.tool), str(use.worked), str(use.failed))
         yield table
 
@@ -219,7 +219,7 @@ def set_preference(*, what: str | None, **options: Any) -> int:
     async def work() -> int:
         async with open_any_router(loaded) as router:
             person = get_person()
-            effort = await keep_preference(router, person, what)
+            effort = await update_preference(router, person, what)
             if options["as_json"]:
                 print_json({"caller": person, "effort": effort})
             else:
@@ -229,12 +229,12 @@ def set_preference(*, what: str | None, **options: Any) -> int:
     return run_async(work)
 
 
-async def keep_preference(router: Router, who: str, what: str | None) -> Effort | None:
+async def update_preference(router: Router, person: str, what: str | None) -> Effort | None:
     """Store the preference if given, and return the current one."""
     if what is not None:
-        await router.prefer(who, None if what == "usual" else what)
-    return router.profiles.efforts.get(who)
+        await router.prefer(person, None if what == "usual" else what)
+    return router.profiles.efforts.get(person)
 
 
-def format_preference(who: str, effort: Effort | None) -> str:
-    return f"{who} gets {effort or 'the usual'} answers"
+def format_preference(person: str, effort: Effort | None) -> str:
+    return f"{person} gets {effort or 'the usual'} answers"

@@ -28,14 +28,14 @@ from fingerpost import __version__
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.surfaces.cli.streams import discard_errors, discard_output, make_streams_usable, style_text
 
-FINE = 0
-FOUND_WRONG = 1
-MISUSED = 2
-FAILED = 3
-BUG = 70
-INTERRUPTED = 130
+EXIT_OK = 0
+EXIT_FOUND_WRONG = 1
+EXIT_USAGE = 2
+EXIT_FAILED = 3
+EXIT_BUG = 70
+EXIT_INTERRUPTED = 130
 # A full disk, a quota, a file size limit, a failing device: not bugs that a user should report.
-_NO_ROOM: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_WRITE_ERROR_NUMBERS: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def run_guarded(command: click.Command) -> int:
@@ -49,44 +49,44 @@ def run_guarded(command: click.Command) -> int:
         misuse.show()
         return misuse.exit_code
     except (click.Abort, KeyboardInterrupt):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     except (BrokenPipeError, SystemExit):  # rich exits with SystemExit when the output is closed
         return _handle_closed_pipe()
     except BaseExceptionGroup as group:
-        return _explain_group(group)
+        return _report_group(group)
     except Exception as error:  # noqa: BLE001 - the boundary: nothing raw goes past it
-        return _explain(error)
-    return result if isinstance(result, int) else FINE
+        return _report_error(error)
+    return result if isinstance(result, int) else EXIT_OK
 
 
-def _explain_group(group: BaseExceptionGroup[BaseException]) -> int:
+def _report_group(group: BaseExceptionGroup[BaseException]) -> int:
     """Print the first error of an exception group and return the exit code."""
     for cause in group.exceptions:
         if isinstance(cause, BaseExceptionGroup):
-            return _explain_group(cause)  # pyright: ignore[reportUnknownArgumentType]
+            return _report_group(cause)  # pyright: ignore[reportUnknownArgumentType]
         if isinstance(cause, KeyboardInterrupt):
-            return INTERRUPTED
+            return EXIT_INTERRUPTED
         if isinstance(cause, BrokenPipeError | SystemExit):
             return _handle_closed_pipe()
-        return _explain(cause)
-    return BUG
+        return _report_error(cause)
+    return EXIT_BUG
 
 
-def _explain(error: BaseException) -> int:
+def _report_error(error: BaseException) -> int:
     _show_traceback(error)
     if isinstance(error, FingerpostError):
         _print_line(style_text("error: ", fg="red", bold=True) + str(error))
         if error.hint:
             _print_line(style_text("  fix: ", fg="green") + error.hint)
-        return MISUSED if isinstance(error, ConfigError) else FAILED
-    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
+    if isinstance(error, OSError) and error.errno in _WRITE_ERROR_NUMBERS:
         discard_output()
         _print_line(style_text("error: ", fg="red", bold=True) + f"this cannot be written: {error.strerror}")
         _print_line(style_text("  fix: ", fg="green") + "Make room where it goes, or send it somewhere else.")
-        return FAILED
+        return EXIT_FAILED
     _print_line(style_text("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
     _print_line("Run the same command with FINGERPOST_DEBUG=1 and report what it prints.")
-    return BUG
+    return EXIT_BUG
 
 
 def _print_line(line: str) -> None:
@@ -109,7 +109,7 @@ def _show_traceback(error: BaseException) -> None:
 def _handle_closed_pipe() -> int:
     """Return 0 without output: the reader of stdout has closed it."""
     discard_output()
-    return FINE
+    return EXIT_OK
 
 
 class CommandEntry(NamedTuple):
@@ -120,7 +120,7 @@ class CommandEntry(NamedTuple):
     summary: str
 
 
-COLLECT_AFTER: Final = 20_000
+GC_THRESHOLD: Final = 20_000
 
 LOOK: Final = "See what there is"
 ACT: Final = "Ask and call"
@@ -150,7 +150,7 @@ COMMANDS: Final = {
     "call": CommandEntry("commands:call", ACT, "Call a tool, with repair, policy, approval and progress"),
     "prefer": CommandEntry("commands:prefer", ACT, "Say whether you want quick or thorough answers"),
     "feedback": CommandEntry("commands:feedback", ACT, "Say whether a request got the right tool"),
-    "trace": CommandEntry("commands:trace", ACT, "Draw the journey of one call"),
+    "trace": CommandEntry("commands:trace", ACT, "Show the events of one call"),
     "result": CommandEntry("commands:result", ACT, "Fetch the rest of a long result"),
     "breakers": CommandEntry("commands:breakers", ACT, "Show the circuit breakers of servers"),
     "serve": CommandEntry(
@@ -263,7 +263,7 @@ def main() -> None:
     make_streams_usable()
     # Importing the server creates more than a hundred thousand objects that stay alive. The default garbage
     # collection after every 700 new objects would take 5 % of the startup.
-    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+    gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
     sys.exit(run_guarded(fingerpost))
 
 

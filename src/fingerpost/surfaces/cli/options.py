@@ -21,9 +21,9 @@ Command = Callable[..., Any]
 FILE: Final = click.Path(
     path_type=Path, dir_okay=False
 )  # shared: click looks up translations for each instance
-OVERRIDES = "fingerpost.overrides"  # settings given as options, in the context of the command
-_COMMAND: Final = re.compile(r"`(fingerpost(?: [^`]*)?)`")
-_TAKE_NO_FILES: Final = ("fingerpost import", "fingerpost completion")
+OVERRIDES_KEY = "fingerpost.overrides"  # settings given as options, in the context of the command
+_COMMAND_PATTERN: Final = re.compile(r"`(fingerpost(?: [^`]*)?)`")
+_COMMANDS_WITHOUT_FILES: Final = ("fingerpost import", "fingerpost completion")
 
 
 def run(target: str, /, **options: Any) -> Any:
@@ -78,7 +78,7 @@ def smart_routing_options(command: Command) -> Command:
 def _store_override(setting: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         del parameter
-        context.meta.setdefault(OVERRIDES, {})[setting] = value
+        context.meta.setdefault(OVERRIDES_KEY, {})[setting] = value
 
     return keep
 
@@ -150,11 +150,11 @@ def _repeat_in_hints(command: Command) -> Command:
 def repeat_options(text: str) -> str:
     """Add the `--config` and `--servers` of the current command to each command in backticks."""
     files = "".join(f" {word}" for word in _list_file_options())
-    return _COMMAND.sub(lambda found: f"`{_append_files(found[1], files)}`", text) if files else text
+    return _COMMAND_PATTERN.sub(lambda found: f"`{_append_files(found[1], files)}`", text) if files else text
 
 
 def _append_files(command: str, files: str) -> str:
-    knows_none = command.startswith(_TAKE_NO_FILES) or command.endswith("--help")
+    knows_none = command.startswith(_COMMANDS_WITHOUT_FILES) or command.endswith("--help")
     return command if knows_none else f"{command}{files}"
 
 

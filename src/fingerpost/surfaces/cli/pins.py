@@ -144,7 +144,7 @@ def mark_read_only(
             return 1
         person = await run_sync(getuser)
         await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
-        result = "is judged by its own words again" if undo else "only reads: it runs without a question"
+        result = "is classified by its definition again" if undo else "only reads: it runs without a question"
         click.echo(f"{clean_text(card.key)} {result}.")
         return 0
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from fingerpost.router import Route, Router
 
 
-VECTOR_SECONDS = 20.0  # a first run computes the vectors of all tools; after this time only words are used
+VECTOR_TIMEOUT_S = 20.0  # a first run computes the vectors of all tools; after this time only words are used
 
 
 async def narrow(
@@ -75,14 +75,14 @@ async def settle_tools(router: Router) -> None:
     screen = get_error_output()
     if screen.is_terminal:
         with screen.status("reading the tools' meanings (kept for the next time)"):
-            await router.settle(VECTOR_SECONDS)
+            await router.settle(VECTOR_TIMEOUT_S)
     else:
-        await router.settle(VECTOR_SECONDS)
+        await router.settle(VECTOR_TIMEOUT_S)
 
 
 # Each signal has a colour, and a shade for terminals without colours.
-LOOKS = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
-OTHER_LOOK = ("magenta", "░")
+SIGNAL_STYLES = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
+OTHER_SIGNAL_STYLE = ("magenta", "░")
 VERDICT_COLOURS = {"tool": "green", "none": "blue", "unclear": "yellow"}
 BAR_WIDTH = 30
 
@@ -218,7 +218,7 @@ def draw_score_bar(candidate: Candidate, largest: float, *, width: int = BAR_WID
             continue
         so_far += part.points
         end = min(round(width * so_far / largest), width) if largest > 0 else 0
-        colour, shade = LOOKS.get(part.signal, OTHER_LOOK)
+        colour, shade = SIGNAL_STYLES.get(part.signal, OTHER_SIGNAL_STYLE)
         line.append(("█" if coloured else shade) * max(end - drawn, 0), style=colour if coloured else "")
         drawn = max(end, drawn)
     return line
@@ -238,7 +238,7 @@ def _format_legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
     line = Text()
     signals = dict.fromkeys(part.signal for candidate in candidates for part in candidate.parts)
     for signal in signals:
-        colour, shade = LOOKS.get(signal, OTHER_LOOK)
+        colour, shade = SIGNAL_STYLES.get(signal, OTHER_SIGNAL_STYLE)
         line.append(f"{'█' if coloured else shade} ", style=colour if coloured else "")
         line.append(f"{signal}  ", style="dim")
     return line

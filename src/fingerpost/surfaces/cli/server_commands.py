@@ -25,7 +25,7 @@ from fingerpost.surfaces.cli.options import (
 @click.option("--profile", metavar="NAME", help="What everybody gets who names no profile.")
 @click.option("--open", "open_browser", is_flag=True, help="Show the console in a browser, signed in.")
 def serve(**options: Any) -> Any:
-    """Serve every configured server on one port, narrowed, guarded and explained.
+    """Serve every configured server on one port, with routing, approvals and explanations.
 
     The console is at /. Any MCP client connects to /mcp, whichever protocol version it speaks: many
     tools are offered as find_tools, describe_tool, call_tool and read_result; few as themselves.
@@ -329,7 +329,7 @@ def keys_list(**options: Any) -> Any:
 @common_options
 @people_only
 def keys_revoke(**options: Any) -> Any:
-    """Have the key of NAME (or this id) open nothing any more; a running gateway hears of it in seconds.
+    """Revoke the key NAME (or this id). A running gateway rejects it within seconds.
 
     \b
     Example:

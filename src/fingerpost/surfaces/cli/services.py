@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from fingerpost.surfaces.discord.client import BotConnection
 
 
-SETTLED_S = 60.0
+SETTLE_TIMEOUT_S = 60.0
 
 
 def serve_until_stopped(
@@ -67,7 +67,7 @@ def serve_until_stopped(
                 if open_browser:
                     click.launch(page or public_url)
 
-            router.profiles.prefer(profile)
+            router.profiles.set_default(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
             if note is not None:
                 click.echo(style_text("note: ", fg="yellow") + note, err=True)
@@ -137,10 +137,10 @@ async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerat
 
 async def _warm_up(router: Router) -> None:
     """Load the narrowing before the first request, if tools are found by request."""
-    await router.servers.wait_until_settled(timeout=SETTLED_S)
+    await router.servers.wait_until_settled(timeout=SETTLE_TIMEOUT_S)
     settings = router.settings
     if resolve_mode(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE_MODE:
-        await router.settle(SETTLED_S)
+        await router.settle(SETTLE_TIMEOUT_S)
 
 
 def _report_servers(router: Router) -> Callable[[], None]:
@@ -249,9 +249,9 @@ def serve_stdio_client(
     return serve_one_client(loaded, profile=profile)
 
 
-def override_gateway(loaded: Loaded, **wishes: object) -> Loaded:
+def override_gateway(loaded: Loaded, **overrides: object) -> Loaded:
     """Return the settings with the gateway options of the command line."""
-    given = {name: value for name, value in wishes.items() if value is not None}
+    given = {name: value for name, value in overrides.items() if value is not None}
     gateway: GatewaySettings = loaded.settings.gateway.model_copy(update=given)
     return replace(loaded, settings=loaded.settings.model_copy(update={"gateway": gateway}))
 
@@ -291,20 +291,20 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
                         tasks.start_soon(stop_on_signal)
                         await connection.lost.wait()
                         tasks.cancel_scope.cancel()
-            if connection.why:
-                raise connection.why[0]
+            if connection.errors:
+                raise connection.errors[0]
         return 0
 
     return run_async(work)
 
 
-def _print_bot(arrived: BotConnection, settings: DiscordSettings, *, as_json: bool) -> None:
-    own = arrived.own
+def _print_bot(connection: BotConnection, settings: DiscordSettings, *, as_json: bool) -> None:
+    own = connection.own
     if as_json:
-        print_json({"name": str(own), "id": str(own.id), "servers": arrived.servers})
+        print_json({"name": str(own), "id": str(own.id), "servers": connection.servers})
         return
     name = style_text(clean_text(str(own)), bold=True)
-    click.echo(f"On Discord as {name}, on {format_count(arrived.servers, 'server')} (Ctrl-C stops it)")
+    click.echo(f"On Discord as {name}, on {format_count(connection.servers, 'server')} (Ctrl-C stops it)")
     if not (settings.users or settings.roles):
         where = "those servers" if settings.servers else "every server it is on, and in private"
         note = f"it answers everybody on {where}; discord.users and discord.roles say whom"

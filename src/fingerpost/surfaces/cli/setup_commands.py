@@ -291,7 +291,7 @@ def approvals(ctx: click.Context, **options: Any) -> Any:
 
     A call the policy asks about waits until somebody decides or its time is
     over. An approval is good for that one exact call, once, for a few minutes.
-    The first decision stands; whoever comes later is told what it was.
+    The first decision counts. Later ones are answered with it.
 
     \b
     Examples:

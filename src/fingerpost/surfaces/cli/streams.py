@@ -9,7 +9,7 @@ from typing import Final, TextIO, cast
 
 import click
 
-STANDARD: Final = 3  # descriptors: stdin, stdout, stderr
+STANDARD_STREAM_COUNT: Final = 3  # descriptors: stdin, stdout, stderr
 
 
 def make_streams_usable() -> None:
@@ -38,7 +38,7 @@ def discard_errors() -> None:
 
 def _reserve_descriptors() -> None:
     """Open the null device for missing descriptors, so that no other file gets their number."""
-    for number in range(STANDARD):
+    for number in range(STANDARD_STREAM_COUNT):
         try:
             os.fstat(number)
         except OSError:

@@ -17,8 +17,8 @@ import click
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.surfaces.http.local_callers import is_started_by_tool
 
-AT_REST: Final = 0.05  # seconds without a key press; longer than the repeat interval of a held key
-MOST_ROUNDS: Final = 200  # limits the wait for a user who keeps typing
+QUIET_SECONDS: Final = 0.05  # seconds without a key press; longer than the repeat interval of a held key
+MAX_FLUSHES: Final = 200  # limits the wait for a user who keeps typing
 
 
 def discard_typed_ahead() -> None:
@@ -35,9 +35,9 @@ def _flush_terminal(terminal: int) -> None:
     except ImportError:  # not available on all platforms
         return
     try:
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_FLUSHES):
             termios.tcflush(terminal, termios.TCIFLUSH)
-            if not select.select([terminal], [], [], AT_REST)[0]:
+            if not select.select([terminal], [], [], QUIET_SECONDS)[0]:
                 return
     except termios.error:  # the terminal is gone: the next read reports it
         return
@@ -50,8 +50,8 @@ def _replace_stdin() -> None:
     sys.stdin = fresh
 
 
-LONGEST_LINE: Final = 100_000  # characters
-LONGEST_REQUEST: Final = 500_000
+MAX_LINE_LENGTH: Final = 100_000  # characters
+MAX_REQUEST_LENGTH: Final = 500_000
 
 
 class InputLineTooLong(LimitReached):
@@ -59,7 +59,7 @@ class InputLineTooLong(LimitReached):
 
     def __init__(self) -> None:
         super().__init__(
-            f"a line may have at most {LONGEST_LINE:,} characters; this one was left out",
+            f"a line may have at most {MAX_LINE_LENGTH:,} characters; this one was left out",
             hint="Put long text into a file and name the file, or send it alone to `fingerpost ask -`.",
         )
 
@@ -93,8 +93,8 @@ def accept_any_text(*, line_end: str | None = None) -> None:
 
 def read_line() -> str | None:
     """Return the next line of stdin, or None at its end. Raises `InputLineTooLong`."""
-    line = sys.stdin.readline(LONGEST_LINE + 1)
-    if len(line) > LONGEST_LINE and not line.endswith("\n"):
+    line = sys.stdin.readline(MAX_LINE_LENGTH + 1)
+    if len(line) > MAX_LINE_LENGTH and not line.endswith("\n"):
         _skip_line()
         raise InputLineTooLong
     return line.rstrip("\r\n") if line else None
@@ -102,17 +102,17 @@ def read_line() -> str | None:
 
 def _skip_line() -> None:
     """Skip the rest of a line, so that it is not taken for another line."""
-    while (piece := sys.stdin.readline(LONGEST_LINE)) and not piece.endswith("\n"):
+    while (piece := sys.stdin.readline(MAX_LINE_LENGTH)) and not piece.endswith("\n"):
         pass
 
 
-def ask_line(prompt: str, *, goes_on: bool = False) -> str | None:
+def ask_line(prompt: str, *, keep_typed_ahead: bool = False) -> str | None:
     """Prompt on stderr and return one line, or None at the end of stdin.
 
     What was typed before the prompt is discarded unless `keep_typed_ahead` is set.
     """
     while True:
-        if not goes_on:
+        if not keep_typed_ahead:
             discard_typed_ahead()
         click.echo(prompt, nl=False, err=True)
         try:
@@ -130,9 +130,9 @@ def confirm(question: str, *, err: bool = False, abort: bool = False) -> bool:
 def read_request() -> str:
     """Return all of stdin as one request. Raises `UsageError` if it is too long."""
     accept_any_text()
-    text = sys.stdin.read(LONGEST_REQUEST + 1)
-    if len(text) > LONGEST_REQUEST:
-        message = f"a request may have at most {LONGEST_REQUEST:,} characters"
+    text = sys.stdin.read(MAX_REQUEST_LENGTH + 1)
+    if len(text) > MAX_REQUEST_LENGTH:
+        message = f"a request may have at most {MAX_REQUEST_LENGTH:,} characters"
         raise click.UsageError(message)
     return text.strip()
 
@@ -146,8 +146,8 @@ class LineReader:
     def __init__(self, commands: Sequence[str]) -> None:
         # A carriage return inside a line must not split it: the second part could be a command.
         accept_any_text(line_end="\n")
-        self.typed = is_at_terminal() and sys.stdout.isatty()
-        if self.typed:
+        self.is_interactive = is_at_terminal() and sys.stdout.isatty()
+        if self.is_interactive:
             _enable_editing(commands)
 
     def next(self) -> str | None:
@@ -155,13 +155,13 @@ class LineReader:
 
         Raises `InputLineTooLong` for a line that is too long.
         """
-        if not self.typed:
+        if not self.is_interactive:
             return read_line()
         try:
             line = input(PROMPT)
         except EOFError:
             return None
-        if len(line) > LONGEST_LINE:
+        if len(line) > MAX_LINE_LENGTH:
             raise InputLineTooLong
         return line
 

@@ -58,8 +58,8 @@ if TYPE_CHECKING:
     from fingerpost.store import Store
 
 
-LONGEST = 120
-UNKNOWN = "began and never ended: whether it took effect is unknown"
+MAX_TEXT_LENGTH = 120
+UNFINISHED_NOTE = "began and never ended: whether it took effect is unknown"
 
 
 @frozen(kw_only=False)
@@ -96,7 +96,7 @@ def _add_events(
     for lost in find_unfinished_attempts(events):
         _add_step(
             branches[lost.call_id],
-            TraceStep("attempt", f"{lost.tool}, attempt {lost.number} {UNKNOWN}", "red"),
+            TraceStep("attempt", f"{lost.tool}, attempt {lost.number} {UNFINISHED_NOTE}", "red"),
         )
 
 
@@ -111,7 +111,9 @@ def _add_subagent(root: Tree, event: SubagentBegan, children: dict[str, Sequence
 
 
 def _add_step(branch: Tree, step: TraceStep) -> None:
-    leaf = branch.add(Text.assemble((f"{step.what} ", "bold"), (clean_text(step.text)[:LONGEST], step.style)))
+    leaf = branch.add(
+        Text.assemble((f"{step.what} ", "bold"), (clean_text(step.text)[:MAX_TEXT_LENGTH], step.style))
+    )
     for below in step.under:
         _add_step(leaf, below)
 
@@ -224,12 +226,12 @@ def _(event: CallFinished) -> TraceStep | None:
 
 def _format_json(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
 
 
-PAGE = 1_000
-DEEPEST = 5  # levels of subagents
-MOST_CHILDREN = 50  # shown with their own events; others only by name
+PAGE_SIZE = 1_000
+MAX_DEPTH = 5  # levels of subagents
+MAX_CHILDREN = 50  # shown with their own events; others only by name
 
 
 def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
@@ -296,9 +298,9 @@ async def read_children(store: Store, events: Sequence[Event]) -> dict[str, Sequ
     """Return the events of subagents by packet, up to `MAX_DEPTH` levels and `MAX_CHILDREN` packets."""
     found: dict[str, Sequence[Event]] = {}
     level: Sequence[Event] = events
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         child_ids = dict.fromkeys(event.child for event in level if isinstance(event, SubagentBegan))
-        new = [child for child in child_ids if child not in found][: MOST_CHILDREN - len(found)]
+        new = [child for child in child_ids if child not in found][: MAX_CHILDREN - len(found)]
         for child in new:
             found[child] = [event async for event in _read_journal(store, packet_id=child)]
         level = [event for child in new for event in found[child]]
@@ -311,7 +313,7 @@ async def _read_journal(
     """Yield events of the journal from its beginning, read in pages."""
     seq = 0
     while page := await store.journal.list_events(
-        packet_id=packet_id, kinds=kinds, after_seq=seq, limit=PAGE
+        packet_id=packet_id, kinds=kinds, after_seq=seq, limit=PAGE_SIZE
     ):
         for entry in page:
             yield entry.event

@@ -46,7 +46,7 @@ class DiscordPerson:
         return f"{CALLER_PREFIX}{self.user}"
 
     @property
-    def named(self) -> frozenset[str]:
+    def ids(self) -> frozenset[str]:
         """The ids that settings may name the user by. The role that every user has does not count."""
         return frozenset(str(each) for each in (self.user, *self.roles) if each != self.server)
 
@@ -68,7 +68,7 @@ def is_allowed(settings: DiscordSettings, person: DiscordPerson) -> bool:
     if settings.servers and str(person.server) not in settings.servers:
         return str(person.user) in settings.users and person.server is None
     wanted = {*settings.users, *settings.roles}
-    return not wanted or not wanted.isdisjoint(person.named)
+    return not wanted or not wanted.isdisjoint(person.ids)
 
 
 def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, asker: str | None) -> str | None:
@@ -86,7 +86,7 @@ def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, ask
         return "You asked for this yourself: somebody else has to approve it."
     if settings.servers and person.server is not None and str(person.server) not in settings.servers:
         return "Nothing is approved on this server."
-    if set(settings.approvers).isdisjoint(person.named):
+    if set(settings.approvers).isdisjoint(person.ids):
         return "You are not among those who may approve. Whoever runs this bot decides who is."
     return None
 
@@ -103,7 +103,7 @@ def explain_no_rejection(
 MAX_ARGUMENTS_SHOWN: Final = 900  # characters; longer arguments are attached as a file
 _MAX_NAME_LENGTH: Final = 80
 _MAX_REASON_SHOWN: Final = 120  # fits into a message even if every character is escaped
-_MAX_ARGUMENTS_FILE: Final = 1024 * 1024
+_MAX_ARGUMENTS_FILE_BYTES: Final = 1024 * 1024
 _EFFECT_PHRASES: Final[Mapping[Effect, str]] = {
     Effect.READ: "reads",
     Effect.WRITE: "changes things",
@@ -130,7 +130,7 @@ def needs_private_view(pending: Pending) -> bool:
     """Return whether the channel message hides a part of the call, because it looks secret or is too long."""
     _, enclosed = _render_arguments(pending, exact=True)
     return bool(find_secret_paths(pending.arguments)) or any(
-        len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed
+        len(each.data) > _MAX_ARGUMENTS_FILE_BYTES for each in enclosed
     )
 
 
@@ -140,7 +140,7 @@ def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] 
     Return None if it is too long for Discord. A call that cannot be read here is not approved here.
     """
     arguments, enclosed = _render_arguments(pending, exact=True)
-    if any(len(each.data) > _MAX_ARGUMENTS_FILE for each in enclosed):
+    if any(len(each.data) > _MAX_ARGUMENTS_FILE_BYTES for each in enclosed):
         return None
     question = (
         f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** "
@@ -157,7 +157,7 @@ def _render_arguments(pending: Pending, *, exact: bool) -> tuple[str, tuple[Outg
     if len(arguments) > MAX_ARGUMENTS_SHOWN or len(pending.operation) > _MAX_NAME_LENGTH:
         whole = {"tool": pending.tool, "operation": pending.operation, "arguments": pending.arguments}
         data = format_json_value(whole, exact=exact).encode("utf-8", "replace")
-        enclosed = (OutgoingFile("call.json", data if exact else data[:_MAX_ARGUMENTS_FILE]),)
+        enclosed = (OutgoingFile("call.json", data if exact else data[:_MAX_ARGUMENTS_FILE_BYTES]),)
     if len(arguments) > MAX_ARGUMENTS_SHOWN:
         arguments = (
             f"{arguments[:MAX_ARGUMENTS_SHOWN]}\n… {len(arguments):,} characters in all: see call.json"
@@ -194,7 +194,7 @@ ButtonAction = Literal["approve", "reject", "confirm"]
 Interaction = discord.Interaction[Any]
 
 _CUSTOM_ID_PATTERN: Final = r"fingerpost:(?P<act>approve|reject|confirm):(?P<id>apr_[0-9a-f]{32})"
-_FORM_ID_PREFIX: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
+_FORM_ID_PATTERN: Final = re.compile(r"fingerpost:reason:(?P<id>apr_[0-9a-f]{32})")
 _REASON_FIELD_ID: Final = "reason"
 MAX_REASON_LENGTH: Final = 500
 FORM_TIMEOUT_S: Final = 900.0  # how long the library keeps an open form; submissions are handled without it
@@ -261,7 +261,7 @@ def build_reason_form(pending_id: str) -> discord.ui.Modal:
 
 def parse_form(data: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the call id and the reason from a submitted form, or None if it is not ours."""
-    found = _FORM_ID_PREFIX.fullmatch(str(data.get("custom_id")))
+    found = _FORM_ID_PATTERN.fullmatch(str(data.get("custom_id")))
     return None if found is None else (found["id"], _get_value(data.get("components") or ()))
 
 
@@ -318,8 +318,8 @@ class DiscordApprovals:
         self._router = router
         self._settings = settings
         self._channel = channel
-        self._go_on = resume
-        self._offer = show_pending
+        self._resume = resume
+        self._show_pending = show_pending
         self._is_busy = is_busy
         self._start = start
         self._open: dict[tuple[str, str], PostedApproval] = {}  # by call and request
@@ -428,7 +428,9 @@ class DiscordApprovals:
             decided = await self._router.calls.decide(pending_id, decision, by=person.caller, reason=reason)
         except FingerpostError as error:
             log.warning("%s could not be decided: %s", pending_id, error)
-            await interaction.followup.send("That could not be kept. Please press again.", ephemeral=True)
+            await interaction.followup.send(
+                "The decision could not be saved. Please press again.", ephemeral=True
+            )
             return None
         self._wake.set()
         return decided
@@ -451,7 +453,7 @@ class DiscordApprovals:
         try:
             await self._restore_posted()
         except (StoreError, discord.HTTPException, aiohttp.ClientError) as error:
-            log.warning("not everything that waited could be taken up: %s", scrub(str(error)))
+            log.warning("not all pending calls could be restored: %s", scrub(str(error)))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._listen_for_decisions)
             while True:
@@ -493,10 +495,10 @@ class DiscordApprovals:
             pending = await self._router.calls.approvals.get(key[0])
             posted = self._open.pop(key)
             if pending is not None:
-                self._start(self._go_on, pending, posted)
+                self._start(self._resume, pending, posted)
         for pending in waiting.values():
             for packet_id in self._find_unposted_packets(pending):
-                await self._offer(pending, packet_id)
+                await self._show_pending(pending, packet_id)
 
     def _find_unposted_packets(self, pending: Pending) -> list[str]:
         """Return the requests that wait for this call and have no message yet."""

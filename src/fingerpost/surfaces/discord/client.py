@@ -195,12 +195,12 @@ class OneLineHandler(logging.Handler):
 
     def __init__(self, write: Callable[[str], None]) -> None:
         super().__init__(logging.WARNING)
-        self._tell = write
+        self._write = write
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         why = f" ({type(error).__name__}: {error})" if error is not None else ""
-        self._tell(
+        self._write(
             escape_invisible_except(" ".join(scrub(f"{record.getMessage()}{why}").split()))[:MAX_LINE_LENGTH]
         )
 
@@ -212,7 +212,7 @@ class BotConnection:
     own: discord.ClientUser
     servers: int
     lost: anyio.Event
-    why: list[FingerpostError]
+    errors: list[FingerpostError]
 
 
 @asynccontextmanager
@@ -247,13 +247,15 @@ async def connect_bot(
                     if bot.user is not None and not errors:
                         connected = True
                         tasks.start_soon(bot.connector.approvals.watch_decisions)
-                        yield BotConnection(own=bot.user, servers=len(bot.guilds), lost=lost, why=errors)
+                        yield BotConnection(own=bot.user, servers=len(bot.guilds), lost=lost, errors=errors)
                 finally:
                     tasks.cancel_scope.cancel()
             connection_tasks.cancel_scope.cancel()
     if not connected:
         raise (
-            errors[0] if errors else ServerUnavailable("Discord hung up", server="discord", hint="try again")
+            errors[0]
+            if errors
+            else ServerUnavailable("Discord closed the connection", server="discord", hint="try again")
         )
 
 

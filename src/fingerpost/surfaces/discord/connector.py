@@ -62,20 +62,20 @@ class DiscordQueue:
 
     def __init__(self, settings: DiscordSettings) -> None:
         self._rate = RateLimiter(settings.requests_per_minute)
-        self._most_waiting = settings.max_waiting
-        self._lines: dict[str, _ConversationQueue] = {}
-        self._at_once = anyio.CapacityLimiter(MAX_CONCURRENT)
+        self._max_waiting = settings.max_waiting
+        self._queues: dict[str, _ConversationQueue] = {}
+        self._concurrency = anyio.CapacityLimiter(MAX_CONCURRENT)
         self._warned: set[str] = set()  # callers that were informed about their rate limit
 
     def explain_refusal(self, caller: str, conversation: str) -> str | None:
         """Count a request of the caller. Return why the caller must wait, or None. The text is empty if the
         caller was informed a moment ago.
         """
-        if sum(queue.length for queue in self._lines.values()) >= MAX_QUEUED:
+        if sum(queue.length for queue in self._queues.values()) >= MAX_QUEUED:
             return "Too many requests wait at the moment. Please ask again in a few minutes."
-        queue = self._lines.get(conversation)
-        if queue is not None and queue.length > self._most_waiting:
-            many = "1 request waits" if self._most_waiting == 1 else f"{self._most_waiting} requests wait"
+        queue = self._queues.get(conversation)
+        if queue is not None and queue.length > self._max_waiting:
+            many = "1 request waits" if self._max_waiting == 1 else f"{self._max_waiting} requests wait"
             return f"{many} here already. Please wait for the answers."
         wait = self._rate.take_token(caller)
         if wait == 0:
@@ -87,20 +87,20 @@ class DiscordQueue:
         return f"You ask more often than I may answer. Please try again in {math.ceil(wait)} seconds."
 
     def is_busy(self, conversation: str) -> bool:
-        return conversation in self._lines
+        return conversation in self._queues
 
     @asynccontextmanager
     async def wait_turn(self, conversation: str) -> AsyncGenerator[None]:
         """Wait for this request's turn, and keep it for the duration of the block."""
-        queue = self._lines.setdefault(conversation, _ConversationQueue())
+        queue = self._queues.setdefault(conversation, _ConversationQueue())
         queue.length += 1
         try:
-            async with queue.lock, self._at_once:
+            async with queue.lock, self._concurrency:
                 yield
         finally:
             queue.length -= 1
             if queue.length == 0:
-                del self._lines[conversation]
+                del self._queues[conversation]
 
 
 MAX_MESSAGES: Final = 60  # per conversation; models may get fewer
@@ -182,7 +182,7 @@ log = logging.getLogger("fingerpost.discord")
 
 HELP_TEXT: Final = "Ask me something: I look for a tool that helps, and ask before anything is changed."
 STARTED_TEXT: Final = "Reading your request…"
-THREAD_NAME: Final = 80
+MAX_THREAD_NAME_LENGTH: Final = 80
 SHUTDOWN_MESSAGE_S: Final = 3.0
 RETRY_S: Final = (5.0, 30.0, 120.0)  # pauses between attempts while Discord refuses
 MAX_OPTIONS: Final = 20
@@ -214,7 +214,7 @@ class DiscordConnector:
         self._settings = settings
         self._tasks = tasks
         self._channel = channel
-        self._every = interval
+        self._interval = interval
         self._queue = DiscordQueue(settings)
         self._incoming = AttachmentReader(router.calls.results, settings)
         self.conversations = DiscordConversations(router.store)
@@ -258,7 +258,7 @@ class DiscordConnector:
         async with self._queue.wait_turn(conversation):
             answering = message if channel.id == source.id else None
             note = await ProgressMessage.post(
-                channel, STARTED_TEXT, answering=answering, interval=self._every
+                channel, STARTED_TEXT, answering=answering, interval=self._interval
             )
             await self._answer_in_turn(incoming, conversation, note)
 
@@ -395,7 +395,7 @@ class DiscordConnector:
             return
         await self.approvals.show_decision(channel, pending, posted)
         async with self._queue.wait_turn(pending.conversation):
-            note = await ProgressMessage.post(channel, "Going on…", interval=self._every)
+            note = await ProgressMessage.post(channel, "Going on…", interval=self._interval)
             options = RouteOptions(caller=pending.caller, profile=self._settings.profile)
             route = await self._run_with_progress(
                 note,
@@ -424,7 +424,7 @@ async def _open_channel(
     channel = message.channel
     if message.guild is None or isinstance(channel, discord.Thread):
         return channel
-    name = re.sub(r"\s+", " ", text).strip()[:THREAD_NAME] or "A request"
+    name = re.sub(r"\s+", " ", text).strip()[:MAX_THREAD_NAME_LENGTH] or "A request"
     try:
         return await message.create_thread(name=name, auto_archive_duration=1440)
     except (discord.HTTPException, ValueError) as error:  # not permitted, or not a text channel

@@ -21,7 +21,7 @@ import anyio.to_thread
 import discord
 
 from fingerpost.call.digest import ResultStore
-from fingerpost.call.digest.results import SCHEME, parse_asset_name
+from fingerpost.call.digest.results import RESULT_URI_PREFIX, parse_asset_name
 from fingerpost.call.progress import describe_action
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible_json
@@ -65,9 +65,9 @@ def format_json_value(value: Json, *, exact: bool = False) -> str:
 
 
 MAX_MESSAGE_LENGTH: Final = 2000  # limit of Discord
-_MIN_PIECE: Final = 3  # a preferred cut must keep at least 1/n of a message
+_MIN_PIECE_DIVISOR: Final = 3  # a preferred cut must keep at least 1/n of a message
 _FENCE_PATTERN: Final = re.compile(r"```")
-_MAX_LANGUAGE: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,24}(?=\n)")
+_LANGUAGE_PATTERN: Final = re.compile(r"[A-Za-z0-9_+.#-]{1,24}(?=\n)")
 _FENCE_END: Final = "\n```"
 _JOINING_CHARACTERS: Final = "\u200d\ufe0e\ufe0f"  # characters that join a grapheme cluster
 _MAX_GRAPHEME_LENGTH: Final = 16
@@ -103,7 +103,7 @@ def _find_fences(text: str) -> tuple[_CodeFence, ...]:
     at = 0
     while mark := _FENCE_PATTERN.search(text, at):
         opens = not (found and found[-1].opens)
-        language = _MAX_LANGUAGE.match(text, mark.end()) if opens else None
+        language = _LANGUAGE_PATTERN.match(text, mark.end()) if opens else None
         at = mark.end() if language is None else language.end()
         found.append(_CodeFence(mark.start(), at, opens, "" if language is None else language[0]))
     return tuple(found)
@@ -125,7 +125,7 @@ def _find_cut(text: str, start: int, limit: int, fences: tuple[_CodeFence, ...])
     if len(text) - start <= room:
         return len(text)
     end = start + room
-    least = start + room // _MIN_PIECE
+    least = start + room // _MIN_PIECE_DIVISOR
     for mark in ("\n\n", "\n", " "):
         at = text.rfind(mark, least, end)
         while at > least and mark == "\n\n" and _find_open_fence(fences, at) is not None:
@@ -191,8 +191,8 @@ class ProgressMessage:
     ) -> None:
         self.channel = channel
         self.message = message
-        self._every = interval
-        self._words = message.content
+        self._interval = interval
+        self._text = message.content
         self._shown = message.content
         self._changed = anyio.Event()
 
@@ -217,20 +217,20 @@ class ProgressMessage:
 
     def set_text(self, text: str) -> None:
         """Set the current progress. It is shown with the next edit."""
-        self._words = text
+        self._text = text
         self._changed.set()
 
     async def keep_updating(self) -> None:
         """Edit the message after changes, at most once per interval. Runs until cancelled."""
         while True:
-            await anyio.sleep(self._every)
+            await anyio.sleep(self._interval)
             await self._changed.wait()
             self._changed = anyio.Event()
-            if self._words != self._shown:
-                self._shown = self._words
+            if self._text != self._shown:
+                self._shown = self._text
                 # The library does not recover from a rate limit if its request is cancelled.
                 with anyio.CancelScope(shield=True):
-                    await self._edit_message(self._words)
+                    await self._edit_message(self._text)
 
     async def _edit_message(self, text: str) -> None:
         try:
@@ -317,9 +317,9 @@ def describe_event(event: Event, router: Router) -> str:
 MAX_PIECES: Final = 5  # messages; a longer answer becomes a file
 MAX_FILES: Final = 5
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024  # below Discord's limit of 10 MiB per message
-MAX_RESULTS_READ: Final = 50_000  # characters per result that are searched for links
+MAX_SEARCHED_LENGTH: Final = 50_000  # characters per result that are searched for links
 _RESULT_PART: Final = re.compile(r"\bpart (\d{1,4})\b")
-_ASSET_LINK: Final = re.compile(SCHEME + r"(res_[a-z]{13})\b")
+_ASSET_LINK: Final = re.compile(RESULT_URI_PREFIX + r"(res_[a-z]{13})\b")
 
 
 @frozen(kw_only=False)
@@ -380,7 +380,7 @@ def _collect_handles(route: Route) -> dict[str, None]:
     """Return the handles of this request's results and assets, in order."""
     cut = (event.handle for event in route.events if isinstance(event, ResultDigested) and event.handle)
     steps = route.packet.tool_routing.worked
-    linked = (handle for step in steps for handle in _ASSET_LINK.findall(step.text[:MAX_RESULTS_READ]))
+    linked = (handle for step in steps for handle in _ASSET_LINK.findall(step.text[:MAX_SEARCHED_LENGTH]))
     return dict.fromkeys((*cut, *linked))
 
 
@@ -397,7 +397,7 @@ ATTACHMENT_HOSTS: Final = frozenset({"cdn.discordapp.com", "media.discordapp.net
 _TEXT_TYPES: Final = frozenset(
     {"json", "xml", "yaml", "x-yaml", "toml", "javascript", "x-sh", "x-python", "sql", "csv", "ld+json"}
 )
-_TEXT_SUFFIXES: Final = re.compile(
+_TEXT_SUFFIX_PATTERN: Final = re.compile(
     r"\.(?:txt|md|rst|csv|tsv|jsonl?|ya?ml|toml|ini|cfg|log|py|js|ts|css|html|xml|sql|sh|c|h|cpp|rs|go|java"
     r"|rb|tex|diff|patch)$",
     re.IGNORECASE,
@@ -418,7 +418,7 @@ class AttachmentReader:
 
     def __init__(self, results: ResultStore, settings: DiscordSettings) -> None:
         self._results = results
-        self._longest = settings.max_file_bytes
+        self._max_bytes = settings.max_file_bytes
         ours = urlsplit(settings.api_url or "")
         self._hosts = ATTACHMENT_HOSTS if settings.api_url is None else frozenset({ours.netloc})
 
@@ -454,10 +454,10 @@ class AttachmentReader:
         self, session: aiohttp.ClientSession, attachment: discord.Attachment
     ) -> bytes | str:
         """Return the bytes, or the reason for a failure."""
-        too_large = f"it is larger than {self._longest:,} bytes"
+        too_large = f"it is larger than {self._max_bytes:,} bytes"
         if not _get_media_type(attachment).startswith(_MEDIA_KINDS) and not _is_text(attachment):
             return f"files of the kind {_get_media_type(attachment) or 'unknown'} are not taken"
-        if attachment.size > self._longest:
+        if attachment.size > self._max_bytes:
             return too_large
         if urlsplit(attachment.url).netloc not in self._hosts:
             return "it does not lie at Discord"
@@ -468,7 +468,7 @@ class AttachmentReader:
                 data = bytearray()
                 async for piece in answer.content.iter_chunked(65_536):
                     data += piece
-                    if len(data) > self._longest:
+                    if len(data) > self._max_bytes:
                         return too_large
         except (aiohttp.ClientError, TimeoutError) as error:
             log.info("an attachment could not be fetched: %s", type(error).__name__)
@@ -521,7 +521,7 @@ def _decode_text(attachment: discord.Attachment, data: bytes) -> str | None:
 def _is_text(attachment: discord.Attachment) -> bool:
     kind = _get_media_type(attachment)
     if kind in ("", "application/octet-stream"):  # unknown type
-        return _TEXT_SUFFIXES.search(attachment.filename) is not None
+        return _TEXT_SUFFIX_PATTERN.search(attachment.filename) is not None
     return kind.startswith("text/") or kind.removeprefix("application/") in _TEXT_TYPES
 
 

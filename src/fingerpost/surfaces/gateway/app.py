@@ -15,8 +15,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal
 from fingerpost.settings import GatewaySettings, ProfileSettings
-from fingerpost.surfaces.gateway.legacy import delete_session, open_event_stream, post_batch, post_legacy
-from fingerpost.surfaces.gateway.modern import post_modern, reject_method
+from fingerpost.surfaces.gateway.legacy import (
+    delete_session,
+    handle_batch_post,
+    handle_legacy_post,
+    open_event_stream,
+)
+from fingerpost.surfaces.gateway.modern import handle_modern_post, reject_method
 from fingerpost.surfaces.gateway.protocol import (
     INTERNAL_ERROR,
     PARSE_ERROR,
@@ -56,8 +61,8 @@ from fingerpost.tasks import run_restarting
 
 log = logging.getLogger("fingerpost.gateway")
 
-_ALLOWED_METHODS: Final = (b"allow", b"GET, POST, DELETE, OPTIONS")
-_ANONYMOUS: Final = (b"access-control-allow-origin", b"*")
+_ALLOW_HEADER: Final = (b"allow", b"GET, POST, DELETE, OPTIONS")
+_ANY_ORIGIN_HEADER: Final = (b"access-control-allow-origin", b"*")
 _IDLE_CHECK_INTERVAL_S: Final = 15.0
 _PROFILE_PATH: Final = "/mcp/p/"
 
@@ -68,7 +73,7 @@ class GatewayApp:
     def __init__(
         self,
         methods: McpMethods,
-        gate: Authenticator,
+        authenticator: Authenticator,
         settings: GatewaySettings,
         events: EventSink,
         *,
@@ -78,13 +83,13 @@ class GatewayApp:
     ) -> None:
         self._settings = settings
         self._health = health
-        self._authenticator = gate
-        self._documents = gate.get_public_documents
+        self._authenticator = authenticator
+        self._get_documents = authenticator.get_public_documents
         self._endpoints = build_endpoints(settings)
         self._profiles: Mapping[str, ProfileSettings] = {} if profiles is None else profiles
-        self._doors = GatewayAuth(gate)
+        self._auth = GatewayAuth(authenticator)
         self._state = GatewayState(
-            methods, settings, events, NotificationListeners() if audience is None else audience, self._doors
+            methods, settings, events, NotificationListeners() if audience is None else audience, self._auth
         )
         self._stack = AsyncExitStack()
 
@@ -140,7 +145,7 @@ class GatewayApp:
                 send=send,
                 remote=(scope.get("client") or ("",))[0],
                 peer=build_peer(scope.get("client"), scope.get("server")),
-                common=self._doors.build_cors_headers(headers),
+                common=self._auth.build_cors_headers(headers),
                 repeated=repeated,
             )
             await self._handle_request(inbound)
@@ -154,10 +159,10 @@ class GatewayApp:
 
     async def _handle_request(self, http_request: McpHttpRequest) -> None:
         if http_request.method == "OPTIONS":
-            preflight = self._doors.build_preflight(http_request.headers)
+            preflight = self._auth.build_preflight(http_request.headers)
             await respond(http_request.send, preflight.status, b"", preflight.headers)
             return
-        principal = await self._doors.authenticate(http_request)
+        principal = await self._auth.authenticate(http_request)
         if http_request.method == "POST":
             await self._handle_post(http_request, principal)
         elif not _is_handshake_version(http_request.headers.get("mcp-protocol-version")):
@@ -167,7 +172,7 @@ class GatewayApp:
         elif http_request.method == "DELETE":
             await delete_session(self._state, http_request, principal)
         else:
-            raise McpHttpError(405, "Use POST, GET or DELETE.", headers=(_ALLOWED_METHODS,))
+            raise McpHttpError(405, "Use POST, GET or DELETE.", headers=(_ALLOW_HEADER,))
 
     async def _handle_post(self, http_request: McpHttpRequest, principal: Principal) -> None:
         check_content_type(http_request.headers)
@@ -180,7 +185,7 @@ class GatewayApp:
         try:
             sent = decode_json(body)
             if isinstance(sent, list):
-                await post_batch(self._state, http_request, principal, cast("list[object]", sent))
+                await handle_batch_post(self._state, http_request, principal, cast("list[object]", sent))
                 return
             message = read_message(sent)
         except InvalidJsonBody as error:
@@ -188,7 +193,7 @@ class GatewayApp:
         except InvalidJsonRpcMessage as error:
             raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
         is_legacy = _is_handshake_request(http_request.headers, message)
-        post = post_legacy if is_legacy else post_modern
+        post = handle_legacy_post if is_legacy else handle_modern_post
         await post(self._state, http_request, principal, message)
 
     async def _respond_outside_endpoints(self, path: str, scope: AsgiScope, send: Send) -> None:
@@ -200,8 +205,8 @@ class GatewayApp:
                 state: JsonObject = {"status": "ok", **(self._health() if self._health else {})}
                 await respond(send, 200, encode_json(state), (JSON_TYPE, *SAME_ORIGIN_HEADERS))
                 return
-            if (document := self._documents().get(path)) is not None:
-                await respond(send, 200, encode_json(document), (JSON_TYPE, _ANONYMOUS))
+            if (document := self._get_documents().get(path)) is not None:
+                await respond(send, 200, encode_json(document), (JSON_TYPE, _ANY_ORIGIN_HEADER))
                 return
         await respond_error(send, McpHttpError(404, "There is nothing at this address; MCP is at /mcp."))
 

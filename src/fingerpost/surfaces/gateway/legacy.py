@@ -50,11 +50,11 @@ from fingerpost.surfaces.gateway.state import (
 from fingerpost.surfaces.http.access import get_forwarded_authorization
 from fingerpost.surfaces.http.asgi import EVENT_STREAM_HEADERS, respond, wait_for_disconnect
 
-NEW_ERA_MESSAGE: Final = frozenset({"server/discover", "subscriptions/listen"})
+MODERN_ONLY_METHODS: Final = frozenset({"server/discover", "subscriptions/listen"})
 MAX_CONCURRENT_REQUESTS: Final = 1000  # per session
 
 
-async def post_legacy(
+async def handle_legacy_post(
     state: GatewayState, http_request: McpHttpRequest, principal: Principal, message: JsonRpcMessage
 ) -> None:
     """Answer one POST of the handshake era."""
@@ -101,7 +101,7 @@ def build_initialize_request(
     )
 
 
-def emit_client_joined(state: GatewayState, request: ClientRequest) -> None:
+def emit_client_connected(state: GatewayState, request: ClientRequest) -> None:
     state.events.emit(
         ClientConnected(
             client=request.client,
@@ -137,7 +137,7 @@ async def _open_session(
     session = None if state.closing.is_set() else state.sessions.open(kept)
     if session is None:
         raise McpHttpError(503, "Too many sessions are open; try again later.", code=INTERNAL_ERROR)
-    emit_client_joined(state, opening)
+    emit_client_connected(state, opening)
     reply = PostResponse(http_request, accepts=takes, headers=(session.header, *http_request.common))
     await reply.finish(200, body)
     return None
@@ -176,7 +176,7 @@ def build_session_request(
             message.id,
             JsonRpcError(INTERNAL_ERROR, f"{MAX_CONCURRENT_REQUESTS} requests are running already."),
         )
-    if message.method in NEW_ERA_MESSAGE:
+    if message.method in MODERN_ONLY_METHODS:
         return build_error_response(message.id, build_unknown_method_error(message.method))
     return ClientRequest(
         id=message.id,
@@ -215,7 +215,7 @@ async def _answer_session_request(
     if message.method == "ping":
         return await reply.finish(200, encode_result(request.id, {}))
     result: JsonRpcResponse | None = None
-    with state.start_request() as running:
+    with state.create_active_request() as running:
         session.in_flight[request.id] = running
         watch = DisconnectWatcher(state, http_request, reply, running)
         try:
@@ -261,7 +261,7 @@ async def _send_notifications(
     principal: Principal,
     session: McpSession,
     mark: object,
-    ended: anyio.CancelScope,
+    stream_scope: anyio.CancelScope,
 ) -> None:
     frame = PING_FRAME  # shows the client at once that the stream is open
     while session.stream is mark:
@@ -274,7 +274,7 @@ async def _send_notifications(
         if session.backlog.closed and not due:
             break
         frame = b"".join(encode_event(message, str(number)) for number, message in due) or PING_FRAME
-    ended.cancel()
+    stream_scope.cancel()
 
 
 async def delete_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:
@@ -288,7 +288,7 @@ BATCH_VERSION: Final = "2025-03-26"
 MAX_BATCH_MESSAGES: Final = 100
 
 
-async def post_batch(
+async def handle_batch_post(
     state: GatewayState, http_request: McpHttpRequest, principal: Principal, entries: Sequence[object]
 ) -> None:
     """Answer a batch that came over HTTP."""
@@ -299,7 +299,7 @@ async def post_batch(
         http_request, accepts=get_accepted_types(http_request), headers=headers, questions=session.questions
     )
     batch = MessageBatch(state, principal, session, reply, http_request.headers)
-    with state.start_request() as running:
+    with state.create_active_request() as running:
         watch = DisconnectWatcher(state, http_request, reply, running)
         try:
             await batch.handle_entries(entries)
@@ -379,7 +379,7 @@ class MessageBatch:
         if message.method == "ping":
             return JsonRpcResponse(encode_result(request.id, {}))
         result: JsonRpcResponse | None = None
-        with self._state.start_request() as running:
+        with self._state.create_active_request() as running:
             self._session.in_flight[request.id] = running
             try:
                 result = await answer_request(self._state.methods, request, self._exchange)

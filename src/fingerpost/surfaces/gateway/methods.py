@@ -50,7 +50,7 @@ _SERVERS_HEADING: Final = (
 )
 
 # Used while some server is not connected yet: a client asks only once, and an empty list is harmless.
-_ANY_SERVER: Final[JsonObject] = {
+_ALL_CAPABILITIES: Final[JsonObject] = {
     "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
@@ -62,7 +62,7 @@ def describe_endpoint(
     router: Router, endpoint_tools: EndpointTools, resources: VisibleResources
 ) -> JsonObject:
     """Build `capabilities`, `serverInfo` and `instructions`. Equal catalogs give equal results."""
-    known = resources.collection.capabilities if resources.complete else _ANY_SERVER
+    known = resources.collection.capabilities if resources.complete else _ALL_CAPABILITIES
     capabilities: dict[str, Json] = {"tools": {"listChanged": True}, **known}
     return {
         "capabilities": capabilities,
@@ -109,18 +109,18 @@ class GatewayMethods:
         self._router = router
         self._readiness = Readiness(router)
         self._levels = LogLevels()
-        self._offers = ToolListing(router)
-        self._shelves = ResourceListing(router, self._offers.places)
+        self._tool_listing = ToolListing(router)
+        self._resource_listing = ResourceListing(router, self._tool_listing.endpoint_configs)
         self._tools = ToolMethods(
             router,
-            listing=self._offers,
-            resource_listing=self._shelves,
+            listing=self._tool_listing,
+            resource_listing=self._resource_listing,
             calls=calls,
             readiness=self._readiness,
             levels=self._levels,
         )
-        self._materials = ResourceMethods(
-            self._shelves,
+        self._resource_methods = ResourceMethods(
+            self._resource_listing,
             calls=calls,
             events=router.events,
             readiness=self._readiness,
@@ -128,18 +128,18 @@ class GatewayMethods:
             seconds=seconds,
         )
         self._subscriptions = SessionSubscriptions(
-            router, audience=audience, resource_methods=self._materials, tasks=tasks, seconds=seconds
+            router, audience=audience, resource_methods=self._resource_methods, tasks=tasks, seconds=seconds
         )
         self.logging = LoggingMethods(router, levels=self._levels, tasks=tasks, seconds=seconds)
         self.news = ChangeNotifier(
             router,
             audience=audience,
-            tools=self._offers,
-            resources=self._shelves,
+            tools=self._tool_listing,
+            resources=self._resource_listing,
             subscriptions=self._subscriptions,
             levels=self._levels,
         )
-        self._materials.listed = self.news.remember_list
+        self._resource_methods.on_list_sent = self.news.remember_list
         self._handshake, self._modern = self._build_handlers(modern=False), self._build_handlers(modern=True)
 
     def _build_handlers(self, *, modern: bool) -> Mapping[str, MethodHandler]:
@@ -148,9 +148,9 @@ class GatewayMethods:
             "tools/call": self._tools.call_tool,
             "tools/list": self._tools.list_page,
             "resources/read": self._read_resource,
-            "prompts/get": self._materials.get_prompt,
-            "completion/complete": self._materials.complete,
-            **dict.fromkeys(LIST_METHODS, self._materials.list_page),
+            "prompts/get": self._resource_methods.get_prompt,
+            "completion/complete": self._resource_methods.complete,
+            **dict.fromkeys(LIST_METHODS, self._resource_methods.list_page),
         }
         if modern:
             return {**common, "subscriptions/listen": self._listen_for_changes}
@@ -175,17 +175,17 @@ class GatewayMethods:
 
     async def _read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         kept = await read_kept_resource(self._router.calls.results, request)
-        return kept if kept is not None else await self._materials.read_resource(request, exchange)
+        return kept if kept is not None else await self._resource_methods.read_resource(request, exchange)
 
     async def _listen_for_changes(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
-        await self._offers.prepare_tools(request.endpoint, request.principal)
+        await self._tool_listing.prepare_tools(request.endpoint, request.principal)
         self._register_client(request.endpoint, request.principal)
         return await self._subscriptions.listen(request, exchange)
 
     async def wait_until_ready(self, endpoint: Endpoint, principal: Principal) -> None:
         """Wait for the first lists of the servers, up to a timeout. Called before `describe`."""
         await self._readiness.wait_for_tools()
-        await self._offers.prepare_tools(endpoint, principal)
+        await self._tool_listing.prepare_tools(endpoint, principal)
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
         """Return what `initialize` and `server/discover` report about this endpoint."""
@@ -196,16 +196,16 @@ class GatewayMethods:
     ) -> tuple[EndpointTools, VisibleResources]:
         """Return the tools and resources of a new client, which is notified of changes from now on."""
         endpoint_tools, resources = (
-            self._offers.get_tools(endpoint, principal),
-            self._shelves.get_resources(endpoint, principal),
+            self._tool_listing.get_tools(endpoint, principal),
+            self._resource_listing.get_resources(endpoint, principal),
         )
-        self._offers.remember_client(endpoint_tools)
+        self._tool_listing.remember_client(endpoint_tools)
         self.news.remember_client(resources)
         return endpoint_tools, resources
 
     def get_input_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """Return a tool's input schema, to compare `Mcp-Param-*` headers with the body."""
-        return self._offers.get_header_schema(endpoint, principal, name)
+        return self._tool_listing.get_header_schema(endpoint, principal, name)
 
     def forget_session(self, session: str) -> None:
         """Drop everything held for a session or listening stream that ended."""

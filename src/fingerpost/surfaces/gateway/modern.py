@@ -215,7 +215,7 @@ _ROUTING_HEADERS: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-
 _PARAM_PREFIX: Final = MCP_PARAM_HEADER_PREFIX.lower()
 
 
-async def post_modern(
+async def handle_modern_post(
     state: GatewayState, http_request: McpHttpRequest, principal: Principal, message: JsonRpcMessage
 ) -> None:
     """Answer one POST."""
@@ -226,7 +226,7 @@ async def post_modern(
     takes = parse_accept(http_request.headers)
     if not any(takes):
         raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
-    request = check_request(state, http_request.endpoint, principal, message, http_request)
+    request = build_modern_request(state, http_request.endpoint, principal, message, http_request)
     if isinstance(request, JsonRpcResponse):
         return await _finish_response(http_request, request)
     if request.method == "subscriptions/listen":
@@ -256,7 +256,7 @@ async def _accept_notification(http_request: McpHttpRequest) -> None:
     return None
 
 
-def check_request(
+def build_modern_request(
     state: GatewayState,
     endpoint: Endpoint,
     principal: Principal,
@@ -275,7 +275,7 @@ def check_request(
         )
     verdict = classify_inbound_request(message.raw, headers=headers)
     if isinstance(verdict, InboundLadderRejection):
-        return _build_rejection_response(request_id, _check_version(message, headers) or verdict)
+        return _build_rejection_response(request_id, _find_version_rejection(message, headers) or verdict)
     if message.method in REMOVED_METHODS:
         return build_error_response(request_id, build_unknown_method_error(message.method))
     capabilities: Any = verdict.client_capabilities
@@ -295,11 +295,11 @@ def check_request(
         authorization=None if headers is None else get_forwarded_authorization(headers),
         headers=headers or {},
     )
-    rejection = _check_parameter_headers(state, request, inbound)
+    rejection = _find_header_rejection(state, request, inbound)
     return request if rejection is None else _build_rejection_response(request_id, rejection)
 
 
-def _check_version(
+def _find_version_rejection(
     message: JsonRpcMessage, headers: Mapping[str, str] | None
 ) -> InboundLadderRejection | None:
     """Return the rejection of a request of neither era, or None. Such a request has an unknown version and no
@@ -316,7 +316,7 @@ def build_unknown_method_error(method: str) -> JsonRpcError:
     return JsonRpcError(METHOD_NOT_FOUND, f"There is no method {method!r} in this version of the protocol.")
 
 
-def _check_parameter_headers(
+def _find_header_rejection(
     state: GatewayState, request: ClientRequest, inbound: McpHttpRequest | None
 ) -> InboundLadderRejection | None:
     """Return a rejection if headers that repeat arguments have other values, else None. A proxy may have
@@ -348,7 +348,7 @@ async def _answer_post(
 ) -> None:
     reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
     result: JsonRpcResponse | None = None
-    with state.start_request() as running:
+    with state.create_active_request() as running:
         watch = DisconnectWatcher(state, http_request, reply, running)
         try:
             if request.method == "server/discover":
@@ -381,7 +381,7 @@ async def _listen_for_notifications(
     if isinstance(listening, JsonRpcResponse):
         return await _finish_response(http_request, listening)
     reply = PostResponse(http_request, accepts=(False, True), headers=http_request.common)
-    with state.start_request() as running:
+    with state.create_active_request() as running:
         watch = DisconnectWatcher(state, http_request, reply, running)
         try:
             await run_stream(

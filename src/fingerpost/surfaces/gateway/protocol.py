@@ -16,7 +16,9 @@ from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.surfaces.http.access import Endpoint
 
 MODERN_VERSION: Final = "2026-07-28"
-HANDSHAKE_VERSIONS: Final = "2025-11-25"  # the newest version with sessions; older ones are supported too
+NEWEST_HANDSHAKE_VERSION: Final = (
+    "2025-11-25"  # the newest version with sessions; older ones are supported too
+)
 
 RequestId = str | int
 
@@ -129,8 +131,8 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 REQUEST_CANCELLED: Final = -32800  # error code for a cancelled request in the handshake era
 
-_OBJECT_BYTES: Final[type[Any]] = dict
-_LIST_BYTES: Final[type[Any]] = list
+_DICT_TYPE: Final[type[Any]] = dict
+_LIST_TYPE: Final[type[Any]] = list
 MAX_DEPTH: Final = 100  # deeper JSON could exhaust the stack of recursive code
 TOO_DEEP_MESSAGE: Final = f"This JSON is nested more than {MAX_DEPTH} levels deep."
 TOO_LARGE_MESSAGE: Final = "This JSON has a number that is too large: integers have at most 4300 digits."
@@ -169,8 +171,8 @@ def _is_too_deep(value: object) -> bool:
         level = [
             child
             for item in level
-            for child in (item.values() if type(item) is _OBJECT_BYTES else item)
-            if type(child) is _LIST_BYTES or type(child) is _OBJECT_BYTES
+            for child in (item.values() if type(item) is _DICT_TYPE else item)
+            if type(child) is _LIST_TYPE or type(child) is _DICT_TYPE
         ]
         if not level:
             return False

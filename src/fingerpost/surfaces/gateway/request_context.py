@@ -10,7 +10,7 @@ from anyio.abc import TaskGroup
 from fingerpost.errors import FingerpostError
 from fingerpost.records import Json, JsonObject, ServerState, ServerStatus
 from fingerpost.router import Router
-from fingerpost.servers.requests import CALL_ID, RequestContext
+from fingerpost.servers.requests import CALL_ID_META_KEY, RequestContext
 from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange, ClientRequest, JsonRpcError
 from fingerpost.tasks import run_contained
 
@@ -67,7 +67,7 @@ class LoggingMethods:
         self._levels = levels
         self._tasks = tasks
         self._seconds = seconds
-        self._told: dict[str, str] = {}
+        self._level_by_server: dict[str, str] = {}
 
     async def set_level(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:
         level = request.params.get("level")
@@ -88,16 +88,16 @@ class LoggingMethods:
         if server in connected:
             self._send_levels()
         else:
-            self._told.pop(server, None)
+            self._level_by_server.pop(server, None)
 
     def _send_levels(self) -> None:
         lowest = self._levels.lowest
         for status in self._router.servers.statuses:
-            sent_level = self._told.get(status.name)
+            sent_level = self._level_by_server.get(status.name)
             # A server without a level uses its own default, which sessions without a level then get.
             level = lowest or (None if sent_level is None else DEFAULT_LEVEL)
             if level is not None and level != sent_level and self._supports_levels(status):
-                self._told[status.name] = level
+                self._level_by_server[status.name] = level
                 self._tasks.start_soon(run_contained, self._send_level, status.name, level)
 
     def _supports_levels(self, status: ServerStatus) -> bool:
@@ -114,7 +114,7 @@ class LoggingMethods:
         try:
             await self._router.servers.ask(server, SET_LEVEL_METHOD, {"level": level}, timeout=self._seconds)
         except FingerpostError:
-            self._told.pop(server, None)
+            self._level_by_server.pop(server, None)
 
 
 LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
@@ -134,7 +134,7 @@ _OWN_META_KEYS: Final = frozenset(
         INTENT_KEY,
         FALLBACK_KEY,
         IDEMPOTENCY_META_KEY,
-        CALL_ID,
+        CALL_ID_META_KEY,
     )
 )
 _NOTHING: Final[JsonObject] = {}
@@ -179,7 +179,9 @@ def build_request_context(request: ClientRequest, *, log_level: str | None = Non
             request_state=_get_request_state(params),
             log_level=log_level,
         )
-    return RequestContext(meta=kept, log_level=log_level or DEFAULT_LEVEL, usual_level=log_level is None)
+    return RequestContext(
+        meta=kept, log_level=log_level or DEFAULT_LEVEL, is_default_log_level=log_level is None
+    )
 
 
 def _get_input_responses(params: JsonObject) -> JsonObject | None:
@@ -211,21 +213,21 @@ class Readiness:
 
     def __init__(self, router: Router, *, timeout: float = READY_TIMEOUT_S) -> None:
         self._router = router
-        self._patience = timeout
-        self._met = False
-        self._stocked = False
+        self._timeout = timeout
+        self._tools_ready = False
+        self._resources_ready = False
 
     async def wait_for_tools(self) -> None:
         """Wait until tools are known. Only the first callers have to wait."""
-        if not self._met:
+        if not self._tools_ready:
             servers = self._router.servers
             servers.start()
-            await servers.wait_until_settled(timeout=self._patience)
-            self._met = True
+            await servers.wait_until_settled(timeout=self._timeout)
+            self._tools_ready = True
 
     async def wait_for_resources(self) -> None:
         """Wait until resources and prompts are known too. They are listed after the tools."""
         await self.wait_for_tools()
-        if not self._stocked:
-            await self._router.servers.wait_until_resources_read(timeout=self._patience)
-            self._stocked = True
+        if not self._resources_ready:
+            await self._router.servers.wait_until_resources_read(timeout=self._timeout)
+            self._resources_ready = True

@@ -83,20 +83,20 @@ class ResourceMethods:
         levels: LogLevels,
         seconds: float,
     ) -> None:
-        self._offers = listing
+        self._listing = listing
         self._calls = calls
         self._events = events
         self._readiness = readiness
         self._levels = levels
         self._seconds = seconds
-        self.listed: Callable[[ResourceViewer, ResourceKind, bytes], None] | None = (
+        self.on_list_sent: Callable[[ResourceViewer, ResourceKind, bytes], None] | None = (
             None  # called for every list that is sent
         )
 
     async def get_resources(self, request: ClientRequest) -> VisibleResources:
         """Wait for the servers' lists, then return what this caller may use."""
         await self._readiness.wait_for_resources()
-        return self._offers.get_resources(request.endpoint, request.principal)
+        return self._listing.get_resources(request.endpoint, request.principal)
 
     async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
         """Return a page of resources, templates or prompts."""
@@ -107,8 +107,8 @@ class ResourceMethods:
             hints = CacheHints(milliseconds=FRESH_MS, private=private)
         kind = LIST_METHODS[request.method]
         pages = resources.get_pages(kind)
-        if self.listed is not None:
-            self.listed(resources.viewer, kind, pages.fingerprint)
+        if self.on_list_sent is not None:
+            self.on_list_sent(resources.viewer, kind, pages.fingerprint)
         return pages.get_page(request.params.get("cursor"), hints)
 
     async def read_resource(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject:

@@ -13,8 +13,8 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.gateway.protocol import (
-    HANDSHAKE_VERSIONS,
     INTERNAL_ERROR,
+    NEWEST_HANDSHAKE_VERSION,
     PING_FRAME,
     ClientExchange,
     ClientRequest,
@@ -132,13 +132,13 @@ class DisconnectWatcher:
                     message = await self._inbound.receive()
                     if message["type"] == "http.disconnect":
                         if not self._over:
-                            self._running.cancel("The client left.")
+                            self._running.cancel("The client disconnected.")
                         return
                 if timeout_scope.cancelled_caught:
                     await self._reply.send_ping()
         except Exception:
             log.exception("A client could not be watched")
-            self._running.cancel("The client left.")
+            self._running.cancel("The client disconnected.")
 
 
 INTERNAL_ERROR_MESSAGE: Final = (
@@ -201,7 +201,7 @@ def negotiate_version(requested: object) -> str:
     return (
         requested
         if isinstance(requested, str) and requested in HANDSHAKE_PROTOCOL_VERSIONS
-        else HANDSHAKE_VERSIONS
+        else NEWEST_HANDSHAKE_VERSION
     )
 
 

@@ -110,7 +110,7 @@ class NotificationListeners:
                 if should_receive is None or should_receive(listener.request):
                     listener.receive(notification)
             except Exception:
-                log.exception("One listener could not be told of %s", method)
+                log.exception("A listener could not be notified of %s", method)
 
 
 MAX_NOTIFICATIONS: Final = 64
@@ -164,7 +164,7 @@ class NotificationBacklog:
             self._woken.set()
 
 
-MAX_OPEN: Final = 100  # concurrent questions per session
+MAX_OPEN_QUESTIONS: Final = 100  # concurrent questions per session
 _CANCEL_TIMEOUT_S: Final = 1.0
 
 
@@ -208,8 +208,10 @@ class ClientQuestions:
         self, send: Callable[[bytes], Awaitable[None]], method: str, params: JsonObject
     ) -> JsonObject:
         """Send a request to the client and wait for the answer. There is no timeout here."""
-        if len(self._waiting) >= MAX_OPEN:
-            raise JsonRpcError(INTERNAL_ERROR, f"{MAX_OPEN} questions to this client are open already.")
+        if len(self._waiting) >= MAX_OPEN_QUESTIONS:
+            raise JsonRpcError(
+                INTERNAL_ERROR, f"{MAX_OPEN_QUESTIONS} questions to this client are open already."
+            )
         request_id = f"fingerpost-{next(self._ids)}"
         question = self._waiting[request_id] = _OpenQuestion()
         try:

@@ -83,12 +83,12 @@ async def respond_error(send: Send, error: HttpError, common: Iterable[Header] =
 
 
 _EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
-_ALLOWED_METHODS: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
+_ALLOWED_METHODS_HEADER: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
 _ALLOWED_HEADERS: Final = (
     "Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, "
     "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
 )
-_PREFLIGHT_MAX_AGE: Final = (b"access-control-max-age", b"600")
+_PREFLIGHT_MAX_AGE_HEADER: Final = (b"access-control-max-age", b"600")
 _UNDECIDED_STATUS: Final = 503
 
 
@@ -147,7 +147,7 @@ class GatewayAuth:
         wanted = (name.strip() for name in asked.split(","))
         named = [_ALLOWED_HEADERS, *(name for name in wanted if name.lower().startswith("mcp-param-"))]
         taken = (b"access-control-allow-headers", ", ".join(named).encode("latin-1"))
-        return PreflightResponse(204, (*allowed, _ALLOWED_METHODS, taken, _PREFLIGHT_MAX_AGE))
+        return PreflightResponse(204, (*allowed, _ALLOWED_METHODS_HEADER, taken, _PREFLIGHT_MAX_AGE_HEADER))
 
 
 log = logging.getLogger("fingerpost.gateway")
@@ -194,7 +194,7 @@ class GatewayState:
     def set_tasks(self, tasks: TaskGroup | None) -> None:
         self._tasks = tasks
 
-    def start_request(self) -> ActiveRequest:
+    def create_active_request(self) -> ActiveRequest:
         """Create the handle of a request that is about to run. Entering it with `with` registers the request;
         its `cancel` stops the request.
         """
@@ -230,7 +230,7 @@ class GatewayState:
         try:
             self.methods.forget_session(session)
         except Exception:
-            log.exception("What was held for a client could not be dropped")
+            log.exception("The state of an ended session could not be removed")
 
     def _on_session_end(self, session: McpSession, reason: str) -> None:
         opening = session.request

@@ -27,10 +27,10 @@ from fingerpost.surfaces.gateway.legacy import (
     build_session_request,
     build_stopped_response,
     check_batch_session,
-    emit_client_joined,
+    emit_client_connected,
     handle_notification,
 )
-from fingerpost.surfaces.gateway.modern import SubscriptionStream, check_request, run_stream
+from fingerpost.surfaces.gateway.modern import SubscriptionStream, build_modern_request, run_stream
 from fingerpost.surfaces.gateway.protocol import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -80,7 +80,7 @@ class BlockingThread:
     """
 
     def __init__(self, name: str) -> None:
-        self._asked: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._queue: SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._thread = Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -89,15 +89,15 @@ class BlockingThread:
         thread.
         """
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        self._asked.put((future, lambda: work(*arguments)))
+        self._queue.put((future, lambda: work(*arguments)))
         return await future
 
     def close(self) -> None:
         """Accept no more calls. A blocked call is abandoned."""
-        self._asked.put(None)
+        self._queue.put(None)
 
     def _run(self) -> None:
-        while (item := self._asked.get()) is not None:
+        while (item := self._queue.get()) is not None:
             future, work = item
             settle = _run_work(work)
             try:
@@ -121,7 +121,7 @@ def _settle_future(future: asyncio.Future[Any], apply: Callable[[asyncio.Future[
 
 
 CHUNK: Final = 64 * 1024
-MAX_UNREAD: Final = 8 * 1024 * 1024  # bytes queued before writers have to wait
+MAX_QUEUED_BYTES: Final = 8 * 1024 * 1024  # bytes queued before writers have to wait
 
 
 class OversizedLine:
@@ -166,7 +166,7 @@ class LineWriter:
 
     async def write(self, message: bytes) -> None:
         """Queue a line. Waits while too many bytes are queued."""
-        while self._size > MAX_UNREAD and not self._closed:
+        while self._size > MAX_QUEUED_BYTES and not self._closed:
             await self._emptied.wait()
         self._waiting.append(message.replace(b"\n", b" ") if b"\n" in message else message)
         self._size += len(message) + 1
@@ -236,7 +236,7 @@ async def serve_stdio(
     endpoint: Endpoint | None = None,
     principal: Principal | None = None,
     descriptors: tuple[int, int] | None = None,
-    started: Callable[[], None] | None = None,
+    on_started: Callable[[], None] | None = None,
     signals: bool = True,
 ) -> None:
     """Serve until the client closes its side or a signal arrives. `descriptors` are the ones to read and
@@ -256,8 +256,8 @@ async def serve_stdio(
             tasks.start_soon(_write_lines, writer, tasks.cancel_scope)
             if signals and threading.current_thread() is threading.main_thread():
                 tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
-            if started is not None:
-                started()
+            if on_started is not None:
+                on_started()
             async for line in read_lines(reading, limit=settings.body_bytes):
                 await connection.handle_line(line)
             await connection.finish()
@@ -274,17 +274,17 @@ async def _build_local_principal() -> Principal:
     return Principal(name="local", rights=(Right.USE, *confirms))
 
 
-async def _write_lines(writer: LineWriter, everything: anyio.CancelScope) -> None:
+async def _write_lines(writer: LineWriter, scope: anyio.CancelScope) -> None:
     """Run the writer, then cancel everything: all lines are written or the client is gone."""
     with suppress(OSError):
         await writer.run()
-    everything.cancel()
+    scope.cancel()
 
 
-async def _cancel_at_signal(everything: anyio.CancelScope) -> None:
+async def _cancel_at_signal(scope: anyio.CancelScope) -> None:
     with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
         async for _ in received:
-            everything.cancel()
+            scope.cancel()
 
 
 class _StdioExchange:
@@ -314,14 +314,14 @@ class StdioConnection:
         self._principal = principal
         self._writer = writer
         self._session: McpSession | None = None
-        self._standing: dict[str | int, ActiveRequest] = {}  # requests of the modern era
+        self._modern_requests: dict[str | int, ActiveRequest] = {}  # requests of the modern era
 
     async def handle_line(self, line: bytes | OversizedLine) -> None:
         """Handle one line of the client. An internal error does not end other requests or the connection."""
         try:
             await self._handle_message(line)
         except Exception:
-            log.exception("A message could not be taken")
+            log.exception("A message could not be handled")
             await self._writer.write(encode_error(None, INTERNAL_ERROR, INTERNAL_ERROR_MESSAGE))
 
     async def _handle_message(self, line: bytes | OversizedLine) -> None:
@@ -348,7 +348,7 @@ class StdioConnection:
         with anyio.move_on_after(SHUTDOWN_GRACE_S):
             await self._state.active_requests.wait_until_done()
         self._state.close()
-        self._state.active_requests.cancel_all("The client left.")
+        self._state.active_requests.cancel_all("The client disconnected.")
 
     def _handle_other(self, message: JsonRpcMessage) -> None:
         if message.kind == "response":
@@ -359,7 +359,7 @@ class StdioConnection:
             handle_notification(self._session, message)
         if message.method == "notifications/cancelled":
             request_id = message.params.get("requestId")
-            if isinstance(request_id, str | int) and (running := self._standing.get(request_id)):
+            if isinstance(request_id, str | int) and (running := self._modern_requests.get(request_id)):
                 running.cancel_for_client()
 
     async def _handle_request(self, message: JsonRpcMessage) -> None:
@@ -400,7 +400,7 @@ class StdioConnection:
         result = await build_initialize_result(self._state.methods, opening)
         await self._writer.write(encode_result(message.id, result))
         if self._session is not None:
-            emit_client_joined(self._state, opening)
+            emit_client_connected(self._state, opening)
             self._state.task_group.start_soon(run_contained, self._send_notifications, self._session)
         return None
 
@@ -412,8 +412,8 @@ class StdioConnection:
 
     async def _handle_modern_request(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
-        request = check_request(self._state, self._endpoint, self._principal, message, None)
-        if not isinstance(request, JsonRpcResponse) and request.id in self._standing:
+        request = build_modern_request(self._state, self._endpoint, self._principal, message, None)
+        if not isinstance(request, JsonRpcResponse) and request.id in self._modern_requests:
             problem = JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
             request = build_error_response(request.id, problem)
         if isinstance(request, JsonRpcResponse):
@@ -421,7 +421,7 @@ class StdioConnection:
         if request.method == "server/discover":
             result = await build_discover_result(self._state.methods, request)
             return await self._writer.write(encode_result(request.id, result))
-        self._start_request(request, self._standing, None)
+        self._start_request(request, self._modern_requests, None)
         return None
 
     def _start_request(
@@ -431,7 +431,7 @@ class StdioConnection:
         questions: ClientQuestions | None,
     ) -> None:
         """Answer a request in its own task, so that the next line does not wait."""
-        running = self._state.start_request()
+        running = self._state.create_active_request()
         in_flight[request.id] = running
         self._state.active_requests.add(running)  # counts at once, even before its task starts
         self._state.task_group.start_soon(
@@ -470,7 +470,7 @@ class StdioConnection:
         batches.
         """
         session = check_batch_session(self._session, entries)
-        running = self._state.start_request()
+        running = self._state.create_active_request()
         self._state.active_requests.add(running)  # counts at once, even before its task starts
         self._state.task_group.start_soon(run_contained, self._run_batch, session, entries, running)
 

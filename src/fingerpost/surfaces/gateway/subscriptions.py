@@ -67,7 +67,7 @@ class SessionSubscriptions:
     ) -> None:
         self._router = router
         self._audience = audience
-        self._materials = resource_methods
+        self._resource_methods = resource_methods
         self._tasks = tasks
         self._seconds = seconds
         self._watching: dict[str, dict[str, WatchedResource]] = {}  # by session, then by the session's URI
@@ -123,7 +123,7 @@ class SessionSubscriptions:
                 "watched already: unsubscribe from some first"
             )
             raise JsonRpcError(INVALID_PARAMS, message)
-        watched = (await self._materials.get_resources(request)).collection.find_resource(uri)
+        watched = (await self._resource_methods.get_resources(request)).collection.find_resource(uri)
         if watched is None:
             raise build_not_found_error(request, uri)
         mine[uri] = watched  # set first: the server may send an update at once
@@ -193,7 +193,7 @@ LOG_MESSAGE_METHOD: Final = "notifications/message"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
-_KINDS_BY_METHOD: Final[tuple[tuple[ResourceKind, str], ...]] = (
+_METHODS_BY_KIND: Final[tuple[tuple[ResourceKind, str], ...]] = (
     ("resources", RESOURCES_CHANGED),
     ("resourceTemplates", RESOURCES_CHANGED),
     ("prompts", PROMPTS_CHANGED),
@@ -215,11 +215,11 @@ class ChangeNotifier:
     ) -> None:
         self._router = router
         self._audience = audience
-        self._tools = tools
-        self._materials = resources
+        self._tool_listing = tools
+        self._resource_listing = resources
         self._subscriptions = subscriptions
         self._levels = levels
-        self._something = anyio.Event()
+        self._woken = anyio.Event()
         self._over = False
         self._known: dict[ResourceViewer, dict[ResourceKind, bytes]] = {}
 
@@ -232,9 +232,9 @@ class ChangeNotifier:
         self._router.events.add(self)
         try:
             while True:
-                await self._something.wait()
+                await self._woken.wait()
                 await anyio.sleep(COLLECT_DELAY_S)
-                self._something = anyio.Event()
+                self._woken = anyio.Event()
                 await self._notify_tools_changed()
                 self._notify_resources_changed()
         finally:
@@ -248,7 +248,7 @@ class ChangeNotifier:
             self._wake()
 
     def _wake(self) -> None:
-        self._something.set()
+        self._woken.set()
 
     def on_server_notification(
         self, server: str, method: str, params: JsonObject, caller: str | None
@@ -270,17 +270,17 @@ class ChangeNotifier:
             viewer = self._find_viewer(request)
             if viewer is None or not self._levels.wants(request.session, params.get("level")):
                 return False
-            return self._materials.is_permitted(viewer, server)
+            return self._resource_listing.is_permitted(viewer, server)
 
         self._audience.publish(LOG_MESSAGE_METHOD, params, should_receive=should_receive)
 
     async def _notify_tools_changed(self) -> None:
-        changed = await self._tools.find_changed_viewers()
+        changed = await self._tool_listing.find_changed_viewers()
         if changed:
             self._audience.publish(
                 TOOLS_CHANGED,
                 {},
-                should_receive=lambda request: self._tools.is_one_of(
+                should_receive=lambda request: self._tool_listing.is_one_of(
                     request.endpoint, request.principal, changed
                 ),
             )
@@ -301,8 +301,8 @@ class ChangeNotifier:
     def _notify_resources_changed(self) -> None:
         changed: dict[str, set[ResourceViewer]] = {}
         for viewer, lists in self._known.items():
-            resources = self._materials.get_viewed_resources(viewer)
-            for kind, method in _KINDS_BY_METHOD:
+            resources = self._resource_listing.get_viewed_resources(viewer)
+            for kind, method in _METHODS_BY_KIND:
                 before = lists.get(kind)
                 if before is not None and before != (now := resources.get_pages(kind).fingerprint):
                     lists[kind] = now
@@ -317,6 +317,6 @@ class ChangeNotifier:
     def _find_viewer(self, request: ClientRequest) -> ResourceViewer | None:
         """Return the viewer of a request, or None if its profile was deleted."""
         try:
-            return self._materials.get_viewer(request.endpoint, request.principal)
+            return self._resource_listing.get_viewer(request.endpoint, request.principal)
         except JsonRpcError:
             return None

@@ -160,7 +160,7 @@ class OwnTools:
 
     def __init__(self, router: Router, runner: ToolRunner) -> None:
         self._router = router
-        self._running = runner
+        self._runner = runner
         self._settings = router.settings
 
     async def answer(
@@ -188,7 +188,7 @@ class OwnTools:
         servers = sorted({card.server for card in endpoint_tools.view.visible.cards})
         away = find_unavailable_servers(self._router, endpoint_tools, request.principal.name)
         if isinstance(server, str) and server in away and server not in servers:
-            return build_empty_result(_explain_unavailable(away[server]), budget=budget)
+            return build_empty_result(_explain_unavailable_server(away[server]), budget=budget)
         waiting = [name for name, status in away.items() if status.state is not ServerState.DISABLED]
         if not servers:
             return build_empty_result(
@@ -254,7 +254,7 @@ class OwnTools:
         if name in _OWN_TOOL_NAMES:
             return await self.answer(request, exchange, endpoint_tools, tool_call)
         try:
-            return await self._running.run_tool(
+            return await self._runner.run_tool(
                 request,
                 exchange,
                 tool_call,
@@ -301,7 +301,7 @@ def _parse_limit(given: Json) -> int:
     return min(max(given, 1), MAX_FOUND)
 
 
-def _explain_unavailable(status: ServerStatus) -> str:
+def _explain_unavailable_server(status: ServerStatus) -> str:
     """Explain why the server's tools cannot be used, with the same text as a failed call."""
     away = build_server_unavailable("", status)
     assert away is not None
@@ -361,18 +361,18 @@ class ToolMethods:
         levels: LogLevels,
     ) -> None:
         self._router = router
-        self._offers = listing
-        self._shelves = resource_listing
+        self._tool_listing = listing
+        self._resource_listing = resource_listing
         self._calls = calls
         self._readiness = readiness
         self._levels = levels
-        self._own = OwnTools(router, self)
+        self._own_tools = OwnTools(router, self)
 
     async def list_page(self, request: ClientRequest, exchange: ClientExchange) -> EncodedResult:
         """Return one page of the tools of this endpoint."""
         endpoint_tools = await self._get_ready_tools(request)
-        await self._offers.encode_definitions(endpoint_tools, modern=request.modern)
-        return self._offers.get_page(
+        await self._tool_listing.encode_definitions(endpoint_tools, modern=request.modern)
+        return self._tool_listing.get_page(
             request.endpoint,
             request.principal,
             cursor=request.params.get("cursor"),
@@ -386,14 +386,14 @@ class ToolMethods:
         if name in RESERVED_NAMES:
             endpoint_tools = await self._get_ready_tools(request)
             if any(tool["name"] == name for tool in endpoint_tools.own_tools):
-                return await self._own.answer(request, exchange, endpoint_tools, tool_call)
+                return await self._own_tools.answer(request, exchange, endpoint_tools, tool_call)
         headers = request.headers if request.modern else None
         return await self.run_tool(request, exchange, tool_call, intent=get_intent(request), headers=headers)
 
     async def _get_ready_tools(self, request: ClientRequest) -> EndpointTools:
         await self._readiness.wait_for_tools()
         self._router.servers.refresh_in_background()
-        return await self._offers.prepare_tools(request.endpoint, request.principal)
+        return await self._tool_listing.prepare_tools(request.endpoint, request.principal)
 
     async def run_tool(
         self,
@@ -409,7 +409,7 @@ class ToolMethods:
         `headers` must repeat the arguments that the tool wants repeated. It is None without HTTP and for
         `call_tool`, whose headers concern its own arguments.
         """
-        endpoint_tools = await self._offers.prepare_tools(request.endpoint, request.principal)
+        endpoint_tools = await self._tool_listing.prepare_tools(request.endpoint, request.principal)
         context = replace(
             build_call_context(request, endpoint_tools, intent),
             fallback=get_meta(request).get(FALLBACK_KEY) is not False,
@@ -431,7 +431,7 @@ class ToolMethods:
             card, tool_call = found.card, _to_tool_call(found)
         else:
             tool_call = ToolCall(name=card.key, arguments=tool_call.arguments)
-        if headers and (schema := self._offers.get_mirrored_schema(card)) is not None:
+        if headers and (schema := self._tool_listing.get_mirrored_schema(card)) is not None:
             repair = self._router.settings.flags.argument_repair
             check_argument_headers(card, schema, tool_call.arguments, headers, repair=repair)
         request_context = build_request_context(request, log_level=self._levels.get_level(request.session))
@@ -450,7 +450,7 @@ class ToolMethods:
     async def _rewrite_links(self, request: ClientRequest, card: ToolCard, result: JsonObject) -> JsonObject:
         await self._readiness.wait_for_resources()
         try:
-            resources = self._shelves.get_resources(request.endpoint, request.principal)
+            resources = self._resource_listing.get_resources(request.endpoint, request.principal)
         except (
             JsonRpcError
         ):  # the profile was deleted meanwhile: links cannot be read, but the result is returned

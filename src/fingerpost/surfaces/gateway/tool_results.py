@@ -23,7 +23,7 @@ from fingerpost.tasks import run_in_thread
 MAX_EXTRA_BYTES: Final = 1024 * 1024
 MAX_NAMES_LISTED: Final = 5  # names of omitted members
 MAX_MEMBER_NAME_LENGTH: Final = 60
-_COUNTED_MEMBERS: Final = frozenset({"content", "structuredContent", "isError"})
+_STANDARD_MEMBERS: Final = frozenset({"content", "structuredContent", "isError"})
 _PLAIN_BLOCK_MEMBERS: Final = frozenset({"type", "text"})
 _REQUIRED_MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {  # by block type
     "text": ("type", "text"),
@@ -58,7 +58,7 @@ def bound_result(result: JsonObject, *, hint: str = "") -> JsonObject:
     room = _ExtraBudget()
     made: dict[str, Json] = {}
     for key, value in result.items():
-        if key in _COUNTED_MEMBERS or room.take(value):
+        if key in _STANDARD_MEMBERS or room.take(value):
             made[key] = value
         else:
             room.names.append(f"`{key[:MAX_MEMBER_NAME_LENGTH]}`")
@@ -83,7 +83,7 @@ def _has_no_extras(result: JsonObject) -> bool:
     """Return whether the result has only standard members and a single plain text block. A fast check for
     most results.
     """
-    if not result.keys() <= _COUNTED_MEMBERS:
+    if not result.keys() <= _STANDARD_MEMBERS:
         return False
     content = result.get("content")
     if not isinstance(content, list) or len(content) != 1:
@@ -112,14 +112,14 @@ def _get_block_extras(block: JsonObject) -> JsonObject:
     attachments.
     """
     counted = ("text", "data") if block.get("type") == "text" else ("data",)
-    light = _drop_members(block, counted)
+    light = _blank_members(block, counted)
     resource = block.get("resource")
     if isinstance(resource, Mapping):
-        light["resource"] = _drop_members(resource, ("text", "blob"))
+        light["resource"] = _blank_members(resource, ("text", "blob"))
     return light
 
 
-def _drop_members(members: JsonObject, counted: Sequence[str]) -> dict[str, Json]:
+def _blank_members(members: JsonObject, counted: Sequence[str]) -> dict[str, Json]:
     return {key: "" if key in counted and isinstance(value, str) else value for key, value in members.items()}
 
 
@@ -180,17 +180,17 @@ async def rewrite_prompt_links(result: JsonObject, collection: ResourceCollectio
     return {**result, "messages": [_rewrite_message(message, names) for message in messages]}
 
 
-async def _resolve_links(addresses: Iterator[str], collection: ResourceCollection, server: str) -> LinkNames:
+async def _resolve_links(uris: Iterator[str], collection: ResourceCollection, server: str) -> LinkNames:
     """Return the gateway's URI for every URI that differs from the server's own."""
     # Stored results have the gateway's own URIs and need no rewriting.
-    given = [uri for uri in dict.fromkeys(addresses) if parse_asset_handle(uri) is None]
+    given = [uri for uri in dict.fromkeys(uris) if parse_asset_handle(uri) is None]
     if len(given) <= MAX_LOOKUPS_INLINE:
         return _look_up_links(given, collection, server)
     return await anyio.to_thread.run_sync(_look_up_links, given, collection, server)
 
 
 def _look_up_links(given: Sequence[str], collection: ResourceCollection, server: str) -> LinkNames:
-    names = {uri: collection.get_alias(server, uri) for uri in given[:MAX_LINKS]}
+    names = {uri: collection.get_listed_uri(server, uri) for uri in given[:MAX_LINKS]}
     if server in collection.servers:  # the long form is always valid
         names |= {uri: build_alias(server, uri) for uri in given[MAX_LINKS:]}
     return {uri: name for uri, name in names.items() if name != uri}
@@ -246,21 +246,23 @@ def _rewrite_message(message: Json, names: LinkNames) -> Json:
     return {**message, "content": _rewrite_content(message.get("content"), names)}
 
 
-MAX_ATTACHED_BYTES: Final = 4 * 1024 * 1024  # characters of images, audio and files per result
+MAX_ATTACHED_LENGTH: Final = 4 * 1024 * 1024  # characters of images, audio and files per result
 MAX_STRUCTURED_BYTES: Final = 1024 * 1024  # data that a client validates against the tool's outputSchema
 MAX_BLOCKS: Final = 1_000  # blocks other than text, in a shortened result
 MAX_INPUT_REQUEST_BYTES: Final = 4 * 1024 * 1024  # of a server's questions
-_BINARY_MEMBERS: Final = frozenset(
+_EXACT_MEMBERS: Final = frozenset(
     {"blob", "data", "uri", "mimeType", "type", "_meta"}
 )  # members of blocks that programs read
-_TEXTS: Final[Mapping[str, frozenset[str]]] = {  # members of results, with the members that stay unchanged
-    "content": _BINARY_MEMBERS,  # of tools
+_ESCAPED_MEMBERS: Final[
+    Mapping[str, frozenset[str]]
+] = {  # members of results, with the members that stay unchanged
+    "content": _EXACT_MEMBERS,  # of tools
     "structuredContent": frozenset(),
     "description": frozenset(),  # of prompts
-    "messages": _BINARY_MEMBERS,
-    "contents": _BINARY_MEMBERS,  # of resources
+    "messages": _EXACT_MEMBERS,
+    "contents": _EXACT_MEMBERS,  # of resources
 }
-_META_PREFIX: Final = "_meta"
+_META_KEY: Final = "_meta"
 _CALL_META_KEY: Final = "fingerpost/call"
 # Metadata of the outcome: the error, and what a call that waits for an approval needs.
 _NOTE_META_KEYS: Final = (
@@ -296,13 +298,15 @@ async def escape_result_text(result: JsonObject) -> JsonObject:
 
     For results of `tools/call`, `prompts/get` and `resources/read`. Large ones are processed in a thread.
     """
-    return await run_in_thread(_without_unseen, result) if is_large_value(result) else _without_unseen(result)
+    return await run_in_thread(_escape_members, result) if is_large_value(result) else _escape_members(result)
 
 
-def _without_unseen(result: JsonObject) -> JsonObject:
+def _escape_members(result: JsonObject) -> JsonObject:
     if result.get("resultType") == "input_required":
         return result
-    parts = {key: _escape_part(result[key], exact) for key, exact in _TEXTS.items() if key in result}
+    parts = {
+        key: _escape_part(result[key], exact) for key, exact in _ESCAPED_MEMBERS.items() if key in result
+    }
     return result if all(parts[key] is result[key] for key in parts) else {**result, **parts}
 
 
@@ -329,7 +333,7 @@ async def _render_answer(
         )
     content = _get_content_blocks(result)
     trimmed = outcome.digest is not None and outcome.digest.trimmed
-    if trimmed or sum(map(_measure_block, content)) > MAX_ATTACHED_BYTES:
+    if trimmed or sum(map(_measure_block, content)) > MAX_ATTACHED_LENGTH:
         cut = await _render_trimmed(outcome, result, content, card, budget)
         return cut if modern else _adapt_to_legacy(cut, card)
     return _add_call_meta(bound_result(result if modern else _adapt_to_legacy(result, card)), outcome)
@@ -337,7 +341,7 @@ async def _render_answer(
 
 def _adapt_to_legacy(result: JsonObject, card: ToolCard | None) -> JsonObject:
     """Wrap structured content that is not an object. Clients before 2026-07-28 would reject it."""
-    structured = result.get("structuredContent", _EMPTY_TEXT)
+    structured = result.get("structuredContent", _EMPTY_OBJECT)
     if isinstance(structured, Mapping):
         return result
     if structured is not None or (card is not None and needs_wrapping(card.definition.get("outputSchema"))):
@@ -345,7 +349,7 @@ def _adapt_to_legacy(result: JsonObject, card: ToolCard | None) -> JsonObject:
     return {key: value for key, value in result.items() if key != "structuredContent"}
 
 
-_EMPTY_TEXT: Final[JsonObject] = {}
+_EMPTY_OBJECT: Final[JsonObject] = {}
 
 
 async def _render_trimmed(
@@ -366,10 +370,12 @@ async def _render_trimmed(
         rest = outcome.metadata.get("rest")  # why there is no handle
         lost = f"[{rest}]" if rest is not None else ""
         text_blocks = [
-            _build_text_block(text) for text in (fit.beside, _describe_structured(fit, handle), lost) if text
+            _build_text_block(text)
+            for text in (fit.additional_text, _describe_structured(fit, handle), lost)
+            if text
         ]
         if fit.left_out:
-            kept[_META_PREFIX] = {**_copy_meta(result), "fingerpost/left_out": list(fit.left_out)}
+            kept[_META_KEY] = {**_copy_meta(result), "fingerpost/left_out": list(fit.left_out)}
     kept["content"] = [*text_blocks, *_select_attachments(content)]
     hint = f" What is kept of the whole: {READ_RESULT_NAME}(handle={handle!r})" if handle else ""
     return _add_call_meta(bound_result(kept, hint=hint), outcome)
@@ -415,7 +421,7 @@ def _build_structured_too_large(outcome: Outcome, handle: str | None) -> JsonObj
 
 def _select_attachments(content: Sequence[JsonObject]) -> list[JsonObject]:
     """Return images, audio, files and links within the limits. Texts are in the digest."""
-    room = MAX_ATTACHED_BYTES
+    room = MAX_ATTACHED_LENGTH
     kept: list[JsonObject] = []
     for index, block in enumerate(content):
         if len(kept) >= MAX_BLOCKS:
@@ -455,7 +461,7 @@ def _measure_block(block: JsonObject) -> int:
 
 def _get_resource(block: JsonObject) -> JsonObject:
     resource = block.get("resource")
-    return cast("JsonObject", resource) if isinstance(resource, Mapping) else _EMPTY_TEXT
+    return cast("JsonObject", resource) if isinstance(resource, Mapping) else _EMPTY_OBJECT
 
 
 def _render_failure(outcome: Outcome) -> JsonObject:
@@ -493,11 +499,11 @@ def _add_call_meta(result: JsonObject, outcome: Outcome) -> JsonObject:
         }
     if (first := outcome.metadata.get("replayed")) is not None:
         meta["fingerpost/replayed"] = first
-    return {**result, _META_PREFIX: meta}
+    return {**result, _META_KEY: meta}
 
 
 def _copy_meta(result: JsonObject) -> dict[str, Json]:
-    before = result.get(_META_PREFIX)
+    before = result.get(_META_KEY)
     return dict(cast("JsonObject", before)) if isinstance(before, Mapping) else {}
 
 

@@ -137,7 +137,7 @@ class AllowedHosts:
         self._bound = bound
         self._hosts = [entry for text in settings.allowed_hosts if (entry := parse_authority(text))]
         self._origins = [entry for text in settings.allowed_origins if (entry := parse_origin(text))]
-        self._literally = frozenset(settings.allowed_origins)  # such as `null`, `vscode-webview://…`
+        self._literal_origins = frozenset(settings.allowed_origins)  # such as `null`, `vscode-webview://…`
         if not is_every_address(settings.host):
             self._hosts.append(Authority(settings.host.strip("[]").lower()))  # a host name, not an address
         if settings.public_url and (public := parse_origin(_get_origin(settings.public_url))) is not None:
@@ -148,15 +148,15 @@ class AllowedHosts:
     @property
     def allows_any_origin(self) -> bool:
         """Whether any web page may send requests."""
-        return "*" in self._literally or any(entry.host == "*" for entry in self._origins)
+        return "*" in self._literal_origins or any(entry.host == "*" for entry in self._origins)
 
-    def check_target(self, headers: Mapping[str, str]) -> RequestTarget:
+    def get_target(self, headers: Mapping[str, str]) -> RequestTarget:
         """Return the target of a request, by its Host and Origin headers. Results are cached."""
         asked = headers.get("host", ""), headers.get("origin")
         try:
             return self._targets[asked]
         except KeyError:
-            answer = self._check_host(*asked)
+            answer = self._build_target(*asked)
             if len(asked[0]) + len(asked[1] or "") <= _MAX_HEADER_LENGTH:  # limits memory
                 if len(self._targets) >= _MAX_CACHED_TARGETS:
                     self._targets.clear()
@@ -174,11 +174,11 @@ class AllowedHosts:
         if (host := headers.get("host")) is None:
             return "origin" not in headers
         if "origin" in headers:
-            return self.check_target(headers).refusal is None
+            return self.get_target(headers).refusal is None
         authority = parse_authority(host)
         return authority is not None and (is_ip_literal(authority.host) or self._is_known_host(authority))
 
-    def _check_host(self, host: str, origin: str | None) -> RequestTarget:
+    def _build_target(self, host: str, origin: str | None) -> RequestTarget:
         authority = parse_authority(host)
         loopback = authority is not None and is_loopback(authority.host)
         return RequestTarget(self._explain_refusal(authority, origin), loopback)
@@ -203,7 +203,7 @@ class AllowedHosts:
         )
 
     def _allows_origin(self, text: str, asked: Authority) -> bool:
-        if text in self._literally or "*" in self._literally:
+        if text in self._literal_origins or "*" in self._literal_origins:
             return True
         origin = parse_origin(text)
         if origin is None:

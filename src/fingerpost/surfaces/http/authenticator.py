@@ -101,12 +101,12 @@ class RefusalLog:
 
     def __init__(self, events: EventSink) -> None:
         self._events = events
-        self._told = FailedAttempts()
+        self._recent_refusals = FailedAttempts()
 
     def record(self, remote: str, *, endpoint: str, reason: str, principal: str | None = None) -> None:
-        if self._told.get_wait(remote) > 0:
+        if self._recent_refusals.get_wait(remote) > 0:
             return
-        self._told.add_failure(remote)
+        self._recent_refusals.add_failure(remote)
         self._events.emit(AccessRefused(endpoint=endpoint, reason=reason, principal=principal))
 
 
@@ -119,12 +119,13 @@ MAX_CREDENTIAL_LENGTH: Final = 16_384
 _PROXY_HEADERS: Final = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via"})
 
 _KEY_NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
-_INVALID_CREDENTIAL = "The key or token is not valid. Ask whoever runs this gateway for another."
+_INVALID_CREDENTIAL = "The key or token is not valid. Ask the operator of this gateway for another."
 _WRONG_ENDPOINT = "The key or token is valid, but does not reach this endpoint."
-_NOT_ACCEPTED = "The token is valid, but not taken: {reason}."
+_NOT_ACCEPTED = "The token is valid, but not accepted: {reason}."
 _RIGHT_MISSING = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
 _SIGN_IN_NEEDED = (
-    "Being at this machine is not enough for this: a tool could say so, too. It needs the right `{right}`. "
+    "A local connection is not enough for this, because a tool could open one, too. "
+    "It needs the right `{right}`. "
     "Sign in to the console with the link that `fingerpost console` prints, use the command line "
     "(`fingerpost approvals`), or send a key made with `fingerpost keys add NAME --may {right}`."
 )
@@ -179,7 +180,7 @@ class HttpAuthenticator:
 
     def allows_origin(self, headers: Mapping[str, str]) -> bool:
         """Return whether a web page may send requests, by Host and Origin. Its key is checked separately."""
-        return self._hosts.check_target(headers).refusal is None
+        return self._hosts.get_target(headers).refusal is None
 
     def allows_probe(self, headers: Mapping[str, str]) -> bool:
         return self._hosts.allows_probe(headers)
@@ -188,7 +189,7 @@ class HttpAuthenticator:
         self, headers: Mapping[str, str], endpoint: Endpoint, *, remote: str = ""
     ) -> Principal | AccessDenial:
         """Return the principal, or why access is denied. `remote` is the client's address."""
-        answer = await self._check_request(headers, endpoint, remote)
+        answer = await self._decide_access(headers, endpoint, remote)
         if isinstance(answer, _RefusedAccess):
             self._refusal_log.record(
                 remote, endpoint=endpoint.path, reason=answer.reason, principal=answer.principal
@@ -196,10 +197,10 @@ class HttpAuthenticator:
             return answer.denial
         return answer
 
-    async def _check_request(
+    async def _decide_access(
         self, headers: Mapping[str, str], endpoint: Endpoint, remote: str
     ) -> Principal | _RefusedAccess:
-        target = self._hosts.check_target(headers)
+        target = self._hosts.get_target(headers)
         if target.refusal is not None:
             return _RefusedAccess(AccessDenial(status=403, message=target.refusal), target.refusal)
         if is_cross_site_embed(headers):
@@ -207,7 +208,7 @@ class HttpAuthenticator:
         credential = _get_credential(headers)
         if credential is None:
             if self._local is not None and target.loopback and not _is_proxied(headers):
-                return self._check_endpoint(endpoint, self._local)
+                return self._authorize_endpoint(endpoint, self._local)
             return _RefusedAccess(self._build_unauthorized(endpoint, _KEY_NEEDED), "no credential was given")
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
         known = check.get_cached(credential)
@@ -219,14 +220,14 @@ class HttpAuthenticator:
             if not isinstance(verdict, KnownCredential):
                 return self._build_refusal(verdict, endpoint, remote)
             known = verdict
-        return self._check_endpoint(endpoint, known.principal)
+        return self._authorize_endpoint(endpoint, known.principal)
 
     async def _check_credential(self, check: CredentialCheck, credential: str) -> CredentialVerdict:
         if not credential.isascii() or len(credential) > MAX_CREDENTIAL_LENGTH:
             return UnknownCredential("not a credential")
         return await check.check_credential(credential)
 
-    def _check_endpoint(self, endpoint: Endpoint, principal: Principal) -> Principal | _RefusedAccess:
+    def _authorize_endpoint(self, endpoint: Endpoint, principal: Principal) -> Principal | _RefusedAccess:
         if endpoint.right is not None and not principal.may(endpoint.right):
             message = _SIGN_IN_NEEDED if principal.kind == "local" else _RIGHT_MISSING
             denial = self._build_insufficient(endpoint, message.format(right=endpoint.right))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     )
 
 
-_STREAMING_HEADERS: Final = frozenset(
+_TRANSFER_HEADERS: Final = frozenset(
     {b"connection", b"transfer-encoding"}
 )  # control the transfer: left to uvicorn
 
@@ -109,15 +109,15 @@ def _get_body_length(start: HTTPResponseStartEvent) -> int | None:
     """Return the Content-Length, or None if it is missing or a header controls the transfer."""
     length = None
     for name, value in start.get("headers", ()):
-        if name in _STREAMING_HEADERS:
+        if name in _TRANSFER_HEADERS:
             return None
         if name == b"content-length":
             length = int(value)
     return length
 
 
-MAX_HEADS: Final = 4  # per connection
-MAX_HEAD_LENGTH: Final = 4096  # bytes
+MAX_CACHED_HEADS: Final = 4  # per connection
+MAX_CACHED_HEAD_BYTES: Final = 4096  # bytes
 _HEAD_END: Final = b"\r\n\r\n"
 _LENGTH_HEADER: Final = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,9})(?=\r\n)", re.IGNORECASE)
 # Headers about a single message, or about what follows it.
@@ -131,12 +131,12 @@ class CachedHead:
     before: bytes
     after: bytes  # up to the empty line
     scope: HTTPScope
-    place: int  # index of Content-Length among the headers
+    length_index: int  # index of Content-Length among the headers
 
     def build_scope(self, digits: bytes, state: dict[str, Any]) -> HTTPScope:
         """Build the same scope that the parser would build."""
         headers = list(self.scope["headers"])
-        headers[self.place] = (b"content-length", digits)
+        headers[self.length_index] = (b"content-length", digits)
         scope = self.scope.copy()
         scope["headers"] = headers
         scope["state"] = state
@@ -169,7 +169,7 @@ class HeadCache:
         """Cache the head of a request that arrived complete and keeps the connection open."""
         end = data.find(_HEAD_END) + len(_HEAD_END)
         lengths = _LENGTH_HEADER.findall(data, 0, end)
-        if end > MAX_HEAD_LENGTH or len(lengths) != 1 or int(lengths[0]) != len(data) - end:
+        if end > MAX_CACHED_HEAD_BYTES or len(lengths) != 1 or int(lengths[0]) != len(data) - end:
             return
         names = [name for name, _ in scope["headers"]]
         if not _UNCACHED_HEADERS.isdisjoint(names) or names.count(b"content-length") != 1:
@@ -182,7 +182,7 @@ class HeadCache:
         kept = scope.copy()
         kept["headers"] = list(scope["headers"])
         self._known.append(CachedHead(before, after, kept, names.index(b"content-length")))
-        del self._known[:-MAX_HEADS]
+        del self._known[:-MAX_CACHED_HEADS]
 
 
 _FRAMING_HEADERS: Final = frozenset({b"content-length", b"transfer-encoding"})
@@ -243,9 +243,9 @@ class GuardedProtocol(HttpToolsProtocol):
     _in_head = True
     _head_size = 0
     _timer: asyncio.TimerHandle | None = None
-    _begun = 0  # requests started by the parser
+    _started_count = 0  # requests started by the parser
     _answering: RequestResponseCycle | None = None  # the cycle whose app was started last
-    _deaf = False  # ignore further data; running requests are still answered
+    _ignores_data = False  # ignore further data; running requests are still answered
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -262,12 +262,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         between = not self._arriving and self.cycle.response_complete and not self.pipeline
-        if between and self._is_served(data):
+        if between and self._serve_cached(data):
             return
-        started_before = self._begun
+        started_before = self._started_count
         self._parse(data)
         if not self._arriving or self.transport.is_closing():
-            if between and self._begun == started_before + 1 and self.cycle.keep_alive:
+            if between and self._started_count == started_before + 1 and self.cycle.keep_alive:
                 self._heads.store(data, self.cycle.scope)
             return
         if self._in_head:
@@ -279,7 +279,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_timer()
 
     def on_message_begin(self) -> None:
-        self._begun += 1
+        self._started_count += 1
         self._arriving = self._in_head = True
         self._head_size = 0
         super().on_message_begin()
@@ -307,7 +307,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Parse as uvicorn does, but ignore protocol upgrades, which are not supported."""
-        if self._deaf:
+        if self._ignores_data:
             return
         self._unset_keepalive_if_required()
         while data:
@@ -327,7 +327,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._answering = cycle
         super()._start_asgi_task(cycle, app)
 
-    def _is_served(self, data: bytes) -> bool:
+    def _serve_cached(self, data: bytes) -> bool:
         """Start a complete request with a cached head. Return whether this was one."""
         found = self._heads.find(data)
         if found is None or self.limit_concurrency is not None:
@@ -384,7 +384,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _stop_reading(self) -> None:
         """Close the connection after the complete requests are answered."""
-        self._deaf = self._arriving = True
+        self._ignores_data = self._arriving = True
         self.cycle.keep_alive = False
 
 

@@ -52,7 +52,7 @@ CredentialVerdict = KnownCredential | UnknownCredential | InsufficientCredential
 
 RENEW_AFTER_S: Final = 3.0  # then one request repeats the lookup while others use the cache
 KEY_FRESH_S: Final = 5.0  # a revoked key is refused after this time at the latest
-USE_NOTED_INTERVAL_S: Final = timedelta(hours=1)
+USE_NOTED_INTERVAL: Final = timedelta(hours=1)
 _MAX_CACHED_KEYS: Final = 1000
 
 
@@ -127,7 +127,7 @@ class ApiKeyCheck:
     def _note_use(self, key: ApiKey) -> None:
         now = utc_now()
         last = self._noted.get(key.key_id) or key.last_used
-        if last is None or now - last >= USE_NOTED_INTERVAL_S:
+        if last is None or now - last >= USE_NOTED_INTERVAL:
             if len(self._noted) >= _MAX_CACHED_KEYS:
                 self._noted.clear()
             self._noted[key.key_id] = now

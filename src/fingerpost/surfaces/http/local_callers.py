@@ -70,7 +70,7 @@ async def is_tool_peer(peer: Peer | None) -> bool:
         return False
     known = _known_peers.get(peer)
     if known is None:
-        known = await anyio.to_thread.run_sync(_look_up_peer, peer)
+        known = await anyio.to_thread.run_sync(_is_opened_by_tool, peer)
         _known_peers[peer] = known
         if len(_known_peers) > _MAX_REMEMBERED:
             _known_peers.popitem(last=False)
@@ -93,7 +93,7 @@ def _is_tool(process: int) -> bool:
     return False
 
 
-def _look_up_peer(peer: Peer) -> bool:
+def _is_opened_by_tool(peer: Peer) -> bool:
     inode = _find_inode(peer)
     if inode is None:
         return False
@@ -106,8 +106,8 @@ def _find_inode(peer: Peer) -> str | None:
     """Return the inode of the client's socket from the kernel's table."""
     for name, family in (("tcp", socket.AF_INET), ("tcp6", socket.AF_INET6)):
         theirs, ours = (
-            _search_socket_table(peer.host, peer.port, family),
-            _search_socket_table(peer.own_host, peer.own_port, family),
+            _format_socket_address(peer.host, peer.port, family),
+            _format_socket_address(peer.own_host, peer.own_port, family),
         )
         if theirs is None or ours is None:
             continue
@@ -122,7 +122,7 @@ def _find_inode(peer: Peer) -> str | None:
     return None
 
 
-def _search_socket_table(host: str, port: int, family: socket.AddressFamily) -> str | None:
+def _format_socket_address(host: str, port: int, family: socket.AddressFamily) -> str | None:
     """Return `address:port` as in /proc, such as `0100007F:21C2` (address words in host byte
     order).
     """
@@ -177,15 +177,15 @@ def _get_parent(process: int) -> int:
 
 TICKET_LIFETIME_S: Final = 600.0
 
-_TICKETS_KEY: Final = "console_tickets"
-_SERVING_KEY: Final = "serving"
+_TICKETS_CACHE: Final = "console_tickets"
+_SERVING_CACHE: Final = "serving"
 _ADDRESS_KEY: Final = "address"
 
 
 async def create_ticket(store: Store) -> str:
     """Create a ticket that opens one session of the operator. It is not stored in readable form."""
     ticket = secrets.token_urlsafe(32)
-    await store.cache.put(_TICKETS_KEY, _hash_ticket(ticket), b"operator", ttl=TICKET_LIFETIME_S)
+    await store.cache.put(_TICKETS_CACHE, _hash_ticket(ticket), b"operator", ttl=TICKET_LIFETIME_S)
     return ticket
 
 
@@ -194,7 +194,7 @@ async def redeem_ticket(store: Store, ticket: str) -> bool:
     store.
     """
     mark = _hash_ticket(ticket)
-    if await store.cache.get(_TICKETS_KEY, mark) is None:
+    if await store.cache.get(_TICKETS_CACHE, mark) is None:
         return False
     now = utc_now()
     use = Grant(
@@ -214,12 +214,12 @@ def build_sign_in_url(address: str, ticket: str) -> str:
 
 async def save_address(store: Store, address: str) -> None:
     """Store the console's address, for the command that prints a link to it."""
-    await store.cache.put(_SERVING_KEY, _ADDRESS_KEY, address.encode())
+    await store.cache.put(_SERVING_CACHE, _ADDRESS_KEY, address.encode())
 
 
 async def read_address(store: Store) -> str | None:
     """Return where the console was last served on this store."""
-    kept = await store.cache.get(_SERVING_KEY, _ADDRESS_KEY)
+    kept = await store.cache.get(_SERVING_CACHE, _ADDRESS_KEY)
     return kept.decode() if kept else None
 
 

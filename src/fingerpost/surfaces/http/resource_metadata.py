@@ -26,27 +26,27 @@ class ProtectedResources:
         named = audience if audience is not None and get_base_url(audience) is not None else None
         root = None if named is None else _parse_root(named)
         base_url = settings.public_url or root or f"http://{get_reachable_address(bound)}"
-        self._own = base_url.rstrip("/")
+        self._base_url = base_url.rstrip("/")
         self._audience = audience
         self._profiles = profiles
-        self._is_ours = root is not None and root == self._own
-        self._one_for_all = None if named is None or self._is_ours else named
-        self.main = named or f"{self._own}/mcp"
+        self._is_ours = root is not None and root == self._base_url
+        self._shared_resource = None if named is None or self._is_ours else named
+        self.main = named or f"{self._base_url}/mcp"
 
     @property
     def prefix(self) -> str:
         """The path prefix that a proxy adds, or an empty string."""
-        return urlsplit(self._own).path
+        return urlsplit(self._base_url).path
 
     def get_resources(self) -> Mapping[str, str]:
         """Return the resource of each current endpoint, by path."""
-        return {path: self._one_for_all or f"{self._own}{path}" for path in self._get_endpoints()}
+        return {path: self._shared_resource or f"{self._base_url}{path}" for path in self._get_endpoints()}
 
     def get_audiences(self) -> Mapping[str, str | None]:
         """Return the accepted audiences, each with the profile that it limits a token to."""
         taken: dict[str, str | None] = {}
         if self._is_ours:
-            taken = {f"{self._own}{path}": profile for path, profile in self._get_endpoints().items()}
+            taken = {f"{self._base_url}{path}": profile for path, profile in self._get_endpoints().items()}
         if self._audience is not None:
             taken[self._audience] = None
         return taken

@@ -40,7 +40,7 @@ async def serve_app(
     listening: socket.socket,
     *,
     arrival_seconds: float = 30.0,
-    started: Callable[[], None] | None = None,
+    on_started: Callable[[], None] | None = None,
     signals: bool = True,
 ) -> None:
     """Serve an opened app at a socket until a signal or cancellation."""
@@ -60,7 +60,7 @@ async def serve_app(
         timeout_graceful_shutdown=SHUTDOWN_S,
         backlog=LISTEN_BACKLOG,
     )
-    server = _UvicornServer(config, app, started)
+    server = _UvicornServer(config, app, on_started)
     with tune_for_serving():
         await _run_server(server, listening, signals=signals)
 
@@ -82,10 +82,10 @@ async def _run_server(server: _UvicornServer, listening: socket.socket, *, signa
 class _UvicornServer(uvicorn.Server):
     """A uvicorn server without its own signal handlers, which drains the app before it closes connections."""
 
-    def __init__(self, config: uvicorn.Config, app: ServedApp, started: Callable[[], None] | None) -> None:
+    def __init__(self, config: uvicorn.Config, app: ServedApp, on_started: Callable[[], None] | None) -> None:
         super().__init__(config)
         self._app = app
-        self._tell_started = started
+        self._on_started = on_started
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
@@ -93,8 +93,8 @@ class _UvicornServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
-        if self._tell_started is not None:
-            self._tell_started()
+        if self._on_started is not None:
+            self._on_started()
 
     async def shutdown(
         self, sockets: list[socket.socket] | None = None, *, timeout: float | None = None
@@ -141,20 +141,20 @@ class PathRouter:
     requests.
     """
 
-    def __init__(self, parts: Mapping[str, ServedApp], *, default: ServedApp) -> None:
-        self._parts = dict(parts)
+    def __init__(self, apps: Mapping[str, ServedApp], *, default: ServedApp) -> None:
+        self._apps = dict(apps)
         self._default = default
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             first = scope["path"].split("/", 2)[1:2]
-            part = self._parts.get(first[0], self._default) if first else self._default
+            part = self._apps.get(first[0], self._default) if first else self._default
             await part(scope, receive, send)
 
     async def drain(self, seconds: float) -> None:
         """Drain all apps concurrently; each has the whole time."""
         async with anyio.create_task_group() as tasks:
-            for part in {id(part): part for part in (*self._parts.values(), self._default)}.values():
+            for part in {id(part): part for part in (*self._apps.values(), self._default)}.values():
                 tasks.start_soon(part.drain, seconds)
 
 
@@ -191,7 +191,7 @@ class LazyApp:
                     self._settled.set()
                     await anyio.sleep_forever()
             except Exception:
-                log.exception("A part of the house could not be opened, or broke")
+                log.exception("An app could not be opened, or failed")
             finally:
                 self._app = None
                 self._settled.set()

@@ -43,7 +43,7 @@ SCOPE_PREFIX: Final = "fingerpost:"
 _SCOPE_CLAIMS: Final = ("scope", "scp")
 # Scopes of ours, also misspelled ones, which must be rejected: in capitals, after a comma or after a URL.
 # A number after the colon is the port of a host named "fingerpost".
-_SCOPE_MEANINGS = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
+_OWN_SCOPE_PATTERN = re.compile(r"^fingerpost:|fingerpost:(?!\d)", re.IGNORECASE)
 
 
 class InvalidClaims(Exception):
@@ -91,7 +91,7 @@ def build_principal(
     rights = [Right.USE]
     names_by_kind = {"server": servers, "tool": tools, "profile": profiles}
     for scope in scopes:
-        if _SCOPE_MEANINGS.search(scope) is None:
+        if _OWN_SCOPE_PATTERN.search(scope) is None:
             continue
         named, _, value = scope.removeprefix(SCOPE_PREFIX).partition(":")
         kind = named if scope.startswith(SCOPE_PREFIX) else ""
@@ -178,9 +178,9 @@ class TokenIssuer:
         self._jwks_url = settings.jwks_url
         self._clock = clock
         self._lock = anyio.Lock()
-        self._set: _KeySet | None = None
-        self._failed: float | None = None
-        self._told: str | None = None  # the last logged reason
+        self._key_set: _KeySet | None = None
+        self._failed_at: float | None = None
+        self._logged_reason: str | None = None  # the last logged reason
 
     async def find_keys(self, kid: str | None) -> tuple[Jwk, ...]:
         """Return the keys that may have signed a token: the one with this id, or all if it names none.
@@ -196,13 +196,13 @@ class TokenIssuer:
 
     async def _get_key_set(self, *, since: float | None) -> _KeySet:
         """Return the known keys. Fetch them first if they are old, or were fetched at `since`."""
-        if self._set is not None and not self._is_due(self._set, since):
-            return self._set
+        if self._key_set is not None and not self._is_due(self._key_set, since):
+            return self._key_set
         async with self._lock:  # later tasks find the keys that the first one fetched
-            held = self._set
+            held = self._key_set
             if held is not None and not self._is_due(held, since):
                 return held
-            if self._failed is None or self._clock() - self._failed >= RETRY_INTERVAL_S:
+            if self._failed_at is None or self._clock() - self._failed_at >= RETRY_INTERVAL_S:
                 return await self._renew_keys(held)
         return self._check_usable(held, "the issuer could not be reached a moment ago")
 
@@ -219,19 +219,19 @@ class TokenIssuer:
             OSError,
             ValueError,
         ) as error:  # TimeoutError is an OSError
-            self._failed = self._clock()
+            self._failed_at = self._clock()
             self._log_failure(str(error) or type(error).__name__)
             return self._check_usable(key_set, f"{type(error).__name__}: {error}")
-        self._failed = self._told = None
-        self._set = _KeySet(keys, self._clock())
-        return self._set
+        self._failed_at = self._logged_reason = None
+        self._key_set = _KeySet(keys, self._clock())
+        return self._key_set
 
     def _log_failure(self, reason: str) -> None:
         """Log each reason once, because every request with a token tries again."""
-        if reason != self._told:
-            self._told = reason
+        if reason != self._logged_reason:
+            self._logged_reason = reason
             log.warning(
-                "The keys of %s, by which tokens are checked, cannot be had (%s). "
+                "The keys of %s, which are needed to check tokens, could not be fetched (%s). "
                 "Check gateway.sign_in.issuer and jwks_url, and whether this machine reaches them.",
                 scrub(self._issuer),
                 scrub(reason),
@@ -371,7 +371,7 @@ class TokenCheck:
             claims = await self._verify_token(token, tuple(audiences))
             expires = float(claims["exp"])
         except IssuerUnreachable as error:
-            return UndecidedCredential(f"the issuer's keys cannot be had: {error}")
+            return UndecidedCredential(f"the issuer's keys are not available: {error}")
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             return UnknownCredential(f"{type(error).__name__}: {error}")
         try:
@@ -395,7 +395,7 @@ class TokenCheck:
         header = jwt.get_unverified_header(token)
         algorithm = header.get("alg")
         if algorithm not in self._settings.algorithms:
-            message = "the token is signed in a way we do not take"
+            message = "the token's signature algorithm is not accepted"
             raise ValueError(message)
         if str(header.get("typ", "")).lower() not in _TOKEN_TYPES:
             message = "this is not an access token"

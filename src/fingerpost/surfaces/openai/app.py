@@ -81,17 +81,17 @@ class ResponseSender:
 
 @dataclass(slots=True, eq=False)
 class ActiveCompletion:
-    """One running request. `ended`: cancelled because the app closes."""
+    """One running request. `cancelled`: cancelled because the app closes."""
 
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    ended: bool = False
+    cancelled: bool = False
 
 
 class ActiveCompletions:
     """The running requests, with a limit. Accepts none once the app closes."""
 
     def __init__(self, limit: int) -> None:
-        self._most = limit
+        self._limit = limit
         self._running: set[ActiveCompletion] = set()
         self._closing = False
         self._done = anyio.Event()
@@ -101,7 +101,7 @@ class ActiveCompletions:
         """Track a request from start to end. Raises `CompletionError` above the limit."""
         if self._closing:
             raise CompletionError(503, SHUTDOWN_MESSAGE)
-        if len(self._running) >= self._most:
+        if len(self._running) >= self._limit:
             raise CompletionError(
                 503, "Too many requests are being answered; try again.", headers=((b"retry-after", b"5"),)
             )
@@ -128,7 +128,7 @@ class ActiveCompletions:
     def cancel_all(self) -> None:
         """Cancel all running requests."""
         for one in self._running:
-            one.ended = True
+            one.cancelled = True
             one.scope.cancel()
 
 
@@ -248,7 +248,7 @@ API_FORMATS: Final[Mapping[str, ApiFormat]] = {
 
 log = logging.getLogger("fingerpost.completions")
 
-MAX_BODIES_IN_MEMORY: Final = 8  # times `gateway.body_bytes`, because a request may contain images
+BODY_LIMIT_FACTOR: Final = 8  # times `gateway.body_bytes`, because a request may contain images
 MAX_CONCURRENT: Final = 2000
 
 
@@ -298,16 +298,16 @@ class OpenAIApp:
         self._settings = router.settings
         self._authenticator = authenticator
         self._models = models
-        self._turns = CompletionRunner(router, address=address)
-        self._rate = rate_limiter or RateLimiter(self._settings.api.per_minute)
-        self._work = ActiveCompletions(MAX_CONCURRENT)
+        self._runner = CompletionRunner(router, address=address)
+        self._rate_limiter = rate_limiter or RateLimiter(self._settings.api.per_minute)
+        self._active_completions = ActiveCompletions(MAX_CONCURRENT)
 
     async def drain(self, seconds: float) -> None:
         """Give running requests a short time, then cancel them with an error about the shutdown."""
-        self._work.close()
+        self._active_completions.close()
         with anyio.move_on_after(seconds):
-            await self._work.wait_until_done()
-        self._work.cancel_all()
+            await self._active_completions.wait_until_done()
+        self._active_completions.cancel_all()
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -326,9 +326,9 @@ class OpenAIApp:
                 send=sender,
                 common=common,
             )
-            with self._work.track_request() as running:
+            with self._active_completions.track_request() as running:
                 await self._handle_request(inbound)
-            if running.ended:
+            if running.cancelled:
                 await self._send_shutdown_error(running, sender, common)
         except HttpError as fault:
             await _respond_error(sender, fault, common)
@@ -355,7 +355,7 @@ class OpenAIApp:
             await respond(http_request.send, status, b"", headers)
             return
         principal = await self._authenticate(http_request)
-        if (wait := self._rate.take_token(principal.name)) > 0:
+        if (wait := self._rate_limiter.take_token(principal.name)) > 0:
             again = (b"retry-after", str(int(wait) + 1).encode())
             raise CompletionError(429, f"Too many requests; wait {int(wait) + 1} s.", headers=(again,))
         path_info = http_request.path_info
@@ -396,19 +396,19 @@ class OpenAIApp:
         api_format = API_FORMATS[http_request.path_info.endpoint]
         chat_request = api_format.read(await self._read_body(http_request))
         if (authorization := get_forwarded_authorization(http_request.headers)) is not None:
-            await self._turns.wait_until_ready()
+            await self._runner.wait_until_ready()
             principal = await self._router.with_own_tools(principal, authorization)
         turn = self._build_turn(http_request, principal, chat_request)
         if chat_request.stream:
             await self._stream_answer(http_request, turn, api_format)
             return
-        result = await run_while_connected(http_request.receive, lambda _: self._turns.run_turn(turn))
+        result = await run_while_connected(http_request.receive, lambda _: self._runner.run_turn(turn))
         body = api_format.build_answer(result, chat_request, extension=self._settings.completions.extension)
         await self._respond_json(http_request, body, build_result_headers(result))
 
     async def _read_body(self, http_request: OpenAIRequest) -> Mapping[str, Any]:
         check_content_type(http_request.headers)
-        limit = self._settings.gateway.body_bytes * MAX_BODIES_IN_MEMORY
+        limit = self._settings.gateway.body_bytes * BODY_LIMIT_FACTOR
         try:
             body = await read_body(
                 http_request.headers,
@@ -463,7 +463,7 @@ class OpenAIApp:
         async def work(tasks: TaskGroup) -> None:
             tasks.start_soon(event_stream.keep_alive)
             try:
-                await stream.finish(await self._turns.run_turn(turn, stream))
+                await stream.finish(await self._runner.run_turn(turn, stream))
             except HttpError as fault:
                 if not event_stream.opened:
                     raise

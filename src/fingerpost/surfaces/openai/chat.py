@@ -81,7 +81,7 @@ def build_result_headers(result: CompletionResult) -> tuple[Header, ...]:
 
 
 FIRST_HEARTBEAT_S: Final = 10.0  # after this the response starts, even if it ends in an error
-DONE_FRAME: Final = b"[DONE]"
+DONE_PAYLOAD: Final = b"[DONE]"
 
 
 class LateEventStream(EventStream):
@@ -153,25 +153,25 @@ class ChatStream:
     """Streams chunks: the role, text, calls of the caller's tools, the finish reason, usage."""
 
     def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
-        self._line = stream
-        self._question = request
+        self._stream = stream
+        self._request = request
         self._extension = extension
         self._id = "chatcmpl-"
         self._created = int(time.time())
-        self._said: list[str] = []
-        self._introduced = False
+        self._pieces: list[str] = []
+        self._role_sent = False
 
     async def on_start(self, packet_id: str) -> None:
         self._id = f"chatcmpl-{packet_id}"
-        if not self._line.opened:
-            self._line.add_headers(build_id_headers(packet_id))
+        if not self._stream.opened:
+            self._stream.add_headers(build_id_headers(packet_id))
 
     async def on_text(self, piece: str) -> None:
-        self._said.append(piece)
+        self._pieces.append(piece)
         await self._send_delta({"content": piece})
 
     async def on_note(self, text: str) -> None:
-        await self._line.send_comment(text)
+        await self._stream.send_comment(text)
 
     async def finish(self, result: CompletionResult) -> None:
         """Send the rest of the answer and the final chunks."""
@@ -179,7 +179,7 @@ class ChatStream:
             await self.on_start(result.route.packet_id)
         if result.reasoning:  # only now is it known which turn was the answer
             await self._send_delta({"reasoning_content": result.reasoning})
-        if rest := get_unstreamed_text(result.text, "".join(self._said)):
+        if rest := get_unstreamed_text(result.text, "".join(self._pieces)):
             await self.on_text(rest)
         if result.refusal:
             await self._send_delta({"refusal": result.refusal})
@@ -189,35 +189,37 @@ class ChatStream:
         if self._extension:
             last["fingerpost"] = build_extension(result)
         await self._send_role()
-        await self._line.send_event(encode_json(last))
-        if self._question.include_usage:
-            await self._line.send_event(encode_json({**self._build_chunk([]), "usage": build_usage(result)}))
-        await self._line.send_event(DONE_FRAME)
+        await self._stream.send_event(encode_json(last))
+        if self._request.include_usage:
+            await self._stream.send_event(
+                encode_json({**self._build_chunk([]), "usage": build_usage(result)})
+            )
+        await self._stream.send_event(DONE_PAYLOAD)
 
     async def fail(self, error: HttpError) -> None:
         """Report an error inside the stream."""
-        await self._line.send_event(encode_json(format_error(error)))
+        await self._stream.send_event(encode_json(format_error(error)))
 
     async def _send_delta(self, delta: dict[str, Any]) -> None:
         await self._send_role()
-        await self._line.send_event(encode_json(self._build_chunk([_build_choice(delta, None)])))
+        await self._stream.send_event(encode_json(self._build_chunk([_build_choice(delta, None)])))
 
     async def _send_role(self) -> None:
-        if not self._introduced:
-            self._introduced = True
+        if not self._role_sent:
+            self._role_sent = True
             first = _build_choice({"role": "assistant", "content": "", "refusal": None}, None)
-            await self._line.send_event(encode_json(self._build_chunk([first])))
+            await self._stream.send_event(encode_json(self._build_chunk([first])))
 
     def _build_chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         chunk: dict[str, Any] = {
             "id": self._id,
             "object": "chat.completion.chunk",
             "created": self._created,
-            "model": self._question.model,
+            "model": self._request.model,
             "choices": choices,
             "system_fingerprint": None,
         }
-        if self._question.include_usage:
+        if self._request.include_usage:
             chunk["usage"] = None
         return chunk
 

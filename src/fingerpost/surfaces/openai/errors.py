@@ -23,7 +23,7 @@ from fingerpost.errors import (
     StoreError,
 )
 from fingerpost.records import JsonObject
-from fingerpost.records.json import MAX_DEPTH, check_json
+from fingerpost.records.json import MAX_DEPTH, find_json_problem
 from fingerpost.surfaces.http.asgi import Header, HttpError
 
 INTERNAL_ERROR_MESSAGE: Final = "Something went wrong here; it is in the log. Try again."
@@ -104,7 +104,7 @@ def build_model_error(error: ModelError) -> CompletionError:
         return CompletionError(
             502,
             f"The model {error.model} refused the key this gateway has for it. "
-            "Whoever runs the gateway has to look at the model's api_key.",
+            "The operator must check the model's api_key.",
             code="upstream_refused",
         )
     if status == 404:
@@ -152,7 +152,7 @@ def _decode_json(body: bytes) -> object:
         raise CompletionError(400, "The body is not valid JSON in UTF-8.", code="invalid_json") from error
     # Counting brackets is far cheaper than measuring the depth.
     deep = body.count(b"[") + body.count(b"{") > MAX_DEPTH
-    if (deep or _LARGE_NUMBER.search(body)) and (reason := check_json(value)) is not None:
+    if (deep or _LARGE_NUMBER.search(body)) and (reason := find_json_problem(value)) is not None:
         raise CompletionError(400, f"The body {reason}.", code="invalid_json")
     return value
 

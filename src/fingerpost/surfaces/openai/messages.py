@@ -164,7 +164,7 @@ def check_order(messages: Sequence[Message]) -> None:
 
 MAX_TOOLS: Final = 1024
 MAX_OPTIONS: Final = 100
-MAX_TOOL_NAME_LENGTH: Final = 300
+MAX_MODEL_NAME_LENGTH: Final = 300
 
 _TOOL_CHOICES: Final = ("none", "auto", "required")
 _OWN_CHAT_FIELDS: Final = frozenset(
@@ -209,7 +209,7 @@ def parse_chat_request(body: Mapping[str, Any]) -> ChatRequest:
 
 def parse_model(body: Mapping[str, Any]) -> str:
     model = body.get("model")
-    if not isinstance(model, str) or not model.isprintable() or not 0 < len(model) <= MAX_TOOL_NAME_LENGTH:
+    if not isinstance(model, str) or not model.isprintable() or not 0 < len(model) <= MAX_MODEL_NAME_LENGTH:
         raise CompletionError(
             400, "`model` names the model: `fingerpost` is the one configured here.", "model"
         )

@@ -199,7 +199,7 @@ class CompletionRunner:
         self._hidden_messages = HiddenMessages(router.store)
         self._awaited_approvals = AwaitedApprovals(router.store)
         self._chat_index = ChatIndex(router.store)
-        self._waits_until = time.monotonic() + FIRST_CONNECT_TIMEOUT_S
+        self._ready_deadline = time.monotonic() + FIRST_CONNECT_TIMEOUT_S
         self._settled = False
 
     async def run_turn(
@@ -275,9 +275,9 @@ class CompletionRunner:
     async def wait_until_ready(self) -> None:
         """Wait for the servers to connect after a start, up to a timeout."""
         if not self._settled:
-            left = max(0.0, self._waits_until - time.monotonic())
+            left = max(0.0, self._ready_deadline - time.monotonic())
             settled = await self._router.servers.wait_until_settled(timeout=left)
-            self._settled = settled or time.monotonic() >= self._waits_until
+            self._settled = settled or time.monotonic() >= self._ready_deadline
 
     async def _check_server(self, turn: CompletionTurn) -> None:
         """Raise `CompletionError` if a limited caller names a server it cannot see, so that names do not
@@ -387,10 +387,10 @@ class CompletionRunner:
             await self._awaited_approvals.remember(_build_conversation_key(turn), route.pending.pending_id)
         elif (
             named := await self._awaited_approvals.get_pending_id(_build_conversation_key(turn))
-        ) is not None and await self._is_over(named, route):
+        ) is not None and await self._is_result_of(named, route):
             await self._awaited_approvals.forget(_build_conversation_key(turn))
 
-    async def _is_over(self, pending_id: str, route: Route) -> bool:
+    async def _is_result_of(self, pending_id: str, route: Route) -> bool:
         """Return whether this route is the result of that call. True if the call is no longer known."""
         pending = await self._router.store.approvals.get(pending_id)
         return pending is None or route.packet_id in pending.packets

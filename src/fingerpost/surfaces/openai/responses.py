@@ -149,7 +149,7 @@ _UNSUPPORTED_FIELDS: Final = {
     "prompt": "Prompts are not kept here: send `instructions` and `input`.",
     "background": "Answers are given at once here, or streamed.",
     "top_logprobs": "Probabilities of tokens cannot be given: an answer may take several models.",
-    "max_tool_calls": "How many rounds of tools there are is said as `fingerpost.max_turns`.",
+    "max_tool_calls": "Set the number of tool rounds with `fingerpost.max_turns`.",
 }
 _SUPPORTED_INCLUDES: Final = ("reasoning.encrypted_content",)  # clients always ask for it; there is none
 # Repeated unchanged in the answer.
@@ -346,47 +346,47 @@ class ResponseStream:
     """Streams numbered events: created, text deltas, calls, completed."""
 
     def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
-        self._line = stream
-        self._question = request
+        self._stream = stream
+        self._request = request
         self._extension = extension
         self._packet_id = ""
         self._created = int(time.time())
-        self._said: list[str] = []
+        self._pieces: list[str] = []
         self._number = 0
-        self._introduced = False
+        self._created_sent = False
 
     async def on_start(self, packet_id: str) -> None:
         self._packet_id = packet_id
-        if not self._line.opened:
-            self._line.add_headers(build_id_headers(packet_id))
+        if not self._stream.opened:
+            self._stream.add_headers(build_id_headers(packet_id))
 
     async def on_text(self, piece: str) -> None:
         await self._send_created()
-        if not self._said:
+        if not self._pieces:
             await self._send_item("added", 0, _build_message_item(self._packet_id, None, "in_progress"))
             await self._send_part("added", _build_text_part(""))
-        self._said.append(piece)
+        self._pieces.append(piece)
         await self._send_event(
             "response.output_text.delta", **self._get_text_position(), delta=piece, logprobs=[]
         )
 
     async def on_note(self, text: str) -> None:
-        await self._line.send_comment(text)
+        await self._stream.send_comment(text)
 
     async def finish(self, result: CompletionResult) -> None:
         """Send the rest of the answer and the final events."""
         if not self._packet_id:  # a resumed request already has an id
             await self.on_start(result.route.packet_id)
         calls = result.route.tool_calls
-        rest = get_unstreamed_text(result.text, "".join(self._said))
-        if result.refusal and not self._said:
+        rest = get_unstreamed_text(result.text, "".join(self._pieces))
+        if result.refusal and not self._pieces:
             await self._send_refusal(result.refusal)
-        elif rest or not (self._said or calls):
+        elif rest or not (self._pieces or calls):
             await self.on_text(rest)
         await self._send_created()
-        if self._said:
+        if self._pieces:
             await self._finish_text(result.text)
-        for index, call in enumerate(calls, start=int(bool(self._said))):
+        for index, call in enumerate(calls, start=int(bool(self._pieces))):
             await self._send_call(index, call)
         final = _complete_response(self._build_current_response(), result, extension=self._extension)
         kind = "response.incomplete" if final["status"] == "incomplete" else "response.completed"
@@ -434,11 +434,11 @@ class ResponseStream:
         return {"item_id": f"msg_{self._packet_id}", "output_index": 0, "content_index": 0}
 
     def _build_current_response(self) -> dict[str, Any]:
-        return _build_response_body(self._packet_id, self._created, self._question)
+        return _build_response_body(self._packet_id, self._created, self._request)
 
     async def _send_created(self) -> None:
-        if not self._introduced:
-            self._introduced = True
+        if not self._created_sent:
+            self._created_sent = True
             await self._send_event("response.created", response=self._build_current_response())
             await self._send_event("response.in_progress", response=self._build_current_response())
 
@@ -451,4 +451,4 @@ class ResponseStream:
     async def _send_event(self, kind: str, **fields: Any) -> None:
         event = {"type": kind, "sequence_number": self._number, **fields}
         self._number += 1
-        await self._line.send_event(encode_json(event), event=kind)
+        await self._stream.send_event(encode_json(event), event=kind)

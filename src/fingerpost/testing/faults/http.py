@@ -331,7 +331,7 @@ async def send_redirect(exchange: FaultExchange) -> None:
 
 
 @fault("away", 42, "answers everything with status 503")
-async def redirect_away(exchange: FaultExchange) -> None:
+async def send_unavailable(exchange: FaultExchange) -> None:
     await exchange.respond(503)
 
 

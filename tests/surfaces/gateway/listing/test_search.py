@@ -108,7 +108,7 @@ async def test_who_asks_for_a_tool_that_is_away_hears_why_where_it_would_be_thei
     async with open_gateway_methods(tmp_path, mail.spec(), weather.spec(), policy=rules, **FAST) as it:
         by = clerk(servers=("mail",))
         for key in ("mail/search_mail", "mail/read_mail", "weather/forecast"):
-            await it.router.shutters.set_tool_enabled(
+            await it.router.disabled_tools.set_tool_enabled(
                 key, enabled=False, by="dana", reason="mail moves today"
             )
         for tool in ("describe_tool", "call_tool"):

@@ -55,7 +55,7 @@ async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path)
         assert "Nothing here seems to suit" in unfit and HOPE in unfit
         assert "still connecting" not in await found(it, server="mail")
         assert "still connecting" not in await found(it, request="search the mailbox for messages")
-        await it.router.shutters.set_server_enabled(
+        await it.router.disabled_tools.set_server_enabled(
             "mail", enabled=False, by="dana", reason="mail moves today"
         )
         switched = await found(it, server="mail")
@@ -129,7 +129,7 @@ async def test_a_server_of_which_nothing_was_theirs_stays_unnamed_when_it_goes(t
     mail, shop = tool_server("mail", MAIL), tool_server("shop", [reading("price")])
     rules = [{"verdict": "deny", "tool": "shop/price"}]
     async with open_gateway_methods(tmp_path, mail.spec(), shop.spec(), policy=rules, **FAST) as it:
-        await it.router.shutters.set_server_enabled("shop", enabled=False, by="dana")
+        await it.router.disabled_tools.set_server_enabled("shop", enabled=False, by="dana")
         assert "There is no server 'shop' here. There are: mail." in await found(it, server="shop")
 
 

@@ -45,7 +45,7 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     build_binding,
     mark_first_use,
 )
-from fingerpost.surfaces.gateway.protocol import HANDSHAKE_VERSIONS, ClientRequest, JsonRpcError
+from fingerpost.surfaces.gateway.protocol import NEWEST_HANDSHAKE_VERSION, ClientRequest, JsonRpcError
 from fingerpost.surfaces.http.approvals import build_approval_url, wait_for_decision
 
 APPROVAL_REQUEST_KEY: Final = "fingerpost-approval"  # key of our question in `inputRequests`
@@ -56,7 +56,7 @@ REJECT: Final = "reject"
 MAX_VALUE_LENGTH: Final = 2_000
 MAX_FORM_LENGTH: Final = 8_000  # characters of all arguments together
 MAX_REASON_LENGTH: Final = 500
-MAX_CLIENT_NAME_LENGTH: Final = 120
+MAX_APPROVER_LENGTH: Final = 120
 
 _EFFECT_PHRASES: Final = {"read": "it reads", "write": "it changes things", "destroy": "it destroys things"}
 
@@ -69,7 +69,7 @@ class ApprovalUndecided:
 def format_approver(request: ClientRequest) -> str:
     """Return who approves and how: the caller's own user, through this client."""
     client = request.client or "an MCP client"
-    return escape_invisible_except(f"{request.principal.name} via {client}")[:MAX_CLIENT_NAME_LENGTH]
+    return escape_invisible_except(f"{request.principal.name} via {client}")[:MAX_APPROVER_LENGTH]
 
 
 def build_approval_form(pending: Pending, request: ClientRequest, *, grant_seconds: float) -> JsonObject:
@@ -80,7 +80,7 @@ def build_approval_form(pending: Pending, request: ClientRequest, *, grant_secon
             pending, grant_seconds, allow_session=_can_approve_session(pending, request)
         ),
     }
-    if request.version >= HANDSHAKE_VERSIONS:  # older versions have only one mode
+    if request.version >= NEWEST_HANDSHAKE_VERSION:  # older versions have only one mode
         params["mode"] = "form"
     return cast("JsonObject", params)
 
@@ -109,7 +109,7 @@ def _build_form_schema(pending: Pending, grant_seconds: float, *, allow_session:
             "reason": {
                 "type": "string",
                 "title": "Reason",
-                "description": "Told to the model when you reject. May be empty.",
+                "description": "Sent to the model if you reject. May be empty.",
                 "maxLength": MAX_REASON_LENGTH,
             },
         },
@@ -203,9 +203,9 @@ MAX_CARRIED_BYTES: Final = 256 * 1024  # of a server's state and answers inside 
 class ElicitedApprovals:
     """Asks the user to approve waiting calls, and records the decisions."""
 
-    def __init__(self, router: Router, states: RequestStateCipher) -> None:
+    def __init__(self, router: Router, cipher: RequestStateCipher) -> None:
         self._router = router
-        self._seal = states
+        self._cipher = cipher
         self._seconds = router.settings.gateway.approval_seconds
         self._grant_seconds = router.settings.call.grant_seconds
 
@@ -231,11 +231,11 @@ class ElicitedApprovals:
         None if the carried state would be too large.
         """
         pending = await self._find_pending(pending_id)
-        carried = _get_carried_input(call_round)
+        carried = _build_carried_input(call_round)
         if carried is not None and len(json.dumps(carried, default=dict)) > MAX_CARRIED_BYTES:
             return None
         left = (pending.expires - utc_now()).total_seconds()
-        state, _ = self._seal.seal(
+        state, _ = self._cipher.seal(
             "approval",
             pending_id,
             build_binding(call_round.request),
@@ -276,7 +276,7 @@ class ElicitedApprovals:
         """
         assert outcome.result is not None
         inner = outcome.result.get("requestState")
-        state, _ = self._seal.seal(
+        state, _ = self._cipher.seal(
             "further",
             approved_id,
             build_binding(call_round.request),
@@ -343,7 +343,7 @@ def _get_fingerprint(pending: Pending) -> str:
     return compute_call_fingerprint(pending.definition_fingerprint, pending.tool, pending.edited_arguments)
 
 
-def _get_carried_input(call_round: CallRound) -> JsonObject | None:
+def _build_carried_input(call_round: CallRound) -> JsonObject | None:
     """Return the answers and the state that the client sent for the server. They must survive our own
     question.
     """
@@ -372,7 +372,7 @@ class ReadApprovals:
 
     def __init__(self, router: Router, approvals: ElicitedApprovals, *, console: str | None) -> None:
         self._approvals = router.calls.approvals
-        self._approving = approvals
+        self._elicited_approvals = approvals
         self._console = console
 
     async def request_approval(
@@ -388,7 +388,7 @@ class ReadApprovals:
             if await self._approvals.use_grant(call, call_round.context) is not None:
                 return None
             if (
-                rejected := await self._approvals.find_unheard_decision(call, call_round.context)
+                rejected := await self._approvals.take_unreported_decision(call, call_round.context)
             ) is not None:
                 raise _build_rejected_error(rejected)
             ruling = Ruling(verdict=Verdict.ASK, reason=reason, rule="a rule about the server")
@@ -396,11 +396,13 @@ class ReadApprovals:
             if not can_approve(call_round.request) or was_asked:
                 raise self._build_waiting_error(pending)
             if call_round.request.modern:
-                question = await self._approving.build_approval_request(call_round, pending.pending_id)
+                question = await self._elicited_approvals.build_approval_request(
+                    call_round, pending.pending_id
+                )
                 if question is None:
                     raise self._build_waiting_error(pending)
                 return question.result
-            if not await self._approving.ask_in_session(call_round, pending.pending_id):
+            if not await self._elicited_approvals.ask_in_session(call_round, pending.pending_id):
                 raise self._build_waiting_error(pending)
         message = f"{call.tool} could not be decided about; ask for it again"
         raise JsonRpcError(NOT_ALLOWED_CODE, message)

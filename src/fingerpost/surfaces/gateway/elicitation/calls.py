@@ -70,12 +70,12 @@ class InputRequiredCalls:
         self._seconds = router.settings.gateway.approval_seconds
 
     async def __aenter__(self) -> Self:
-        self._states = RequestStateCipher(await load_installation_secret(self._router.store))
+        self._state_cipher = RequestStateCipher(await load_installation_secret(self._router.store))
         self._tasks = await anyio.create_task_group().__aenter__()
         self.suspended = SuspendedCalls(
-            self._tasks, self._states, seconds=self._seconds, on_abandoned=self._note_abandoned
+            self._tasks, self._state_cipher, seconds=self._seconds, on_abandoned=self._note_abandoned
         )
-        self._approvals = ElicitedApprovals(self._router, self._states)
+        self._approvals = ElicitedApprovals(self._router, self._state_cipher)
         self._read_approvals = ReadApprovals(self._router, self._approvals, console=self._console)
         return self
 
@@ -140,7 +140,7 @@ class InputRequiredCalls:
                 case "further":
                     return await self._continue_server_question(call_round, sealed)
         except (InvalidRequestState, CallError) as refused:
-            self._refuse(call_round.request, _format_error(refused), begun=_had_started(refused))
+            self._refuse(call_round.request, _format_error(refused), started=_had_started(refused))
 
     async def _continue_approved(self, call_round: CallRound, request_state: RequestState) -> Outcome:
         decided = await self._approvals.accept_answer(call_round, request_state)
@@ -253,7 +253,7 @@ class InputRequiredCalls:
                 sealed = self._open_state(request, request_context)
                 if sealed.kind == "parked":
                     return await self._continue_server_request(current, sealed)
-                asked = await self._has_approval_answer(current, sealed)
+                asked = await self._accept_approval_answer(current, sealed)
                 current = current.with_input(*get_carried_input(sealed))
             else:
                 current = replace(
@@ -298,14 +298,14 @@ class InputRequiredCalls:
                 )
             )
         except InvalidRequestState as refused:
-            self._refuse(call_round.request, _format_error(refused), begun=refused.started)
+            self._refuse(call_round.request, _format_error(refused), started=refused.started)
 
-    async def _has_approval_answer(self, call_round: CallRound, request_state: RequestState) -> bool:
+    async def _accept_approval_answer(self, call_round: CallRound, request_state: RequestState) -> bool:
         """Record the user's decision about this read, if the client sent one. Return whether it did."""
         try:
             return await self._approvals.accept_answer(call_round, request_state) is not None
         except (InvalidRequestState, CallError) as refused:
-            self._refuse(call_round.request, _format_error(refused), begun=_had_started(refused))
+            self._refuse(call_round.request, _format_error(refused), started=_had_started(refused))
 
     def _build_caller(
         self, request: ClientRequest, exchange: ClientExchange, server: str, request_context: RequestContext
@@ -330,7 +330,7 @@ class InputRequiredCalls:
         if not request.modern:  # questions are asked and answered within the request
             return None
         return find_missing_capabilities(
-            result, request.capabilities, rounds=self._supports_input_required(server)
+            result, request.capabilities, supports_input_required=self._supports_input_required(server)
         )
 
     def _supports_input_required(self, server: str) -> bool:
@@ -362,15 +362,15 @@ class InputRequiredCalls:
     def _open_state(self, request: ClientRequest, request_context: RequestContext) -> RequestState:
         assert request_context.request_state is not None
         try:
-            return self._states.open(request_context.request_state, build_binding(request))
+            return self._state_cipher.open(request_context.request_state, build_binding(request))
         except InvalidRequestState as refused:
-            self._refuse(request, _format_error(refused), begun=refused.started)
+            self._refuse(request, _format_error(refused), started=refused.started)
 
-    def _refuse(self, request: ClientRequest, reason: str, *, begun: bool = False) -> NoReturn:
+    def _refuse(self, request: ClientRequest, reason: str, *, started: bool = False) -> NoReturn:
         self._router.events.emit(
             AccessRefused(endpoint=request.endpoint.path, reason=reason, principal=request.principal.name)
         )
-        message = f"{reason} {_STARTED_NOTE if begun else _NOT_STARTED_NOTE}"
+        message = f"{reason} {_STARTED_NOTE if started else _NOT_STARTED_NOTE}"
         raise JsonRpcError(INVALID_PARAMS, message, {"reason": "invalid_request_state"})
 
     def _note_abandoned(self, caller: GatewayCaller, method: str) -> None:

@@ -152,7 +152,7 @@ REQUEST_TIMEOUT_CODE: Final = -32001
 PROGRESS_METHOD: Final = "notifications/progress"
 MESSAGE_METHOD: Final = "notifications/message"
 # These concern a connection. The connection to a server is not the caller's connection.
-_UNSUPPORTED_METHODS: Final = frozenset({"notifications/cancelled", "notifications/initialized"})
+_CONNECTION_NOTIFICATIONS: Final = frozenset({"notifications/cancelled", "notifications/initialized"})
 _LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 QuestionSender = Callable[[str, JsonObject], Awaitable[JsonObject]]
@@ -179,7 +179,7 @@ class GatewayCaller:
         self.server = server
         self._seconds = seconds
         self._log_level = log_level
-        self._put = send_question if request.modern else self._ask_directly
+        self._send_question = send_question if request.modern else self._ask_directly
         self.exchange: ClientExchange | None = exchange  # None while the caller answers a question
 
     @property
@@ -200,17 +200,17 @@ class GatewayCaller:
 
     def set_question_sender(self, send_question: QuestionSender) -> None:
         """Send questions through this function from now on."""
-        self._put = send_question
+        self._send_question = send_question
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Send a server's question to the caller, if its capabilities permit it."""
         needed = find_missing_capability(self.capabilities, method, params)
         if needed is not None:
             raise self._build_unsupported_error(method, needed)
-        if self._put is None:
+        if self._send_question is None:
             message = f"the client cannot be asked for {method} in this call"
             raise ToolFailed(message, server=self.server, code=METHOD_NOT_FOUND)
-        return await self._put(method, mark_question(self.server, method, params))
+        return await self._send_question(method, mark_question(self.server, method, params))
 
     def _build_unsupported_error(self, method: str, needed: JsonObject) -> ToolFailed:
         message = f"the client does not offer what {method} needs"
@@ -233,7 +233,7 @@ class GatewayCaller:
 
     async def tell(self, method: str, params: JsonObject) -> None:
         """Forward a notification with the caller's own progress token, from the log level it asked for."""
-        if self.exchange is None or method in _UNSUPPORTED_METHODS:
+        if self.exchange is None or method in _CONNECTION_NOTIFICATIONS:
             return
         if method == PROGRESS_METHOD:
             token = self._get_progress_token()
@@ -263,7 +263,7 @@ def build_unanswered_reply(method: str, server: str) -> JsonObject:
     """
     if method == ELICIT_METHOD:
         return {"action": "cancel"}
-    message = f"nobody answered {method} in time"
+    message = f"{method} was not answered in time"
     raise ToolFailed(message, server=server, code=REQUEST_TIMEOUT_CODE)
 
 
@@ -271,14 +271,14 @@ _HINT = "give everything it needs in the arguments"
 
 
 def find_missing_capabilities(
-    result: JsonObject, capabilities: JsonObject, *, rounds: bool
+    result: JsonObject, capabilities: JsonObject, *, supports_input_required: bool
 ) -> JsonObject | None:
     """Return the missing capabilities, or None if the client has all of them.
 
     The result is empty if no client could answer: the server's protocol has no such results (`rounds` is
     false), or the question is malformed.
     """
-    if not rounds:
+    if not supports_input_required:
         return {}
     asked = result.get("inputRequests")
     if asked is None:
@@ -333,7 +333,7 @@ def _describe_missing_input(what: str, needed: JsonObject) -> str:
 
 
 INPUT_REQUIRED_TYPE: Final = "input_required"
-_OWN_META_KEYS: Final = "asked_by_gateway"  # a server could forge a state like ours, but not this
+_GATEWAY_QUESTION_KEY: Final = "asked_by_gateway"  # a server could forge a state like ours, but not this
 
 
 @frozen
@@ -357,7 +357,7 @@ class CallRound:
 def is_input_required(outcome: Outcome) -> bool:
     """Return whether the outcome is a question of the server."""
     result = outcome.result
-    ours = _OWN_META_KEYS in outcome.metadata
+    ours = _GATEWAY_QUESTION_KEY in outcome.metadata
     return not ours and result is not None and is_input_required_result(result)
 
 
@@ -383,12 +383,13 @@ def build_question_outcome(
         reference=call_round.tool_call.reference,
         pending_id=pending_id,
         result=result,
-        metadata={_OWN_META_KEYS: True},
+        metadata={_GATEWAY_QUESTION_KEY: True},
     )
 
 
 _CANNOT_APPROVE_HERE: Final = (
-    " This client was not asked: without the right `confirm` what it answers is no person's word."
+    " This client was not asked: without the right `confirm` its answer does not count as a person's "
+    "decision."
 )
 
 

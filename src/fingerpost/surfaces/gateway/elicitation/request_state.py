@@ -140,7 +140,7 @@ class RequestStateCipher:
         """
         claims = self._decrypt(state)
         if claims["caller"] != binding.caller:
-            message = "was made for somebody else, or for another endpoint"
+            message = "was made for another caller or another endpoint"
             raise InvalidRequestState(message)
         if claims["call"] != binding.call:
             message = "belongs to another call: name and arguments must stay as they were"
@@ -188,7 +188,7 @@ def _decode_base64(text: str) -> bytes:
 
 
 # The record must outlive the state; otherwise a slow clock would permit a second use.
-_REMEMBER_EXTRA_S: Final = timedelta(seconds=2 * CLOCK_SKEW_S)
+_EXTRA_LIFETIME: Final = timedelta(seconds=2 * CLOCK_SKEW_S)
 
 
 async def mark_first_use(store: Store, request_state: RequestState) -> bool:
@@ -198,7 +198,7 @@ async def mark_first_use(store: Store, request_state: RequestState) -> bool:
             grant_id=f"gnt_{request_state.state_id}",
             granted_by="gateway: leave to answer one question",
             granted_at=utc_now(),
-            expires=datetime.fromtimestamp(request_state.expires, UTC) + _REMEMBER_EXTRA_S,
+            expires=datetime.fromtimestamp(request_state.expires, UTC) + _EXTRA_LIFETIME,
             call_fingerprint=f"state {request_state.state_id}",
         )
     )

@@ -64,11 +64,11 @@ class _SuspendedCall:
 
     def __init__(self, caller: GatewayCaller) -> None:
         self.call_id = create_id("prk")
-        self.side = caller
+        self.caller = caller
         self.binding = build_binding(caller.request)
         self.scope = anyio.CancelScope()
         self.questions: dict[str, _ServerQuestion] = {}
-        self.asked = 0
+        self.question_count = 0
         self.awaited_state: str | None = None  # id of the only state that is accepted now
         self.abandoned = False  # a question timed out: no further questions are asked
         self.returned = anyio.Event()  # set when the client sends its latest state
@@ -83,7 +83,7 @@ class _SuspendedCall:
             self._ended = _CallEnd(error=error)
         finally:
             if self.abandoned and self._ended is not None and self._ended.error is not None:
-                log.info("a call nobody came back for ended: %s", self._ended.error)
+                log.info("an abandoned call ended with an error: %s", self._ended.error)
             self.notify_change()
 
     def notify_change(self) -> None:
@@ -99,7 +99,7 @@ class _SuspendedCall:
                 break
             await self._changed.wait()
         if self._ended is None:
-            message = "the call was given up"
+            message = "the call was cancelled"
             raise FingerpostError(message)
         if self._ended.error is not None:
             raise self._ended.error
@@ -113,7 +113,7 @@ class SuspendedCalls:
     def __init__(
         self,
         tasks: TaskGroup,
-        states: RequestStateCipher,
+        cipher: RequestStateCipher,
         *,
         seconds: float,
         on_abandoned: Callable[[GatewayCaller, str], None],
@@ -121,7 +121,7 @@ class SuspendedCalls:
         """`on_abandoned` is called with the caller and the method of every question that timed out."""
         self._tasks = tasks
         self._on_abandoned = on_abandoned
-        self._seal = states
+        self._cipher = cipher
         self._seconds = seconds
         self._waiting: dict[str, _SuspendedCall] = {}
 
@@ -154,7 +154,7 @@ class SuspendedCalls:
             raise InvalidRequestState(message, started=True)
         suspended.awaited_state = None
         suspended.returned.set()
-        suspended.side.exchange = exchange
+        suspended.caller.exchange = exchange
         for key, question in tuple(suspended.questions.items()):
             answer = answers.get(key)
             if _is_answer(question, answer):
@@ -192,13 +192,13 @@ class SuspendedCalls:
             completed = True
             return self._build_input_required(suspended) if value is None else value
         finally:
-            suspended.side.exchange = None
+            suspended.caller.exchange = None
             if not completed:  # the client disconnected, or the call failed
                 suspended.scope.cancel()
 
     def _build_input_required(self, suspended: _SuspendedCall) -> InputRequired:
         suspended.returned = anyio.Event()
-        state, suspended.awaited_state = self._seal.seal(
+        state, suspended.awaited_state = self._cipher.seal(
             "parked", suspended.call_id, suspended.binding, seconds=self._seconds
         )
         asked = {
@@ -209,12 +209,12 @@ class SuspendedCalls:
 
     async def _ask_client(self, suspended: _SuspendedCall, method: str, params: JsonObject) -> JsonObject:
         """Ask a server's question from the call's task, and wait for the answer."""
-        server = suspended.side.server
+        server = suspended.caller.server
         if suspended.abandoned:
             return build_unanswered_reply(method, server)
         self._reserve_slot(suspended)
-        suspended.asked += 1
-        key = f"question-{suspended.asked}"
+        suspended.question_count += 1
+        key = f"question-{suspended.question_count}"
         question = suspended.questions[key] = _ServerQuestion(method, params)
         suspended.notify_change()
         try:
@@ -224,7 +224,7 @@ class SuspendedCalls:
             suspended.questions.pop(key, None)
         if question.answer is None:
             suspended.abandoned = True
-            self._on_abandoned(suspended.side, method)
+            self._on_abandoned(suspended.caller, method)
             return build_unanswered_reply(method, server)
         return question.answer
 
@@ -232,10 +232,10 @@ class SuspendedCalls:
         """Reserve a slot for a waiting call until it ends. Raises `ToolFailed` if there is none."""
         if suspended.call_id in self._waiting:
             return
-        same = sum(other.side.key == suspended.side.key for other in self._waiting.values())
+        same = sum(other.caller.key == suspended.caller.key for other in self._waiting.values())
         if len(self._waiting) >= MAX_SUSPENDED or same >= MAX_SUSPENDED_PER_CALLER:
             message = "too many calls wait for answers of their callers; try again later"
-            raise ToolFailed(message, server=suspended.side.server, code=TOO_MANY_CODE)
+            raise ToolFailed(message, server=suspended.caller.server, code=TOO_MANY_CODE)
         self._waiting[suspended.call_id] = suspended
 
 

@@ -64,7 +64,9 @@ class ListPages:
     _joined: dict[tuple[int, CacheHints | None], EncodedResult] = field(
         default_factory=dict[tuple[int, "CacheHints | None"], EncodedResult]
     )
-    _places: dict[str, int] = field(default_factory=dict[str, int])  # index after each entry, by its cursor
+    _start_by_cursor: dict[str, int] = field(
+        default_factory=dict[str, int]
+    )  # index after each entry, by its cursor
     _fingerprint: bytes = b""
 
     @property
@@ -101,11 +103,11 @@ class ListPages:
         return EncodedResult(b"".join(parts))
 
     def _find_start(self, cursor: object) -> int:
-        if not self._places:
-            self._places = {build_cursor(name): index + 1 for index, name in enumerate(self.names)}
-        start = self._places.get(cursor) if isinstance(cursor, str) else None
+        if not self._start_by_cursor:
+            self._start_by_cursor = {build_cursor(name): index + 1 for index, name in enumerate(self.names)}
+        start = self._start_by_cursor.get(cursor) if isinstance(cursor, str) else None
         if start is None:
-            message = "this cursor leads nowhere: the list has changed since; ask for its first page again"
+            message = "this cursor is not valid: the list may have changed; ask for its first page again"
             raise JsonRpcError(INVALID_PARAMS, message)
         return start
 
@@ -255,7 +257,7 @@ def _adapt_output_schema(definition: dict[str, Json], output: Json) -> None:
 class _EncodedDefinition:
     card: ToolCard
     bodies: dict[bool, bytes] = field(default_factory=dict[bool, bytes])  # by era
-    headers: bool | None = None
+    has_headers: bool | None = None
 
 
 class DefinitionCache:
@@ -277,9 +279,9 @@ class DefinitionCache:
     def uses_headers(self, card: ToolCard) -> bool:
         """Return whether some arguments of the tool are repeated in headers (`x-mcp-header`)."""
         entry = self._get_entry(card)
-        if entry.headers is None:
-            entry.headers = may_name_headers(encode_json(card.definition.get("inputSchema")))
-        return entry.headers
+        if entry.has_headers is None:
+            entry.has_headers = may_name_headers(encode_json(card.definition.get("inputSchema")))
+        return entry.has_headers
 
     def _get_entry(self, card: ToolCard) -> _EncodedDefinition:
         kept = self._kept.get(card.key)

@@ -85,11 +85,11 @@ class VisibleResources:
 class ResourceListing:
     """Visible resources by endpoint and caller, cached until a server's lists change."""
 
-    def __init__(self, router: Router, endpoints: EndpointConfigs) -> None:
+    def __init__(self, router: Router, endpoint_configs: EndpointConfigs) -> None:
         self._router = router
-        self._places = endpoints
+        self._endpoint_configs = endpoint_configs
         self._sources: tuple[ServerResources | None, ...] = ()
-        self._shelves: OrderedDict[ResourceViewer, VisibleResources] = OrderedDict()
+        self._resources_by_viewer: OrderedDict[ResourceViewer, VisibleResources] = OrderedDict()
         self._read_rules()
 
     def _read_rules(self) -> None:
@@ -101,7 +101,7 @@ class ResourceListing:
         )
         by_rule = any(rule.caller is not None for rule in self._rules)
         self._by_caller = by_rule or router.profiles.depends_on_caller
-        self._shelves.clear()
+        self._resources_by_viewer.clear()
 
     def get_resources(self, endpoint: Endpoint, principal: Principal) -> VisibleResources:
         """Return what this caller may use at this endpoint besides tools."""
@@ -110,7 +110,7 @@ class ResourceListing:
     def get_viewer(self, endpoint: Endpoint, principal: Principal) -> ResourceViewer:
         """Return the cache key of this caller. Callers that see the same have the same key."""
         self._refresh()
-        config = self._places.get_config(endpoint, principal)
+        config = self._endpoint_configs.get_config(endpoint, principal)
         return (config.profile, get_principal_scopes(principal), principal.name if self._by_caller else None)
 
     def _refresh(self) -> None:
@@ -122,12 +122,12 @@ class ResourceListing:
         sources = self._read_servers()
         if not _is_unchanged(sources, self._sources):
             self._sources = sources
-            self._shelves.clear()
-        resources = self._shelves.get(viewer)
+            self._resources_by_viewer.clear()
+        resources = self._resources_by_viewer.get(viewer)
         if resources is None:
-            resources = self._shelves[viewer] = self._build_resources(viewer)
-            while len(self._shelves) > _MAX_CACHED_VIEWS:
-                self._shelves.popitem(last=False)
+            resources = self._resources_by_viewer[viewer] = self._build_resources(viewer)
+            while len(self._resources_by_viewer) > _MAX_CACHED_VIEWS:
+                self._resources_by_viewer.popitem(last=False)
         return resources
 
     def is_permitted(self, viewer: ResourceViewer, server: str) -> bool:

@@ -13,7 +13,7 @@ from fingerpost.catalog import Snapshot
 from fingerpost.frozen import frozen
 from fingerpost.records import Candidate, Json, JsonObject, Narrowing, NeedVerdict, ToolCard
 
-_DATA: Final = ("inputSchema", "outputSchema", "annotations")
+_DATA_MEMBERS: Final = ("inputSchema", "outputSchema", "annotations")
 _DESCRIPTION_SHARE: Final = 3  # at most 1/n of the budget is used for the description
 
 
@@ -38,7 +38,9 @@ def render_description(card: ToolCard, *, budget: int) -> str:
 
 
 def _render_card(card: ToolCard, room: int) -> str:
-    data: dict[str, Json] = {part: card.definition[part] for part in _DATA if card.definition.get(part)}
+    data: dict[str, Json] = {
+        part: card.definition[part] for part in _DATA_MEMBERS if card.definition.get(part)
+    }
     whole = _format_json(data)
     if count_tokens(whole) <= room:
         return whole
@@ -67,7 +69,7 @@ NONE_FITS_NOTE: Final = (
     "Nothing here seems to suit. Try once more in other words or name the service; if that finds nothing "
     "either, say that no tool for this is available."
 )
-DOUBTFUL_NOTE: Final = "It may need no tool: if you can, answer it yourself."
+TOOL_OPTIONAL_NOTE: Final = "It may need no tool: if you can, answer it yourself."
 NONE_NEEDED_NOTE: Final = "This seems to need no tool: answer it yourself."
 NO_TOOLS_NOTE: Final = "No tools are available here now. Say so, and that the servers may not be running."
 NO_TOOLS_YET_NOTE: Final = "No tools are available here now."
@@ -94,7 +96,7 @@ class FoundTool:
         return made
 
     @property
-    def lines(self) -> str:
+    def as_text(self) -> str:
         about = "; ".join(part for part in (self.description, self.why) if part)
         return f"- {self.signature} [{self.effect}]" + (f"\n  {about}" if about else "")
 
@@ -160,9 +162,9 @@ def _select_candidates(
         nearest = (offered or shortlist.candidates)[: min(limit, MAX_DOUBTFUL_TOOLS)]
         needless = narrowing.need.verdict is NeedVerdict.NONE
         note = NONE_NEEDED_NOTE if needless else f"{NONE_FITS_NOTE} {unavailable_note}".rstrip()
-        return (f"{note} The nearest, for all that:" if nearest else note), nearest
+        return (f"{note} The closest matches:" if nearest else note), nearest
     if narrowing.need.verdict is NeedVerdict.NONE:
-        return f"{CALL_ONE_NOTE} {DOUBTFUL_NOTE}", offered  # at least one tool suits
+        return f"{CALL_ONE_NOTE} {TOOL_OPTIONAL_NOTE}", offered  # at least one tool suits
     return CALL_ONE_NOTE, offered
 
 
@@ -203,7 +205,7 @@ def _fits_budget(note: str, tools: Sequence[FoundTool], budget: int) -> bool:
 
 
 def _format_text(note: str, tools: Sequence[FoundTool]) -> str:
-    return "\n".join([note, *(tool.lines for tool in tools)])
+    return "\n".join([note, *(tool.as_text for tool in tools)])
 
 
 def _build_structured_content(note: str, tools: Sequence[FoundTool]) -> Mapping[str, Json]:

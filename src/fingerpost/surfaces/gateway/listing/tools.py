@@ -154,7 +154,7 @@ def resolve_mode(mode: str, view: VisibleCatalog, settings: SmartRoutingSettings
         return mode
     if settings.mode != "auto":
         return ROUTE_MODE if settings.mode == "on" else ALL_MODE
-    many = len(view.visible.cards) > settings.max_tools and view.servers > settings.max_servers
+    many = len(view.visible.cards) > settings.max_tools and view.server_count > settings.max_servers
     return ROUTE_MODE if many else ALL_MODE
 
 
@@ -168,7 +168,7 @@ class UnknownProfile(JsonRpcError):
     def __init__(self, name: str) -> None:
         super().__init__(
             INVALID_REQUEST,
-            f"there is no profile {name[:80]!r} here; ask whoever runs this gateway for the right address",
+            f"there is no profile {name[:80]!r} here; ask the operator of this gateway for the right address",
         )
 
 
@@ -293,18 +293,18 @@ class ToolListing:
     """Tool lists by endpoint and caller."""
 
     def __init__(self, router: Router) -> None:
-        self.places = EndpointConfigs(router)
+        self.endpoint_configs = EndpointConfigs(router)
         self._router = router
         self._settings = router.settings
         self._profiles_version = 0
         self._by_caller = False
         self._definitions = DefinitionCache()
         self._snapshot: Snapshot | None = None
-        self._offers: dict[_ToolsKey, EndpointTools] = {}
+        self._cached_tools: dict[_ToolsKey, EndpointTools] = {}
         self._latest: tuple[Endpoint, Principal, EndpointTools] | None = None
         self._pages: OrderedDict[tuple[ToolViewer, bool], ListPages] = OrderedDict()
         self._routing: OrderedDict[ToolViewer, None] = OrderedDict()  # viewers whose auto mode became route
-        self._given: OrderedDict[ToolViewer, _DeliveredList] = OrderedDict()
+        self._delivered: OrderedDict[ToolViewer, _DeliveredList] = OrderedDict()
 
     def get_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
         """Return this caller's tools at this endpoint. Every call uses this; usually it is one dict
@@ -313,9 +313,9 @@ class ToolListing:
         endpoint_tools, config, scopes, key = self._find_cached(endpoint, principal)
         if endpoint_tools is None:
             endpoint_tools = self._build_tools(endpoint, config, principal, scopes)
-            if len(self._offers) >= _MAX_REMEMBERED:
-                self._offers.clear()
-            self._offers[key] = endpoint_tools
+            if len(self._cached_tools) >= _MAX_REMEMBERED:
+                self._cached_tools.clear()
+            self._cached_tools[key] = endpoint_tools
         return endpoint_tools
 
     async def prepare_tools(self, endpoint: Endpoint, principal: Principal) -> EndpointTools:
@@ -336,11 +336,11 @@ class ToolListing:
         self, endpoint: Endpoint, principal: Principal
     ) -> tuple[EndpointTools | None, EndpointConfig, tuple[Scope, ...], _ToolsKey]:
         self._refresh()
-        config = self.places.get_config(endpoint, principal)
+        config = self.endpoint_configs.get_config(endpoint, principal)
         scopes = config.get_scopes(principal)
         name = principal.name if self._by_caller else None
         key = (endpoint.mode, endpoint.profile or config.profile, name, scopes)
-        return self._offers.get(key), config, scopes, key
+        return self._cached_tools.get(key), config, scopes, key
 
     def get_header_schema(self, endpoint: Endpoint, principal: Principal, name: str) -> JsonObject | None:
         """Return `get_mirrored_schema` of the listed tool of this name, if this caller may see it."""
@@ -367,7 +367,7 @@ class ToolListing:
         self._by_caller = profiles.depends_on_caller or any(rule.caller is not None for rule in rules)
         self._profiles_version = profiles.version
         self._snapshot = snapshot
-        self._offers.clear()
+        self._cached_tools.clear()
         self._latest = None
         self._pages.clear()
         self._definitions.keep_only(frozenset(card.key for card in snapshot.cards))
@@ -403,7 +403,7 @@ class ToolListing:
         pages = self._get_pages(endpoint_tools, modern=modern)
         if cursor is None:
             _remember_viewer(
-                self._given, endpoint_tools.viewer, _DeliveredList(self._snapshot, pages.bodies, modern)
+                self._delivered, endpoint_tools.viewer, _DeliveredList(self._snapshot, pages.bodies, modern)
             )
         return pages.get_page(cursor, self._build_hints(endpoint_tools, principal, pages) if modern else None)
 
@@ -419,8 +419,8 @@ class ToolListing:
 
     def remember_client(self, endpoint_tools: EndpointTools) -> None:
         """Remember a client that has not listed tools yet, so that it is notified of changes."""
-        if endpoint_tools.viewer not in self._given:
-            _remember_viewer(self._given, endpoint_tools.viewer, _DeliveredList(self._snapshot))
+        if endpoint_tools.viewer not in self._delivered:
+            _remember_viewer(self._delivered, endpoint_tools.viewer, _DeliveredList(self._snapshot))
 
     def is_one_of(self, endpoint: Endpoint, principal: Principal, viewers: frozenset[ToolViewer]) -> bool:
         """Return whether the caller is one of these viewers. Callers of a deleted profile never match."""
@@ -434,22 +434,22 @@ class ToolListing:
         """Return the viewers whose list changed since they got it. Each change is reported once."""
         self._refresh()
         changed: list[ToolViewer] = []
-        for who, before in tuple(self._given.items()):
+        for who, before in tuple(self._delivered.items()):
             if self._by_caller and who[-1] is None:  # rules now depend on the caller's name
-                self._given.pop(who, None)
+                self._delivered.pop(who, None)
                 changed.append(who)
                 continue
             try:
                 now = await self._get_current_list(who, modern=before.modern)
             except JsonRpcError:  # the profile was deleted; the next request reports it
-                self._given.pop(who, None)
+                self._delivered.pop(who, None)
                 continue
             if before.bodies is None:
                 is_changed = before.snapshot is not now.snapshot
             else:
                 is_changed = before.bodies != now.bodies  # unchanged definitions are the same objects
-            if is_changed and who in self._given:
-                self._given[who] = now
+            if is_changed and who in self._delivered:
+                self._delivered[who] = now
                 changed.append(who)
             await anyio.lowlevel.checkpoint()  # long lists must not block other tasks
         return frozenset(changed)
