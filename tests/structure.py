@@ -184,6 +184,22 @@ def find_fragments(modules: list[Module]) -> list[str]:
     ]
 
 
+def find_numbered_codes(modules: list[Module]) -> list[str]:
+    """JSON-RPC error codes that are written as numbers. Servers of the test kit send any bytes."""
+    return [
+        f"{module.name}:{node.lineno}"
+        for module in modules
+        if module.name != "fingerpost.surfaces.gateway.protocol"
+        and not module.name.startswith("fingerpost.testing.")
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+        and isinstance(node.operand.value, int)
+        and 32_000 <= node.operand.value <= 32_999
+    ]
+
+
 def _is_declarative(tree: ast.Module) -> bool:
     """Whether a module holds protocols or tables of data alone."""
     for node in tree.body:
@@ -219,6 +235,12 @@ RULES: Final = (
         find_hidden_imports,
     ),
     Rule("small modules with one importer", 0, "move the code into the importer", find_fragments),
+    Rule(
+        "JSON-RPC codes written as numbers",
+        0,
+        "import it from mcp_types.jsonrpc, or from surfaces.gateway.protocol if it is our own",
+        find_numbered_codes,
+    ),
 )
 
 

@@ -14,6 +14,7 @@ from typing import Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp_types.jsonrpc import INVALID_REQUEST
 
 from fingerpost.errors import FingerpostError, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.frozen import frozen
@@ -241,7 +242,6 @@ class _CallerConnectionLease:
 
 
 LEGACY_VERSION: Final = "2025-11-25"
-INVALID_REQUEST: Final = -32600  # code used by the MCP library
 _UNSUPPORTED_PHRASE: Final = "server-initiated requests"
 _MAX_TEXT_LENGTH: Final = 1000  # characters; longer texts are not this error message
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
+from mcp_types.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+
 from fingerpost.call.execution.upstream import is_input_required
 from fingerpost.errors import (
     CallError,
@@ -43,8 +45,6 @@ from fingerpost.servers.errors import (
 from fingerpost.servers.per_caller import ServerRequestUnsupported
 from fingerpost.servers.requests import FAULT_META_KEY
 
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
 MAX_DETAIL_LENGTH = 4000
 MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before you repeat it"
 

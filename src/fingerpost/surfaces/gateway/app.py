@@ -10,6 +10,7 @@ from typing import Final, Self, cast
 
 import anyio
 from mcp_types import PROTOCOL_VERSION_META_KEY
+from mcp_types.jsonrpc import INTERNAL_ERROR, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from fingerpost.events import EventSink
@@ -23,8 +24,6 @@ from fingerpost.surfaces.gateway.legacy import (
 )
 from fingerpost.surfaces.gateway.modern import handle_modern_post, reject_method
 from fingerpost.surfaces.gateway.protocol import (
-    INTERNAL_ERROR,
-    PARSE_ERROR,
     InvalidJsonBody,
     InvalidJsonRpcMessage,
     JsonRpcMessage,

@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Final
 
 import anyio
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
 from fingerpost.events import ClientConnected
 from fingerpost.records import Principal
 from fingerpost.surfaces.gateway.modern import build_unknown_method_error
 from fingerpost.surfaces.gateway.protocol import (
     BATCH_REFUSED,
-    INTERNAL_ERROR,
-    INVALID_PARAMS,
-    INVALID_REQUEST,
     PING_FRAME,
     REQUEST_CANCELLED,
     ClientExchange,

@@ -10,6 +10,7 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp_types.jsonrpc import METHOD_NOT_FOUND
 
 from fingerpost import __version__
 from fingerpost.call.digest import clip_to_tokens, count_tokens, escape_invisible
@@ -93,8 +94,6 @@ def _describe_servers(router: Router, endpoint_tools: EndpointTools) -> Iterator
             return
         yield line
 
-
-METHOD_NOT_FOUND: Final = -32601
 
 MethodHandler = Callable[[ClientRequest, ClientExchange], Awaitable[JsonObject | EncodedResult]]
 

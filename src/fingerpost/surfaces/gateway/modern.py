@@ -17,15 +17,17 @@ from mcp.shared.inbound import (
     validate_mcp_param_headers,
 )
 from mcp_types import PROTOCOL_VERSION_META_KEY
-from mcp_types.jsonrpc import HEADER_MISMATCH
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
-
-from fingerpost.records import Json, JsonObject, Principal
-from fingerpost.surfaces.gateway.protocol import (
+from mcp_types.jsonrpc import (
+    HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+
+from fingerpost.records import Json, JsonObject, Principal
+from fingerpost.surfaces.gateway.protocol import (
     ClientExchange,
     ClientRequest,
     JsonRpcError,

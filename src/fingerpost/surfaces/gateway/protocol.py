@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final, Literal, Protocol, cast
 
 import orjson
+from mcp_types.jsonrpc import INVALID_REQUEST
 from pydantic_core import from_json
 
 from fingerpost.frozen import frozen
@@ -124,12 +125,11 @@ class McpMethods(Protocol):
         ...
 
 
-PARSE_ERROR: Final = -32700
-INVALID_REQUEST: Final = -32600
-METHOD_NOT_FOUND: Final = -32601
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
-REQUEST_CANCELLED: Final = -32800  # error code for a cancelled request in the handshake era
+# Codes that the MCP library does not define; the others are in `mcp_types.jsonrpc`.
+REQUEST_CANCELLED: Final = -32800  # a cancelled request in the handshake era
+RESOURCE_NOT_FOUND: Final = -32002  # before 2026-07-28; since then it is INVALID_PARAMS
+NOT_ALLOWED_CODE: Final = -32010
+TOO_MANY_CODE: Final = -32000
 
 _DICT_TYPE: Final[type[Any]] = dict
 _LIST_TYPE: Final[type[Any]] = list

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, cast
 
 from anyio.abc import TaskGroup
+from mcp_types.jsonrpc import INVALID_PARAMS
 
 from fingerpost.errors import FingerpostError
 from fingerpost.records import Json, JsonObject, ServerState, ServerStatus
@@ -50,7 +51,6 @@ class LogLevels:
         return LOG_LEVELS.index(str(level)) >= LOG_LEVELS.index(self.get_level(session) or DEFAULT_LEVEL)
 
 
-INVALID_PARAMS: Final = -32602
 SET_LEVEL_METHOD: Final = "logging/setLevel"
 _CONNECTED_STATES: Final = frozenset((ServerState.READY, ServerState.DEGRADED))
 

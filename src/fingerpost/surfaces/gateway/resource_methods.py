@@ -13,6 +13,7 @@ from typing import Final, cast
 
 import anyio
 import anyio.to_thread
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 from fingerpost.call.digest import ResultStore
 from fingerpost.call.digest.results import fetch_asset, parse_asset_handle
@@ -20,7 +21,7 @@ from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.errors import FingerpostError, ServerError, ToolFailed
 from fingerpost.events import EventSink, MaterialRead
 from fingerpost.records import Json, JsonObject, to_valid_text
-from fingerpost.surfaces.gateway.elicitation.approvals import NOT_ALLOWED_CODE, explain_denied_reading
+from fingerpost.surfaces.gateway.elicitation.approvals import explain_denied_reading
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
 from fingerpost.surfaces.gateway.listing.pages import CacheHints
 from fingerpost.surfaces.gateway.listing.resources import (
@@ -29,7 +30,14 @@ from fingerpost.surfaces.gateway.listing.resources import (
     ResourceViewer,
     VisibleResources,
 )
-from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
+from fingerpost.surfaces.gateway.protocol import (
+    NOT_ALLOWED_CODE,
+    RESOURCE_NOT_FOUND,
+    ClientExchange,
+    ClientRequest,
+    EncodedResult,
+    JsonRpcError,
+)
 from fingerpost.surfaces.gateway.request_context import LogLevels, Readiness, build_request_context
 from fingerpost.surfaces.gateway.tool_results import (
     bound_error_data,
@@ -37,9 +45,6 @@ from fingerpost.surfaces.gateway.tool_results import (
     rewrite_prompt_links,
 )
 
-INVALID_PARAMS: Final = -32602
-INTERNAL_CODE: Final = -32603
-RESOURCE_NOT_FOUND: Final = -32002  # before 2026-07-28; since then it is INVALID_PARAMS
 LIST_METHODS: Final[Mapping[str, ResourceKind]] = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
@@ -303,7 +308,7 @@ def build_unavailable_error(error: FingerpostError) -> JsonRpcError:
     """Build the error for a server that could not be asked, timed out, or sent an invalid response."""
     hint = f" ({error.hint})" if error.hint else ""
     data: JsonObject | None = {"server": error.server} if isinstance(error, ServerError) else None
-    return JsonRpcError(INTERNAL_CODE, escape_invisible(f"{error}{hint}"), data)
+    return JsonRpcError(INTERNAL_ERROR, escape_invisible(f"{error}{hint}"), data)
 
 
 def _rewrite_uris(result: JsonObject, original: str, uri: str) -> JsonObject:

@@ -8,12 +8,12 @@ from typing import Final, cast
 
 import anyio
 from mcp_types import SERVER_INFO_META_KEY
+from mcp_types.jsonrpc import INTERNAL_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.surfaces.gateway.protocol import (
-    INTERNAL_ERROR,
     NEWEST_HANDSHAKE_VERSION,
     PING_FRAME,
     ClientExchange,

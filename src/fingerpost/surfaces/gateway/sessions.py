@@ -13,11 +13,10 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self, cast
 
 import anyio
+from mcp_types.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND
 
 from fingerpost.records import JsonObject, Principal
 from fingerpost.surfaces.gateway.protocol import (
-    INTERNAL_ERROR,
-    METHOD_NOT_FOUND,
     ClientRequest,
     JsonRpcError,
     RequestId,

@@ -8,12 +8,13 @@ from typing import Final
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp_types.jsonrpc import INVALID_REQUEST
 
 from fingerpost.events import ClientLeft, EventSink
 from fingerpost.frozen import frozen
 from fingerpost.records import Principal
 from fingerpost.settings import GatewaySettings
-from fingerpost.surfaces.gateway.protocol import INVALID_REQUEST, McpMethods, RequestId, encode_error
+from fingerpost.surfaces.gateway.protocol import McpMethods, RequestId, encode_error
 from fingerpost.surfaces.gateway.sessions import (
     ActiveRequest,
     ActiveRequests,

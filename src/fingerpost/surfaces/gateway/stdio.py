@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar, TypeVarTuple, cast
 import anyio
 import anyio.to_thread
 from mcp_types import PROTOCOL_VERSION_META_KEY
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_REQUEST, PARSE_ERROR
 
 from fingerpost.events import EventSink
 from fingerpost.records import JsonObject, Principal, Right
@@ -32,9 +33,6 @@ from fingerpost.surfaces.gateway.legacy import (
 )
 from fingerpost.surfaces.gateway.modern import SubscriptionStream, build_modern_request, run_stream
 from fingerpost.surfaces.gateway.protocol import (
-    INTERNAL_ERROR,
-    INVALID_REQUEST,
-    PARSE_ERROR,
     ClientRequest,
     InvalidJsonBody,
     InvalidJsonRpcMessage,

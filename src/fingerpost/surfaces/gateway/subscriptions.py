@@ -8,6 +8,7 @@ from typing import Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
+from mcp_types.jsonrpc import INVALID_PARAMS
 
 from fingerpost.errors import FingerpostError, ToolFailed
 from fingerpost.events import CatalogChanged, Event, ProfilesChanged
@@ -41,7 +42,6 @@ RESOURCE_UPDATED: Final = "notifications/resources/updated"
 SUBSCRIBE: Final = "resources/subscribe"
 UNSUBSCRIBE: Final = "resources/unsubscribe"
 MAX_SUBSCRIPTIONS_PER_SESSION: Final = 1000
-INVALID_PARAMS: Final = -32602
 LIST_CHANGE_KINDS: Final = (
     "toolsListChanged",
     "promptsListChanged",

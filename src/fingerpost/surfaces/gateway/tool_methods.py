@@ -13,6 +13,7 @@ from mcp.shared.inbound import (
     validate_mcp_param_headers,
     x_mcp_header_map,
 )
+from mcp_types.jsonrpc import INVALID_PARAMS
 
 from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.call.arguments.coercion import read_scalar
@@ -67,8 +68,6 @@ from fingerpost.surfaces.gateway.request_context import (
     get_meta,
 )
 from fingerpost.surfaces.gateway.tool_results import has_links, render_result, rewrite_result_links
-
-INVALID_PARAMS: Final = -32602
 
 
 class ToolNotFoundError(JsonRpcError):

@@ -45,7 +45,12 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     build_binding,
     mark_first_use,
 )
-from fingerpost.surfaces.gateway.protocol import NEWEST_HANDSHAKE_VERSION, ClientRequest, JsonRpcError
+from fingerpost.surfaces.gateway.protocol import (
+    NEWEST_HANDSHAKE_VERSION,
+    NOT_ALLOWED_CODE,
+    ClientRequest,
+    JsonRpcError,
+)
 from fingerpost.surfaces.http.approvals import build_approval_url, wait_for_decision
 
 APPROVAL_REQUEST_KEY: Final = "fingerpost-approval"  # key of our question in `inputRequests`
@@ -363,7 +368,6 @@ def get_carried_input(request_state: RequestState) -> tuple[JsonObject | None, s
     )
 
 
-NOT_ALLOWED_CODE: Final = -32010
 MAX_QUESTIONS: Final = 3  # per request: of two equal concurrent requests, the second may need another
 
 

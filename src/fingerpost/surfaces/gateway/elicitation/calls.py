@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, NoReturn, Self
 
 import anyio
+from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.errors import CallError, StoreError, UnknownServer
@@ -48,8 +49,6 @@ from fingerpost.surfaces.gateway.elicitation.suspended import InputRequired, Sus
 from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange, ClientRequest, JsonRpcError
 from fingerpost.tasks import cancel_and_exit
 
-INVALID_PARAMS: Final = -32602
-INTERNAL_ERROR: Final = -32603
 MAX_APPROVALS: Final = 3  # questions per call: of two equal concurrent calls, the second may need another
 
 _NOT_STARTED_NOTE: Final = "Nothing was run. Make the call again without requestState."

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final, cast
 
 import anyio
+from mcp_types.jsonrpc import METHOD_NOT_FOUND, MISSING_REQUIRED_CLIENT_CAPABILITY, REQUEST_TIMEOUT
 
 from fingerpost.call.outcomes import get_advice
 from fingerpost.catalog import escape_invisible_except
@@ -145,10 +146,6 @@ def _claims_our_name(message: str) -> bool:
     return _OUR_NAME in letters
 
 
-METHOD_NOT_FOUND: Final = -32601
-MISSING_CAPABILITY_CODE: Final = -32021
-REQUEST_TIMEOUT_CODE: Final = -32001
-
 PROGRESS_METHOD: Final = "notifications/progress"
 MESSAGE_METHOD: Final = "notifications/message"
 # These concern a connection. The connection to a server is not the caller's connection.
@@ -216,7 +213,7 @@ class GatewayCaller:
         message = f"the client does not offer what {method} needs"
         if self.request.modern and needed:
             data = {"requiredCapabilities": needed}
-            return ToolFailed(message, server=self.server, code=MISSING_CAPABILITY_CODE, data=data)
+            return ToolFailed(message, server=self.server, code=MISSING_REQUIRED_CLIENT_CAPABILITY, data=data)
         return ToolFailed(message, server=self.server, code=METHOD_NOT_FOUND)
 
     async def _ask_directly(self, method: str, params: JsonObject) -> JsonObject:
@@ -264,7 +261,7 @@ def build_unanswered_reply(method: str, server: str) -> JsonObject:
     if method == ELICIT_METHOD:
         return {"action": "cancel"}
     message = f"{method} was not answered in time"
-    raise ToolFailed(message, server=server, code=REQUEST_TIMEOUT_CODE)
+    raise ToolFailed(message, server=server, code=REQUEST_TIMEOUT)
 
 
 _HINT = "give everything it needs in the arguments"
@@ -323,7 +320,7 @@ def build_missing_input_error(server: str, method: str, needed: JsonObject) -> J
     """Build the error of a request, other than a tool call, whose question cannot be answered."""
     words = _describe_missing_input(f"{method} of {server}", needed)
     if needed:
-        return JsonRpcError(MISSING_CAPABILITY_CODE, words, {"requiredCapabilities": needed})
+        return JsonRpcError(MISSING_REQUIRED_CLIENT_CAPABILITY, words, {"requiredCapabilities": needed})
     return JsonRpcError(METHOD_NOT_FOUND, words)
 
 

@@ -24,13 +24,12 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     RequestStateCipher,
     build_binding,
 )
-from fingerpost.surfaces.gateway.protocol import ClientExchange
+from fingerpost.surfaces.gateway.protocol import TOO_MANY_CODE, ClientExchange
 
 log = logging.getLogger("fingerpost.gateway")
 
 MAX_SUSPENDED: Final = 256
 MAX_SUSPENDED_PER_CALLER: Final = 32  # so that one caller cannot take all slots
-TOO_MANY_CODE: Final = -32000
 
 _ELICIT_ACTIONS: Final = ("accept", "decline", "cancel")
 

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 import orjson
 from mcp_types import Tool
+from mcp_types.jsonrpc import INVALID_PARAMS
 from pydantic import BaseModel, ValidationError
 
 from fingerpost.catalog.cards import make_text_visible
@@ -36,7 +37,6 @@ def _to_plain(value: object) -> object:
     raise TypeError(message)
 
 
-INVALID_PARAMS: Final = -32602
 _MAX_PAGES_CACHED: Final = 16  # joining a page again is cheap
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio.lowlevel
+from mcp_types.jsonrpc import INVALID_REQUEST
 
 from fingerpost.call.paths import PatternFit, match_exactly
 from fingerpost.call.pipeline import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
@@ -158,7 +159,6 @@ def resolve_mode(mode: str, view: VisibleCatalog, settings: SmartRoutingSettings
     return ROUTE_MODE if many else ALL_MODE
 
 
-INVALID_REQUEST: Final = -32600
 _MAX_CACHED_CONFIGS: Final = 1000  # callers
 
 
