@@ -17,8 +17,8 @@ from fingerpost.call.arguments import prepare_arguments
 from fingerpost.call.build import ResolvedTool, compute_call_fingerprint, resolve_tool
 from fingerpost.call.digest import build_digest
 from fingerpost.call.execution import CallRunner
-from fingerpost.call.policy import PolicyEngine
 from fingerpost.events import CallReceived, Event, MemorySink, encode
+from fingerpost.policy.rules import PolicyEngine
 from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, ToolCall
 from fingerpost.testing import tool_server
 

@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from fingerpost.call.digest import fence_as_data
 from fingerpost.call.execution.failure import describe_fault, get_parameter_errors, parse_fault
-from fingerpost.call.visibility import SCOPE_RULE
 from fingerpost.catalog import UnavailableTool, escape_invisible_except
 from fingerpost.catalog.words import split_words
 from fingerpost.frozen import frozen
 from fingerpost.llm.content import UnreadableToolCall
+from fingerpost.policy.visibility import SCOPE_RULE
 from fingerpost.records import (
     Attempt,
     Call,

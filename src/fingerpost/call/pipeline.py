@@ -34,10 +34,7 @@ from fingerpost.call.digest import ResultPage, ResultStore, build_fitted_digest
 from fingerpost.call.execution import CallRunner, ParallelJob, is_input_required, run_in_parallel
 from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
 from fingerpost.call.outcomes import OutcomeBuilder
-from fingerpost.call.paths import PathPlacement
-from fingerpost.call.policy import OwnAddresses, PolicyEngine, apply_doubt, build_permit
 from fingerpost.call.progress import CallProgress
-from fingerpost.call.visibility import add_profile_scope, find_hidden_tools, is_within_scopes, may_call_any
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
 from fingerpost.catalog.fallbacks import may_have_more_fallbacks
 from fingerpost.catalog.tool_names import READ_RESULT
@@ -58,6 +55,10 @@ from fingerpost.events import (
     find_unfinished_attempts,
 )
 from fingerpost.frozen import frozen
+from fingerpost.policy.addresses import OwnAddresses
+from fingerpost.policy.paths import PathPlacement
+from fingerpost.policy.rules import PolicyEngine, apply_doubt, build_permit
+from fingerpost.policy.visibility import add_profile_scope, find_hidden_tools, is_within_scopes, may_call_any
 from fingerpost.records import (
     Call,
     CallContext,

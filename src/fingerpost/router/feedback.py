@@ -41,8 +41,8 @@ from fingerpost.store import Store
 from fingerpost.store.learning import EVERYBODY, LearningMark
 
 if TYPE_CHECKING:
+    from fingerpost.policy.visibility import VisibleCatalog
     from fingerpost.records import Learned
-    from fingerpost.router.visibility import VisibleCatalog
 CHECK_NAME: Final = "learning"  # name of the comparison among the stored evals
 FLAGS: Final = (
     "learned_use",

@@ -10,9 +10,9 @@ from typing import Final, TypeVar
 import anyio
 import anyio.to_thread
 
-from fingerpost.call.paths import PatternFit, match_exactly
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.policy.paths import PatternFit, match_exactly
 from fingerpost.records import Effect, Effort, Scope
 from fingerpost.router.options import NarrowOptions
 from fingerpost.settings import ProfileFiles, ProfileRule, ProfileSettings, ProgramRule

@@ -38,6 +38,7 @@ from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.narrow.server_picker import DefinitionCosts, RecentRoutingStats, ServerPicker, adapt_settings
 from fingerpost.narrow.server_prompt import read_template
+from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
     MAX_REINJECTIONS,
     Effort,
@@ -51,7 +52,6 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.router.options import NarrowOptions, RuntimeSwitches
-from fingerpost.router.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.settings import Settings, SmartRoutingSettings
 from fingerpost.settings.validation import apply_arms, assign_arms
 from fingerpost.store import Store

@@ -30,6 +30,7 @@ from fingerpost.errors import (
 )
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.llm import ModelPool
+from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
     Approval,
     CallContext,
@@ -67,8 +68,7 @@ from fingerpost.router.options import (
     resolve_model_names,
 )
 from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_profile_rules, poll_profiles
-from fingerpost.router.store_sync import PinSync, StoredCapabilities, poll_store, renew_lease
-from fingerpost.router.visibility import DisabledTools, VisibilityCache, VisibleCatalog
+from fingerpost.router.store_sync import DisabledTools, PinSync, StoredCapabilities, poll_store, renew_lease
 from fingerpost.servers import ServerPool, sign_in
 from fingerpost.servers.spec import FunctionServer, build_function_tool
 from fingerpost.settings import ProfileFiles, Settings

@@ -1,11 +1,11 @@
-"""Synchronisation with the shared store: changes and claims of other processes, pins, and model
-capabilities.
+"""Synchronisation with the shared store: changes and claims of other processes, pins, disabled
+tools, and model capabilities.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -13,10 +13,21 @@ import anyio
 
 from fingerpost.catalog import Catalog
 from fingerpost.errors import StoreError
-from fingerpost.events import CallFinished, CallReceived, Event, RouteBegan, RouteEnded, RouteResumed
-from fingerpost.records import ErrorKind, RouteOutcome
+from fingerpost.events import (
+    CallFinished,
+    CallReceived,
+    Event,
+    Fanout,
+    RouteBegan,
+    RouteEnded,
+    RouteResumed,
+    ServerSwitched,
+    ToolSwitched,
+)
+from fingerpost.records import ErrorKind, RouteOutcome, utc_now
 from fingerpost.router.catalog_sync import CatalogSync
-from fingerpost.store import Store
+from fingerpost.servers import ServerPool
+from fingerpost.store import DisabledEntry, DisabledKind, Store
 from fingerpost.store.cache import Cache
 from fingerpost.store.store import Instance
 
@@ -163,3 +174,74 @@ class PinSync:
         if changes is not None:
             self._catalog.use_pins(changes.changed, changes.gone)
             await self._catalog_sync.save_pins()
+
+
+class DisabledTools:
+    """Enables and disables tools and servers, and applies changes of other processes."""
+
+    def __init__(self, *, store: Store, catalog: Catalog, servers: ServerPool, events: Fanout) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._servers = servers
+        self._events = events
+        self._disabled: dict[tuple[DisabledKind, str], DisabledEntry] = {}
+        self._changing = anyio.Lock()
+
+    def find_entry(self, kind: DisabledKind, name: str) -> DisabledEntry | None:
+        """Return who disabled this, when and why, or None if it is enabled."""
+        return self._disabled.get((kind, name))
+
+    async def refresh(self) -> None:
+        """Apply the store's current entries."""
+        async with self._changing:
+            await self._apply()
+
+    async def set_tool_enabled(self, key: str, *, enabled: bool, by: str, reason: str = "") -> bool:
+        """Enable or disable a tool by key. Return False if nothing changed."""
+        return await self._set_enabled(DisabledKind.TOOL, key, on=enabled, by=by, reason=reason)
+
+    async def set_server_enabled(self, name: str, *, enabled: bool, by: str, reason: str = "") -> bool:
+        """Enable or disable a server by name. Return False if nothing changed."""
+        return await self._set_enabled(DisabledKind.SERVER, name, on=enabled, by=by, reason=reason)
+
+    async def _set_enabled(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> bool:
+        async with self._changing:
+            if on:
+                changed = await self._store.disabled.enable(kind, name)
+            else:
+                entry = DisabledEntry(what=kind, name=name, by=by, at=utc_now(), reason=reason)
+                changed = await self._store.disabled.disable(entry)
+            if changed:
+                self._emit_switched(kind, name, on=on, by=by, reason=reason)
+            await self._apply()
+        await self._store.journal.flush()
+        return changed
+
+    def _emit_switched(self, kind: DisabledKind, name: str, *, on: bool, by: str, reason: str) -> None:
+        if kind is DisabledKind.TOOL:
+            self._events.emit(ToolSwitched(tool=name, on=on, by=by, reason=reason))
+        else:
+            self._events.emit(ServerSwitched(server=name, on=on, by=by, reason=reason))
+
+    async def _apply(self) -> None:
+        disabled = {(entry.what, entry.name): entry for entry in await self._store.disabled.list_all()}
+        changed = disabled != self._disabled
+        self._disabled = disabled
+        off = {what: _describe_entries(disabled.values(), what) for what in DisabledKind}
+        if changed:
+            self._catalog.set_disabled(off[DisabledKind.TOOL], off[DisabledKind.SERVER])
+        if changed or off[DisabledKind.SERVER]:
+            # Must complete even if the caller is cancelled: the change is stored.
+            with anyio.CancelScope(shield=True):
+                await self._apply_to_servers(off[DisabledKind.SERVER])
+
+    async def _apply_to_servers(self, off: Mapping[str, str]) -> None:
+        for status in self._servers.statuses:
+            if (reason := off.get(status.name)) is None:
+                self._servers.enable(status.name)
+            else:
+                await self._servers.disable(status.name, reason)
+
+
+def _describe_entries(entries: Iterable[DisabledEntry], kind: DisabledKind) -> dict[str, str]:
+    return {entry.name: entry.describe() for entry in entries if entry.what is kind}

@@ -9,10 +9,10 @@ from pydantic import Field
 
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.analytics.records import Figures
-from fingerpost.call.visibility import is_within_scopes
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
 from fingerpost.frozen import frozen
+from fingerpost.policy.visibility import is_within_scopes
 from fingerpost.records import (
     Feedback,
     FeedbackVerdict,

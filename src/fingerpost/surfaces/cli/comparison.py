@@ -11,7 +11,6 @@ import anyio
 import click
 
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.call.visibility import find_hidden_tools
 from fingerpost.catalog.cards import build_model_definition
 from fingerpost.errors import ConfigError, ModelError, ModelUnavailable
 from fingerpost.events import MemorySink, SmartRoutingEnd
@@ -23,6 +22,7 @@ from fingerpost.narrow.server_picker import (
     SmartRoutingStats,
     read_stored_stats,
 )
+from fingerpost.policy.visibility import find_hidden_tools
 from fingerpost.records import Message, Narrowing, ToolCard, create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub

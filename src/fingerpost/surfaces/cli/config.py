@@ -43,8 +43,8 @@ from fingerpost.surfaces.cli.screen import (
 from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
+    from fingerpost.policy.visibility import VisibleCatalog
     from fingerpost.router import Router
-    from fingerpost.router.visibility import VisibleCatalog
     from fingerpost.settings import Loaded, ProfileFiles, ProfileSettings
 
 

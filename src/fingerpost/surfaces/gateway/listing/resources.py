@@ -10,12 +10,12 @@ from typing import Final, Literal
 from mcp_types import Prompt, Resource, ResourceTemplate
 from pydantic import BaseModel
 
-from fingerpost.call.paths import PatternFit, match_exactly, match_loosely
-from fingerpost.call.visibility import add_profile_scope
 from fingerpost.catalog.cards import make_text_visible
 from fingerpost.catalog.resources import CatalogResource, ResourceCollection, collect_resources
 from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.frozen import frozen
+from fingerpost.policy.paths import PatternFit, match_exactly, match_loosely
+from fingerpost.policy.visibility import add_profile_scope
 from fingerpost.records import Effect, Principal, Scope, ServerResources, ServerState
 from fingerpost.router import Router
 from fingerpost.settings import RuleSettings

@@ -9,17 +9,16 @@ from typing import Final, TypeVar
 import anyio.lowlevel
 from mcp_types.jsonrpc import INVALID_REQUEST
 
-from fingerpost.call.paths import PatternFit, match_exactly
 from fingerpost.call.pipeline import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
-from fingerpost.call.visibility import find_hidden_tools, may_call_any
 from fingerpost.catalog import Snapshot, get_list_place
 from fingerpost.catalog.unavailable import build_server_unavailable
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
+from fingerpost.policy.paths import PatternFit, match_exactly
+from fingerpost.policy.visibility import VisibleCatalog, find_hidden_tools, may_call_any
 from fingerpost.records import JsonObject, Principal, Scope, ServerStatus, ToolCard
 from fingerpost.router import Router
 from fingerpost.router.profiles import build_scope
-from fingerpost.router.visibility import VisibleCatalog
 from fingerpost.settings import ProfileSettings, SmartRoutingSettings
 from fingerpost.surfaces.gateway.listing.pages import CacheHints, DefinitionCache, ListPages, encode_json
 from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.paths import PathPlacement, locate_paths, resolve_path
+from fingerpost.policy.paths import PathPlacement, locate_paths, resolve_path
 from fingerpost.records import Json
 from tests.requirements import proves
 

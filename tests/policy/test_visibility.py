@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fingerpost.call.visibility import find_hidden_tools
+from fingerpost.policy.visibility import find_hidden_tools
 from fingerpost.records import Effect, Listing, Scope, ToolCard
 from fingerpost.settings import RuleSettings
 from tests.kit.catalogs import catalog, tool

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.call.build import compute_call_fingerprint
-from fingerpost.call.paths import PathPlacement
-from fingerpost.call.policy import PolicyEngine, build_permit
+from fingerpost.policy.paths import PathPlacement
+from fingerpost.policy.rules import PolicyEngine, build_permit
 from fingerpost.records import Call, CallContext, Effect, Json, Ruling, Verdict
 from fingerpost.settings import RuleSettings
 from tests.requirements import proves
@@ -200,7 +200,7 @@ def test_a_text_too_long_to_read_through_counts_against_the_call() -> None:
     assert ruled(call, rule("allow", arguments={"path": "*"})).verdict is Verdict.ASK
     ruling = ruled(call, rule("deny", arguments={"path": "x"}), rule("allow"))
     assert ruling.verdict is Verdict.DENY
-    assert "cannot be told" in ruling.reason
+    assert "it is unclear whether the rule matches" in ruling.reason
 
 
 @pytest.mark.parametrize("condition", [{"caller": "*"}, {"profile": "*"}])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fingerpost.router.visibility import VisibilityCache
+from fingerpost.policy.visibility import VisibilityCache
 from fingerpost.settings import RuleSettings
 from tests.kit.cards import snapshot
 from tests.requirements import proves

@@ -1,11 +1,19 @@
-"""Which tools and servers a caller can see: scopes of keys and profiles, and rules that always deny."""
+"""Which tools and servers a caller can see: scopes of keys and profiles, rules that always deny, and the
+catalog as each caller sees it.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from threading import Lock
 from typing import Final
 
-from fingerpost.call.paths import PatternFit, match_exactly, match_loosely
+import anyio.to_thread
+
+from fingerpost.catalog import Snapshot
+from fingerpost.frozen import frozen
+from fingerpost.policy.paths import PatternFit, match_exactly, match_loosely
 from fingerpost.records import Effect, HiddenTool, Scope, ToolCard
 from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
 
@@ -213,3 +221,89 @@ def _concerns_card(rule: RuleSettings, card: ToolCard, caller: str | None, profi
         and matches_caller(rule.caller, caller)
         and matches_caller(rule.profile, profile)
     )
+
+
+MAX_CACHED_VIEWS: Final = 100  # views
+
+ViewKey = tuple[str | None, str | None, tuple[Scope, ...]]
+
+
+@frozen
+class VisibleCatalog:
+    """The part of the catalog that one caller may see, and the hidden tools."""
+
+    hidden: Mapping[str, HiddenTool]
+    visible: Snapshot
+    server_count: int  # servers with at least one visible tool
+
+
+class VisibilityCache:
+    """Views by caller and profile. Thread-safe."""
+
+    def __init__(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope] | None = None) -> None:
+        self._lock = Lock()
+        self._snapshot: Snapshot | None = None
+        self._views: OrderedDict[ViewKey, VisibleCatalog] = OrderedDict()
+        self.set_rules(rules, bounds or {})
+
+    def set_rules(self, rules: Sequence[RuleSettings], bounds: Mapping[str, Scope]) -> None:
+        """Replace the rules and the profiles' scopes (`bounds`)."""
+        with self._lock:
+            self._rules = rules
+            self._bounds = bounds
+            self._by_caller = any(rule.caller is not None for rule in rules)
+            self._by_profile = any(rule.profile is not None for rule in rules)
+            self._views.clear()
+
+    def get_cached(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> VisibleCatalog | None:
+        """Return the caller's view if it is cached, else None."""
+        with self._lock:
+            return (
+                self._views.get(self._build_key(caller, profile, scopes))
+                if snapshot is self._snapshot
+                else None
+            )
+
+    def _build_key(self, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]) -> ViewKey:
+        """Return the cache key. Callers that no rule distinguishes share a key."""
+        scopes = add_profile_scope(scopes, profile, self._bounds)
+        bounds = tuple(scope for scope in scopes if scope.bounded)
+        return (caller if self._by_caller else None, profile if self._by_profile else None, bounds)
+
+    def get_view(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> VisibleCatalog:
+        """Return the caller's view. The first call after a change is slow: do not use it in an event loop."""
+        with self._lock:
+            key = self._build_key(caller, profile, scopes)
+            if snapshot is not self._snapshot:
+                self._snapshot = snapshot
+                self._views.clear()
+            view = self._views.get(key)
+            if view is None:
+                view = self._views[key] = self._build_view(snapshot, *key)
+            self._views.move_to_end(key)
+            while len(self._views) > MAX_CACHED_VIEWS:
+                self._views.popitem(last=False)
+            return view
+
+    async def compute_view(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...] = ()
+    ) -> VisibleCatalog:
+        """Return the caller's view, computed in a thread if it is not cached."""
+        known = self.get_cached(snapshot, caller, profile, scopes)
+        return known or await anyio.to_thread.run_sync(self.get_view, snapshot, caller, profile, scopes)
+
+    def _build_view(
+        self, snapshot: Snapshot, caller: str | None, profile: str | None, scopes: tuple[Scope, ...]
+    ) -> VisibleCatalog:
+        hidden = find_hidden_tools(self._rules, snapshot.cards, caller=caller, profile=profile, scopes=scopes)
+        visible = snapshot
+        if hidden:
+            cards = tuple(card for card in snapshot.cards if card.key not in hidden)
+            visible = Snapshot(version=snapshot.version, cards=cards)
+        return VisibleCatalog(
+            hidden=hidden, visible=visible, server_count=len({card.server for card in visible.cards})
+        )
