@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.routing_sets import Set
 from fingerpost import Settings
-from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord, RankingEntry, build_eval_catalog
+from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord, RankingEntry
 from fingerpost.evals.predictions import RankingScope
 from fingerpost.narrow.scorer import build_tool_text
 
@@ -41,7 +41,7 @@ def predicted(query: QueryRecord, tools: Sequence[str], scores: Sequence[float],
 
 def bm25(source: Set, queries: Sequence[QueryRecord], _: RankingScope = "catalog") -> list[Prediction]:
     """bm25s with its defaults (English stop words, small letters), over the text our own scorers read."""
-    shelf = build_eval_catalog(source.tools, Settings())
+    shelf = EvalCatalog.from_tools(source.tools, Settings())
     cards = shelf.snapshot.cards
     index: Any = bm25s.BM25()
     index.index(_tokens([build_tool_text(card).format_long() for card in cards]), show_progress=False)
@@ -87,7 +87,7 @@ def fastmcp_search(
     source: Set, queries: Sequence[QueryRecord], _: RankingScope = "catalog"
 ) -> list[Prediction]:
     """FastMCP's `search_tools` as a model calls it; only the number of results is raised to twenty."""
-    return anyio.run(_fastmcp_search, build_eval_catalog(source.tools, Settings()), queries)
+    return anyio.run(_fastmcp_search, EvalCatalog.from_tools(source.tools, Settings()), queries)
 
 
 async def _fastmcp_search(shelf: EvalCatalog, queries: Sequence[QueryRecord]) -> list[Prediction]:
@@ -128,7 +128,7 @@ Encode = Callable[[str], NDArray[np.float32]]
 
 def vectors_alone(source: Set, queries: Sequence[QueryRecord], encode: Encode) -> list[Prediction]:
     """Cosine of an encoder's vectors, nothing else: request against the tool's long text."""
-    shelf = build_eval_catalog(source.tools, Settings())
+    shelf = EvalCatalog.from_tools(source.tools, Settings())
     if not shelf.snapshot.cards:
         return [best_of(shelf, query, lambda _: np.zeros(0, np.float32)) for query in queries]
     matrix = np.stack([encode(build_tool_text(card).format_long()) for card in shelf.snapshot.cards])

@@ -44,7 +44,7 @@ from fingerpost.choose.offered_tools import order_offered_keys
 from fingerpost.choose.react import build_react_request
 from fingerpost.choose.selection import build_selection_request
 from fingerpost.choose.tool_loop import build_turn_request
-from fingerpost.evals.datasets import EvalCatalog, QueryRecord, build_eval_catalog, read_queries, read_tools
+from fingerpost.evals.datasets import EvalCatalog, QueryRecord, read_queries, read_tools
 from fingerpost.llm import ModelRequest
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
@@ -302,7 +302,7 @@ def rows(
 async def measure() -> None:
     with tempfile.TemporaryDirectory() as vectors:
         settings = Settings.model_validate({"narrow": {"vectors": vectors}})
-        shelf = build_eval_catalog(read_tools(DATA / "tools-everyday.jsonl"), settings)
+        shelf = EvalCatalog.from_tools(read_tools(DATA / "tools-everyday.jsonl"), settings)
         narrower = Narrower(settings)
         narrower.prepare(shelf.snapshot)
         narrower.wait_until_ready(VECTORS_S)

@@ -28,7 +28,7 @@ from benchmarks.baselines import best_of, bm25, fastmcp_search, vectors_alone
 from benchmarks.routing_encoders import Encoders
 from benchmarks.routing_sets import EIGHT, Set, sets_in
 from fingerpost import Settings
-from fingerpost.evals.datasets import Prediction, QueryRecord, build_eval_catalog
+from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord
 from fingerpost.evals.metrics import compute_measures
 from fingerpost.evals.predictions import (
     MAX_WAIT_S,
@@ -93,7 +93,7 @@ def ours(encoders: Encoders, **off: bool) -> Answer:
             scope=scope,
             lexical=not flags.dense_scores,
         )
-        shelf = build_eval_catalog(source.tools, settings)
+        shelf = EvalCatalog.from_tools(source.tools, settings)
         parts = encoders.parts(source.name, settings)
         with open_ready_narrower(shelf.snapshot, settings, parts=parts) as narrower:
             return list(iterate_predictions(shelf, queries, narrower.narrow, scope=scope))
@@ -106,7 +106,7 @@ def meaning(encoders: Encoders) -> Answer:
 
     def answer(source: Set, queries: Sequence[QueryRecord], _: RankingScope) -> list[Prediction]:
         settings = build_eval_settings(Settings(), queries, top=20, scope="catalog")
-        shelf = build_eval_catalog(source.tools, settings)
+        shelf = EvalCatalog.from_tools(source.tools, settings)
         cards = shelf.snapshot.cards
         reader = build_default_components(
             settings.model_copy(update={"flags": FlagSettings(dense_scores=False)})

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.evals.datasets import EvalCatalog, QueryRecord, build_eval_catalog, read_queries, read_tools
+from fingerpost.evals.datasets import EvalCatalog, QueryRecord, read_queries, read_tools
 from fingerpost.events import Fanout, MemorySink
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
@@ -54,7 +54,7 @@ class Measured:
 
 async def measure(names: Sequence[str], vectors: Path) -> Measured:
     settings = Settings.model_validate({"narrow": {"vectors": str(vectors)}})
-    shelf = build_eval_catalog(
+    shelf = EvalCatalog.from_tools(
         [tool for name in names for tool in read_tools(DATA / f"tools-{name}.jsonl")], settings
     )
     queries = [query for name in names for query in read_queries(DATA / f"requests-{name}.jsonl")]

@@ -12,10 +12,10 @@ from fingerpost.evals.datasets import Prediction, QueryRecord, RankingEntry
 from fingerpost.evals.metrics import (
     EvalMeasure,
     MeasureDifference,
+    MetricBound,
     compare_runs,
     compute_measures,
     find_unmet_bounds,
-    parse_bound,
 )
 
 
@@ -137,19 +137,22 @@ def test_bounds_are_kept_or_explained() -> None:
     found = [constant("recall@5", 0.7), constant("need_auc", math.nan)]
     assert (
         find_unmet_bounds(
-            [parse_bound("recall@5=0.7", is_minimum=True), parse_bound("recall@5=0.9", is_minimum=False)],
+            [
+                MetricBound.parse("recall@5=0.7", is_minimum=True),
+                MetricBound.parse("recall@5=0.9", is_minimum=False),
+            ],
             found,
         )
         == []
     )
-    assert find_unmet_bounds([parse_bound("recall@5=0.8", is_minimum=True)], found) == [
+    assert find_unmet_bounds([MetricBound.parse("recall@5=0.8", is_minimum=True)], found) == [
         "recall@5 at least 0.8: it is 0.7"
     ]
-    assert find_unmet_bounds([parse_bound("need_auc=0.5", is_minimum=True)], found) == [
+    assert find_unmet_bounds([MetricBound.parse("need_auc=0.5", is_minimum=True)], found) == [
         "need_auc at least 0.5: it is nan"
     ]
     with pytest.raises(ConfigError, match="no figure 'recall@7'") as caught:
-        find_unmet_bounds([parse_bound("recall@7=0.8", is_minimum=True)], found)
+        find_unmet_bounds([MetricBound.parse("recall@7=0.8", is_minimum=True)], found)
     assert "recall@5" in str(caught.value.hint)
     with pytest.raises(ConfigError, match="not NAME=VALUE"):
-        parse_bound("recall", is_minimum=True)
+        MetricBound.parse("recall", is_minimum=True)

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
-from fingerpost.evals.datasets import (
-    ToolRecord,
-    build_eval_catalog,
-    read_predictions,
-    read_queries,
-    read_tools,
-)
+from fingerpost.evals.datasets import EvalCatalog, ToolRecord, read_predictions, read_queries, read_tools
 from fingerpost.settings import Settings
 from tests.kit.catalogs import UNHURRIED
 
@@ -128,7 +122,7 @@ def test_tools_that_share_server_and_name_are_all_there_with_their_own_words() -
         record("buy~2", "odd"),
         record("buy", "third"),
     ]
-    shelf = build_eval_catalog(tools, Settings())
+    shelf = EvalCatalog.from_tools(tools, Settings())
     assert {shelf.ids[card.key]: (card.name, card.description) for card in shelf.snapshot.cards} == {
         "shop.buy": ("buy", "Buys things"),
         "shop.buy~2": ("buy", "Buys stocks"),
@@ -139,22 +133,22 @@ def test_tools_that_share_server_and_name_are_all_there_with_their_own_words() -
 
 
 def test_the_same_id_on_two_tools_names_both() -> None:
-    shelf = build_eval_catalog([record("buy", "x"), record("sell", "x")], Settings())
+    shelf = EvalCatalog.from_tools([record("buy", "x"), record("sell", "x")], Settings())
     assert shelf.get_keys(["x", "unknown"]) == {"shop/buy", "shop/sell"}
 
 
 def test_what_cannot_become_a_tool_is_named_with_the_reason() -> None:
-    shelf = build_eval_catalog([record("  ", "blank"), record("buy", "fine")], Settings())
+    shelf = EvalCatalog.from_tools([record("  ", "blank"), record("buy", "fine")], Settings())
     assert shelf.left_out == ("blank: has no name",)
     off = Settings.model_validate({"tools": [{"match": "shop/sell", "enabled": False}]})
-    shelf = build_eval_catalog([record("sell", "gone"), record("buy", "fine")], off)
+    shelf = EvalCatalog.from_tools([record("sell", "gone"), record("buy", "fine")], off)
     assert shelf.left_out[0].startswith("gone: switched off")
     with pytest.raises(ConfigError, match="none of the 1 tools"):
-        build_eval_catalog([record("", "blank")], Settings())
+        EvalCatalog.from_tools([record("", "blank")], Settings())
 
 
 def test_no_tools_at_all_is_an_empty_catalog() -> None:
-    assert build_eval_catalog([], Settings()).snapshot.cards == ()
+    assert EvalCatalog.from_tools([], Settings()).snapshot.cards == ()
 
 
 @UNHURRIED
@@ -169,6 +163,6 @@ def test_every_id_comes_back_whatever_the_names_are(names: list[tuple[str, str]]
         for number, (server, name) in enumerate(names)
         if name.strip() and name.isprintable()
     ]
-    shelf = build_eval_catalog(tools, Settings())
+    shelf = EvalCatalog.from_tools(tools, Settings())
     assert sorted(shelf.ids[card.key] for card in shelf.snapshot.cards) == sorted(tool.id for tool in tools)
     assert len(shelf.snapshot.cards) == len({card.key for card in shelf.snapshot.cards}) == len(tools)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from fingerpost.evals.datasets import build_operator_set
+from fingerpost.evals.datasets import OperatorSet
 from fingerpost.records import Choice
 from tests.kit.catalogs import catalog, listing, tool
 
@@ -18,7 +18,7 @@ def choice(request: str, key: str, *, worked: bool = True, conversation: str | N
 
 
 def test_every_request_for_which_something_worked_becomes_a_query() -> None:
-    made = build_operator_set(
+    made = OperatorSet.from_choices(
         CARDS,
         [
             choice("what changed?", "git/log"),
@@ -39,8 +39,8 @@ def test_every_request_for_which_something_worked_becomes_a_query() -> None:
 
 
 def test_ids_stay_the_same_while_new_choices_come_in() -> None:
-    before = build_operator_set(CARDS, [choice("what changed?", "git/log")]).queries
-    after = build_operator_set(
+    before = OperatorSet.from_choices(CARDS, [choice("what changed?", "git/log")]).queries
+    after = OperatorSet.from_choices(
         CARDS, [choice("news", "web/search"), choice("what changed?", "git/log")]
     ).queries
     assert before[0]["id"] == after[1]["id"]

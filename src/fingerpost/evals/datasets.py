@@ -295,30 +295,30 @@ class EvalCatalog:
         """Return the keys of the cards with these ids. Unknown ids are ignored."""
         return frozenset(key for one in ids for key in self.keys.get(one, ()))
 
-
-def build_eval_catalog(tools: Sequence[ToolRecord], settings: Settings) -> EvalCatalog:
-    """Build a catalog of these tools under these settings. Raises `ConfigError` if no tool is usable."""
-    ids: dict[str, str] = {}
-    cards: list[ToolCard] = []
-    left_out: list[str] = []
-    for number, layer in enumerate(_split_layers(tools), start=1):
-        catalog = Catalog(events=MemorySink(limit=0), overrides=settings.tools, flags=settings.flags)
-        for listing in _build_listings(layer.values()):
-            catalog.replace_server(listing)
-        for card in catalog.snapshot.cards:
-            made = card if number == 1 else replace(card, key=_make_free_key(f"{card.key}~{number}", ids))
-            cards.append(made)
-            ids[made.key] = layer.pop(card.key).id
-        left_out += _explain_left_out(layer.values(), catalog.dropped)
-    if tools and not cards:
-        message = f"none of the {len(tools)} tools could be taken; the first: {left_out[0]}"
-        raise ConfigError(message, hint="Give every tool a name, a description and an input_schema.")
-    keys: dict[str, tuple[str, ...]] = {}
-    for key, own in ids.items():
-        keys[own] = (*keys.get(own, ()), key)
-    return EvalCatalog(
-        snapshot=Snapshot(version=1, cards=tuple(cards)), ids=ids, keys=keys, left_out=tuple(left_out)
-    )
+    @classmethod
+    def from_tools(cls, tools: Sequence[ToolRecord], settings: Settings) -> EvalCatalog:
+        """Build a catalog of these tools under these settings. Raises `ConfigError` if no tool is usable."""
+        ids: dict[str, str] = {}
+        cards: list[ToolCard] = []
+        left_out: list[str] = []
+        for number, layer in enumerate(_split_layers(tools), start=1):
+            catalog = Catalog(events=MemorySink(limit=0), overrides=settings.tools, flags=settings.flags)
+            for listing in _build_listings(layer.values()):
+                catalog.replace_server(listing)
+            for card in catalog.snapshot.cards:
+                made = card if number == 1 else replace(card, key=_make_free_key(f"{card.key}~{number}", ids))
+                cards.append(made)
+                ids[made.key] = layer.pop(card.key).id
+            left_out += _explain_left_out(layer.values(), catalog.dropped)
+        if tools and not cards:
+            message = f"none of the {len(tools)} tools could be taken; the first: {left_out[0]}"
+            raise ConfigError(message, hint="Give every tool a name, a description and an input_schema.")
+        keys: dict[str, tuple[str, ...]] = {}
+        for key, own in ids.items():
+            keys[own] = (*keys.get(own, ()), key)
+        return cls(
+            snapshot=Snapshot(version=1, cards=tuple(cards)), ids=ids, keys=keys, left_out=tuple(left_out)
+        )
 
 
 def _make_free_key(key: str, taken: Mapping[str, str]) -> str:
@@ -366,28 +366,28 @@ class OperatorSet:
     queries: tuple[JsonObject, ...]
     gone: int = 0
 
-
-def build_operator_set(cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OperatorSet:
-    """Build a set from these tools and choices. The choices are sorted newest first."""
-    known = {card.key for card in cards}
-    gone = 0
-    chosen: dict[tuple[str, str | None], list[str]] = {}
-    for choice in choices:
-        if not choice.worked or not choice.request.strip():
-            continue
-        if choice.tool not in known:
-            gone += 1
-            continue
-        tools = chosen.setdefault((choice.request, choice.conversation), [])
-        if choice.tool not in tools:
-            tools.insert(0, choice.tool)
-    queries: dict[str, JsonObject] = {}
-    for (request, _), tools in chosen.items():
-        line = _build_query_line(request, tools)
-        queries.setdefault(str(line["id"]), line)
-    return OperatorSet(
-        tools=tuple(_build_tool_line(card) for card in cards), queries=tuple(queries.values()), gone=gone
-    )
+    @classmethod
+    def from_choices(cls, cards: Sequence[ToolCard], choices: Iterable[Choice]) -> OperatorSet:
+        """Build a set from these tools and choices. The choices are sorted newest first."""
+        known = {card.key for card in cards}
+        gone = 0
+        chosen: dict[tuple[str, str | None], list[str]] = {}
+        for choice in choices:
+            if not choice.worked or not choice.request.strip():
+                continue
+            if choice.tool not in known:
+                gone += 1
+                continue
+            tools = chosen.setdefault((choice.request, choice.conversation), [])
+            if choice.tool not in tools:
+                tools.insert(0, choice.tool)
+        queries: dict[str, JsonObject] = {}
+        for (request, _), tools in chosen.items():
+            line = _build_query_line(request, tools)
+            queries.setdefault(str(line["id"]), line)
+        return cls(
+            tools=tuple(_build_tool_line(card) for card in cards), queries=tuple(queries.values()), gone=gone
+        )
 
 
 def _build_tool_line(card: ToolCard) -> JsonObject:

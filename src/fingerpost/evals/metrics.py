@@ -428,18 +428,18 @@ class MetricBound:
     def __str__(self) -> str:
         return f"{self.name} {'at least' if self.is_minimum else 'at most'} {self.limit:g}"
 
-
-def parse_bound(text: str, *, is_minimum: bool) -> MetricBound:
-    """Parse `NAME=VALUE` as a bound."""
-    name, equals, value = text.partition("=")
-    try:
-        limit = float(value)
-    except ValueError:
-        limit = float("nan")
-    if not equals or limit != limit:
-        message = f"{text!r} is not NAME=VALUE"
-        raise ConfigError(message, hint="Write for example recall@5=0.8.")
-    return MetricBound(name=name.strip(), limit=limit, is_minimum=is_minimum)
+    @classmethod
+    def parse(cls, text: str, *, is_minimum: bool) -> MetricBound:
+        """Parse `NAME=VALUE` as a bound."""
+        name, equals, value = text.partition("=")
+        try:
+            limit = float(value)
+        except ValueError:
+            limit = float("nan")
+        if not equals or limit != limit:
+            message = f"{text!r} is not NAME=VALUE"
+            raise ConfigError(message, hint="Write for example recall@5=0.8.")
+        return cls(name=name.strip(), limit=limit, is_minimum=is_minimum)
 
 
 def find_unmet_bounds(bounds: Sequence[MetricBound], found: Sequence[EvalMeasure]) -> list[str]:

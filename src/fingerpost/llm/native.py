@@ -20,6 +20,7 @@ from fingerpost.llm.native_formats import (
     FILTERED,
     GARBLED,
     NativeCall,
+    NativeConversation,
     NativeDialect,
     NativeMedia,
     NativePart,
@@ -29,7 +30,6 @@ from fingerpost.llm.native_formats import (
     ReplyDraft,
     apply_caller_options,
     build_closed_schema,
-    build_conversation,
     build_parameters_schema,
     build_plain_schema,
     build_status_failure,
@@ -111,7 +111,7 @@ class AnthropicDialect:
             else None
         )
         schema_prompt = describe_schema(request.schema) if request.schema and schema is None else ""
-        conversation = build_conversation(request, instructions=schema_prompt)
+        conversation = NativeConversation.from_request(request, instructions=schema_prompt)
         options: dict[str, Json] = {
             "system": conversation.system or None,
             "temperature": None
@@ -305,7 +305,7 @@ class GoogleDialect:
         if request.schema is not None and not request.tools and "schema" not in native_request.without:
             schema = build_plain_schema(request.schema.schema)
         schema_prompt = describe_schema(request.schema) if request.schema and schema is None else ""
-        conversation = build_conversation(request, instructions=schema_prompt)
+        conversation = NativeConversation.from_request(request, instructions=schema_prompt)
         body: dict[str, Json] = {
             "contents": [content for turn in conversation.turns for content in _build_contents(turn)]
         }

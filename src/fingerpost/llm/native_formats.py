@@ -455,18 +455,18 @@ class NativeConversation:
     system: str
     turns: tuple[NativeTurn, ...]
 
-
-def build_conversation(request: ModelRequest, *, instructions: str = "") -> NativeConversation:
-    """Return the messages as alternating turns. `instructions` are added to the system prompt."""
-    system_texts = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
-    system = "\n\n".join(text for text in (*system_texts, instructions) if text.strip())
-    dialogue = [message for message in request.messages if message.role not in SYSTEM_ROLES]
-    turns = _merge_turns(_iterate_parts(dialogue, with_calls=bool(request.tools)))
-    if not turns or turns[0].role == "assistant":
-        turns.insert(0, NativeTurn("user", (EARLIER_TEXT,)))
-    if turns[-1].role == "assistant":
-        turns.append(NativeTurn("user", (CONTINUE_TEXT,)))
-    return NativeConversation(system=to_valid_text(system), turns=tuple(turns))
+    @classmethod
+    def from_request(cls, request: ModelRequest, *, instructions: str = "") -> NativeConversation:
+        """Return the messages as alternating turns. `instructions` are added to the system prompt."""
+        system_texts = [message.text for message in request.messages if message.role in SYSTEM_ROLES]
+        system = "\n\n".join(text for text in (*system_texts, instructions) if text.strip())
+        dialogue = [message for message in request.messages if message.role not in SYSTEM_ROLES]
+        turns = _merge_turns(_iterate_parts(dialogue, with_calls=bool(request.tools)))
+        if not turns or turns[0].role == "assistant":
+            turns.insert(0, NativeTurn("user", (EARLIER_TEXT,)))
+        if turns[-1].role == "assistant":
+            turns.append(NativeTurn("user", (CONTINUE_TEXT,)))
+        return cls(system=to_valid_text(system), turns=tuple(turns))
 
 
 def _iterate_parts(

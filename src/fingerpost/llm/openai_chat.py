@@ -34,7 +34,6 @@ from fingerpost.llm.remote import (
     MAX_REPLY_BYTES,
     FailedAttempt,
     RemoteChat,
-    build_failed_attempt,
     build_reported_failure,
     build_unreachable_failure,
 )
@@ -294,7 +293,7 @@ class OpenAIConnection:
             async with create(**named, messages=(), extra_body=rest) as raw:
                 return await self._read_response(cast("httpx2.Response", raw.http_response), model, on_text)
         except OpenAIError as error:
-            return build_failed_attempt(error, model=model, timeout=self._settings.timeout)
+            return FailedAttempt.from_error(error, model=model, timeout=self._settings.timeout)
         except StreamBroken as cut:
             return build_unreachable_failure(cut.__cause__ or cut, model)
         except httpx2.HTTPError as error:  # while the package read the body of an error

@@ -63,21 +63,21 @@ class FailedAttempt:
     wait: float | None = None  # delay in seconds that the server asked for
     option: str = ""  # the option that the model refuses
 
+    @classmethod
+    def from_error(cls, error: OpenAIError, *, model: str, timeout: float) -> FailedAttempt:
+        """Convert an error of the `openai` package, without secrets."""
+        import httpx2
+        from openai import APIConnectionError, APIStatusError, APITimeoutError
 
-def build_failed_attempt(error: OpenAIError, *, model: str, timeout: float) -> FailedAttempt:
-    """Convert an error of the `openai` package, without secrets."""
-    import httpx2
-    from openai import APIConnectionError, APIStatusError, APITimeoutError
-
-    if isinstance(error, APITimeoutError) and not isinstance(error.__cause__, httpx2.ConnectTimeout):
-        return FailedAttempt(error=build_timeout_error(model, timeout))
-    if isinstance(error, APIConnectionError):
-        return build_unreachable_failure(error.__cause__ or error, model)
-    if isinstance(error, APIStatusError):
-        return _build_status_failure(
-            error.response.status_code, error.body, model, _parse_retry_after(error.response)
-        )
-    return FailedAttempt(error=ModelUnavailable(f"{model} failed: {_clean_message(str(error))}", model=model))
+        if isinstance(error, APITimeoutError) and not isinstance(error.__cause__, httpx2.ConnectTimeout):
+            return cls(error=build_timeout_error(model, timeout))
+        if isinstance(error, APIConnectionError):
+            return build_unreachable_failure(error.__cause__ or error, model)
+        if isinstance(error, APIStatusError):
+            return _build_status_failure(
+                error.response.status_code, error.body, model, _parse_retry_after(error.response)
+            )
+        return cls(error=ModelUnavailable(f"{model} failed: {_clean_message(str(error))}", model=model))
 
 
 def build_timeout_error(model: str, timeout: float) -> ModelTimeout:

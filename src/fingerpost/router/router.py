@@ -70,7 +70,7 @@ from fingerpost.router.options import (
 from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_profile_rules, poll_profiles
 from fingerpost.router.store_sync import DisabledTools, PinSync, StoredCapabilities, poll_store, renew_lease
 from fingerpost.servers import ServerPool, sign_in
-from fingerpost.servers.spec import FunctionServer, build_function_tool
+from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import ProfileFiles, Settings
 from fingerpost.store import Store
 from fingerpost.tasks import run_restarting
@@ -502,7 +502,7 @@ class Router:
         """
 
         async with self._track_request():
-            tool = build_function_tool(function, name=name, description=description, effect=effect)
+            tool = FunctionTool.from_function(function, name=name, description=description, effect=effect)
             function_server = self._functions.get(server)
             if function_server is None:
                 function_server = FunctionServer(server)

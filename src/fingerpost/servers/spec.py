@@ -289,31 +289,37 @@ class FunctionTool:
         made = await anyio.to_thread.run_sync(partial(self.function, **values), abandon_on_cancel=True)
         return await made if inspect.isawaitable(made) else made
 
+    @classmethod
+    def from_function(
+        cls,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        effect: Effect | str | None = None,
+    ) -> FunctionTool:
+        """Build a tool from a function.
 
-def build_function_tool(
-    function: Callable[..., Any],
-    *,
-    name: str | None = None,
-    description: str | None = None,
-    effect: Effect | str | None = None,
-) -> FunctionTool:
-    """Build a tool from a function. Name, description and parameters come from the function unless given."""
-    if not callable(function):
-        message = f"{str(function)[:80]} is not a function: nothing could be called"
-        raise ConfigError(message, hint=_FUNCTION_HINT)
-    name = name or getattr(function, "__name__", "")
-    if not name or name == "<lambda>":
-        message = "the function has no name"
-        raise ConfigError(message, hint='Give one: register(function, name="…").')
-    arguments = _build_arguments_model(function, name)
-    definition: dict[str, Any] = {
-        "name": name,
-        "description": description or inspect.getdoc(function) or "",
-        "inputSchema": {key: value for key, value in arguments.model_json_schema().items() if key != "title"},
-    }
-    if effect is not None:
-        definition["annotations"] = dict(_EFFECT_ANNOTATIONS[Effect(effect)])
-    return FunctionTool(function=function, arguments=arguments, definition=definition)
+        Name, description and parameters come from the function unless given.
+        """
+        if not callable(function):
+            message = f"{str(function)[:80]} is not a function: nothing could be called"
+            raise ConfigError(message, hint=_FUNCTION_HINT)
+        name = name or getattr(function, "__name__", "")
+        if not name or name == "<lambda>":
+            message = "the function has no name"
+            raise ConfigError(message, hint='Give one: register(function, name="…").')
+        arguments = _build_arguments_model(function, name)
+        definition: dict[str, Any] = {
+            "name": name,
+            "description": description or inspect.getdoc(function) or "",
+            "inputSchema": {
+                key: value for key, value in arguments.model_json_schema().items() if key != "title"
+            },
+        }
+        if effect is not None:
+            definition["annotations"] = dict(_EFFECT_ANNOTATIONS[Effect(effect)])
+        return cls(function=function, arguments=arguments, definition=definition)
 
 
 class FunctionServer:

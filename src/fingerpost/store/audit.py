@@ -44,6 +44,10 @@ class ChainLink:
     prev_hash: str
     hash: str
 
+    @classmethod
+    def from_fact(cls, fact: ChainFact, prev_hash: str) -> ChainLink:
+        return cls(fact=fact, prev_hash=prev_hash, hash=hash_fact(fact, prev_hash))
+
 
 def hash_fact(fact: ChainFact, prev_hash: str) -> str:
     """Return the SHA-256 of the previous hash and the fact in canonical form (a JSON list in ASCII)."""
@@ -71,10 +75,6 @@ def _encode_quickly(parts: list[str | int | None]) -> bytes | None:
 
 # `default` is for rows that were tampered with: an SQLite column can hold any type.
 _encode_json = json.JSONEncoder(separators=(",", ":"), default=repr).encode
-
-
-def build_link(fact: ChainFact, prev_hash: str) -> ChainLink:
-    return ChainLink(fact=fact, prev_hash=prev_hash, hash=hash_fact(fact, prev_hash))
 
 
 @frozen(kw_only=False)

@@ -62,6 +62,27 @@ class StoreLocation:
         """The file of the installation's secret, or None if it is in a database shared by several hosts."""
         return None if self.file is None else self.file.with_suffix(".secret")
 
+    @classmethod
+    def from_sqlite_file(cls, file: Path) -> StoreLocation:
+        return cls(
+            url=URL.create("sqlite", database=str(file)),
+            label=str(file),
+            file=file,
+            anchor=file.with_suffix(".audit.anchor"),
+        )
+
+    @classmethod
+    def from_postgresql_url(cls, url: URL) -> StoreLocation:
+        # Each host has its own anchor. The digest distinguishes databases with similar readable names.
+        where = f"{url.host or url.query.get('host', '')}:{url.port or 5432}/{url.database or ''}"
+        readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{url.host or 'local'}-{url.database or 'default'}")[:60]
+        digest = hashlib.sha256(f"{where}?{sorted(url.query.items())}".encode()).hexdigest()[:8]
+        return cls(
+            url=url.set(drivername="postgresql+psycopg"),
+            label=scrub(url.render_as_string(hide_password=True)),
+            anchor=get_data_directory() / f"{readable}-{digest}.audit.anchor",
+        )
+
 
 def get_data_directory() -> Path:
     """Return the user's data directory for Fingerpost. It may not exist."""
@@ -71,7 +92,9 @@ def get_data_directory() -> Path:
 def resolve_location(url: str | None = None, *, anchor: Path | None = None) -> StoreLocation:
     """Return the location for `url`, or the default one. Does not access the disk."""
     location = (
-        _build_sqlite_location(get_data_directory() / DATABASE_FILE) if url is None else _parse_url(url)
+        StoreLocation.from_sqlite_file(get_data_directory() / DATABASE_FILE)
+        if url is None
+        else _parse_url(url)
     )
     return location if anchor is None else replace(location, anchor=anchor)
 
@@ -85,35 +108,14 @@ def _parse_url(text: str) -> StoreLocation:
         message = "the store's URL cannot be read"  # without the URL, which may contain a password
         raise ConfigError(message, hint=STORE_HINT) from None
     return (
-        _build_sqlite_location(_get_file(url))
+        StoreLocation.from_sqlite_file(_get_file(url))
         if url.get_backend_name() == "sqlite"
-        else _build_postgresql_location(url)
+        else StoreLocation.from_postgresql_url(url)
     )
 
 
 def _get_file(url: URL) -> Path:
     return Path(url.database or "").expanduser().absolute()
-
-
-def _build_sqlite_location(file: Path) -> StoreLocation:
-    return StoreLocation(
-        url=URL.create("sqlite", database=str(file)),
-        label=str(file),
-        file=file,
-        anchor=file.with_suffix(".audit.anchor"),
-    )
-
-
-def _build_postgresql_location(url: URL) -> StoreLocation:
-    # Each host has its own anchor. The digest distinguishes databases with similar readable names.
-    where = f"{url.host or url.query.get('host', '')}:{url.port or 5432}/{url.database or ''}"
-    readable = re.sub(r"[^A-Za-z0-9.-]+", "-", f"{url.host or 'local'}-{url.database or 'default'}")[:60]
-    digest = hashlib.sha256(f"{where}?{sorted(url.query.items())}".encode()).hexdigest()[:8]
-    return StoreLocation(
-        url=url.set(drivername="postgresql+psycopg"),
-        label=scrub(url.render_as_string(hide_password=True)),
-        anchor=get_data_directory() / f"{readable}-{digest}.audit.anchor",
-    )
 
 
 _LOCKED = (

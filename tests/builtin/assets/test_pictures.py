@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fingerpost.builtin.assets.charts import CHART_TYPES, Chart, build_scale, draw_chart, parse_chart
+from fingerpost.builtin.assets.charts import CHART_TYPES, AxisScale, Chart, draw_chart, parse_chart
 from fingerpost.builtin.assets.diagrams import (
     FlowDiagram,
     SequenceDiagram,
@@ -167,7 +167,7 @@ shaped = st.dictionaries(known, json_values | st.lists(known) | st.lists(numbers
 @example([0.0, 5e-324], True)
 @given(st.lists(numbers, min_size=1, max_size=30), st.booleans())
 def test_scales_hold_all_values_between_few_round_ticks(values: list[float], from_zero: bool):
-    scale = build_scale(values, from_zero=from_zero)
+    scale = AxisScale.from_values(values, from_zero=from_zero)
     room = 1e-6 * max(1.0, abs(scale.low), abs(scale.high))
     assert scale.low - room <= min(values) and max(values) <= scale.high + room
     assert 2 <= len(scale.ticks) <= 14

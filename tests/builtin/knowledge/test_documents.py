@@ -12,7 +12,6 @@ from fingerpost.builtin.knowledge.documents import (
     FrontMatter,
     parse_markdown,
     parse_plain,
-    read_front_matter,
 )
 from tests.requirements import proves
 
@@ -65,7 +64,7 @@ def test_front_matter_comes_back_as_it_was_written(title: str, tags: list[str], 
     else:
         lines.append(f"tags: [{', '.join(map(written, tags))}]")
     lines += ["date: 2026-01-31  # a comment", "nested:", "  deeper: ignored", "---", "text"]
-    front = read_front_matter(lines)
+    front = FrontMatter.from_lines(lines)
     assert front.title == title
     assert front.tags == tuple(dict.fromkeys(tag.casefold() for tag in tags))
     assert front.date == "2026-01-31"
@@ -74,17 +73,17 @@ def test_front_matter_comes_back_as_it_was_written(title: str, tags: list[str], 
 
 @given(lines=LINES)
 def test_front_matter_never_fails_and_ends_within_the_note(lines: list[str]):
-    front = read_front_matter("\n".join(lines).split("\n"))
+    front = FrontMatter.from_lines("\n".join(lines).split("\n"))
     assert 0 <= front.line_count <= len("\n".join(lines).split("\n"))
 
 
 def test_front_matter_that_does_not_end_is_text():
-    assert read_front_matter(["---", "title: x", "text"]) == FrontMatter()
+    assert FrontMatter.from_lines(["---", "title: x", "text"]) == FrontMatter()
     assert "title: x" in parse_markdown("a.md", "---\ntitle: x\n\ntext", "a").passages[0].text
 
 
 def test_tags_in_one_line_are_several():
-    assert read_front_matter(["---", "tags: garden, Food #later", "---"]).tags == ("garden", "food")
+    assert FrontMatter.from_lines(["---", "tags: garden, Food #later", "---"]).tags == ("garden", "food")
 
 
 @proves("U6")

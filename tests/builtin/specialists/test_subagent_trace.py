@@ -20,7 +20,7 @@ from fingerpost.events import (
 )
 from fingerpost.records import Packet, RouteOutcome, utc_now
 from fingerpost.store.journal import JournalEntry
-from fingerpost.surfaces.cli.explanation import build_timeline
+from fingerpost.surfaces.cli.explanation import Timeline
 from fingerpost.surfaces.cli.trace import draw_trace
 from fingerpost.testing.models import ScriptLine
 from tests.builtin.specialists.test_subagents import (
@@ -111,7 +111,7 @@ def test_the_time_axis_holds_subagents_and_leaves_out_the_time_of_a_person() -> 
     after = CallFinished(
         packet_id=packet.packet_id, call_id="cal_1", tool="a/b", success=True, at=began + 60 * minute
     )
-    found = build_timeline(
+    found = Timeline.from_events(
         [PacketReceived(packet=packet, packet_id=packet.packet_id, at=began), ended, asked, after]
     )
     (span,) = found.spans

@@ -16,7 +16,7 @@ from fingerpost.events import (
     RouteBegan,
 )
 from fingerpost.records import Attempt, Decision, Mode
-from fingerpost.surfaces.cli.explanation import build_timeline, draw_bar
+from fingerpost.surfaces.cli.explanation import Timeline, draw_bar
 
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -65,7 +65,9 @@ def waited(start: float, end: float, name: str = "apr_1") -> tuple[Event, Event]
 
 def test_the_time_a_person_took_is_cut_out_of_the_axis() -> None:
     asked, decided = waited(100, 60_100)
-    found = build_timeline([began(), model(100, 80), asked, decided, tool(60_110, 40), model(60_300, 100)])
+    found = Timeline.from_events(
+        [began(), model(100, 80), asked, decided, tool(60_110, 40), model(60_300, 100)]
+    )
     assert [(span.name, round(span.start), round(span.length)) for span in found.spans] == [
         ("answer (m)", 20, 80),
         ("time/now", 110, 40),
@@ -76,14 +78,14 @@ def test_the_time_a_person_took_is_cut_out_of_the_axis() -> None:
 
 
 def test_what_runs_side_by_side_is_counted_once() -> None:
-    found = build_timeline([began(), tool(0, 100), tool(50, 100), tool(300, 10)])
+    found = Timeline.from_events([began(), tool(0, 100), tool(50, 100), tool(300, 10)])
     assert round(found.sum_stage("tool")) == 160
     assert found.sum_stage("model") == 0
 
 
 def test_two_questions_to_a_person_at_the_same_time_are_one_wait() -> None:
     first, second = waited(10, 1000, "apr_1"), waited(20, 1500, "apr_2")
-    found = build_timeline([began(), first[0], second[0], first[1], second[1], tool(1500, 5)])
+    found = Timeline.from_events([began(), first[0], second[0], first[1], second[1], tool(1500, 5)])
     assert round(found.waited) == 1490
     assert round(found.spans[0].start) == 10
 
@@ -102,7 +104,7 @@ def test_every_bar_lies_on_the_axis(things: list[tuple[float, float, str]]) -> N
                 events.append(tool(start, length))
             case _:
                 events += waited(start, start + length, f"apr_{number}")
-    found = build_timeline(sorted(events, key=lambda event: event.at))
+    found = Timeline.from_events(sorted(events, key=lambda event: event.at))
     for span in found.spans:
         assert span.start >= 0
         assert span.start + span.length <= found.length + 1e-6

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fingerpost.errors import ConfigError
 from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.settings.validation import is_loopback
-from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, parse_authority, parse_origin
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, WebOrigin
 from fingerpost.surfaces.http.authenticator import check_exposure
 from tests.requirements import proves
 
@@ -121,10 +121,10 @@ def test_pages_of_the_public_address_may_call() -> None:
 @given(st.text(max_size=60), st.none() | st.text(max_size=60))
 def test_any_text_gets_an_answer_and_only_names_of_ours_are_taken(host: str, origin: str | None) -> None:
     if taken(host, origin):
-        authority = parse_authority(host)
+        authority = Authority.parse(host)
         assert authority is not None
         assert is_loopback(authority.host)
-        assert origin is None or parse_origin(origin) is not None
+        assert origin is None or WebOrigin.parse(origin) is not None
 
 
 @proves("G10")

@@ -19,7 +19,7 @@ from fingerpost.llm import OpenAIChat
 from fingerpost.records import Right, Scope
 from fingerpost.settings import ModelSettings
 from fingerpost.surfaces.openai.errors import CompletionError, encode_json, parse_object
-from fingerpost.surfaces.openai.messages import parse_chat_request, split_conversation
+from fingerpost.surfaces.openai.messages import ChatConversation, parse_chat_request
 from fingerpost.surfaces.openai.options import parse_request_options
 from fingerpost.surfaces.openai.responses import parse_response_request
 from fingerpost.testing import ScriptedModel, served
@@ -331,7 +331,8 @@ async def test_any_body_is_read_or_refused_with_a_sentence(body: Any):
             assert fault.message.endswith((".", ")"))
         else:
             assert (
-                split_conversation(question.conversation.messages).messages == question.conversation.messages
+                ChatConversation.from_messages(question.conversation.messages).messages
+                == question.conversation.messages
             )
 
 

@@ -97,16 +97,16 @@ class AxisScale:
         size = max(abs(self.low), abs(self.high))
         return format_number(0.0 if abs(value) < self.step / 1e6 else value, self.step, size)
 
-
-def build_scale(values: Iterable[float], *, from_zero: bool, tick_count: int = 6) -> AxisScale:
-    """Build a scale for these values. Bars start at zero, because their length shows the value."""
-    held = [*values, *([0.0] if from_zero else [])]
-    low, high = min(held), max(held)
-    if high - low <= max(_EPSILON, 1e-9 * max(abs(low), abs(high))):
-        margin = abs(low) / 2 if abs(low) > _EPSILON else 1.0
-        low, high = (low if from_zero and low >= 0 else low - margin), high + margin
-    step = _choose_step((high - low) / tick_count)
-    return AxisScale(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, step)
+    @classmethod
+    def from_values(cls, values: Iterable[float], *, from_zero: bool, tick_count: int = 6) -> AxisScale:
+        """Build a scale for these values. Bars start at zero, because their length shows the value."""
+        held = [*values, *([0.0] if from_zero else [])]
+        low, high = min(held), max(held)
+        if high - low <= max(_EPSILON, 1e-9 * max(abs(low), abs(high))):
+            margin = abs(low) / 2 if abs(low) > _EPSILON else 1.0
+            low, high = (low if from_zero and low >= 0 else low - margin), high + margin
+        step = _choose_step((high - low) / tick_count)
+        return cls(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, step)
 
 
 def _choose_step(rough: float) -> float:
@@ -546,7 +546,7 @@ def _get_colour(number: int) -> str:
 
 def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
     values = [value for series in chart.series for value in series.values if value is not None]
-    up = build_scale(values, from_zero=chart.type == "bar" or _should_start_at_zero(values))
+    up = AxisScale.from_values(values, from_zero=chart.type == "bar" or _should_start_at_zero(values))
     across = _build_x_scale(chart)
     left = plot_area.left + max(estimate_width(up.format_label(tick), _LABEL_SIZE) for tick in up.ticks) + 12
     left += 20 if chart.y_label else 0
@@ -583,7 +583,7 @@ def _build_x_scale(chart: Chart) -> AxisScale | None:
         return None
     if chart.type == "line" and (len(chart.positions) < 3 or _is_evenly_spaced(chart.positions)):
         return None
-    return build_scale(chart.positions, from_zero=False, tick_count=8)
+    return AxisScale.from_values(chart.positions, from_zero=False, tick_count=8)
 
 
 def _is_evenly_spaced(places: Sequence[float]) -> bool:

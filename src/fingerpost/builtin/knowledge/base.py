@@ -196,6 +196,26 @@ class LinkGraph:
     incoming: Mapping[str, tuple[str, ...]]
     broken: Mapping[str, tuple[str, ...]]  # links to notes that do not exist
 
+    @classmethod
+    def from_notes(cls, notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGraph:
+        """Build the graph of all links between notes."""
+        outgoing: dict[str, tuple[str, ...]] = {}
+        broken: dict[str, tuple[str, ...]] = {}
+        incoming: dict[str, list[str]] = {}
+        for path, note in notes.items():
+            resolved = {
+                each.target: names.resolve(each.target, note.folder, by_name=each.by_name)
+                for each in note.references
+            }
+            reached = tuple(dict.fromkeys(to for to in resolved.values() if to is not None and to != path))
+            if reached:
+                outgoing[path] = reached
+            if lost := tuple(target for target, to in resolved.items() if to is None):
+                broken[path] = lost
+            for to in reached:
+                incoming.setdefault(to, []).append(path)
+        return cls(outgoing, {path: tuple(sorted(found)) for path, found in incoming.items()}, broken)
+
 
 class NoteNames:
     """Notes by all of their names."""
@@ -235,26 +255,6 @@ def _count_steps(start: str, path: str) -> int:
         if folder in ups:
             return downs + ups[folder]
     return len(path)
-
-
-def build_graph(notes: Mapping[str, KnowledgeNote], names: NoteNames) -> LinkGraph:
-    """Build the graph of all links between notes."""
-    outgoing: dict[str, tuple[str, ...]] = {}
-    broken: dict[str, tuple[str, ...]] = {}
-    incoming: dict[str, list[str]] = {}
-    for path, note in notes.items():
-        resolved = {
-            each.target: names.resolve(each.target, note.folder, by_name=each.by_name)
-            for each in note.references
-        }
-        reached = tuple(dict.fromkeys(to for to in resolved.values() if to is not None and to != path))
-        if reached:
-            outgoing[path] = reached
-        if lost := tuple(target for target, to in resolved.items() if to is None):
-            broken[path] = lost
-        for to in reached:
-            incoming.setdefault(to, []).append(path)
-    return LinkGraph(outgoing, {path: tuple(sorted(found)) for path, found in incoming.items()}, broken)
 
 
 log = logging.getLogger(__name__)
@@ -449,7 +449,7 @@ class KnowledgeBase:
             if self._library is None:
                 notes = dict(sorted(self._notes.items()))
                 names = NoteNames(notes.values())
-                self._library = NoteLibrary(notes, names, build_graph(notes, names))
+                self._library = NoteLibrary(notes, names, LinkGraph.from_notes(notes, names))
             return self._library
 
     @property

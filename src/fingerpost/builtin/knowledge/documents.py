@@ -61,6 +61,16 @@ class FrontMatter:
     date: str = ""
     line_count: int = 0  # number of its lines, fences included
 
+    @classmethod
+    def from_lines(cls, lines: Sequence[str]) -> FrontMatter:
+        """Parse the front matter. Without one, or if it does not end, return an empty one."""
+        if not lines or lines[0].rstrip() != _FRONT_FENCE:
+            return cls()
+        for place, line in enumerate(lines[1 : MAX_FRONT_LINES + 1], start=1):
+            if line.rstrip() in _FRONT_END_FENCES:
+                return _build_front_matter(_read_values(lines[1:place]), place + 1)
+        return cls()
+
 
 @frozen
 class ParsedNote:
@@ -220,16 +230,6 @@ _ITEM = re.compile(r"\s{0,40}-\s(.{0,2000})")
 _QUOTED = re.compile(r"""\s{0,40}("(?:[^"\\]|\\.){0,2000}"|'(?:[^']|''){0,2000}')""")
 
 
-def read_front_matter(lines: Sequence[str]) -> FrontMatter:
-    """Parse the front matter. Without one, or if it does not end, return an empty one."""
-    if not lines or lines[0].rstrip() != _FRONT_FENCE:
-        return FrontMatter()
-    for place, line in enumerate(lines[1 : MAX_FRONT_LINES + 1], start=1):
-        if line.rstrip() in _FRONT_END_FENCES:
-            return _build_front_matter(_read_values(lines[1:place]), place + 1)
-    return FrontMatter()
-
-
 def _build_front_matter(values: dict[str, list[str]], line_count: int) -> FrontMatter:
     def first(*names: str) -> str:
         return next((value[0] for name in names if (value := values.get(name))), "")
@@ -316,7 +316,7 @@ _TAG = re.compile(r"(?<![\w/#&.\-(])#([^\W\d_][\w/-]{0,60})")
 def parse_markdown(path: str, text: str, name: str) -> ParsedNote:
     """Parse a Markdown note. `name` is its title if it has none."""
     lines = text.split("\n")
-    front = read_front_matter(lines)
+    front = FrontMatter.from_lines(lines)
     found = _MarkdownFindings()
     sections = list(_split_sections(lines, front.line_count, found))
     first = found.headings[0] if found.headings and found.headings[0].level == 1 else None

@@ -484,30 +484,30 @@ class CommandRule:
             return False
         return self.words[1] not in program.subcommands and not self.words[1].startswith(("-", "*"))
 
+    @classmethod
+    def parse(cls, text: str) -> CommandRule:
+        """Parse a rule. Text that cannot be split into words matches only itself."""
+        try:
+            words = shlex.split(text)
+        except ValueError:
+            words = text.split()
+        if not words:
+            return cls(text, (text,))
+        if words[-1] == ANY_ARGUMENTS:
+            return cls(text, tuple(words[:-1]) or ("*",), anything=True)
+        if len(words) == 1:
+            return cls(text, (words[0],), more=True)
+        last = words[-1]
+        if last == "*":
+            return cls(text, tuple(words[:-1]), more=True)
+        if last.endswith("*") and words[0] in PROGRAMS:  # `git log*` matches `git log`, not `git logx`
+            return cls(text, (*words[:-1], last.rstrip("*")), more=True)
+        return cls(text, tuple(words), more=last.endswith("*"))
+
 
 def _matches_word(word: str, pattern: str) -> bool:
     """Return whether the word matches. `*` does not match the start of an option."""
     return fnmatchcase(word, pattern) and word.startswith("-") == pattern.startswith("-")
-
-
-def parse_rule(text: str) -> CommandRule:
-    """Parse a rule. Text that cannot be split into words matches only itself."""
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
-    if not words:
-        return CommandRule(text, (text,))
-    if words[-1] == ANY_ARGUMENTS:
-        return CommandRule(text, tuple(words[:-1]) or ("*",), anything=True)
-    if len(words) == 1:
-        return CommandRule(text, (words[0],), more=True)
-    last = words[-1]
-    if last == "*":
-        return CommandRule(text, tuple(words[:-1]), more=True)
-    if last.endswith("*") and words[0] in PROGRAMS:  # `git log*` matches `git log`, not `git logx`
-        return CommandRule(text, (*words[:-1], last.rstrip("*")), more=True)
-    return CommandRule(text, tuple(words), more=last.endswith("*"))
 
 
 def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> None:
@@ -517,7 +517,7 @@ def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> N
     """
     reasons: list[str] = []
     for pattern in patterns:
-        why = parse_rule(pattern).explain_mismatch(words, root)
+        why = CommandRule.parse(pattern).explain_mismatch(words, root)
         if why is None:
             return
         reasons.append(why)
@@ -533,7 +533,7 @@ def check_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> N
 
 def is_allowed(words: Sequence[str], patterns: Sequence[str], root: str) -> bool:
     """Return whether one of these patterns matches."""
-    return any(parse_rule(pattern).explain_mismatch(words, root) is None for pattern in patterns)
+    return any(CommandRule.parse(pattern).explain_mismatch(words, root) is None for pattern in patterns)
 
 
 def may_run_files(words: Sequence[str], root: Path, folder: Path) -> bool:
@@ -575,7 +575,7 @@ def describe_rules(
 ) -> Iterator[tuple[int, str, str]]:
     """Yield notes for the operator about the rules: rule number, problem, and fix."""
     for number, pattern in enumerate(patterns):
-        rule = parse_rule(pattern)
+        rule = CommandRule.parse(pattern)
         name, line = rule.words[0], shlex.join(rule.words)
         program = PROGRAMS.get(name)
         unknown = program is None or rule.names_unknown_subcommand()

@@ -153,6 +153,26 @@ class SyntaxMarker:
     closer: re.Pattern[str] | None = None
     is_result: bool = False  # opens an invented tool result
 
+    @classmethod
+    def from_token(cls, inner: str) -> SyntaxMarker:
+        """Return the marker for `<|inner|>`. Unknown tokens are markers too."""
+        if dsml := _DSML_TOKEN.match(inner):
+            closing = inner.startswith("/") or dsml[1].startswith("/")
+            return cls(
+                syntax="deepseek",
+                kind=MarkerKind.ALONE if closing else MarkerKind.BLOCK,
+                closer=_build_closer(rf"<\|?\s*/\s*\|?dsml\|{dsml[1].lstrip('/')}>"),
+            )
+        plain = _TOKEN_SPELLING.sub("_", inner.strip())
+        for pattern, syntax, kind in _TOKEN_TABLE:
+            if pattern.fullmatch(plain):
+                closer = _SPAN_CLOSERS.get(syntax, TOKEN_CLOSER)
+                return cls(syntax=syntax, kind=kind, closer=closer, is_result=is_result_name(plain))
+        syntax = "hebrew" if _HEBREW_MARKER.search(plain) else "marker"
+        opens = _CALLING_TOKEN.search(plain) and not _ENDING_TOKEN.search(plain)
+        kind = MarkerKind.BLOCK if opens else MarkerKind.ALONE
+        return cls(syntax=syntax, kind=kind, closer=TOKEN_CLOSER, is_result=is_result_name(plain))
+
 
 def _build_closer(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE)
@@ -229,26 +249,6 @@ _SPAN_CLOSERS: Final = {
     "kimi": _build_closer(r"<\|close\|>(?:tools|message)\w{0,20}<\|sep\|>"),
 }
 _DSML_TOKEN: Final = re.compile(r"/?dsml\|(/?\w+)", re.IGNORECASE)
-
-
-def build_token_marker(inner: str) -> SyntaxMarker:
-    """Return the marker for `<|inner|>`. Unknown tokens are markers too."""
-    if dsml := _DSML_TOKEN.match(inner):
-        closing = inner.startswith("/") or dsml[1].startswith("/")
-        return SyntaxMarker(
-            syntax="deepseek",
-            kind=MarkerKind.ALONE if closing else MarkerKind.BLOCK,
-            closer=_build_closer(rf"<\|?\s*/\s*\|?dsml\|{dsml[1].lstrip('/')}>"),
-        )
-    plain = _TOKEN_SPELLING.sub("_", inner.strip())
-    for pattern, syntax, kind in _TOKEN_TABLE:
-        if pattern.fullmatch(plain):
-            closer = _SPAN_CLOSERS.get(syntax, TOKEN_CLOSER)
-            return SyntaxMarker(syntax=syntax, kind=kind, closer=closer, is_result=is_result_name(plain))
-    syntax = "hebrew" if _HEBREW_MARKER.search(plain) else "marker"
-    opens = _CALLING_TOKEN.search(plain) and not _ENDING_TOKEN.search(plain)
-    kind = MarkerKind.BLOCK if opens else MarkerKind.ALONE
-    return SyntaxMarker(syntax=syntax, kind=kind, closer=TOKEN_CLOSER, is_result=is_result_name(plain))
 
 
 def is_result_name(name: str) -> bool:

@@ -34,7 +34,6 @@ from fingerpost.choose.syntax_guard.formats import (
     SyntaxMarker,
     UntilCloser,
     build_tag_closer,
-    build_token_marker,
     is_result_name,
     is_role_expected,
     is_sure_token,
@@ -533,7 +532,7 @@ def _examine_pipe_token(position: ScanPosition) -> ScanVerdict:
             if not complete:
                 return WAIT_FOR_MORE
             if position.final and is_unfinished_token(rest[2:]):
-                return HideUntil(len(position.text), build_token_marker(rest[2:].rstrip("|")).syntax)
+                return HideUntil(len(position.text), SyntaxMarker.from_token(rest[2:].rstrip("|")).syntax)
         return ShowUntil(position.at + 2)
     inner = found[1] or found[2]
     if not (is_sure_token(inner) or _UNKNOWN_MARKER.match(inner)):
@@ -541,7 +540,7 @@ def _examine_pipe_token(position: ScanPosition) -> ScanVerdict:
     quoted = is_quoted_alone(position, found.end())
     if quoted is not False:
         return WAIT_FOR_MORE if quoted is None else ShowUntil(found.end())
-    return examine_open_marker(position, found.end(), _add_turn_role(build_token_marker(inner), inner))
+    return examine_open_marker(position, found.end(), _add_turn_role(SyntaxMarker.from_token(inner), inner))
 
 
 def _add_turn_role(marker: SyntaxMarker, inner: str) -> SyntaxMarker:

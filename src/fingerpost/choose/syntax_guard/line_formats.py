@@ -29,8 +29,8 @@ from fingerpost.choose.syntax_guard.formats import (
     ScanVerdict,
     ShowCodeBlock,
     ShowUntil,
+    SyntaxMarker,
     UntilCloser,
-    build_token_marker,
     get_label_kind,
     match_label,
     may_become_label,
@@ -760,8 +760,8 @@ def _may_be_code_marker(head: str) -> bool | None:
     pipes = re.match(r"<\|([^|<>\n]{1,80})\|>", head)
     if pipes is not None:
         return (
-            build_token_marker(pipes[1]).kind is MarkerKind.BLOCK
-            or build_token_marker(pipes[1]).kind is MarkerKind.CHANNEL
+            SyntaxMarker.from_token(pipes[1]).kind is MarkerKind.BLOCK
+            or SyntaxMarker.from_token(pipes[1]).kind is MarkerKind.CHANNEL
         )
     if re.match(r"<\|[^<>\n]{0,80}\Z", head):
         return None

@@ -30,10 +30,10 @@ from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,
     ApiResponse,
+    ProblemDetails,
     StreamingResponse,
     build_input_adapter,
     build_output_adapter,
-    build_problem,
     check_accept,
     write_problem,
 )
@@ -58,7 +58,7 @@ from fingerpost.surfaces.http.asgi import (
     respond,
     run_while_connected,
 )
-from fingerpost.surfaces.http.local_callers import build_peer
+from fingerpost.surfaces.http.local_callers import Peer
 from fingerpost.tasks import run_restarting
 
 
@@ -308,7 +308,7 @@ class _ApiHttpRequest:
     @property
     def attempt(self) -> AccessAttempt:
         remote: str = (self.scope.get("client") or ("",))[0]
-        peer = build_peer(self.scope.get("client"), self.scope.get("server"))
+        peer = Peer.from_addresses(self.scope.get("client"), self.scope.get("server"))
         return AccessAttempt(self.scope["method"], self.headers, remote, peer)
 
 
@@ -368,7 +368,7 @@ class ApiApp:
         except ClientDisconnected:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
-            problem = build_problem(error)
+            problem = ProblemDetails.from_error(error)
             if sender.started:  # too late for an error response
                 log.warning("An API response was interrupted: %s", problem.detail)
             else:

@@ -33,8 +33,8 @@ from fingerpost.redaction import MASK, find_secret_paths, scrub, scrub_json
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
 from fingerpost.surfaces.api.requests import get_title
-from fingerpost.surfaces.api.tools import DefinitionChange, build_definition_change
-from fingerpost.surfaces.api.visibility import build_managed_scope, get_visible_caller
+from fingerpost.surfaces.api.tools import DefinitionChange
+from fingerpost.surfaces.api.visibility import ManagedScope, get_visible_caller
 from fingerpost.surfaces.http.access import AccessScope, resolve_access_scope
 from fingerpost.surfaces.http.asgi import HttpError
 
@@ -355,7 +355,9 @@ class ApprovalOperations:
         if _has_new_mask(arguments, pending.arguments):
             raise ApiProblem(422, "A mask is no value", _MASKED_MESSAGE)
         edited = await self._router.calls.build_edited_call(pending, arguments)
-        if not build_managed_scope(principal, self._router.profiles).covers_call(edited.tool, edited.effect):
+        if not ManagedScope.from_principal(principal, self._router.profiles).covers_call(
+            edited.tool, edited.effect
+        ):
             raise ApiProblem(403, "You may not approve this", _OUT_OF_SCOPE_MESSAGE)
         return edited
 
@@ -398,7 +400,9 @@ class ApprovalOperations:
         own = get_visible_caller(principal, Right.APPROVE)
         if own is not None:
             return pending.caller == own
-        return build_managed_scope(principal, self._router.profiles).covers_call(pending.tool, pending.effect)
+        return ManagedScope.from_principal(principal, self._router.profiles).covers_call(
+            pending.tool, pending.effect
+        )
 
     async def _build_view(
         self, pending: Pending, principal: Principal, *, with_details: bool = False
@@ -407,7 +411,9 @@ class ApprovalOperations:
         changed = next(
             (one for one in self._router.catalog.quarantined if one.card.key == pending.tool), None
         )
-        change = None if changed is None else await anyio.to_thread.run_sync(build_definition_change, changed)
+        change = (
+            None if changed is None else await anyio.to_thread.run_sync(DefinitionChange.from_entry, changed)
+        )
         known = card or (None if changed is None else changed.card)
         rule, packet = await self._find_origin(pending)
         why = None if principal.may(Right.APPROVE) else _NOT_ALLOWED_MESSAGES[principal.kind == "local"]

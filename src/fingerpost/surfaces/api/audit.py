@@ -29,7 +29,7 @@ from fingerpost.surfaces.api.operation import (
     RowNumber,
     StreamingResponse,
 )
-from fingerpost.surfaces.api.streams import EventView, build_event_view
+from fingerpost.surfaces.api.streams import EventView
 from fingerpost.surfaces.api.visibility import check_unscoped
 from fingerpost.surfaces.http.asgi import Header, Receive, Send, run_while_connected
 
@@ -289,7 +289,7 @@ def _build_entries(entries: Sequence[AuditEntry]) -> tuple[TrailEntry, ...]:
 
 def _build_entry(entry: AuditEntry) -> TrailEntry:
     try:
-        view = build_event_view(decode(entry.payload), entry.seq)
+        view = EventView.from_event(decode(entry.payload), entry.seq)
     except ValueError:  # the database was edited: verification reports it, other entries are still shown
         view = EventView(
             seq=entry.seq,

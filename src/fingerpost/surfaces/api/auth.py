@@ -22,7 +22,7 @@ from fingerpost.store.api_keys import ApiKey
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, ApiResponse
 from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ActiveSession, ConsoleSessions
 from fingerpost.surfaces.http.access import Authenticator, Endpoint, build_cors_headers
-from fingerpost.surfaces.http.addresses import parse_authority, parse_origin
+from fingerpost.surfaces.http.addresses import Authority, WebOrigin
 from fingerpost.surfaces.http.asgi import Header, HttpError
 from fingerpost.surfaces.http.authenticator import RefusalLog
 from fingerpost.surfaces.http.local_callers import Peer, is_tool_peer, redeem_ticket
@@ -217,7 +217,7 @@ def is_json_body(headers: Mapping[str, str]) -> bool:
 
 
 def _is_same_origin(origin_text: str, host: str) -> bool:
-    origin, asked = parse_origin(origin_text), parse_authority(host)
+    origin, asked = WebOrigin.parse(origin_text), Authority.parse(host)
     if origin is None or asked is None:
         return False
     same_name = origin.host == asked.host or (is_loopback(origin.host) and is_loopback(asked.host))

@@ -27,7 +27,7 @@ from fingerpost.router import Router
 from fingerpost.router.profiles import NO_ACCESS_SCOPE
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, PageLimit, RowNumber
 from fingerpost.surfaces.api.visibility import (
-    build_managed_scope,
+    ManagedScope,
     build_missing_right_problem,
     check_unscoped,
     get_visible_caller,
@@ -175,7 +175,7 @@ class FeedbackOperations:
 
     def _get_scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
         """Return the scopes for the named tool. With several profiles, use the first that covers it."""
-        access_scopes = build_managed_scope(principal, self._router.profiles).access_scopes
+        access_scopes = ManagedScope.from_principal(principal, self._router.profiles).access_scopes
         card = None if named is None else self._router.tools.find(named)
         if card is not None:
             effect = card.effect.value
@@ -290,7 +290,7 @@ class EvalPage:
 
 def build_statistics_operations(router: Router, ledger: JournalReader) -> tuple[ApiOperation, ...]:
     async def list_usage(request: ApiRequest) -> UsagePage:
-        bounds = build_managed_scope(request.principal, router.profiles)
+        bounds = ManagedScope.from_principal(request.principal, router.profiles)
         used = await router.store.usage.get_profiles()
         return UsagePage(
             items=tuple(

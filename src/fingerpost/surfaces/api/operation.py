@@ -158,24 +158,22 @@ class ProblemDetails:
     more: Mapping[str, Any]
     headers: tuple[Header, ...] = ()
 
-
-def build_problem(error: Exception) -> ProblemDetails:
-    """Convert an error to problem details. Internal errors are logged with an id that the caller also
-    gets.
-    """
-    if isinstance(error, ApiProblem):
-        return ProblemDetails(status=error.status, title=error.title, detail=error.detail, more=error.more)
-    if isinstance(error, HttpError):
-        title = HTTPStatus(error.status).phrase
-        return ProblemDetails(
-            status=error.status, title=title, detail=error.message, more={}, headers=error.headers
-        )
-    if isinstance(error, FingerpostError):
-        return _build_known_problem(error)
-    error_id = create_id("err")
-    log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
-    detail = f"Internal error. The log entry is {error_id}."
-    return ProblemDetails(status=500, title="Internal error", detail=detail, more={"error_id": error_id})
+    @classmethod
+    def from_error(cls, error: Exception) -> ProblemDetails:
+        """Convert an error to problem details. Internal errors are logged with an id that the caller also
+        gets.
+        """
+        if isinstance(error, ApiProblem):
+            return cls(status=error.status, title=error.title, detail=error.detail, more=error.more)
+        if isinstance(error, HttpError):
+            title = HTTPStatus(error.status).phrase
+            return cls(status=error.status, title=title, detail=error.message, more={}, headers=error.headers)
+        if isinstance(error, FingerpostError):
+            return _build_known_problem(error)
+        error_id = create_id("err")
+        log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
+        detail = f"Internal error. The log entry is {error_id}."
+        return cls(status=500, title="Internal error", detail=detail, more={"error_id": error_id})
 
 
 def _build_known_problem(error: FingerpostError) -> ProblemDetails:

@@ -27,7 +27,7 @@ from fingerpost.surfaces.api.operation import (
     StreamingResponse,
     build_output_adapter,
 )
-from fingerpost.surfaces.api.streams import PacketView, StreamSlots, build_event_view, build_packet_view
+from fingerpost.surfaces.api.streams import EventView, PacketView, StreamSlots
 from fingerpost.surfaces.api.visibility import filter_event, get_request_owner
 from fingerpost.surfaces.http.asgi import EventStream
 
@@ -190,7 +190,7 @@ class PacketOperations:
         events = (
             replace(entry, event=filter_event(entry.event, request.principal)) for entry in detail.events
         )
-        return await anyio.to_thread.run_sync(build_packet_view, replace(detail, events=tuple(events)))
+        return await anyio.to_thread.run_sync(PacketView.from_detail, replace(detail, events=tuple(events)))
 
     async def stream_packets(self, request: ApiRequest) -> StreamingResponse:
         own = get_request_owner(request.principal)
@@ -237,7 +237,7 @@ class PacketOperations:
                 after=after, packet_id=wanted.packet_id, kinds=wanted.kinds or None
             ) as events:
                 async for entry in events:
-                    view = build_event_view(filter_event(entry.event, request.principal), entry.seq)
+                    view = EventView.from_event(filter_event(entry.event, request.principal), entry.seq)
                     await stream.send_event(to_json(view), event_id=str(entry.seq))
 
         return self._streams.build_streaming(write, request)

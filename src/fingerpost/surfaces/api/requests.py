@@ -41,11 +41,11 @@ from fingerpost.surfaces.api.operation import (
     ApiOperation,
     ApiProblem,
     ApiRequest,
+    ProblemDetails,
     StreamingResponse,
-    build_problem,
     prefers_event_stream,
 )
-from fingerpost.surfaces.api.streams import StreamSlots, build_event_view
+from fingerpost.surfaces.api.streams import EventView, StreamSlots
 from fingerpost.surfaces.api.visibility import filter_event, filter_narrowing
 from fingerpost.surfaces.http.access import (
     VERSION_HEADER,
@@ -281,7 +281,7 @@ class RequestOperations:
                         item = self._remember_question(item) if isinstance(item, Route) else item
                         await _send_item(stream, item, request.principal)
             except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
-                problem = build_problem(error)
+                problem = ProblemDetails.from_error(error)
                 body = {
                     "title": problem.title,
                     "status": problem.status,
@@ -442,7 +442,7 @@ def _render_route(route: Route, principal: Principal) -> dict[str, Json]:
 
 async def _send_item(stream: EventStream, item: StreamItem, principal: Principal) -> None:
     if isinstance(item, Event):
-        await stream.send_event(to_json(build_event_view(filter_event(item, principal))), event="event")
+        await stream.send_event(to_json(EventView.from_event(filter_event(item, principal))), event="event")
     elif isinstance(item, AnswerPiece):
         await stream.send_event(write_json({"text": item.text}), event="text")
     else:

@@ -38,10 +38,9 @@ from fingerpost.surfaces.api.tools import (
     DefinitionChange,
     InstructionsChange,
     SwitchBody,
-    build_definition_change,
     build_instructions_change,
 )
-from fingerpost.surfaces.api.visibility import ManagedScope, build_managed_scope
+from fingerpost.surfaces.api.visibility import ManagedScope
 
 PINS_TAG: Final = "pins"
 PinState = Literal["quarantined", "same", "not_seen"]
@@ -123,7 +122,7 @@ class PinOperations:
 
     async def list_pins(self, request: ApiRequest) -> PinPage:
         query: PinQuery = request.query
-        bounds = build_managed_scope(request.principal, self._router.profiles)
+        bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
         kept = await self._router.store.pins.list_all()
         quarantined = self._get_quarantined()
         waiting = {key: entry.pin for key, entry in quarantined.items() if entry.new}
@@ -155,7 +154,9 @@ class PinOperations:
         key = next(
             (key for key in (f"{server}/{tool}", build_tool_key(server, tool)) if key in quarantined), None
         )
-        if key is None or not _covers_pin(build_managed_scope(request.principal, self._router.profiles), key):
+        if key is None or not _covers_pin(
+            ManagedScope.from_principal(request.principal, self._router.profiles), key
+        ):
             detail = f"No changed definition of {server}/{tool} waits to be accepted."
             raise ApiProblem(404, "Nothing to accept", detail)
         seen = quarantined[key].card.fingerprint
@@ -191,7 +192,7 @@ def _build_pin_line(pin: Pin, state: PinState, quarantined: Quarantined | None) 
         fingerprint=pin.fingerprint,
         pinned_at=pin.pinned_at,
         accepted_by=pin.accepted_by,
-        change=None if quarantined is None else build_definition_change(quarantined),
+        change=None if quarantined is None else DefinitionChange.from_entry(quarantined),
     )
 
 
@@ -387,7 +388,7 @@ class ServerOperations:
 
     def _list_visible(self, request: ApiRequest) -> list[ServerStatus]:
         """Return the servers that the caller may see."""
-        bounds = build_managed_scope(request.principal, self._router.profiles)
+        bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
         return [status for status in self._router.servers.statuses if bounds.covers_server(status.name)]
 
     def _check_enabled(self, name: str) -> None:

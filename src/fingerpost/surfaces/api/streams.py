@@ -34,6 +34,22 @@ class EventView:
     summary: str
     data: JsonObject
 
+    @classmethod
+    def from_event(cls, event: Event, seq: int | None = None) -> EventView:
+        """Build the view of an event. Its secrets were masked when it was created."""
+        kind, data = event.kind, to_plain(event)
+        if isinstance(event, UnknownEvent):
+            kind, data = event.unknown_kind, dict(event.contents)
+        return cls(
+            seq=seq,
+            event_id=event.event_id,
+            kind=kind,
+            at=event.at,
+            packet_id=event.packet_id,
+            summary=event.summary(),
+            data=_get_event_data(data),
+        )
+
 
 @frozen
 class PacketView:
@@ -43,31 +59,15 @@ class PacketView:
     events: Sequence[EventView]
     packet: Packet | None
 
-
-def build_event_view(event: Event, seq: int | None = None) -> EventView:
-    """Build the view of an event. Its secrets were masked when it was created."""
-    kind, data = event.kind, to_plain(event)
-    if isinstance(event, UnknownEvent):
-        kind, data = event.unknown_kind, dict(event.contents)
-    return EventView(
-        seq=seq,
-        event_id=event.event_id,
-        kind=kind,
-        at=event.at,
-        packet_id=event.packet_id,
-        summary=event.summary(),
-        data=_get_event_data(data),
-    )
+    @classmethod
+    def from_detail(cls, detail: PacketDetail) -> PacketView:
+        """Build the view of a request. Slow for many events: run it in a thread."""
+        events = tuple(EventView.from_event(entry.event, entry.seq) for entry in detail.events)
+        return cls(line=detail.line, events=events, packet=detail.packet)
 
 
 def _get_event_data(data: dict[str, Any]) -> JsonObject:
     return {name: value for name, value in data.items() if name not in _ENVELOPE_FIELDS}
-
-
-def build_packet_view(detail: PacketDetail) -> PacketView:
-    """Build the view of a request. Slow for many events: run it in a thread."""
-    events = tuple(build_event_view(entry.event, entry.seq) for entry in detail.events)
-    return PacketView(line=detail.line, events=events, packet=detail.packet)
 
 
 CHECK_INTERVAL_S: Final = 3.0

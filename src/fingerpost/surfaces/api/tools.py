@@ -57,7 +57,7 @@ from fingerpost.surfaces.api.operation import (
     contains_all,
     split_page,
 )
-from fingerpost.surfaces.api.visibility import ManagedScope, build_managed_scope, get_visible_caller
+from fingerpost.surfaces.api.visibility import ManagedScope, get_visible_caller
 from fingerpost.surfaces.http.asgi import Header
 
 _MAX_DIFF_LINES: Final = 2_000  # longer texts take too long to compare
@@ -78,6 +78,18 @@ class DefinitionChange:
     pinned: str  # the trusted fingerprint
     seen: str  # the fingerprint to accept
 
+    @classmethod
+    def from_entry(cls, entry: Quarantined) -> DefinitionChange:
+        """Build the comparison of two definitions. Slow for long ones: run it in a thread."""
+        before, after = entry.pin.definition, entry.card.definition
+        return cls(
+            before=extract_fingerprinted(before),
+            after=extract_fingerprinted(after),
+            diff=diff_definitions(before, after),
+            pinned=entry.pin.fingerprint,
+            seen=entry.card.fingerprint,
+        )
+
 
 @frozen
 class InstructionsChange:
@@ -97,18 +109,6 @@ def build_instructions_change(changed: ChangedInstructions) -> InstructionsChang
         after=changed.after,
         diff=diff_texts(changed.before, changed.after),
         seen=changed.fingerprint,
-    )
-
-
-def build_definition_change(entry: Quarantined) -> DefinitionChange:
-    """Build the comparison of two definitions. Slow for long ones: run it in a thread."""
-    before, after = entry.pin.definition, entry.card.definition
-    return DefinitionChange(
-        before=extract_fingerprinted(before),
-        after=extract_fingerprinted(after),
-        diff=diff_definitions(before, after),
-        pinned=entry.pin.fingerprint,
-        seen=entry.card.fingerprint,
     )
 
 
@@ -231,7 +231,7 @@ class ToolInventory:
 
 async def build_inventory(router: Router, principal: Principal, profile: str | None = None) -> ToolInventory:
     """Return the current tools for this caller, optionally limited to a profile."""
-    bounds = build_managed_scope(principal, router.profiles)
+    bounds = ManagedScope.from_principal(principal, router.profiles)
     hidden = await _find_hidden(router, principal, bounds if profile is None else bounds.for_profile(profile))
     usage = await router.store.usage.get_profiles()
     catalog = router.catalog
@@ -489,7 +489,7 @@ class ToolOperations:
         """Return whether the caller may view this profile. A key for certain profiles may view only those."""
         profiles = self._router.profiles
         return profile in profiles and bool(
-            build_managed_scope(principal, profiles).for_profile(profile).access_scopes
+            ManagedScope.from_principal(principal, profiles).for_profile(profile).access_scopes
         )
 
     async def _get_line(self, principal: Principal, card: ToolCard) -> ToolLine:
@@ -541,7 +541,7 @@ def _build_detail(inventory: ToolInventory, card: ToolCard, pin: Pin | None) -> 
         schema=schema if isinstance(schema, dict) else {},
         usage=inventory.usage.get(card.key),
         pin=pin,
-        change=None if held is None else build_definition_change(held),
+        change=None if held is None else DefinitionChange.from_entry(held),
     )
 
 

@@ -110,13 +110,13 @@ class ManagedScope:
         )
         return ManagedScope(tuple(replace(access_scope, profile=profile) for access_scope in matching))
 
-
-def build_managed_scope(principal: Principal, profiles: Profiles) -> ManagedScope:
-    """Return the current scope of a principal. Profiles may change at run time."""
-    if principal.profiles:
-        return ManagedScope(tuple(_resolve_profile_scopes(principal, profiles)))
-    own = (principal.scope,) if principal.scope.bounded else ()
-    return ManagedScope((AccessScope(profile=None, scopes=own),))
+    @classmethod
+    def from_principal(cls, principal: Principal, profiles: Profiles) -> ManagedScope:
+        """Return the current scope of a principal. Profiles may change at run time."""
+        if principal.profiles:
+            return cls(tuple(_resolve_profile_scopes(principal, profiles)))
+        own = (principal.scope,) if principal.scope.bounded else ()
+        return cls((AccessScope(profile=None, scopes=own),))
 
 
 def _resolve_profile_scopes(principal: Principal, profiles: Profiles) -> Iterator[AccessScope]:

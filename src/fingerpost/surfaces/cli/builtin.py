@@ -24,7 +24,7 @@ from fingerpost.surfaces.cli.common import CommonOptions, read_settings, run_asy
 from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
 from fingerpost.surfaces.cli.server_commands import KEY_VARIABLE
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, parse_authority
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority
 from fingerpost.surfaces.http.asgi import (
     JSON_TYPE,
     AsgiMessage,
@@ -81,7 +81,7 @@ async def serve_http(server: BuiltinServer, options: CommonOptions, *, host: str
     with listening:
         bound = get_address(listening)
         hosts = AllowedHosts(
-            gateway.model_copy(update={"host": host}), parse_authority(bound) or Authority(host, port)
+            gateway.model_copy(update={"host": host}), Authority.parse(bound) or Authority(host, port)
         )
         async with open_http(server) as app:
             await serve_app(

@@ -22,8 +22,6 @@ from fingerpost.evals.datasets import (
     OperatorSet,
     Prediction,
     QueryRecord,
-    build_eval_catalog,
-    build_operator_set,
     read_predictions,
     read_queries,
     read_tools,
@@ -36,7 +34,6 @@ from fingerpost.evals.metrics import (
     compare_runs,
     compute_measures,
     find_unmet_bounds,
-    parse_bound,
 )
 from fingerpost.evals.predictions import (
     EvalSelector,
@@ -537,7 +534,7 @@ def write_set_predictions(
     given = read_settings(CommonOptions(config, None, as_json=False)).settings
     settings = build_eval_settings(given, queries, top=top, scope=scope, lexical=lexical)
     concurrency = at_once if _should_select(settings, select) else 0
-    catalog = build_eval_catalog(tools, settings)
+    catalog = EvalCatalog.from_tools(tools, settings)
     note_left_out(catalog, len(tools))
     if scope == "candidates":
         note_unknown(count_unknown_candidates(catalog, queries))
@@ -569,8 +566,8 @@ def report_predictions(
         message = "give one file of predictions, or two to compare"
         raise click.UsageError(message)
     bounds = [
-        *(parse_bound(text, is_minimum=True) for text in least),
-        *(parse_bound(text, is_minimum=False) for text in most),
+        *(MetricBound.parse(text, is_minimum=True) for text in least),
+        *(MetricBound.parse(text, is_minimum=False) for text in most),
     ]
     return show_report(queries_file, tools_file, predictions, bounds, keep=keep, as_json=as_json)
 
@@ -596,7 +593,7 @@ def make_own_set(
             await connect_servers(router, wait=wait)
             if compare:
                 return await compare_learning(router, limit)
-            return build_operator_set(router.tools.cards, await router.store.choices.list_recent(limit))
+            return OperatorSet.from_choices(router.tools.cards, await router.store.choices.list_recent(limit))
 
     if out is None:
         return show_learning(run_async(work), as_json=as_json)

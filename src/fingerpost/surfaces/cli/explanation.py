@@ -76,16 +76,16 @@ class Timeline:
             covered += max(0.0, end - begin)
         return covered
 
-
-def build_timeline(events: Sequence[Event]) -> Timeline:
-    """Build the timeline of ordered events."""
-    if not events:
-        return Timeline(spans=(), length=0.0)
-    clock = _TimelineClock(events)
-    found = [_build_span(event, clock) for event in events]
-    spans = sorted((span for span in found if span is not None), key=lambda span: span.start)
-    ends = [clock.at(events[-1].at), *(span.start + span.length for span in spans)]
-    return Timeline(spans=tuple(spans), length=max(ends), waited=clock.waited)
+    @classmethod
+    def from_events(cls, events: Sequence[Event]) -> Timeline:
+        """Build the timeline of ordered events."""
+        if not events:
+            return cls(spans=(), length=0.0)
+        clock = _TimelineClock(events)
+        found = [_build_span(event, clock) for event in events]
+        spans = sorted((span for span in found if span is not None), key=lambda span: span.start)
+        ends = [clock.at(events[-1].at), *(span.start + span.length for span in spans)]
+        return cls(spans=tuple(spans), length=max(ends), waited=clock.waited)
 
 
 class _TimelineClock:
@@ -216,7 +216,7 @@ def show_explanation(route: Route, events: Sequence[Event]) -> None:
         show_narrowing(route.narrowing, explain=False, trace=False)
     for what, words, style in describe_events(events):
         screen.print(Text.assemble((f"{what:<9}", "dim"), (words, style)), soft_wrap=True)
-    found = build_timeline(events)
+    found = Timeline.from_events(events)
     if found.spans:
         screen.print(_build_axis(found, coloured=screen.is_terminal))
     for what, words, style in describe_costs(route, found, events):

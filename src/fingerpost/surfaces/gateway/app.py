@@ -55,7 +55,7 @@ from fingerpost.surfaces.http.asgi import (
     read_body,
     respond,
 )
-from fingerpost.surfaces.http.local_callers import build_peer
+from fingerpost.surfaces.http.local_callers import Peer
 from fingerpost.tasks import run_restarting
 
 log = logging.getLogger("fingerpost.gateway")
@@ -143,7 +143,7 @@ class GatewayApp:
                 receive=receive,
                 send=send,
                 remote=(scope.get("client") or ("",))[0],
-                peer=build_peer(scope.get("client"), scope.get("server")),
+                peer=Peer.from_addresses(scope.get("client"), scope.get("server")),
                 common=self._auth.build_cors_headers(headers),
                 repeated=repeated,
             )

@@ -27,8 +27,6 @@ __all__ = [
     "is_every_address",
     "is_ip_literal",
     "is_loopback",
-    "parse_authority",
-    "parse_origin",
 ]
 
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/@?#]+)(?::(?P<port>\d{1,5}|\*))?")
@@ -43,6 +41,18 @@ class Authority:
     port: int | None = None
     any_port: bool = False  # written as `host:*`
 
+    @classmethod
+    def parse(cls, text: str) -> Authority | None:
+        """Parse a Host header or an entry of `allowed_hosts`. Return None if it is invalid."""
+        match = _AUTHORITY.fullmatch(text.strip())
+        if match is None:
+            return None
+        host = match["host"].strip("[]").lower().rstrip(".")
+        if match["port"] == "*":
+            return cls(host, any_port=True)
+        port = int(match["port"]) if match["port"] else None
+        return None if port is not None and port > 65535 else cls(host, port)
+
 
 @frozen(kw_only=False)
 class WebOrigin:
@@ -52,27 +62,18 @@ class WebOrigin:
     host: str
     port: int | None  # None: any, written as `*`
 
+    @classmethod
+    def parse(cls, text: str) -> WebOrigin | None:
+        """Parse an Origin header or an entry of `allowed_origins`.
 
-def parse_authority(text: str) -> Authority | None:
-    """Parse a Host header or an entry of `allowed_hosts`. Return None if it is invalid."""
-    match = _AUTHORITY.fullmatch(text.strip())
-    if match is None:
-        return None
-    host = match["host"].strip("[]").lower().rstrip(".")
-    if match["port"] == "*":
-        return Authority(host, any_port=True)
-    port = int(match["port"]) if match["port"] else None
-    return None if port is not None and port > 65535 else Authority(host, port)
-
-
-def parse_origin(text: str) -> WebOrigin | None:
-    """Parse an Origin header or an entry of `allowed_origins`. Return None for `null` and invalid values."""
-    scheme, separator, rest = text.strip().lower().partition("://")
-    authority = parse_authority(rest.rstrip("/")) if separator else None
-    if authority is None or not scheme:
-        return None
-    port = None if authority.any_port else authority.port or DEFAULT_PORTS.get(scheme)
-    return None if port is None and not authority.any_port else WebOrigin(scheme, authority.host, port)
+        Return None for `null` and invalid values.
+        """
+        scheme, separator, rest = text.strip().lower().partition("://")
+        authority = Authority.parse(rest.rstrip("/")) if separator else None
+        if authority is None or not scheme:
+            return None
+        port = None if authority.any_port else authority.port or DEFAULT_PORTS.get(scheme)
+        return None if port is None and not authority.any_port else cls(scheme, authority.host, port)
 
 
 def is_every_address(host: str) -> bool:
@@ -95,7 +96,7 @@ def get_reachable_address(bound: str) -> str:
     The result is an IP address: a server bound to all addresses accepts one as Host, but not the machine's
     name.
     """
-    authority = parse_authority(bound)
+    authority = Authority.parse(bound)
     if authority is None or not is_every_address(authority.host):
         return bound
     host = _get_own_address(socket.AF_INET6 if ":" in authority.host else socket.AF_INET)
@@ -135,12 +136,12 @@ class AllowedHosts:
 
     def __init__(self, settings: GatewaySettings, bound: Authority) -> None:
         self._bound = bound
-        self._hosts = [entry for text in settings.allowed_hosts if (entry := parse_authority(text))]
-        self._origins = [entry for text in settings.allowed_origins if (entry := parse_origin(text))]
+        self._hosts = [entry for text in settings.allowed_hosts if (entry := Authority.parse(text))]
+        self._origins = [entry for text in settings.allowed_origins if (entry := WebOrigin.parse(text))]
         self._literal_origins = frozenset(settings.allowed_origins)  # such as `null`, `vscode-webview://…`
         if not is_every_address(settings.host):
             self._hosts.append(Authority(settings.host.strip("[]").lower()))  # a host name, not an address
-        if settings.public_url and (public := parse_origin(_get_origin(settings.public_url))) is not None:
+        if settings.public_url and (public := WebOrigin.parse(_get_origin(settings.public_url))) is not None:
             self._hosts.append(Authority(public.host))
             self._origins.append(public)
         self._targets: dict[tuple[str, str | None], RequestTarget] = {}
@@ -175,11 +176,11 @@ class AllowedHosts:
             return "origin" not in headers
         if "origin" in headers:
             return self.get_target(headers).refusal is None
-        authority = parse_authority(host)
+        authority = Authority.parse(host)
         return authority is not None and (is_ip_literal(authority.host) or self._is_known_host(authority))
 
     def _build_target(self, host: str, origin: str | None) -> RequestTarget:
-        authority = parse_authority(host)
+        authority = Authority.parse(host)
         loopback = authority is not None and is_loopback(authority.host)
         return RequestTarget(self._explain_refusal(authority, origin), loopback)
 
@@ -205,7 +206,7 @@ class AllowedHosts:
     def _allows_origin(self, text: str, asked: Authority) -> bool:
         if text in self._literal_origins or "*" in self._literal_origins:
             return True
-        origin = parse_origin(text)
+        origin = WebOrigin.parse(text)
         if origin is None:
             return False
         if any(_covers_origin(entry, origin) for entry in self._origins):

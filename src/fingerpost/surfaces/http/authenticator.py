@@ -16,7 +16,7 @@ from fingerpost.settings.model import GatewaySettings
 from fingerpost.settings.validation import find_gateway_flaws, get_host, is_loopback, raise_first_flaw
 from fingerpost.store.api_keys import PREFIX
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
-from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, is_cross_site_embed, parse_authority
+from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, is_cross_site_embed
 from fingerpost.surfaces.http.credentials import (
     ApiKeyCheck,
     ApiKeyLookup,
@@ -310,7 +310,7 @@ def build_authenticator(
 
     Raises `ConfigError` for settings under which no caller could get access.
     """
-    address = parse_authority(bound) or Authority(settings.host, settings.port)
+    address = Authority.parse(bound) or Authority(settings.host, settings.port)
     _check_settings(settings)
     resources = ProtectedResources(settings, bound=bound, profiles=profiles)
     tokens = None
@@ -340,6 +340,6 @@ def _build_local_principal(settings: GatewaySettings) -> Principal:
 def _check_settings(settings: GatewaySettings) -> None:
     raise_first_flaw(find_gateway_flaws(settings))
     for entry in settings.allowed_hosts:
-        if parse_authority(entry) is None:
+        if Authority.parse(entry) is None:
             message = f"gateway.allowed_hosts: {entry} is not a host"
             raise ConfigError(message, hint="write a name, or name:port, without http://")

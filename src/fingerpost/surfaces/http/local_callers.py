@@ -43,14 +43,14 @@ class Peer:
     own_host: str
     own_port: int
 
-
-def build_peer(client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
-    """Return the local connection of an ASGI request (`scope["client"]`, `scope["server"]`), or None."""
-    if not client or not server:
-        return None
-    # A connection from this machine to its own external address has the same host at both ends.
-    is_local = is_loopback(client[0]) or client[0] == server[0]
-    return Peer(client[0], client[1], server[0], server[1]) if is_local else None
+    @classmethod
+    def from_addresses(cls, client: tuple[str, int] | None, server: tuple[str, int] | None) -> Peer | None:
+        """Return the local connection of an ASGI request (`scope["client"]`, `scope["server"]`), or None."""
+        if not client or not server:
+            return None
+        # A connection from this machine to its own external address has the same host at both ends.
+        is_local = is_loopback(client[0]) or client[0] == server[0]
+        return cls(client[0], client[1], server[0], server[1]) if is_local else None
 
 
 async def drop_decision_rights(principal: Principal, peer: Peer | None) -> Principal:

@@ -187,22 +187,22 @@ class OpenAIPath:
     profile: str | None = None
     name: str = ""  # of a model
 
-
-def parse_path(path: str) -> OpenAIPath:
-    """Parse a path. Raises `CompletionError` for an unknown one."""
-    # Slashes are stripped here, because the pattern would backtrack over many of them.
-    found = _PATH_PATTERN.fullmatch(path.rstrip("/"))
-    if found is None:
+    @classmethod
+    def parse(cls, path: str) -> OpenAIPath:
+        """Parse a path. Raises `CompletionError` for an unknown one."""
+        # Slashes are stripped here, because the pattern would backtrack over many of them.
+        found = _PATH_PATTERN.fullmatch(path.rstrip("/"))
+        if found is None:
+            raise _build_not_found(path)
+        profile, rest = found["profile"], found["rest"]
+        if rest == "chat/completions":
+            return cls(endpoint="chat", path="/v1/chat/completions", profile=profile)
+        if rest == "responses":
+            return cls(endpoint="responses", path="/v1/responses", profile=profile)
+        head, _, name = rest.partition("/")
+        if head == "models":
+            return cls(endpoint="models", path="/v1/models", method="GET", profile=profile, name=name)
         raise _build_not_found(path)
-    profile, rest = found["profile"], found["rest"]
-    if rest == "chat/completions":
-        return OpenAIPath(endpoint="chat", path="/v1/chat/completions", profile=profile)
-    if rest == "responses":
-        return OpenAIPath(endpoint="responses", path="/v1/responses", profile=profile)
-    head, _, name = rest.partition("/")
-    if head == "models":
-        return OpenAIPath(endpoint="models", path="/v1/models", method="GET", profile=profile, name=name)
-    raise _build_not_found(path)
 
 
 def _build_not_found(path: str) -> CompletionError:
@@ -319,7 +319,7 @@ class OpenAIApp:
             common = build_page_headers(self._authenticator, headers)
             inbound = OpenAIRequest(
                 method=scope["method"],
-                path_info=parse_path(scope["path"]),
+                path_info=OpenAIPath.parse(scope["path"]),
                 headers=headers,
                 remote=(scope.get("client") or ("",))[0],
                 receive=receive,

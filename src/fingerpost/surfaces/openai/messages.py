@@ -33,6 +33,18 @@ class ChatConversation:
         """Whether the request is the only message besides system and developer messages."""
         return not self.since and all(message.role in ("system", "developer") for message in self.history)
 
+    @classmethod
+    def from_messages(cls, messages: Sequence[Message]) -> ChatConversation:
+        """Split at the last user message, which is the request. Raises `CompletionError` if there is none."""
+        at = _find_last(
+            messages, lambda message: message.role == "user" and bool(message.text or message.parts)
+        )
+        if at is None:
+            at = _find_last(messages, lambda message: message.role != "tool" and bool(message.text))
+        if at is None:
+            raise CompletionError(400, "No message holds any text: there is nothing to answer.", "messages")
+        return cls(request=messages[at], history=tuple(messages[:at]), since=tuple(messages[at + 1 :]))
+
 
 def parse_messages(value: object) -> tuple[Message, ...]:
     """Parse messages of the chat API. Raises `CompletionError` that names the invalid one."""
@@ -44,18 +56,6 @@ def parse_messages(value: object) -> tuple[Message, ...]:
     read = tuple(_parse_message(entry, f"messages[{at}]") for at, entry in enumerate(entries))
     check_order(read)
     return read
-
-
-def split_conversation(messages: Sequence[Message]) -> ChatConversation:
-    """Split at the last user message, which is the request. Raises `CompletionError` if there is none."""
-    at = _find_last(messages, lambda message: message.role == "user" and bool(message.text or message.parts))
-    if at is None:
-        at = _find_last(messages, lambda message: message.role != "tool" and bool(message.text))
-    if at is None:
-        raise CompletionError(400, "No message holds any text: there is nothing to answer.", "messages")
-    return ChatConversation(
-        request=messages[at], history=tuple(messages[:at]), since=tuple(messages[at + 1 :])
-    )
 
 
 def _find_last(messages: Sequence[Message], predicate: Callable[[Message], bool]) -> int | None:
@@ -197,7 +197,7 @@ def parse_chat_request(body: Mapping[str, Any]) -> ChatRequest:
     stream = parse_flag(body, "stream")
     return ChatRequest(
         model=parse_model(body),
-        conversation=split_conversation(parse_messages(body.get("messages"))),
+        conversation=ChatConversation.from_messages(parse_messages(body.get("messages"))),
         tools=tools,
         tool_choice=_parse_tool_choice(body.get("tool_choice"), tools),
         options=get_model_options(body, _OWN_CHAT_FIELDS),

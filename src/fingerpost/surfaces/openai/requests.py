@@ -21,7 +21,7 @@ from fingerpost.router.router import FIRST_CONNECT_TIMEOUT_S
 from fingerpost.surfaces.http.access import AccessScope, build_conversation_id
 from fingerpost.surfaces.http.approvals import build_approval_url, wait_for_decision
 from fingerpost.surfaces.openai.errors import CompletionError, build_error
-from fingerpost.surfaces.openai.messages import ChatConversation, ChatRequest, split_conversation
+from fingerpost.surfaces.openai.messages import ChatConversation, ChatRequest
 from fingerpost.surfaces.openai.options import RequestOptions
 from fingerpost.surfaces.openai.tool_history import AwaitedApprovals, ChatIndex, HiddenMessages
 
@@ -48,7 +48,7 @@ def split_at_note(conversation: ChatConversation) -> tuple[ChatConversation, str
         if pending_id not in (None, named):
             break
         pending_id = named
-        conversation = split_conversation(conversation.history[:at])
+        conversation = ChatConversation.from_messages(conversation.history[:at])
     return conversation, pending_id
 
 

@@ -22,7 +22,6 @@ from fingerpost.surfaces.openai.messages import (
     get_tool_names,
     parse_flag,
     parse_model,
-    split_conversation,
 )
 from fingerpost.surfaces.openai.requests import CompletionResult, get_unstreamed_text
 
@@ -34,7 +33,7 @@ def parse_input(value: object, instructions: object) -> ChatConversation:
     """Parse the conversation from `instructions` and `input`. Raises `CompletionError`."""
     first = _parse_instructions(instructions)
     if isinstance(value, str):
-        return split_conversation((*first, Message(role="user", text=value)))
+        return ChatConversation.from_messages((*first, Message(role="user", text=value)))
     if not isinstance(value, list) or not value:
         raise CompletionError(400, "`input` is a text, or a list of items.", "input")
     items = cast("list[object]", value)
@@ -44,7 +43,7 @@ def parse_input(value: object, instructions: object) -> ChatConversation:
     for at, item in enumerate(items):
         _add_item(messages, item, f"input[{at}]")
     check_order(messages)
-    return split_conversation(messages)
+    return ChatConversation.from_messages(messages)
 
 
 def _parse_instructions(value: object) -> tuple[Message, ...]:

@@ -15,7 +15,6 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     InvalidRequestState,
     RequestStateCipher,
     StateBinding,
-    build_binding,
     is_own_state,
     load_installation_secret,
 )
@@ -113,8 +112,8 @@ def test_it_expires_and_a_clock_set_back_does_not_prolong_it() -> None:
 
 
 def test_the_binding_sees_every_part_of_the_call() -> None:
-    base = build_binding(request())
-    assert base == build_binding(request(answers={"a": 1}, state="x", meta={"progressToken": 1}))
+    base = StateBinding.from_request(request())
+    assert base == StateBinding.from_request(request(answers={"a": 1}, state="x", meta={"progressToken": 1}))
     others = [
         request(principal=EVE),
         request(name="notes__read_note"),
@@ -122,10 +121,10 @@ def test_the_binding_sees_every_part_of_the_call() -> None:
         request(arguments={"path": "/tmp/a.txt", "more": None}),
         request(arguments={"path": ["/tmp/a.txt"]}),
     ]
-    assert all(build_binding(other) != base for other in others)
+    assert all(StateBinding.from_request(other) != base for other in others)
     one, text = request(arguments={"n": 1}), request(arguments={"n": "1"})
-    assert build_binding(one) != build_binding(text)
-    assert build_binding(request(arguments={"a": 1, "b": 2})) == build_binding(
+    assert StateBinding.from_request(one) != StateBinding.from_request(text)
+    assert StateBinding.from_request(request(arguments={"a": 1, "b": 2})) == StateBinding.from_request(
         request(arguments={"b": 2, "a": 1})
     )
 

@@ -42,7 +42,7 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     InvalidRequestState,
     RequestState,
     RequestStateCipher,
-    build_binding,
+    StateBinding,
     mark_first_use,
 )
 from fingerpost.surfaces.gateway.protocol import (
@@ -243,7 +243,7 @@ class ElicitedApprovals:
         state, _ = self._cipher.seal(
             "approval",
             pending_id,
-            build_binding(call_round.request),
+            StateBinding.from_request(call_round.request),
             seconds=min(self._seconds, left),
             carried=carried,
         )
@@ -284,7 +284,7 @@ class ElicitedApprovals:
         state, _ = self._cipher.seal(
             "further",
             approved_id,
-            build_binding(call_round.request),
+            StateBinding.from_request(call_round.request),
             seconds=self._grant_seconds,
             carried={"state": inner},
         )

@@ -41,7 +41,7 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     InvalidRequestState,
     RequestState,
     RequestStateCipher,
-    build_binding,
+    StateBinding,
     is_own_state,
     load_installation_secret,
 )
@@ -361,7 +361,7 @@ class InputRequiredCalls:
     def _open_state(self, request: ClientRequest, request_context: RequestContext) -> RequestState:
         assert request_context.request_state is not None
         try:
-            return self._state_cipher.open(request_context.request_state, build_binding(request))
+            return self._state_cipher.open(request_context.request_state, StateBinding.from_request(request))
         except InvalidRequestState as refused:
             self._refuse(request, _format_error(refused), started=refused.started)
 

@@ -53,6 +53,14 @@ class StateBinding:
     caller: str
     call: str
 
+    @classmethod
+    def from_request(cls, request: ClientRequest) -> StateBinding:
+        """Return what the next round must have in common with this request."""
+        who = [request.principal.kind, request.principal.name, request.endpoint.path]
+        params = request.params
+        what = [request.method, params.get("name"), params.get("uri"), params.get("arguments")]
+        return cls(caller=_hash_value(who), call=_hash_value(what))
+
 
 @frozen
 class RequestState:
@@ -63,14 +71,6 @@ class RequestState:
     subject: str  # the id of a waiting approval or of a suspended call
     expires: float  # seconds since 1970
     carried: JsonObject | None = None  # the server's own state, and answers for it
-
-
-def build_binding(request: ClientRequest) -> StateBinding:
-    """Return what the next round must have in common with this request."""
-    who = [request.principal.kind, request.principal.name, request.endpoint.path]
-    params = request.params
-    what = [request.method, params.get("name"), params.get("uri"), params.get("arguments")]
-    return StateBinding(caller=_hash_value(who), call=_hash_value(what))
 
 
 def _hash_value(value: object) -> str:

@@ -22,7 +22,7 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     InvalidRequestState,
     RequestState,
     RequestStateCipher,
-    build_binding,
+    StateBinding,
 )
 from fingerpost.surfaces.gateway.protocol import TOO_MANY_CODE, ClientExchange
 
@@ -64,7 +64,7 @@ class _SuspendedCall:
     def __init__(self, caller: GatewayCaller) -> None:
         self.call_id = create_id("prk")
         self.caller = caller
-        self.binding = build_binding(caller.request)
+        self.binding = StateBinding.from_request(caller.request)
         self.scope = anyio.CancelScope()
         self.questions: dict[str, _ServerQuestion] = {}
         self.question_count = 0
@@ -166,7 +166,7 @@ class SuspendedCalls:
         """Return the same call of the same caller if it waits for an answer now."""
         if not self._waiting:
             return None
-        wanted = build_binding(caller.request)
+        wanted = StateBinding.from_request(caller.request)
         for suspended in self._waiting.values():
             if suspended.questions and not suspended.abandoned and suspended.binding == wanted:
                 return suspended
