@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.policy.paths import PathPlacement
-from fingerpost.policy.rules import PolicyEngine, build_permit
+from fingerpost.policy.rules import LOCAL_ADDRESS_RULE, PolicyEngine, build_permit
 from fingerpost.records import Call, CallContext, Effect, Json, Ruling, Verdict
 from fingerpost.settings import RuleSettings
 from tests.requirements import proves
@@ -361,3 +362,68 @@ def test_nothing_is_allowed_for_want_of_information(
     assert strictness(given, replace(call, operation=call.tool), context, placement) >= known
     for vague in (PathPlacement.NONE, PathPlacement.UNCLEAR, PathPlacement.NOWHERE):
         assert strictness(given, call, context, vague) >= known
+
+
+class FixedRule:
+    """A rule in code that gives every call the same ruling, or raises."""
+
+    def __init__(self, label: str, verdict: Verdict | None, error: Exception | None = None) -> None:
+        self.label = label
+        self.verdict = verdict
+        self.error = error
+
+    def judge(self, call: Call, context: CallContext) -> Ruling | None:
+        if self.error is not None:
+            raise self.error
+        if self.verdict is None:
+            return None
+        return Ruling(verdict=self.verdict, reason=f"because of {self.label}", rule="anything")
+
+
+async def judge_with(
+    *extra: FixedRule, rules: Sequence[RuleSettings] = (), effect: Effect = Effect.WRITE, **changes: Any
+) -> tuple[str, str]:
+    engine = PolicyEngine(rules, extra_rules=extra)
+    ruling = await engine.judge(make_call(effect=effect, **changes), make_context())
+    return ruling.verdict.value, ruling.rule
+
+
+@proves("C6")
+@pytest.mark.parametrize("configured", [None, "allow", "ask", "deny"])
+@pytest.mark.parametrize("extra", [None, "allow", "ask", "deny"])
+@pytest.mark.parametrize("effect", Effect)
+async def test_a_rule_in_code_makes_calls_stricter_and_allows_only_writes_no_rule_is_about(
+    configured: str | None, extra: str | None, effect: Effect
+) -> None:
+    rules = [] if configured is None else [rule(configured)]
+    fixed = FixedRule("office hours", None if extra is None else Verdict(extra))
+    plain = await judge_with(rules=rules, effect=effect)
+    verdict, name = await judge_with(fixed, rules=rules, effect=effect)
+    if extra == "allow" and configured is None and effect is Effect.WRITE:
+        assert (verdict, name) == ("allow", "office hours")
+    else:
+        assert STRICTNESS.index(Verdict(verdict)) == max(
+            STRICTNESS.index(Verdict(one)) for one in (plain[0], extra) if one is not None
+        )
+        assert name == ("office hours" if verdict != plain[0] else name)
+        assert name in (plain[1], "office hours")
+
+
+@proves("C6")
+async def test_the_strictest_rule_in_code_decides_and_one_that_fails_denies() -> None:
+    ask, allow = FixedRule("second look", Verdict.ASK), FixedRule("trusted", Verdict.ALLOW)
+    assert await judge_with(allow, ask, allow) == ("ask", "second look")
+    broken = FixedRule("quota", None, KeyError("secret of the caller"))
+    assert await judge_with(allow, broken) == ("deny", "quota")
+    engine = PolicyEngine([rule("allow")], extra_rules=[broken])
+    ruling = await engine.judge(make_call(), make_context())
+    assert "quota failed with KeyError" in ruling.reason
+    assert "secret" not in ruling.reason
+
+
+@proves("C6")
+async def test_a_rule_in_code_opens_no_address_of_this_machine() -> None:
+    allow = FixedRule("trusted", Verdict.ALLOW)
+    local: dict[str, Json] = {"url": "http://127.0.0.1:9000/"}
+    assert await judge_with(allow, arguments=local) == ("ask", LOCAL_ADDRESS_RULE)
+    assert await judge_with(allow, arguments=local, effect=Effect.READ) == ("ask", LOCAL_ADDRESS_RULE)

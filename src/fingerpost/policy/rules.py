@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 import anyio
 import anyio.to_thread
@@ -23,6 +25,8 @@ from fingerpost.policy.visibility import SCOPE_RULE, add_profile_scope, build_ru
 from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
 from fingerpost.redaction import scrub
 from fingerpost.settings import RuleSettings
+
+log = logging.getLogger("fingerpost.policy")
 
 # If a disk (a dead network drive) does not answer in this time, the location is unclear.
 PATH_LOOKUP_TIMEOUT_S: Final = 5.0
@@ -44,7 +48,10 @@ _DEFAULT_RULINGS: Final = {
 }
 
 
-_DEFAULT_RULE_NAMES: Final = frozenset(ruling.rule for ruling in _DEFAULT_RULINGS.values())
+_UNCERTAIN_READ_RULE: Final = "default for a read that is not certain"
+_DEFAULT_RULE_NAMES: Final = frozenset(
+    (_UNCERTAIN_READ_RULE, *(ruling.rule for ruling in _DEFAULT_RULINGS.values()))
+)
 OWN_ADDRESS_RULE: Final = "our own address"
 LOCAL_ADDRESS_RULE: Final = "local addresses"
 
@@ -53,8 +60,27 @@ _OUT_OF_SCOPE_RULING: Final = Ruling(
 )
 
 
+class PolicyRule(Protocol):
+    """A rule written in code, beside the configured ones.
+
+    Of all rulings on a call the strictest applies: deny, then ask, then allow. A rule in code that allows
+    replaces only the default for calls that write; it never overrules a configured rule, and calls that may
+    destroy something still ask. It is judged for every call within the caller's scopes that no configured
+    rule denies, in the event loop, so it must not block. If it raises, the call is denied.
+    """
+
+    @property
+    def label(self) -> str:
+        """The name of the rule in rulings."""
+        ...
+
+    def judge(self, call: Call, context: CallContext) -> Ruling | None:
+        """Return the ruling on this call, or None for no opinion. `Ruling.rule` is set to the label."""
+        ...
+
+
 class PolicyEngine:
-    """An ordered list of rules, within the scopes of profiles (`bounds`)."""
+    """An ordered list of rules, within the scopes of profiles (`bounds`), and rules in code."""
 
     def __init__(
         self,
@@ -64,6 +90,7 @@ class PolicyEngine:
         source: str = "fingerpost.toml",
         addresses: OwnAddresses | None = None,
         local_addresses: Literal["ask", "allow", "deny"] = "ask",
+        extra_rules: Sequence[PolicyRule] = (),
     ) -> None:
         """`addresses` are where Fingerpost listens. `local_addresses` is the verdict for other local
         addresses.
@@ -71,6 +98,7 @@ class PolicyEngine:
         self._bounds = bounds or {}
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)
         self._local_addresses = Verdict(local_addresses)
+        self._extra_rules = tuple(extra_rules)
         self._rules = tuple(
             _PolicyRule(settings=rule, verdict=Verdict(rule.verdict), name=name)
             for rule, name in zip(rules, build_rule_names(rules, source), strict=True)
@@ -84,7 +112,25 @@ class PolicyEngine:
         scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
         if scopes and not is_within_scopes(scopes, call.server, call.tool, call.effect):
             return _OUT_OF_SCOPE_RULING
-        return self._restrict_destination(call, await self._judge_rules(call, context))
+        ruling = self._restrict_destination(call, await self._judge_rules(call, context))
+        return self._apply_extra_rules(call, context, ruling)
+
+    def _apply_extra_rules(self, call: Call, context: CallContext, ruling: Ruling) -> Ruling:
+        """Return the ruling of the configured rules, or that of a rule in code if it applies instead."""
+        if not self._extra_rules or ruling.verdict is Verdict.DENY:
+            return ruling
+        extra: Ruling | None = None
+        for rule in self._extra_rules:
+            given = _judge_by_extra_rule(rule, call, context)
+            extra = extra if given is None else _choose_stricter(extra, given)
+        if extra is None:
+            return ruling
+        is_default = ruling.rule in _DEFAULT_RULE_NAMES
+        if extra.verdict is Verdict.ALLOW and is_default and call.effect is not Effect.DESTROY:
+            return extra
+        if extra.verdict is ruling.verdict:
+            return extra if is_default else ruling
+        return _choose_stricter(ruling, extra)
 
     def _restrict_destination(self, call: Call, ruling: Ruling) -> Ruling:
         """Return the ruling, or a stricter one if the arguments contain an address of Fingerpost, or another
@@ -166,9 +212,21 @@ def build_permit(call: Call, ruling: Ruling) -> Permit | None:
     return Permit(call_fingerprint=call.fingerprint, given_by=f"policy: {ruling.rule}")
 
 
+def _judge_by_extra_rule(rule: PolicyRule, call: Call, context: CallContext) -> Ruling | None:
+    label = type(rule).__name__
+    try:
+        label = rule.label
+        ruling = rule.judge(call, context)
+        return None if ruling is None else replace(ruling, rule=label)
+    except Exception as error:
+        log.exception("the rule %s failed, so the call of %s is denied", label, call.tool)
+        reason = f"the rule {label} failed with {type(error).__name__}, so nothing tells whether it denies"
+        return Ruling(verdict=Verdict.DENY, reason=reason, rule=label)
+
+
 def _build_uncertain_ruling(call: Call) -> Ruling:
     reason = f"it seems to read only, but that is not certain: {call.doubt}"
-    return Ruling(verdict=Verdict.ASK, reason=reason, rule="default for a read that is not certain")
+    return Ruling(verdict=Verdict.ASK, reason=reason, rule=_UNCERTAIN_READ_RULE)
 
 
 def _choose_stricter(first: Ruling | None, second: Ruling) -> Ruling:
