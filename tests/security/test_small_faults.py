@@ -20,7 +20,7 @@ from fingerpost import Router, Server
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.settings import load
 from fingerpost.store import Store
-from fingerpost.surfaces.gateway.elicitation.request_state import SECRET_NAME, load_installation_secret
+from fingerpost.store.trust import SECRET_NAME
 from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.serve import serve
 from tests.kit.api import PATIENCE_S, settings
@@ -249,8 +249,8 @@ def test_the_installation_secret_is_not_in_the_database(tmp_path: Path) -> None:
     async def open_twice() -> bytes:
         async with Store.open(at) as store, Store.open(at) as another:
             await store.tokens.put(SECRET_NAME, b"one of an older version, 32 byte")
-            secret = await load_installation_secret(store)
-            assert await load_installation_secret(another) == secret
+            secret = await store.secret.load()
+            assert await another.secret.load() == secret
             assert await store.tokens.get(SECRET_NAME) is None
         return secret
 

@@ -162,6 +162,7 @@ class Router:
                     self.settings.store.url,
                     flush_ms=self.settings.store.flush_ms,
                     audit=self.settings.flags.audit,
+                    secret_file=self.settings.store.secret_file,
                     anchors=self.settings.audit.anchors,
                     anchor_seconds=self.settings.audit.anchor_seconds,
                 )

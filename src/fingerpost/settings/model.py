@@ -140,6 +140,11 @@ class StoreSettings(Section):
         repr=False,
         description="sqlite:///file or postgresql://…; by default a file in the data directory",
     )
+    secret_file: str | None = Field(
+        default=None,
+        description="File of the secret that encrypts approval states, the same on every host; by default "
+        "beside an SQLite file, and in a PostgreSQL database",
+    )
     flush_ms: float = Field(
         default=100.0, ge=0, le=1000, description="How long writes wait to share one flush"
     )

@@ -8,7 +8,7 @@ from fingerpost.store.api_keys import ApiKey, ApiKeyStore
 from fingerpost.store.approvals import ApprovalStore, GrantStore
 from fingerpost.store.audit import AuditEntry, AuditQuery, AuditReport, AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
-from fingerpost.store.database import StoreLocation, get_data_directory, read_secret, resolve_location
+from fingerpost.store.database import StoreLocation, get_data_directory, resolve_location
 from fingerpost.store.journal import Journal, JournalEntry, PacketSummary
 from fingerpost.store.learning import ChoiceStore, ConfidenceStore, EvalStore, StoredEval, UsageStore
 from fingerpost.store.memories import Memory, MemoryOwner, MemoryStore
@@ -17,6 +17,7 @@ from fingerpost.store.trust import (
     DisabledEntry,
     DisabledKind,
     DisabledStore,
+    InstallationSecret,
     PinChanges,
     PinStore,
     TokenStore,
@@ -40,6 +41,7 @@ __all__ = [
     "DisabledStore",
     "EvalStore",
     "GrantStore",
+    "InstallationSecret",
     "Journal",
     "JournalEntry",
     "Memory",
@@ -55,6 +57,5 @@ __all__ = [
     "UsageStore",
     "WriterStatistics",
     "get_data_directory",
-    "read_secret",
     "resolve_location",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import logging
@@ -48,6 +47,7 @@ class StoreLocation:
     label: str
     anchor: Path
     file: Path | None = None  # of an SQLite database
+    secret_file: Path | None = None  # as in the settings
 
     @property
     def identity(self) -> str:
@@ -60,7 +60,8 @@ class StoreLocation:
     @property
     def secret(self) -> Path | None:
         """The file of the installation's secret, or None if it is in a database shared by several hosts."""
-        return None if self.file is None else self.file.with_suffix(".secret")
+        beside = None if self.file is None else self.file.with_suffix(".secret")
+        return self.secret_file or beside
 
     @classmethod
     def from_sqlite_file(cls, file: Path) -> StoreLocation:
@@ -89,14 +90,20 @@ def get_data_directory() -> Path:
     return platformdirs.user_data_path("fingerpost", appauthor=False)
 
 
-def resolve_location(url: str | None = None, *, anchor: Path | None = None) -> StoreLocation:
-    """Return the location for `url`, or the default one. Does not access the disk."""
+def resolve_location(
+    url: str | None = None, *, anchor: Path | None = None, secret_file: str | Path | None = None
+) -> StoreLocation:
+    """Return the location for `url`, or the default one. Does not access the disk.
+
+    `secret_file` is relative to the working directory, `~` is the home folder.
+    """
     location = (
         StoreLocation.from_sqlite_file(get_data_directory() / DATABASE_FILE)
         if url is None
         else _parse_url(url)
     )
-    return location if anchor is None else replace(location, anchor=anchor)
+    secret = None if secret_file is None else Path(secret_file).expanduser().absolute()
+    return replace(location, anchor=anchor or location.anchor, secret_file=secret)
 
 
 def _parse_url(text: str) -> StoreLocation:
@@ -540,26 +547,6 @@ def make_private(file: Path) -> None:
         logger.warning(
             "%s can be read by others, and that cannot be changed: %s. Run: chmod 600 %s", file, error, file
         )
-
-
-def read_secret(file: Path, size: int) -> bytes:
-    """Return the secret in this file. Create it, readable by its owner only, if missing. Raises `OSError`."""
-    if file.exists():
-        make_private(file)
-        return file.read_bytes()
-    made = os.urandom(size)
-    draft = file.with_name(f"{file.name}.{os.getpid()}.{made[:4].hex()}")
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as writing:
-            writing.write(made)
-            writing.flush()
-            os.fsync(descriptor)
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, file)  # atomic, and only the first process succeeds
-    finally:
-        draft.unlink()
-    return file.read_bytes()
 
 
 def _switch_to_wal(connection: sqlite3.Connection, lock_wait: float) -> None:

@@ -33,7 +33,7 @@ from fingerpost.store.learning import (
 )
 from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.schema import claims, instances, journal
-from fingerpost.store.trust import DisabledStore, PinStore, TokenStore
+from fingerpost.store.trust import DisabledStore, InstallationSecret, PinStore, TokenStore
 from fingerpost.store.writer import StoreWriter, WriterStatistics
 
 LEASE_SECONDS = 30.0
@@ -170,6 +170,7 @@ class Store:
         self.grants = GrantStore(database, writer)
         self.cache = Cache(database, writer, cache)
         self.tokens = TokenStore(database, writer)
+        self.secret = InstallationSecret(self.tokens, database.location)
         self.keys = ApiKeyStore(database, writer)
         self.disabled = DisabledStore(database, writer)
         self.idempotency = IdempotencyStore(database, writer)
@@ -187,6 +188,7 @@ class Store:
         flush_ms: float = 100.0,
         audit: bool = True,
         anchor: Path | None = None,
+        secret_file: str | Path | None = None,
         anchors: Sequence[str] = (),
         anchor_seconds: float = 60.0,
         lock_wait: float = LOCK_WAIT,
@@ -198,11 +200,12 @@ class Store:
 
         `flush_ms` is how long background writes are collected, `lock_wait` how long to wait for a lock of
         another program, `backlog` how many events may wait while the disk is blocked. `anchor` is the anchor
-        file of the audit trail, by default beside the database. `anchors` are remote ones (a file,
-        `syslog://…`, `https://…`), which get the newest row every `anchor_seconds`. Leaving the block writes
-        all remaining data.
+        file of the audit trail, by default beside the database, `secret_file` the file of the installation's
+        secret, by default beside an SQLite file or in a PostgreSQL database. `anchors` are remote anchors (a
+        file, `syslog://…`, `https://…`), which get the newest row every `anchor_seconds`. Leaving the block
+        writes all remaining data.
         """
-        location = resolve_location(url, anchor=anchor)
+        location = resolve_location(url, anchor=anchor, secret_file=secret_file)
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
         remote_anchors = RemoteAnchors(anchors if audit else (), location.identity, interval=anchor_seconds)
         trail = await anyio.to_thread.run_sync(

@@ -38,7 +38,7 @@ from fingerpost.builtin.workspace.tools import (
 )
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
-from fingerpost.store import get_data_directory, resolve_location
+from fingerpost.store import StoreLocation, get_data_directory, resolve_location
 
 SERVER_NAME: Final = "workspace"
 _INSTRUCTIONS: Final = (
@@ -111,15 +111,22 @@ def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
         return None
     folder = host.settings.profiles_folder
     ours = [get_data_directory(), *(() if folder is None else (host.resolve_path(folder),))]
-    if (file := resolve_location(host.settings.store.url).file) is not None:
-        ours.append(file.with_name(f"{file.stem}*"))
+    location = _resolve_store(host.settings)
+    if location.file is not None:
+        ours.append(location.file.with_name(f"{location.file.stem}*"))
+    if location.secret_file is not None:
+        ours.append(location.secret_file)
     return OutsideAccess(sensitive=(*own.sensitive, *map(str, ours)))
 
 
 def build_unreviewed_writes(host: BuiltinHost) -> UnreviewedWrites:
     """Build the list of unreviewed writes in the working directory. Its file is beside the store."""
-    folder = resolve_location(host.settings.store.url).anchor.parent
+    folder = _resolve_store(host.settings).anchor.parent
     return UnreviewedWrites(folder, host.resolve_path(host.settings.builtin.workspace.root))
+
+
+def _resolve_store(settings: Settings) -> StoreLocation:
+    return resolve_location(settings.store.url, secret_file=settings.store.secret_file)
 
 
 def _resolve_paths(host: BuiltinHost, given: Iterable[str]) -> tuple[Path, ...]:
@@ -128,7 +135,7 @@ def _resolve_paths(host: BuiltinHost, given: Iterable[str]) -> tuple[Path, ...]:
 
 def _list_own_files(settings: Settings) -> tuple[Path, ...]:
     """Return Fingerpost's own files: its data directory, the store and the store's secret."""
-    location = resolve_location(settings.store.url)
+    location = _resolve_store(settings)
     files = [get_data_directory(), location.anchor]
     if location.file is not None:
         files += [location.file, *(Path(f"{location.file}{end}") for end in ("-wal", "-shm"))]

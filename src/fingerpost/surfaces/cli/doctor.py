@@ -95,17 +95,21 @@ def _examine_sandbox(settings: Settings) -> list[SetupFinding]:
 
 
 async def _examine_store(router: Router) -> list[SetupFinding]:
+    findings: list[SetupFinding] = []
     report = await router.store.audit.verify()
-    if report.intact:
-        return []
-    return [
-        SetupFinding(
-            severity="broken",
-            subject="audit trail",
-            what=report.reason or "does not verify",
-            fix="run `fingerpost audit verify`, and restore the newest backup that verifies",
+    if not report.intact:
+        findings.append(
+            SetupFinding(
+                severity="broken",
+                subject="audit trail",
+                what=report.reason or "does not verify",
+                fix="run `fingerpost audit verify`, and restore the newest backup that verifies",
+            )
         )
-    ]
+    if (fault := await router.store.secret.find_fault()) is not None:
+        what, fix = fault
+        findings.append(SetupFinding(severity="limited", subject="store", what=what, fix=fix))
+    return findings
 
 
 def _examine_server(status: ServerStatus) -> Iterator[SetupFinding]:

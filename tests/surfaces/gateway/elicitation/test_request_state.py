@@ -16,7 +16,6 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     RequestStateCipher,
     StateBinding,
     is_own_state,
-    load_installation_secret,
 )
 from tests.kit.elicitation import EVE, request
 from tests.requirements import proves
@@ -133,11 +132,11 @@ def test_the_binding_sees_every_part_of_the_call() -> None:
 async def test_an_installation_keeps_its_secret(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/s.db"
     async with Store.open(url) as store, Store.open(url) as second:
-        secret = await load_installation_secret(store)
-        assert await load_installation_secret(second) == secret
+        secret = await store.secret.load()
+        assert await second.secret.load() == secret
         assert len(secret) == 32
     assert (tmp_path / "s.db").stat().st_mode & 0o077 == 0
     async with Store.open(url) as store:
-        assert await load_installation_secret(store) == secret
+        assert await store.secret.load() == secret
     async with Store.open(f"sqlite:///{tmp_path}/other.db") as store:
-        assert await load_installation_secret(store) != secret
+        assert await store.secret.load() != secret

@@ -43,7 +43,6 @@ from fingerpost.surfaces.gateway.elicitation.request_state import (
     RequestStateCipher,
     StateBinding,
     is_own_state,
-    load_installation_secret,
 )
 from fingerpost.surfaces.gateway.elicitation.suspended import InputRequired, SuspendedCalls
 from fingerpost.surfaces.gateway.protocol import MODERN_VERSION, ClientExchange, ClientRequest, JsonRpcError
@@ -69,7 +68,7 @@ class InputRequiredCalls:
         self._seconds = router.settings.gateway.approval_seconds
 
     async def __aenter__(self) -> Self:
-        self._state_cipher = RequestStateCipher(await load_installation_secret(self._router.store))
+        self._state_cipher = RequestStateCipher(await self._router.store.secret.load())
         self._tasks = await anyio.create_task_group().__aenter__()
         self.suspended = SuspendedCalls(
             self._tasks, self._state_cipher, seconds=self._seconds, on_abandoned=self._note_abandoned

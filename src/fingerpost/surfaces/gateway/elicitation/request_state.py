@@ -12,7 +12,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, cast
 
-import anyio.to_thread
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -20,15 +19,13 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Grant, JsonObject, utc_now
-from fingerpost.store import Store, read_secret
+from fingerpost.store import Store
 from fingerpost.surfaces.gateway.protocol import ClientRequest
 
 STATE_PREFIX: Final = "fp1."  # format version; also distinguishes our states from those of servers
-SECRET_NAME: Final = "gateway/request-state"  # noqa: S105 - a name; no server can have it: it holds a `/`
 CLOCK_SKEW_S: Final = 60.0  # clocks of hosts that share a store rarely differ more
 MAX_STATE_LENGTH: Final = 1024 * 1024
 
-_SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
 _KEY_INFO: Final = b"fingerpost/request-state/1"
 
@@ -81,20 +78,6 @@ def _hash_value(value: object) -> str:
 def is_own_state(state: str | None) -> bool:
     """Return whether the state has our prefix. A server that uses our prefix only harms itself."""
     return state is not None and state.startswith(STATE_PREFIX)
-
-
-async def load_installation_secret(store: Store) -> bytes:
-    """Return the secret of this installation, and create it if there is none. The first process wins.
-
-    With SQLite the secret is in a separate file, so that a copy of the database decrypts nothing. A secret
-    that an older version stored in the database is not used again, because deleted rows can be recovered.
-    Hosts that share a PostgreSQL database share the secret in it.
-    """
-    file = store.location.secret
-    if file is None:
-        return await store.tokens.put_if_absent(SECRET_NAME, os.urandom(_SECRET_BYTES))
-    await store.tokens.remove(SECRET_NAME)
-    return await anyio.to_thread.run_sync(read_secret, file, _SECRET_BYTES)
 
 
 class RequestStateCipher:

@@ -1,0 +1,5 @@
+"""A real PostgreSQL server for the tests that need one."""
+
+from tests.store.conftest import postgres, postgres_url
+
+__all__ = ["postgres", "postgres_url"]

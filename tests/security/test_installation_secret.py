@@ -1,0 +1,128 @@
+"""The secret that encrypts approval states is kept out of a database that several hosts share."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import anyio.to_thread
+import psycopg
+import pytest
+from psycopg import sql
+
+from fingerpost.errors import ConfigError
+from fingerpost.store import Store
+from tests.kit.command_line import Person
+from tests.kit.elicitation import accept, open_elicitation_gateway, request
+from tests.requirements import proves
+
+SECRET = bytes(range(100, 132))
+
+
+def put_secret(file: Path, secret: bytes = SECRET, mode: int = 0o600) -> Path:
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(secret)
+    file.chmod(mode)
+    return file
+
+
+def dump(url: str) -> str:
+    """Every row of every table, as text; bytes are written as hexadecimal digits."""
+    with psycopg.connect(url) as connection:
+        names = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        assert ("tokens",) in names
+        rows = [
+            connection.execute(sql.SQL("SELECT t::text FROM {} t").format(sql.Identifier(name))).fetchall()
+            for (name,) in names
+        ]
+    return "\n".join(row for table in rows for (row,) in table)
+
+
+@proves("X14")
+async def test_two_hosts_with_one_file_accept_each_others_states(tmp_path: Path, postgres_url: str) -> None:
+    files = [put_secret(tmp_path / host / "fingerpost.secret") for host in ("one", "other")]
+    stores = [{"url": postgres_url, "secret_file": str(file)} for file in files]
+    async with (
+        open_elicitation_gateway(tmp_path, store=stores[0]) as one,
+        open_elicitation_gateway(tmp_path, store=stores[1]) as other,
+    ):
+        first = request()
+        asked = await one.call(first)
+        assert (await other.retry(first, asked, accept())).success
+        assert len(other.notes.calls) == 1
+    text = await anyio.to_thread.run_sync(dump, postgres_url)
+    assert SECRET.hex() not in text
+
+
+@proves("X14")
+async def test_a_secret_in_the_database_is_removed_and_not_used_again(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    async with Store.open(postgres_url) as store:
+        old = await store.secret.load()
+    assert old.hex() in await anyio.to_thread.run_sync(dump, postgres_url)
+    file = tmp_path / "fingerpost.secret"
+    async with Store.open(postgres_url, secret_file=file) as store:
+        made = await store.secret.load()
+        assert await store.secret.load() == made
+    assert made != old
+    assert file.read_bytes() == made
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    text = await anyio.to_thread.run_sync(dump, postgres_url)
+    assert old.hex() not in text
+    assert made.hex() not in text
+
+
+@proves("X14")
+@pytest.mark.parametrize("mode", [0o660, 0o604, 0o644])
+async def test_a_file_that_others_can_read_is_refused(tmp_path: Path, postgres_url: str, mode: int) -> None:
+    file = put_secret(tmp_path / "fingerpost.secret", mode=mode)
+    async with Store.open(postgres_url, secret_file=file) as store:
+        with pytest.raises(ConfigError, match="can be read by others") as refused:
+            await store.secret.load()
+    assert f"chmod 600 {file}" in (refused.value.hint or "")
+
+
+@proves("X14")
+async def test_a_file_with_too_little_in_it_is_refused(tmp_path: Path, postgres_url: str) -> None:
+    file = put_secret(tmp_path / "fingerpost.secret", b"short")
+    async with Store.open(postgres_url, secret_file=file) as store:
+        with pytest.raises(ConfigError, match="32 bytes"):
+            await store.secret.load()
+
+
+@proves("X14")
+async def test_a_second_host_does_not_make_a_secret_of_its_own(tmp_path: Path, postgres_url: str) -> None:
+    async with Store.open(postgres_url, secret_file=tmp_path / "one.secret") as store:
+        await store.secret.load()
+    missing = tmp_path / "other.secret"
+    async with Store.open(postgres_url, secret_file=missing) as store:
+        with pytest.raises(ConfigError, match="is missing") as refused:
+            await store.secret.load()
+        assert "copy" in (refused.value.hint or "")
+    assert not missing.exists()
+    async with Store.open(postgres_url, secret_file=put_secret(missing)) as store:  # a new one, on purpose
+        assert await store.secret.load() == SECRET
+
+
+@proves("X14")
+async def test_the_doctor_says_where_the_secret_is_and_what_to_set(tmp_path: Path, postgres_url: str) -> None:
+    person = Person(tmp_path)
+    shared = {"FINGERPOST_STORE__URL": postgres_url}
+
+    async def ask(**more: str) -> str:
+        done = await anyio.to_thread.run_sync(lambda: person.runs("doctor", extra={**shared, **more}))
+        return " ".join(done.stdout.split())
+
+    async with Store.open(postgres_url) as store:
+        await store.secret.load()
+    shown = await ask()
+    assert "the database contains the secret that encrypts approval states" in shown
+    assert "set store.secret_file" in shown
+
+    async with Store.open(postgres_url, secret_file=put_secret(tmp_path / "one.secret")) as store:
+        await store.secret.load()
+    assert "secret" not in await ask(FINGERPOST_STORE__SECRET_FILE=str(tmp_path / "one.secret"))
+    assert "store.secret_file is not set" in await ask()
+    other = put_secret(tmp_path / "other.secret", bytes(32))
+    assert "differs from the one" in await ask(FINGERPOST_STORE__SECRET_FILE=str(other))
