@@ -1,6 +1,4 @@
-"""The call pipeline: name, arguments, policy, permit, execution, digest. Also serves `read_result`, the
-built-in tool that reads more of a trimmed result.
-"""
+"""The call pipeline: name, arguments, policy, permit, execution, digest."""
 
 from __future__ import annotations
 
@@ -17,7 +15,6 @@ from anyio.abc import TaskGroup
 
 from fingerpost.call.approvals import CallApprovals, RoundPermits
 from fingerpost.call.arguments import translate_arguments
-from fingerpost.call.arguments.coercion import read_scalar
 from fingerpost.call.build import (
     CheckedCall,
     ResolvedTool,
@@ -30,14 +27,14 @@ from fingerpost.call.build import (
     prepare_call_arguments,
     resolve_tool,
 )
-from fingerpost.call.digest import ResultPage, ResultStore, build_fitted_digest
+from fingerpost.call.digest import ResultStore, build_fitted_digest
 from fingerpost.call.execution import CallRunner, ParallelJob, is_input_required, run_in_parallel
 from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
 from fingerpost.call.outcomes import OutcomeBuilder
 from fingerpost.call.progress import CallProgress
+from fingerpost.call.read_result import READ_RESULT_TOOL_NAME, run_read_result
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
 from fingerpost.catalog.fallbacks import may_have_more_fallbacks
-from fingerpost.catalog.tool_names import READ_RESULT
 from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
 from fingerpost.events import (
     AttemptFinished,
@@ -67,7 +64,6 @@ from fingerpost.records import (
     Effect,
     ErrorKind,
     Execution,
-    Json,
     JsonObject,
     LatencyProfile,
     Outcome,
@@ -86,69 +82,6 @@ from fingerpost.servers import ServerPool
 from fingerpost.servers.requests import PENDING_META_KEY, RequestContext
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.store import Store
-
-READ_RESULT_TOOL_NAME: Final = READ_RESULT
-MAX_PAGES: Final = 8  # pages that a model may read for one request
-READ_RESULT_TOOL: Final[JsonObject] = {
-    "name": READ_RESULT_TOOL_NAME,
-    "description": "Read more of a result that was cut. Give the handle named at the end of the cut text.",
-    "inputSchema": {
-        "type": "object",
-        "properties": {
-            "handle": {"type": "string", "description": "Such as res_abc…, from the end of the cut text"},
-            "page": {"type": "integer", "minimum": 1, "default": 1},
-        },
-        "required": ["handle"],
-        "additionalProperties": False,
-    },
-    "annotations": {"readOnlyHint": True},
-}
-READ_RESULT_FUNCTION: Final[JsonObject] = {  # in the OpenAI format
-    "type": "function",
-    "function": {
-        "name": READ_RESULT_TOOL_NAME,
-        "description": READ_RESULT_TOOL["description"],
-        "parameters": READ_RESULT_TOOL["inputSchema"],
-    },
-}
-READ_RESULT_SIGNATURE: Final = "read_result(handle: string, page?: integer = 1)"
-
-
-async def run_read_result(results: ResultStore, tool_call: ToolCall, context: CallContext) -> Outcome:
-    """Return one page of a stored result, or why there is none."""
-    outcomes = OutcomeBuilder(tool_call, context)
-    handle, number = tool_call.arguments.get("handle"), _parse_page_number(tool_call.arguments.get("page", 1))
-    if not isinstance(handle, str) or number < 1:
-        content = f"it takes {READ_RESULT_SIGNATURE}"
-        return outcomes.build_failure(
-            READ_RESULT_TOOL_NAME, ErrorKind.INVALID_PARAMETERS, content, signature=READ_RESULT_SIGNATURE
-        )
-    found = await results.read_page(handle, page=number, caller=context.caller)
-    if found is None:
-        content = f"nothing is kept under {handle} at page {number}"
-        return outcomes.build_failure(READ_RESULT_TOOL_NAME, ErrorKind.EXECUTION_FAILED, content)
-    return _build_page_outcome(tool_call, context, found)
-
-
-def _parse_page_number(page: Json) -> int:
-    """Return the page number, which many models write as text. 0 if it is no number."""
-    if isinstance(page, str):
-        reading = read_scalar("integer", page)
-        page = None if reading is None else reading.value
-    return page if isinstance(page, int) and not isinstance(page, bool) else 0
-
-
-def _build_page_outcome(tool_call: ToolCall, context: CallContext, found: ResultPage) -> Outcome:
-    metadata: dict[str, Json] = {"page": found.page, "pages": found.pages, "untrusted": True}
-    return Outcome(
-        call_id=context.call_id,
-        tool=READ_RESULT_TOOL_NAME,
-        success=True,
-        content=found.text,
-        reference=tool_call.reference,
-        metadata=metadata,
-    )
-
 
 logger = logging.getLogger("fingerpost.call")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
 
-from fingerpost.call.pipeline import READ_RESULT_TOOL_NAME
+from fingerpost.call.read_result import READ_RESULT_TOOL_NAME
 from fingerpost.catalog.tool_names import FIND_TOOLS
 from fingerpost.choose.offered_tools import (
     FIND_TOOLS_DEFINITION,
