@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 import anyio
 import anyio.lowlevel
@@ -130,37 +130,38 @@ class IdempotentCalls:
             return outcome
         raise error or FingerpostError("the router was closed before this call was over")
 
-    async def run_once(
-        self, call: Call, context: CallContext, outcomes: OutcomeBuilder, run: RunCall
-    ) -> Outcome:
-        """Return the outcome of `run`, or the outcome of the earlier call with this key."""
-        key = context.idempotency_key
-        assert key is not None
+    def claim(self, call: Call, context: CallContext, outcomes: OutcomeBuilder) -> KeyClaim:
+        """Return the claim of this call's key; enter it with `async with`. It does nothing without a key."""
+        if context.idempotency_key is None:
+            return KeyClaim(self, call, context, outcomes, None)
         now = utc_now()
         wanted = KeyedCall(
             caller=context.caller or "",
-            key=key,
+            key=context.idempotency_key,
             call_fingerprint=compute_call_fingerprint("", call.tool, call.arguments),
             tool=call.tool,
             call_id=context.call_id,
             began=now,
             expires=now + self._key_lifetime,
         )
-        first = await self._claim_or_wait(wanted, context)
-        if first is None:
-            return await self._run_claimed(wanted, call, run)
-        if first.call_fingerprint != wanted.call_fingerprint:
-            return outcomes.build_key_conflict(first.tool, first.began)
-        if first.state is IdempotencyState.DONE and first.outcome is not None:
-            return outcomes.build_replayed(from_json(Outcome, first.outcome), at=first.began)
-        return outcomes.build_key_unfinished(
-            call, first.began, running=first.state is IdempotencyState.RUNNING
-        )
+        return KeyClaim(self, call, context, outcomes, wanted)
 
-    async def _claim_or_wait(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
+    async def take(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
         """Claim the key and return None, or return the call that has it, after it ended if that is in
         time.
         """
+        first = await self._claim_or_wait(wanted, context)
+        if first is None:
+            self._running[wanted.caller, wanted.key] = anyio.Event()
+        return first
+
+    async def settle(self, claimed: KeyedCall, call: Call, outcome: Outcome | None) -> None:
+        """Store how the call with this key ended, and wake the calls that wait for it."""
+        with anyio.CancelScope(shield=True):
+            await self._store_outcome(claimed, call, outcome)
+        self._running.pop((claimed.caller, claimed.key)).set()
+
+    async def _claim_or_wait(self, wanted: KeyedCall, context: CallContext) -> KeyedCall | None:
         key = (wanted.caller, wanted.key)
         timeout = context.seconds
         began = anyio.current_time()
@@ -182,19 +183,6 @@ class IdempotentCalls:
             with anyio.move_on_after(left):
                 await (anyio.sleep(POLL_INTERVAL_S) if here is None else here.wait())
 
-    async def _run_claimed(self, claimed: KeyedCall, call: Call, run: RunCall) -> Outcome:
-        key = (claimed.caller, claimed.key)
-        over = self._running[key] = anyio.Event()
-        outcome: Outcome | None = None
-        try:
-            outcome = await run()
-            return outcome
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._store_outcome(claimed, call, outcome)
-            del self._running[key]
-            over.set()
-
     async def _store_outcome(self, claimed: KeyedCall, call: Call, outcome: Outcome | None) -> None:
         try:
             if outcome is not None and outcome.success and not _needs_input(outcome):
@@ -207,6 +195,54 @@ class IdempotentCalls:
         except StoreError:
             # It stays recorded as running, so nothing else runs under this key.
             log.exception("the outcome of %s could not be kept under its idempotency key", claimed.call_id)
+
+
+class KeyClaim:
+    """The idempotency key of one call while it runs.
+
+    `outcome` is set on entering if the call must not run: an earlier call has the key. Else set it before
+    leaving; it is stored under the key. Without an outcome, the call was interrupted.
+    """
+
+    __slots__ = ("_call", "_calls", "_claimed", "_context", "_outcomes", "_wanted", "outcome")
+
+    def __init__(
+        self,
+        calls: IdempotentCalls,
+        call: Call,
+        context: CallContext,
+        outcomes: OutcomeBuilder,
+        wanted: KeyedCall | None,
+    ) -> None:
+        self._calls = calls
+        self._call = call
+        self._context = context
+        self._outcomes = outcomes
+        self._wanted = wanted
+        self._claimed = False
+        self.outcome: Outcome | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._wanted is not None:
+            first = await self._calls.take(self._wanted, self._context)
+            self._claimed = first is None
+            if first is not None:
+                self.outcome = self._build_outcome(self._wanted, first)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._claimed and self._wanted is not None:
+            await self._calls.settle(self._wanted, self._call, self.outcome)
+
+    def _build_outcome(self, wanted: KeyedCall, first: KeyedCall) -> Outcome:
+        """Return the outcome of a call whose key the call `first` has."""
+        if first.call_fingerprint != wanted.call_fingerprint:
+            return self._outcomes.build_key_conflict(first.tool, first.began)
+        if first.state is IdempotencyState.DONE and first.outcome is not None:
+            return self._outcomes.build_replayed(from_json(Outcome, first.outcome), at=first.began)
+        return self._outcomes.build_key_unfinished(
+            self._call, first.began, running=first.state is IdempotencyState.RUNNING
+        )
 
 
 def _needs_input(outcome: Outcome) -> bool:

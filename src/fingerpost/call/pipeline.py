@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -188,7 +189,7 @@ class CallPipeline:
         self._contexts[context.call_id] = context
         self._emit_received(tool_call, context)
         try:
-            outcome = await self._authorize_and_run(tool_call, context, outcomes, request_context)
+            outcome = await self._run_steps(tool_call, context, outcomes, request_context)
         except (StoreError, LimitReached) as error:  # a call that needs a record does not run without one
             outcome = outcomes.build_failure(
                 tool_call.name, ErrorKind.UNAVAILABLE, str(error), fix=error.hint or ""
@@ -220,6 +221,16 @@ class CallPipeline:
         message = f"something went wrong inside Fingerpost ({type(error).__name__}); its log says what"
         content = f"{tool}: {message}"
         return outcomes.build_failure(tool, kind, content, detail=content)
+
+    def record_unknown(self, tool_call: ToolCall, missed: ToolNotFound, context: CallContext) -> Outcome:
+        """Record a call of a tool that this caller does not have, and return its outcome. Nothing runs."""
+        began = time.monotonic()
+        # The figures of calls leave out what could not run.
+        self._emit_received(tool_call, replace(context, dry_run=True))
+        outcome = self._build_not_found(tool_call, missed, context, OutcomeBuilder(tool_call, context))
+        self._emit_refused(context, outcome)
+        self._emit_finished(context, outcome, began)
+        return outcome
 
     def get_context(self, call_id: str) -> CallContext | None:
         """Return the context of a running call. Built-in servers use it to act for the same caller."""
@@ -263,13 +274,42 @@ class CallPipeline:
         self._emit_finished(context, outcome, began)
         return outcome
 
-    async def _authorize_and_run(
+    async def _run_steps(
         self,
         tool_call: ToolCall,
         context: CallContext,
         outcomes: OutcomeBuilder,
         request_context: RequestContext | None,
     ) -> Outcome:
+        """Resolve the name, prepare the arguments, judge the call, permit it or ask, execute it, digest."""
+        if (answer := await self._answer_without_tool(tool_call, context, outcomes)) is not None:
+            return answer
+        ready = self._prepare(tool_call, context, outcomes)
+        if isinstance(ready, Outcome):
+            return ready
+        ruling = await self._judge(ready.call, context)
+        if context.dry_run:
+            return await self._preview(ready.call, ruling, outcomes)
+        keyed = context if ruling.verdict is not Verdict.DENY else replace(context, idempotency_key=None)
+        async with self._idempotent_calls.claim(ready.call, keyed, outcomes) as claim:
+            if claim.outcome is not None:
+                self._emit_replayed(context, claim.outcome)
+                return claim.outcome
+            permit = await self._find_permit(ready.call, context, ruling, request_context)
+            if permit is None:
+                claim.outcome = await self._refuse_or_ask(
+                    ready.call, context, ruling, outcomes, request_context
+                )
+                return claim.outcome
+            with self._track_granted(ready.call, context, ruling):
+                execution = await self._execute(ready, permit, context, request_context)
+            claim.outcome = await self._finish(execution, ready, permit, ruling, outcomes)
+            return claim.outcome
+
+    async def _answer_without_tool(
+        self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder
+    ) -> Outcome | None:
+        """Return the outcome of a call that needs no server's tool, else None."""
         if context.idempotency_key is not None and (problem := find_key_problem(context.idempotency_key)):
             return outcomes.build_bad_key(problem)
         if (
@@ -277,55 +317,7 @@ class CallPipeline:
             and self._catalog.snapshot.find(READ_RESULT_TOOL_NAME) is None
         ):
             return await run_read_result(self.results, tool_call, context)
-        ready = self._prepare(tool_call, context, outcomes)
-        if isinstance(ready, Outcome):
-            return ready
-        if _is_cancelled_already(ready.call, context):
-            outcome = outcomes.build_cancelled(ready.call)
-            self._emit_refused(context, outcome)
-            return outcome
-        ruling = apply_doubt(await self._policy.judge(ready.call, context), context)
-        ruling = await self._require_grant(ready.call, ruling)
-        self._emit(context, CallRuled, tool=ready.call.tool, verdict=ruling.verdict, reason=ruling.reason,
-                   rule=ruling.rule)  # fmt: skip
-        if context.dry_run:
-            denied = ruling.verdict is Verdict.DENY
-            wrong = None if denied else await self._find_infeasible(ready.call, outcomes)
-            return wrong or outcomes.build_dry_run(ready.call, ruling)
-        run = partial(self._run, ready, context, ruling, outcomes, request_context)
-        if context.idempotency_key is None or ruling.verdict is Verdict.DENY:
-            return await run()
-        outcome = await self._idempotent_calls.run_once(ready.call, context, outcomes, run)
-        if (first := outcome.metadata.get("replayed")) is not None:
-            assert isinstance(first, Mapping)
-            self._emit(context, CallReplayed, tool=outcome.tool, first_call_id=first["call_id"])
-        return outcome
-
-    async def _run(
-        self,
-        ready: PreparedCall,
-        context: CallContext,
-        ruling: Ruling,
-        outcomes: OutcomeBuilder,
-        request_context: RequestContext | None,
-    ) -> Outcome:
-        """Run the call if it is permitted."""
-        permit = await self._find_permit(ready.call, context, ruling, request_context)
-        if permit is None:
-            return await self._refuse_or_ask(ready.call, context, ruling, outcomes, request_context)
-        if ruling.exact:
-            self._granted[context.call_id] = ready.call
-        try:
-            execution = await self._execute(ready, permit, context, request_context)
-        finally:
-            self._granted.pop(context.call_id, None)
-        if execution.error is None and execution.result is not None and is_input_required(execution.result):
-            if ruling.verdict is Verdict.ASK:
-                self._rounds.keep_permit(ready.call, context, execution.result, permit)
-            return outcomes.build_input_required(execution, ready.call)
-        if (awaited := await self._find_awaited(execution)) is not None:
-            return outcomes.build_not_approved(awaited)
-        return await self._finish(execution, ready, context, outcomes)
+        return None
 
     def _prepare(
         self, tool_call: ToolCall, context: CallContext, outcomes: OutcomeBuilder
@@ -345,7 +337,34 @@ class CallPipeline:
         self._running[context.call_id] = call.tool
         self._emit(context, CallPrepared, tool=call.tool, operation=call.operation, arguments=call.arguments,
                    fingerprint=call.fingerprint, repairs=call.repairs)  # fmt: skip
+        if _is_cancelled_already(call, context):
+            outcome = outcomes.build_cancelled(call)
+            self._emit_refused(context, outcome)
+            return outcome
         return PreparedCall(call, found.card)
+
+    async def _judge(self, call: Call, context: CallContext) -> Ruling:
+        ruling = apply_doubt(await self._policy.judge(call, context), context)
+        ruling = await self._require_grant(call, ruling)
+        self._emit(context, CallRuled, tool=call.tool, verdict=ruling.verdict, reason=ruling.reason,
+                   rule=ruling.rule)  # fmt: skip
+        return ruling
+
+    async def _preview(self, call: Call, ruling: Ruling, outcomes: OutcomeBuilder) -> Outcome:
+        """Return what would happen to the call. Nothing runs."""
+        denied = ruling.verdict is Verdict.DENY
+        wrong = None if denied else await self._find_infeasible(call, outcomes)
+        return wrong or outcomes.build_dry_run(call, ruling)
+
+    @contextmanager
+    def _track_granted(self, call: Call, context: CallContext, ruling: Ruling) -> Generator[None]:
+        """Let the call's server see that a person granted exactly this call, while it runs."""
+        if ruling.exact:
+            self._granted[context.call_id] = call
+        try:
+            yield
+        finally:
+            self._granted.pop(context.call_id, None)
 
     def _get_visible(self, scopes: tuple[Scope, ...], profile: str | None) -> Snapshot:
         """Return the tools within these scopes. Other tools are not named, not even in suggestions."""
@@ -495,7 +514,7 @@ class CallPipeline:
                 return outcomes.build_not_approved(decided)
             edited = ToolCall(name=decided.tool, arguments=decided.edited_arguments)
             # The grant is for the edited call. The key is held already, for the original call.
-            return await self._authorize_and_run(
+            return await self._run_steps(
                 edited, replace(context, idempotency_key=None), outcomes, request_context
             )
         if (outcome := await self._find_infeasible(call, outcomes)) is not None:
@@ -671,8 +690,21 @@ class CallPipeline:
         return await self._find_permit(call, context, await self._policy.judge(call, context))
 
     async def _finish(
-        self, execution: Execution, ready: PreparedCall, context: CallContext, outcomes: OutcomeBuilder
+        self,
+        execution: Execution,
+        ready: PreparedCall,
+        permit: Permit,
+        ruling: Ruling,
+        outcomes: OutcomeBuilder,
     ) -> Outcome:
+        """Return the outcome: a question of the server, a failure, or the digested result."""
+        context = outcomes.context
+        if execution.error is None and execution.result is not None and is_input_required(execution.result):
+            if ruling.verdict is Verdict.ASK:
+                self._rounds.keep_permit(ready.call, context, execution.result, permit)
+            return outcomes.build_input_required(execution, ready.call)
+        if (awaited := await self._find_awaited(execution)) is not None:
+            return outcomes.build_not_approved(awaited)
         if execution.result is None:
             self._note_usage(execution, tokens=0)
             outcome = outcomes.build_failed(execution, ready.call)
@@ -721,6 +753,11 @@ class CallPipeline:
                    conversation=context.conversation, dry_run=context.dry_run,
                    idempotency_key=context.idempotency_key,
                    instance=self._instance if context.packet_id is None else None)  # fmt: skip
+
+    def _emit_replayed(self, context: CallContext, outcome: Outcome) -> None:
+        if (first := outcome.metadata.get("replayed")) is not None:
+            assert isinstance(first, Mapping)
+            self._emit(context, CallReplayed, tool=outcome.tool, first_call_id=first["call_id"])
 
     def _emit_refused(self, context: CallContext, outcome: Outcome) -> None:
         assert outcome.error is not None

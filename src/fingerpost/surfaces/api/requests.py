@@ -20,7 +20,6 @@ from fingerpost.records import (
     CallContext,
     Effect,
     Effort,
-    ErrorKind,
     Json,
     JsonObject,
     Message,
@@ -316,11 +315,7 @@ class RequestOperations:
         tool_call = ToolCall(name=wanted.tool, arguments=wanted.arguments)
         found = resolve_tool(tool_call, view.visible)
         if isinstance(found, ToolNotFound):
-            unavailable = (
-                None
-                if found.ambiguous
-                else await self._explain_unavailable(tool_call, request.principal, access_scope)
-            )
+            unavailable = self._explain_unavailable(tool_call, found, request.principal, access_scope)
             if unavailable is None:
                 raise _build_unknown_tool(wanted.tool, found)
             return unavailable
@@ -338,21 +333,19 @@ class RequestOperations:
         )
         return await _drop_large_result(outcome)
 
-    async def _explain_unavailable(
-        self, tool_call: ToolCall, principal: Principal, access_scope: AccessScope
+    def _explain_unavailable(
+        self, tool_call: ToolCall, missed: ToolNotFound, principal: Principal, access_scope: AccessScope
     ) -> Outcome | None:
         """Return the failed outcome of a permitted tool that is unavailable now, else None. Nothing runs."""
-        probe = CallContext(
+        context = CallContext(
             call_id=create_id("cal"),
             caller=principal.name,
             profile=access_scope.profile,
             scopes=access_scope.scopes,
-            dry_run=True,  # a hidden tool may have the same name and must not run
         )
-        if self._router.calls.find_absence(tool_call, probe) is None:
+        if missed.ambiguous or self._router.calls.find_absence(tool_call, context) is None:
             return None
-        outcome = await self._router.calls.call(tool_call, probe)
-        return outcome if outcome.error is ErrorKind.UNAVAILABLE else None
+        return self._router.calls.record_unknown(tool_call, missed, context)
 
     async def _check_server(self, server: str, caller: str, access_scope: AccessScope) -> None:
         """Raise if the server does not exist. Limited callers get the same error for servers they cannot

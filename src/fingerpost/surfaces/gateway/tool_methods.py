@@ -423,7 +423,7 @@ class ToolMethods:
                 endpoint_tools = await self._get_ready_tools(request)
                 found = resolve_tool(tool_call, endpoint_tools.view.visible)
             if isinstance(found, ToolNotFound):
-                missed = await self._record_unknown(tool_call, context)
+                missed = self._router.calls.record_unknown(tool_call, found, context)
                 if missed.error is ErrorKind.UNAVAILABLE:  # known but unavailable: explain it to the model
                     return await render_result(missed, None, modern=request.modern)
                 raise ToolNotFoundError(tool_call.name, found, endpoint_tools.view.visible)
@@ -461,18 +461,6 @@ class ToolMethods:
         return (
             requested if outcome.tool == requested.key else self._router.tools.get(outcome.tool) or requested
         )
-
-    async def _record_unknown(self, tool_call: ToolCall, context: CallContext) -> Outcome:
-        """Record a call of a tool that does not exist for the caller. Nothing runs."""
-        probe = CallContext(
-            call_id=context.call_id,
-            conversation=context.conversation,
-            caller=context.caller,
-            profile=context.profile,
-            scopes=context.scopes,
-            dry_run=True,
-        )
-        return await self._router.calls.call(tool_call, probe)
 
 
 def _parse_call_params(params: JsonObject) -> tuple[str, JsonObject]:
