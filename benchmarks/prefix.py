@@ -239,6 +239,11 @@ def requests(
             use = describe_tool_usage(cards, order=offer)
             yield build_turn_request(packet, cards, system=with_tools, history=history, settings=choose,
                                order=offer, usage=use, final=not offer or after), offer, turn  # fmt: skip
+        elif kind == "single, text":
+            guides = build_tool_guides(cards, order=offer)
+            yield build_turn_request(packet, cards, system=with_tools, history=history, settings=choose,
+                               order=offer, guides=guides, has_tool_support=False,
+                               final=not offer or after), offer, turn  # fmt: skip
         elif kind == "react" and turn.shortlist:
             guides = build_tool_guides(cards, order=offer)
             yield build_react_request(packet, cards, system=with_tools, history=history, settings=choose,
@@ -291,7 +296,7 @@ def share(conversations: Sequence[Sequence[Prompt]]) -> Share:
 def rows(
     shelf: EvalCatalog, talks: Sequence[Sequence[Asked]], settings: Settings
 ) -> Iterator[tuple[str, str, Share]]:
-    for kind in ("single", "react", "selection", "answer"):
+    for kind in ("single", "single, text", "react", "selection", "answer"):
         for how in (
             (AFRESH, BUILT, *TRIALS) if kind == "single" else (BUILT,) if kind == "answer" else (AFRESH,)
         ):

@@ -317,6 +317,13 @@ class ModelPool:
         await self._capability_registry.set_capabilities(member, found)
         return found
 
+    async def takes_definitions(self, role: Role, *, model: str | None = None) -> bool:
+        """Return whether the role's model gets tools as definitions. Otherwise they are described in text."""
+        member = self._get_member(role)
+        if member is not None and member.settings is not None and member.settings.tool_format == "text":
+            return False
+        return (await self.capabilities(role, model=model)).tools is not False
+
     async def aclose(self) -> None:
         """Close the models that the pool created. Given models stay open."""
         async with AsyncExitStack() as stack:

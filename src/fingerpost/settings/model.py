@@ -121,6 +121,11 @@ class ModelSettings(Section):
     )
     retries: int = Field(default=2, ge=0, le=10, description="Repeats when it is overloaded or fails")
     context: int = Field(default=32_768, ge=512, description="Tokens it can read at once")
+    tool_format: Literal["auto", "text"] = Field(
+        default="auto",
+        description="`auto`: tools as definitions where the model takes them; `text`: always described in "
+        "the last message, so that prompt caches keep what comes before",
+    )
     price_in: float | None = Field(default=None, ge=0, description="Of a million tokens it reads")
     price_out: float | None = Field(default=None, ge=0, description="Of a million tokens it writes")
 

@@ -50,6 +50,23 @@ async def test_one_decision_calls_two_tools_side_by_side_and_the_next_turn_answe
     assert second.messages[: len(first.messages)] == first.messages  # the prompt begins as the last one did
 
 
+@proves("B4", "C9")
+async def test_with_tool_format_text_tools_are_described_in_the_last_message(tmp_path: Path) -> None:
+    call = {"calls": [{"tool": "time__get_current_time", "arguments": TOKYO}]}
+    model = ScriptedModel([json.dumps(call), json.dumps({"calls": [], "answer": "It is noon."})])
+    prime = {"prime": {"model": "scripted", "tool_format": "text"}}
+    history = (Message(role="user", text="Hello!"), Message(role="assistant", text="Hello."))
+    async with open_router(tmp_path, [create_clock_server()], model, models=prime) as router:
+        route = await router.route("What time is it in Tokyo right now?", mode="simple", history=history)
+    assert (route.answer or "").startswith("It is noon.")
+    assert [step.success for step in route.packet.tool_routing.steps] == [True]
+    first, second = model.asked
+    assert not first.tools and not second.tools
+    assert "get_current_time" in first.messages[-1].text
+    assert not any("get_current_time" in message.text for message in first.messages[:-1])
+    assert second.messages[: len(first.messages)] == first.messages
+
+
 @proves("B4", "B6")
 async def test_without_tool_calls_the_text_is_the_answer(tmp_path: Path) -> None:
     async with open_router(tmp_path, [create_clock_server()], ScriptedModel(["You said seven."])) as router:

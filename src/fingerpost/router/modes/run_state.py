@@ -454,11 +454,8 @@ class RunState:
                 return
 
     async def can_take_definitions(self) -> bool:
-        """Return whether the answering model supports tool definitions. Otherwise tools are described in
-        text.
-        """
-        known = await self.deps.pool.capabilities(Role.PRIME, model=self.client_options.model)
-        return known.tools is not False
+        """Return whether the answering model gets tools as definitions. Otherwise text describes them."""
+        return await self.deps.pool.takes_definitions(Role.PRIME, model=self.client_options.model)
 
     def build_ask(self, role: Role, purpose: str, *, on_text: OnText | None = None) -> Ask:
         """Return a function that asks a model within the budget, counts its usage and records it."""
