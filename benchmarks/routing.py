@@ -38,7 +38,7 @@ from fingerpost.evals.predictions import (
     open_ready_narrower,
 )
 from fingerpost.narrow.components import build_default_components
-from fingerpost.narrow.scorer import ScorerQuery, split_sentences
+from fingerpost.narrow.scorer import ScorerRequest, split_sentences
 from fingerpost.settings.model import FlagSettings
 
 SAMPLE = 400
@@ -118,8 +118,9 @@ def meaning(encoders: Encoders) -> Answer:
                 best_of(
                     shelf,
                     query,
-                    lambda text: scorer.score(
-                        ScorerQuery(text=text, sentences=split_sentences(text), signals=reader.read(text))
+                    lambda text: scorer.scores(
+                        ScorerRequest(text=text, sentences=split_sentences(text), signals=reader.read(text)),
+                        cards,
                     ),
                 )
                 for query in queries

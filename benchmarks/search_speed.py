@@ -27,7 +27,7 @@ from benchmarks.catalog import build, definition, listings
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
 from fingerpost.narrow.lexical_scorer import LexicalScorer
-from fingerpost.narrow.scorer import ScorerQuery, build_tool_text
+from fingerpost.narrow.scorer import ScorerRequest, build_tool_text
 from fingerpost.records import ToolCard
 
 SIZES = (300, 3_000, 10_000)
@@ -83,8 +83,10 @@ def timed(work: Callable[[], object]) -> float:
 def lexical(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
     scorer = LexicalScorer()
     building = timed(lambda: scorer.prepare(cards))
-    scorer.score(ScorerQuery(text="warm up"))
-    return Cost(building, [timed(lambda text=text: scorer.score(ScorerQuery(text=text))) for text in texts])
+    scorer.scores(ScorerRequest(text="warm up"), cards)
+    return Cost(
+        building, [timed(lambda text=text: scorer.scores(ScorerRequest(text=text), cards)) for text in texts]
+    )
 
 
 class Halfway:
@@ -110,8 +112,8 @@ def dense(cards: Sequence[ToolCard], texts: Sequence[str], encoder: OnnxEncoder,
         scorer.prepare(cards)
         scorer.wait(120)
         halfway.is_real = True
-        scorer.score(ScorerQuery(text="warm up"))
-        queries = [timed(lambda text=text: scorer.score(ScorerQuery(text=text))) for text in texts]
+        scorer.scores(ScorerRequest(text="warm up"), cards)
+        queries = [timed(lambda text=text: scorer.scores(ScorerRequest(text=text), cards)) for text in texts]
     return Cost(per_tool * len(cards), queries)
 
 

@@ -42,10 +42,9 @@ from fingerpost.narrow.fusion import (
     TextEvidence,
     compute_fit_features,
     fuse_scores,
-    get_meaning_weight,
 )
 from fingerpost.narrow.lexical_scorer import LexicalScorer
-from fingerpost.narrow.scorer import ScorerQuery, split_sentences
+from fingerpost.narrow.scorer import ScorerRequest, split_sentences
 from training.sets import Request, RoutingSet, read_own, read_public
 
 Floats = NDArray[np.float64]
@@ -111,9 +110,11 @@ class Bench:
         return np.stack([self.meaning.encode_query(tool.text.format_long()) for tool in self.routing.tools])
 
     def evidence(self, request: Request) -> TextEvidence:
-        query = ScorerQuery(text=request.text, sentences=split_sentences(request.text))
+        query = ScorerRequest(text=request.text, sentences=split_sentences(request.text))
         return fuse_scores(
-            self.words.score(query), self.meaning.score(query), get_meaning_weight(query.signals)
+            self.words.scores(query, self.cards),
+            self.meaning.scores(query, self.cards),
+            self.meaning.get_weight(query.signals),
         )
 
 

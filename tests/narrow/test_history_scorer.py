@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fingerpost.call.outcomes import build_choice_sample
 from fingerpost.narrow.history_scorer import HistoryScorer, ToolHistory
-from fingerpost.narrow.scorer import ScorerQuery
+from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Choice, ErrorKind, Outcome, ToolFollower
 from tests.kit.catalogs import UNHURRIED, catalog, listing, tool
 from tests.requirements import proves
@@ -29,10 +29,8 @@ def choice(request: str, key: str, *, worked: bool = True) -> Choice:
 
 
 def scored(experience: HistoryScorer, text: str, *used: str) -> dict[str, float]:
-    experience.prepare(CARDS)
-    scores = experience.score(ScorerQuery(text=text, used=used))
-    assert scores.dtype == np.float32
-    return dict(zip(KEYS, map(float, scores), strict=True))
+    scores = experience.scores(ScorerRequest(text=text, used=used), CARDS)
+    return {key: scores[key].value if key in scores else 0.0 for key in KEYS}
 
 
 @proves("A17", "E11")
@@ -110,16 +108,14 @@ def test_likeness_in_meaning_counts_when_vectors_are_given() -> None:
     experience = HistoryScorer()
     vectors = np.eye(2, 4, dtype=np.float32)
     experience.learn([choice("commits", "git/log"), choice("hours", "web/search")], vectors=vectors)
-    experience.prepare(CARDS)
-    scores = experience.score(ScorerQuery(text="something else entirely"), vectors[1])
-    assert [KEYS[place] for place in np.flatnonzero(scores)] == ["web/search"]
+    scores = experience.scores(ScorerRequest(text="something else entirely", vector=vectors[1]), CARDS)
+    assert [tool for tool, score in scores.items() if score.value] == ["web/search"]
 
 
 def test_tools_that_are_gone_and_empty_catalogs_do_no_harm() -> None:
     experience = HistoryScorer(
         [choice("commits", "gone/tool")], [ToolFollower(tool="a/b", then="c/d", times=1)]
     )
-    assert experience.score(ScorerQuery(text="commits")).shape == (0,)
     assert set(scored(experience, "commits", "a/b").values()) == {0.0}
 
 

@@ -106,7 +106,9 @@ def test_a_slip_of_the_pen_or_a_missing_space_is_forgiven(request_text: str, too
 
 def test_a_known_word_is_never_bent_to_another() -> None:
     tools = cards(a=[tool("forms", "Fills it in."), tool("farms", "Feeds it.")])
-    scores = dict(zip((card.name for card in tools), scorer_of(tools).score(ask("the farm")), strict=True))
+    scores = dict(
+        zip((card.name for card in tools), scorer_of(tools).scores(ask("the farm"), tools), strict=True)
+    )
     assert scores["farms"] > 0
     assert scores["forms"] == 0
 
@@ -155,21 +157,21 @@ def test_accents_and_capitals_do_not_matter() -> None:
 
 
 def test_no_shared_word_is_a_score_of_zero() -> None:
-    assert not scorer_of(EVERYDAY).score(ask("xylophone qqq")).any()
+    assert not scorer_of(EVERYDAY).scores(ask("xylophone qqq"), EVERYDAY).any()
 
 
 def test_scores_come_in_the_order_of_the_cards() -> None:
     scorer = scorer_of(EVERYDAY)
-    there = scorer.score(ask("delete a branch"))
+    there = scorer.scores(ask("delete a branch"), EVERYDAY)
     scorer.prepare(EVERYDAY[::-1])
-    back = scorer.score(ask("delete a branch"))
+    back = scorer.scores(ask("delete a branch"), EVERYDAY[::-1])
     assert np.allclose(there, back[::-1], atol=1e-6)
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
 def test_a_catalog_of_none_one_or_ten_thousand_identical_tools_is_scored(count: int) -> None:
     one = cards(a=[tool("read_file", "Reads a file.", path="Where it is")])
-    scores = scorer_of(one * count).score(ask("read a file"))
+    scores = scorer_of(one * count).scores(ask("read a file"), one * count)
     assert scores.shape == (count,)
     assert np.isfinite(scores).all()
     assert (scores > 0).all()
@@ -192,7 +194,7 @@ JUNK = [
 
 @pytest.mark.parametrize("text", JUNK, ids=[repr(text[:12]) for text in JUNK])
 def test_junk_is_answered(text: str) -> None:
-    scores = scorer_of(EVERYDAY).score(ask(text, gloss=text))
+    scores = scorer_of(EVERYDAY).scores(ask(text, gloss=text), EVERYDAY)
     assert scores.shape == (len(EVERYDAY),)
     assert np.isfinite(scores).all()
 
@@ -200,7 +202,7 @@ def test_junk_is_answered(text: str) -> None:
 @UNHURRIED
 @given(st.text(max_size=400))
 def test_any_request_gets_finite_scores_that_are_not_negative(text: str) -> None:
-    scores = SHARED.score(ask(text))
+    scores = SHARED.scores(ask(text), EVERYDAY)
     assert np.isfinite(scores).all()
     assert (scores >= 0).all()
 

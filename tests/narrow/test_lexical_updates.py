@@ -38,16 +38,17 @@ def test_an_index_that_grew_step_by_step_scores_like_one_built_at_once(
         fresh = LexicalScorer()
         fresh.prepare(tools)
         for request in REQUESTS:
-            assert np.allclose(grown.score(ask(request)), fresh.score(ask(request)), atol=1e-5)
+            assert np.allclose(
+                grown.scores(ask(request), tools), fresh.scores(ask(request), tools), atol=1e-5
+            )
 
 
 def test_a_tool_described_anew_by_its_server_is_read_again() -> None:
     scorer = LexicalScorer()
-    scorer.prepare(cards(a=[tool("t", "Feeds the cat.")]))
-    assert scorer.score(ask("water the flowers"))[0] == 0
-    scorer.prepare(cards(a=[tool("t", "Waters the flowers.")]))
-    assert scorer.score(ask("water the flowers"))[0] > 0
-    assert scorer.score(ask("feed the cat"))[0] == 0
+    before, after = cards(a=[tool("t", "Feeds the cat.")]), cards(a=[tool("t", "Waters the flowers.")])
+    assert scorer.scores(ask("water the flowers"), before)[0] == 0
+    assert scorer.scores(ask("water the flowers"), after)[0] > 0
+    assert scorer.scores(ask("feed the cat"), after)[0] == 0
 
 
 def test_words_of_tools_long_gone_are_forgotten() -> None:
@@ -63,7 +64,7 @@ def test_words_of_tools_long_gone_are_forgotten() -> None:
     assert scorer.term_count < MAX_DEAD_TERMS * 2
     fresh = LexicalScorer()
     fresh.prepare(EVERYDAY)
-    assert np.allclose(scorer.score(ask("weather")), fresh.score(ask("weather")))
+    assert np.allclose(scorer.scores(ask("weather"), EVERYDAY), fresh.scores(ask("weather"), EVERYDAY))
 
 
 def test_requests_are_answered_while_the_catalog_changes() -> None:
@@ -75,9 +76,10 @@ def test_requests_are_answered_while_the_catalog_changes() -> None:
 
     def keep_asking() -> None:
         while not done.is_set():
-            size = len(scorer.score(ask("delete wether in mail box")))
-            if size not in (len(few), len(many)):
-                wrong.append(size)
+            for tools in (few, many):
+                size = len(scorer.scores(ask("delete wether in mail box"), tools))
+                if size != len(tools):
+                    wrong.append(size)
 
     asking = [threading.Thread(target=keep_asking) for _ in range(2)]
     for thread in asking:

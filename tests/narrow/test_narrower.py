@@ -18,8 +18,8 @@ from fingerpost.narrow.dense.encoder import get_shared_encoder
 from fingerpost.narrow.features import Scores
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
-from fingerpost.narrow.scorer import ScorerQuery
-from fingerpost.records import HiddenTool, Message, ServerChoice
+from fingerpost.narrow.scorer import ScorerRequest
+from fingerpost.records import HiddenTool, Message, ServerChoice, ToolCard
 from tests.kit.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
 from tests.requirements import proves
 
@@ -396,8 +396,8 @@ class OnlyOneServerIsReady(DenseScorer):
     def prioritize(self, rows: Sequence[int]) -> None:
         self.hastened.append(list(rows))
 
-    def score(self, query: ScorerQuery) -> Scores:
-        return np.where(self._absent, np.float32(np.nan), super().score(query)).astype(np.float32)
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Scores:
+        return np.where(self._absent, np.float32(np.nan), super().scores(request, cards)).astype(np.float32)
 
 
 @proves("N2")

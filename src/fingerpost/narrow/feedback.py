@@ -24,7 +24,7 @@ from fingerpost.narrow.features import Rows, Scores, ToolColumns
 from fingerpost.narrow.fusion import ScoreContribution
 from fingerpost.narrow.history_scorer import MAX_PAST_REQUEST_LENGTH, Floats, PastRequests
 from fingerpost.narrow.request import NarrowRequest
-from fingerpost.narrow.scorer import ScorerQuery
+from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Choice, Feedback, FeedbackVerdict
 
 MIN_WORD_SIMILARITY: Final = 0.5
@@ -59,10 +59,6 @@ class RequestSimilarity:
         )  # many similar requests must not reduce the similarity
         self._vectors = vectors
         self._known = None if vectors is None else vectors.any(axis=1)
-
-    @property
-    def uses_vectors(self) -> bool:
-        return self._vectors is not None
 
     def compute_weights(self, text: str, vector: Floats | None = None) -> Floats:
         """Return a weight for each past request: 0 for most, 1 for the same words."""
@@ -195,10 +191,6 @@ class Corrections:
         """
         self._shared = shared
         self._memory = _CorrectionSnapshot()
-
-    @property
-    def uses_vectors(self) -> bool:
-        return self._memory.similarity.uses_vectors
 
     def learn(
         self,
@@ -486,19 +478,17 @@ class FeedbackAdjustments:
     @classmethod
     def from_request(
         cls,
-        query: ScorerQuery,
+        query: ScorerRequest,
         request: NarrowRequest,
         columns: ToolColumns,
         corrections: Corrections | None,
         preferences: Preferences | None,
-        *,
-        vector: Floats | None = None,
     ) -> FeedbackAdjustments:
         """Collect the feedback on this request for the current tools."""
         found = (
             _NO_CORRECTIONS
             if corrections is None
-            else corrections.find_corrections(query.text, vector, person=request.person)
+            else corrections.find_corrections(query.text, query.vector, person=request.person)
         )
         habits = _NO_HABITS if preferences is None else preferences.get_for(request.person)
         rows = columns.rows

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
 from fingerpost.narrow.features import Rows, Scores, ToolColumns
-from fingerpost.records import Part, Signals
+from fingerpost.records import Part
 
 
 @frozen
@@ -48,12 +48,6 @@ def list_score_parts(contributions: Iterable[ScoreContribution], row: int) -> tu
     found = (contribution.get_part(row) for contribution in contributions)
     return tuple(part for part in found if part is not None)
 
-
-# The weight of meaning. The encoder was trained on English: it counts less for a request in another
-# language, and for a request that is known only by its English gloss.
-ENGLISH_MEANING_WEIGHT: Final = 0.55
-GLOSS_MEANING_WEIGHT: Final = 0.5
-FOREIGN_MEANING_WEIGHT: Final = 0.25
 
 # A tool gains this share of the mean of its server's best scores.
 SERVER_WEIGHT: Final = 0.2
@@ -107,13 +101,6 @@ class TextEvidence:
 
 def _mix_scores(whole: Scores, own: Scores, part: float) -> Scores:
     return np.asarray((1 - part) * whole + part * own, np.float32)
-
-
-def get_meaning_weight(signals: Signals) -> float:
-    """Return how reliable the encoder is for this request."""
-    if signals.language in ("en", "und"):
-        return ENGLISH_MEANING_WEIGHT
-    return GLOSS_MEANING_WEIGHT if signals.gloss else FOREIGN_MEANING_WEIGHT
 
 
 def fuse_scores(words: Scores, meaning: Scores | None, meaning_weight: float) -> TextEvidence:

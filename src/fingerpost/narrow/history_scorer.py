@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fingerpost.catalog.words import STOP_WORDS, parse_word_set
 from fingerpost.frozen import frozen
-from fingerpost.narrow.scorer import ScorerQuery
+from fingerpost.narrow.scorer import ScorerRequest, ToolScore
 from fingerpost.records import Choice, ToolCard, ToolFollower
 
 MAX_PAST_REQUEST_LENGTH: Final = 500  # what the store keeps of a request
@@ -143,18 +143,14 @@ class ToolHistory:
 
 
 class HistoryScorer:
-    """Scores every card by the results of earlier choices."""
+    """Scores tools by the results of earlier choices."""
 
-    signal: Final = "learned"
+    label = "learned"
+    weight = 0.10  # the most that it adds or subtracts
 
     def __init__(self, choices: Sequence[Choice] = (), followings: Sequence[ToolFollower] = ()) -> None:
-        self._places: dict[str, int] = {}
         self._memory = _HistorySnapshot()
         self.learn(choices, followings)
-
-    @property
-    def uses_vectors(self) -> bool:
-        return self._memory.vectors is not None
 
     def learn(
         self,
@@ -179,31 +175,23 @@ class HistoryScorer:
             after=dict(after),
         )
 
-    def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """Set the tools."""
-        self._places = {card.key: place for place, card in enumerate(cards)}
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Mapping[str, ToolScore]:
+        """Return -1 to 1 for every tool with a history that is relevant to the request, removed tools
+        included.
+        """
+        histories = self._find_histories(request)
+        return {tool: ToolScore(history.score, history.note) for tool, history in histories.items()}
 
-    def score(self, query: ScorerQuery, vector: Floats | None = None) -> NDArray[np.float32]:
-        """Return -1 to 1 for every card; 0 without a history."""
-        scores = np.zeros(len(self._places), np.float32)
-        for tool, evidence in self.get_tool_histories(query, vector).items():
-            if (place := self._places.get(tool)) is not None:
-                scores[place] = evidence.score
-        return scores
-
-    def get_tool_histories(
-        self, query: ScorerQuery, vector: Floats | None = None
-    ) -> Mapping[str, ToolHistory]:
-        """Return the history relevant to this query by tool, including removed tools."""
+    def _find_histories(self, request: ScorerRequest) -> Mapping[str, ToolHistory]:
         memory = self._memory
         worked: Counter[str] = Counter()
         failed: Counter[str] = Counter()
-        weights = memory.compute_weights(query.text, vector)
+        weights = memory.compute_weights(request.text, request.vector)
         for place in np.flatnonzero(weights):
             choice = memory.choices[int(place)]
             counts = worked if choice.worked else failed
             counts[choice.tool] += float(weights[place])  # pyright: ignore[reportArgumentType] - typed for ints
-        next_up = memory.predict_next_tools(query.used)
+        next_up = memory.predict_next_tools(request.used)
         return {
             tool: ToolHistory(worked=worked[tool], failed=failed[tool], follows=next_up.get(tool, 0.0))
             for tool in {*worked, *failed, *next_up}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fingerpost.catalog.tool_names import count_edits
 from fingerpost.frozen import frozen
 from fingerpost.narrow.lexical_terms import build_synonym_map, iterate_terms, stem_word
-from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, ScorerQuery, ToolText, build_tool_text, clean_line
+from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, ScorerRequest, ToolText, build_tool_text, clean_line
 from fingerpost.records import ToolCard
 
 if TYPE_CHECKING:
@@ -268,8 +268,12 @@ MAX_DEAD_TERMS: Final = 20_000  # unused term numbers before the terms are renum
 class LexicalScorer:
     """Scores tools by words. Thread-safe."""
 
+    label = "words"
+    weight = 1.0  # the scorer by meaning takes its share of this
+
     def __init__(self) -> None:
         self._lock = Lock()
+        self._cards: Sequence[ToolCard] | None = None
         self._reset()
         self._vocabulary = TermVocabulary(build_term_index((), 0), self._numbers, self._spelling)
 
@@ -278,19 +282,19 @@ class LexicalScorer:
         self._spelling = SpellingIndex()
         self._bags: dict[tuple[str, str, str], TermBag] = {}
 
-    @property
-    def signal(self) -> str:
-        return "words"
-
-    def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """Set the tools. Only changed ones are processed."""
+    def prepare(self, cards: Sequence[ToolCard]) -> TermVocabulary:
+        """Set the tools and return their terms. Only changed tools are processed."""
         with self._lock:
+            if cards is self._cards:
+                return self._vocabulary
             index = self._build_index(cards)
             used = int(np.count_nonzero(np.diff(index.starts)))
             if len(self._numbers) - used > max(MAX_DEAD_TERMS, used):
                 self._reset()
                 index = self._build_index(cards)
             self._vocabulary = TermVocabulary(index, self._numbers, self._spelling)
+            self._cards = cards
+            return self._vocabulary
 
     def _build_index(self, cards: Sequence[ToolCard]) -> TermIndex:
         known = len(self._numbers)
@@ -316,10 +320,10 @@ class LexicalScorer:
         """The number of distinct terms in memory."""
         return len(self._numbers)
 
-    def score(self, query: ScorerQuery) -> Scores:
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Scores:
         """Return one number per tool, mostly between 0 and 1; 0 without a common word."""
-        vocabulary = self._vocabulary
-        weights = vocabulary.weigh_terms(query.text, query.signals.gloss)
+        vocabulary = self.prepare(cards)
+        weights = vocabulary.weigh_terms(request.text, request.signals.gloss)
         length = math.sqrt(sum(weight * weight for weight in weights.values())) or 1.0
         return vocabulary.index.sum_weights(list(weights), [weight / length for weight in weights.values()])
 

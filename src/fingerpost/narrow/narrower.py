@@ -184,8 +184,6 @@ class Narrower:
             self._parts.words.prepare(snapshot.cards)
             if self._parts.meaning is not None and self._settings.flags.dense_scores:
                 self._parts.meaning.prepare(snapshot.cards)
-            if self._parts.learned is not None:
-                self._parts.learned.prepare(snapshot.cards)
             self._columns = columns
             self._snapshot = snapshot
             self._generation += 1
@@ -258,11 +256,14 @@ class Narrower:
         if not self._settings.flags.narrow_cache:
             return self._narrow_uncached(request)
         key = build_cache_key(request, catalog=self._generation, ready=self._ready)
+        if self._parts.added:  # such a scorer may depend on them
+            key = (key, request.caller, request.profile, request.conversation)
         found = self._recent.get(key)
         if found is not None:
             return replace(found, servers=request.servers, shortlist=replace(found.shortlist, cached=True))
         made = self._narrow_uncached(request)
-        self._recent.put(key, made)
+        if not made.shortlist.failed_scorers:
+            self._recent.put(key, made)
         return made
 
     @property
@@ -320,6 +321,7 @@ class Narrower:
             catalog_version=columns.version,
             dense=scored.evidence.meaning is not None,
             exclusive=tuple(sorted(columns.cards[row].key for sole in scored.exclusive for row in sole)),
+            failed_scorers=scored.failures,
         )
         return Narrowing(need=need, signals=signals, shortlist=made, servers=request.servers)
 

@@ -2,52 +2,137 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Protocol
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
 
+from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import Signals, ToolCard
+from fingerpost.records import Json, Message, Signals, ToolCard
+from fingerpost.records.json import to_valid_text
 
 if TYPE_CHECKING:  # importing numpy takes 0.1 seconds, so only narrowing imports it
     import numpy as np
     from numpy.typing import NDArray
 
     Scores = NDArray[np.float32]
-import re
-from collections.abc import Mapping
-from itertools import islice
-from typing import Final
-
-from fingerpost.records import Json
-from fingerpost.records.json import to_valid_text
+    ScoresByTool = Mapping[str, "float | ToolScore"] | Sequence[float] | NDArray[np.floating]
 
 
 @frozen
-class ScorerQuery:
-    """A request in the form scorers use."""
+class ScorerRequest:
+    """A request as scorers get it."""
 
     text: str  # the request or one of its needs, of limited length
     sentences: tuple[str, ...] = ()  # its sentences if it has several; limited in number
+    needs: tuple[str, ...] = ()  # its needs if it has several
     signals: Signals = field(default_factory=Signals)
+    history: tuple[Message, ...] = ()  # earlier messages of the conversation
     used: tuple[str, ...] = ()  # keys of the tools used in this conversation, latest last
+    caller: str | None = None
+    profile: str | None = None
+    conversation: str | None = None
+    vector: Scores | None = field(default=None, repr=False, compare=False)  # of the encoder; None without it
+
+
+@frozen(kw_only=False)
+class ToolScore:
+    """The score of one tool with the reason, which explanations show."""
+
+    value: float
+    note: str = ""
 
 
 class Scorer(Protocol):
-    """Scores every card for a query."""
+    """Scores tools for a request."""
 
     @property
-    def signal(self) -> str:
-        """The name of its part in explanations, such as `words` or `meaning`."""
+    def label(self) -> str:
+        """The name of its part of a score in explanations, such as `words` or `meaning`."""
         ...
 
-    def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """Set the tools. Only changes since the last call are processed."""
+    @property
+    def weight(self) -> float:
+        """The points that a score of 1 adds. Text scores are between 0 and 1, and most adjustments at most
+        0.3.
+        """
         ...
 
-    def score(self, query: ScorerQuery) -> Scores:
-        """Return one number per prepared card, in order; NaN for a card that is not ready."""
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> ScoresByTool:
+        """Return scores from -1 (unsuitable) to 1 (suitable): by tool key, or one for each card in order.
+
+        A tool without a score has 0. Runs in a worker thread, possibly in several at once.
+        """
         ...
+
+
+# The names of our own parts of a score.
+OWN_LABELS: Final = frozenset(
+    {
+        "arguments",
+        "conversation",
+        "corrected",
+        "entity",
+        "exclusive",
+        "health",
+        "hierarchy",
+        "intent",
+        "keywords",
+        "latency",
+        "learned",
+        "meaning",
+        "mention",
+        "mood",
+        "preference",
+        "priority",
+        "produces",
+        "recall",
+        "server",
+        "turn",
+        "words",
+    }
+)
+MAX_LABEL_LENGTH: Final = 40
+
+
+@frozen
+class AddedScorer:
+    """A scorer of a program or package, with its label and weight as they were when it was added."""
+
+    label: str
+    weight: float
+    scorer: Scorer
+
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> ScoresByTool:
+        return self.scorer.scores(request, cards)
+
+
+def check_scorers(scorers: Iterable[Scorer]) -> tuple[AddedScorer, ...]:
+    """Return the scorers with their labels and weights. Raises `ConfigError` if one cannot be used."""
+    found: dict[str, AddedScorer] = {}
+    for scorer in scorers:
+        label, weight = _get_label(scorer), getattr(scorer, "weight", None)
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 < weight <= 1:
+            message = f"the weight of the scorer {label!r} is no number above 0 and at most 1"
+            raise ConfigError(message, hint="The weight is the points that a score of 1 adds: 0.1 is little.")
+        if label in OWN_LABELS or label in found:
+            message = f"the label {label!r} of a scorer is taken"
+            raise ConfigError(message, hint=f"Not possible: {', '.join(sorted({*OWN_LABELS, *found}))}.")
+        found[label] = AddedScorer(label=label, weight=float(weight), scorer=scorer)
+    return tuple(found.values())
+
+
+def _get_label(scorer: object) -> str:
+    label = getattr(scorer, "label", None)
+    if not callable(getattr(scorer, "scores", None)):
+        message = f"{type(scorer).__name__} is no scorer: it has no method `scores`"
+        raise ConfigError(message, hint="A scorer has `label`, `weight` and `scores(request, cards)`.")
+    if not isinstance(label, str) or not label or clean_line(label, MAX_LABEL_LENGTH) != label:
+        message = f"the label of the scorer {type(scorer).__name__} is no short line of text"
+        raise ConfigError(message, hint=f"Give it a `label` of at most {MAX_LABEL_LENGTH} characters.")
+    return label
 
 
 MAX_TEXT_NAME_LENGTH: Final = 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from fingerpost.catalog.words import OFFICIAL_DATA
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
+from fingerpost.narrow.added_scorers import build_scorer_contribution
 from fingerpost.narrow.components import NarrowComponents, Vector
 from fingerpost.narrow.features import Rows, Scores, ToolColumns
 from fingerpost.narrow.feedback import NO_FEEDBACK, FeedbackAdjustments
@@ -19,14 +21,12 @@ from fingerpost.narrow.fusion import (
     TextEvidence,
     compute_server_bonus,
     fuse_scores,
-    get_meaning_weight,
     sum_contributions,
 )
-from fingerpost.narrow.history_scorer import ToolHistory
 from fingerpost.narrow.request import NarrowRequest, compute_turn_weights, get_earlier_turns, split_needs
-from fingerpost.narrow.scorer import ScorerQuery, split_sentences
+from fingerpost.narrow.scorer import ScorerRequest, split_sentences
 from fingerpost.narrow.signals.intents import is_asking_whether
-from fingerpost.records import Effort, EntityKind, Signals
+from fingerpost.records import Effort, EntityKind, ScorerFailure, Signals
 from fingerpost.settings.model import FlagSettings
 
 TOOL_MENTION_POINTS: Final = 0.30  # the request names the tool: strong but not decisive
@@ -49,7 +49,6 @@ MISSING_ID_SHARE: Final = (
 )  # of the base score, if it needs an id and the request asks whether something exists
 RECALL_POINTS: Final = 0.25  # the request asks for notes or memories, and the tool searches them
 ENTITY_POINTS: Final = 0.12  # the request names a file or an address, and the tool has a parameter for it
-HISTORY_POINTS: Final = 0.10  # maximum in both directions
 MIN_FALLBACK_SHARE: Final = 0.7  # minimum share of the fallback's score for a tool to rank first
 FALLBACK_STEP: Final = 0.001
 EXCLUSIVE_STEP: Final = 0.1  # lead of an exclusive tool over all others
@@ -118,15 +117,6 @@ def adjust_for_health(columns: ToolColumns, health: Mapping[str, str]) -> Iterat
             yield _build_contribution(
                 columns, "health", rows, UNHEALTHY_POINTS, f"{server} cannot be used now: {reason}"
             )
-
-
-def adjust_for_history(columns: ToolColumns, history: Mapping[int, ToolHistory]) -> ScoreContribution | None:
-    """Compute points from successes and failures with similar requests, within limits."""
-    points = np.zeros(columns.size, np.float32)
-    for row, evidence in history.items():
-        points[row] = HISTORY_POINTS * evidence.score
-    notes = {row: evidence.note for row, evidence in history.items()}
-    return ScoreContribution(signal="learned", points=points, notes=notes) if points.any() else None
 
 
 def adjust_for_fallbacks(columns: ToolColumns, scores: Scores) -> ScoreContribution | None:
@@ -243,6 +233,7 @@ class ScoredTools:
     whole: Scores
     by_need: tuple[Scores, ...]
     exclusive: tuple[Mapping[int, str], ...]  # by need: rows of exclusive tools, with the intent
+    failures: tuple[ScorerFailure, ...] = ()
 
 
 @frozen
@@ -259,12 +250,25 @@ class ToolScorer:
         # With several needs, the needs are the sentences: encoding them again would
         # cost time and add nothing.
         sentences = needs if len(needs) > 1 else split_sentences(text)
-        query = ScorerQuery(text=text, sentences=sentences, signals=signals, used=request.used)
-        whole = self.gather_evidence(query)
+        query = ScorerRequest(
+            text=text,
+            sentences=sentences,
+            needs=needs if len(needs) > 1 else (),
+            signals=signals,
+            history=request.history,
+            used=request.used,
+            caller=request.caller,
+            profile=request.profile,
+            conversation=request.conversation,
+        )
+        whole = self.gather_evidence(query, columns)
+        query = replace(query, vector=self._get_vector(text, signals))
         feedback = self._read_feedback(query, request, columns)
+        added, failures = self.components.added.run(query, columns, eligible)
         common = [
-            *self._score_earlier_turns(text, request),
+            *self._score_earlier_turns(text, request, columns),
             *self._compute_non_text_points(query, signals, request, columns),
+            *added,
             *(adjust_for_mood(columns, whole.base, text, signals) if self.flags.intent_signals else ()),
             *feedback.compute_correction_points(columns),
         ]
@@ -279,10 +283,11 @@ class ToolScorer:
                 whole=score,
                 by_need=(score,),
                 exclusive=(sole,),
+                failures=failures,
             )
         read = [self.components.reader.read(need) for need in needs]
         own = [
-            self.gather_evidence(ScorerQuery(text=need, signals=one))
+            self.gather_evidence(ScorerRequest(text=need, signals=one), columns)
             for need, one in zip(needs, read, strict=True)
         ]
         seen = [whole.mix_with(evidence, OWN_NEED_WEIGHT) for evidence in own]
@@ -301,17 +306,18 @@ class ToolScorer:
             whole=score,
             by_need=tuple(sum_contributions(contributions, columns.size) for contributions in by_need),
             exclusive=tuple(soles),
+            failures=failures,
         )
 
-    def gather_evidence(self, query: ScorerQuery) -> TextEvidence:
+    def gather_evidence(self, query: ScorerRequest, columns: ToolColumns) -> TextEvidence:
         """Score every tool by words and meaning."""
-        words = self.components.words.score(query)
+        words = self.components.words.scores(query, columns.cards)
         meaning = self.components.meaning
         if meaning is None or not self.flags.dense_scores:
             return fuse_scores(words, None, 0.0)
         if meaning.ready < 1.0:
             meaning.prioritize(_find_likely_rows(words))
-        return fuse_scores(words, meaning.score(query), get_meaning_weight(query.signals))
+        return fuse_scores(words, meaning.scores(query, columns.cards), meaning.get_weight(query.signals))
 
     def _find_exclusive_tools(
         self, text: str, signals: Signals, feedback: FeedbackAdjustments, columns: ToolColumns
@@ -366,54 +372,51 @@ class ToolScorer:
         )
 
     def _read_feedback(
-        self, query: ScorerQuery, request: NarrowRequest, columns: ToolColumns
+        self, query: ScorerRequest, request: NarrowRequest, columns: ToolColumns
     ) -> FeedbackAdjustments:
         """Return the feedback on this request."""
         corrections, preferences = self.components.corrections, self.components.preferences
         if corrections is None and preferences is None:
             return NO_FEEDBACK
-        vector = self._get_vector(query) if corrections is not None and corrections.uses_vectors else None
-        return FeedbackAdjustments.from_request(
-            query, request, columns, corrections, preferences, vector=vector
-        )
+        return FeedbackAdjustments.from_request(query, request, columns, corrections, preferences)
 
-    def _get_vector(self, query: ScorerQuery) -> Vector | None:
-        """Return the request's vector, which the scorer has cached, or None."""
+    def _get_vector(self, text: str, signals: Signals) -> Vector | None:
+        """Return the request's vector, which the scorer caches, or None."""
         meaning = self.components.meaning
         if meaning is None or not self.flags.dense_scores:
             return None
         try:
-            return meaning.encode_query(query.signals.gloss or query.text)
+            return meaning.encode_query(signals.gloss or text)
         except FingerpostError:  # the scorer logs it once
             return None
 
-    def _score_earlier_turns(self, text: str, request: NarrowRequest) -> list[ScoreContribution]:
+    def _score_earlier_turns(
+        self, text: str, request: NarrowRequest, columns: ToolColumns
+    ) -> list[ScoreContribution]:
         """Score earlier turns, for a request that depends on them."""
         turns = get_earlier_turns(request.history)
         contributions: list[ScoreContribution] = []
         for turn, weight in zip(turns, compute_turn_weights(text, len(turns)), strict=True):
             if weight > 0:
                 signals = self.components.reader.read(turn)
-                query = ScorerQuery(text=turn, sentences=split_sentences(turn), signals=signals)
-                points = np.asarray(weight * self.gather_evidence(query).base, np.float32)
+                query = ScorerRequest(text=turn, sentences=split_sentences(turn), signals=signals)
+                points = np.asarray(weight * self.gather_evidence(query, columns).base, np.float32)
                 contributions.append(
                     ScoreContribution(signal="conversation", points=points, note="from what was said before")
                 )
         return contributions
 
     def _compute_non_text_points(
-        self, query: ScorerQuery, signals: Signals, request: NarrowRequest, columns: ToolColumns
+        self, query: ScorerRequest, signals: Signals, request: NarrowRequest, columns: ToolColumns
     ) -> list[ScoreContribution]:
         contributions: list[ScoreContribution] = []
         if self.flags.intent_signals:
             contributions += compute_adjustments(columns, query.text, signals)
         if self.flags.learned_use and self.components.learned is not None:
-            past = self.components.learned
-            evidence = past.get_tool_histories(query, self._get_vector(query) if past.uses_vectors else None)
-            known = {
-                row: found for key, found in evidence.items() if (row := columns.rows.get(key)) is not None
-            }
-            contribution = adjust_for_history(columns, known)
+            learned = self.components.learned
+            every_row = np.arange(columns.size, dtype=np.intp)
+            scores = learned.scores(query, columns.cards)
+            contribution = build_scorer_contribution(learned, scores, every_row, columns)
             contributions += [contribution] if contribution is not None else []
         contributions += adjust_for_effort(columns, request.effort)
         return contributions + list(adjust_for_health(columns, request.health))

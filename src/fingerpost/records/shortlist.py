@@ -136,6 +136,14 @@ class ServerChoice:
 
 
 @frozen
+class ScorerFailure:
+    """A scorer that was left out of a request, and why."""
+
+    scorer: str  # its label
+    reason: str
+
+
+@frozen
 class Shortlist:
     """The ranked tools with their scores, and how many were considered."""
 
@@ -148,6 +156,7 @@ class Shortlist:
     dense: bool = False  # whether embeddings were used in addition to words
     cached: bool = False
     exclusive: tuple[str, ...] = ()  # keys of tools whose exclusive intent the request has
+    failed_scorers: tuple[ScorerFailure, ...] = ()
 
     @property
     def offered(self) -> tuple[Candidate, ...]:

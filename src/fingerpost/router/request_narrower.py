@@ -36,6 +36,7 @@ from fingerpost.narrow.feedback import (
 from fingerpost.narrow.history_scorer import Floats, HistoryScorer
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
+from fingerpost.narrow.scorer import Scorer
 from fingerpost.narrow.server_picker import DefinitionCosts, RecentRoutingStats, ServerPicker, adapt_settings
 from fingerpost.narrow.server_prompt import read_template
 from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
@@ -211,7 +212,9 @@ class RequestNarrower:
         switches: RuntimeSwitches | None = None,
         visibility: VisibilityCache | None = None,
         tasks: TaskGroup | None = None,
+        scorers: Sequence[Scorer] = (),
     ) -> None:
+        """`scorers` are those of programs and packages."""
         self._settings = settings
         self._events = events
         self._store = store
@@ -226,6 +229,7 @@ class RequestNarrower:
                 history=self._learned.history_scorer,
                 corrections=self._learned.corrections,
                 preferences=self._learned.preferences,
+                scorers=scorers,
             ),
         )
         if self._narrower.parts.meaning is not None:

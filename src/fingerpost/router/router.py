@@ -30,6 +30,7 @@ from fingerpost.errors import (
 )
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.llm import ModelPool
+from fingerpost.narrow.scorer import Scorer, check_scorers
 from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
     Approval,
@@ -123,9 +124,10 @@ class Router:
         lite: ChatModel | None = None,
         prime: ChatModel | None = None,
         policy: Policy | None = None,
+        scorers: Iterable[Scorer] = (),
     ) -> None:
         """`model` has both roles unless `lite` or `prime` is given. `policy` precedes the rules of the
-        settings.
+        settings. `scorers` add to the scores of tools, each by its weight and under its label.
 
         Models are closed together with the router.
         """
@@ -137,6 +139,7 @@ class Router:
         self.switches = RuntimeSwitches(settings)
         self._visibility = VisibilityCache(settings.policy, self.profiles.bounds)
         self._models = (lite or model, prime or model)
+        self._scorers = check_scorers(scorers)
         self._pool: ModelPool | None = None
         self._narrower: RequestNarrower | None = None
         self._request_runner: RequestRunner | None = None
@@ -446,6 +449,7 @@ class Router:
             switches=self.switches,
             visibility=self._visibility,
             tasks=self._tasks,
+            scorers=self._scorers,
         )
 
     async def _close_narrower(self) -> None:

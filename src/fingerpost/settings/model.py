@@ -75,6 +75,9 @@ class NarrowSettings(Section):
     cache_seconds: float = Field(default=30.0, ge=0, description="How long a narrowing may be given again")
     cache_entries: int = Field(default=1000, ge=0, description="Narrowings kept for that")
     threads: int = Field(default=1, ge=1, le=64, description="Processor threads the encoder may use")
+    scorer_seconds: float = Field(
+        default=1.0, gt=0, le=60, description="How long an added scorer may take for a request"
+    )
     vectors: str | None = Field(
         default=None, description="Folder for cached vectors; by default in the cache directory"
     )

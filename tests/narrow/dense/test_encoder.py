@@ -65,7 +65,9 @@ def test_scores_of_the_same_request_do_not_depend_on_when_it_is_asked(encoder: O
     with DenseScorer(encoder) as scorer:
         scorer.prepare(EVERYDAY)
         assert scorer.wait(30)
-        assert np.array_equal(scorer.score(ask("read it")), scorer.score(ask("read it")))
+        assert np.array_equal(
+            scorer.scores(ask("read it"), EVERYDAY), scorer.scores(ask("read it"), EVERYDAY)
+        )
 
 
 def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder, TextEncoder
 from fingerpost.narrow.dense.encoder import Vector
 from fingerpost.narrow.lexical_scorer import LexicalScorer
-from fingerpost.narrow.scorer import ScorerQuery, build_tool_text, split_sentences
+from fingerpost.narrow.scorer import ScorerRequest, build_tool_text, split_sentences
 from fingerpost.records import ToolCard
 from tests.kit.scorers import EVERYDAY, WordEncoder, ask, best, cards, tool
 from tests.requirements import proves
@@ -34,7 +34,7 @@ def prepared(encoder: TextEncoder, tools: tuple[ToolCard, ...], folder: Path | N
 def test_the_score_is_the_cosine_with_the_tools_text() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        scores = scorer.score(ask("reads a file"))
+        scores = scorer.scores(ask("reads a file"), EVERYDAY)
         expected = [
             float(encoder.encode(build_tool_text(card).format_long()) @ encoder.encode("reads a file"))
             for card in EVERYDAY
@@ -46,9 +46,11 @@ def test_the_score_is_the_cosine_with_the_tools_text() -> None:
 def test_in_a_long_request_the_best_sentence_counts_for_half() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        scores = scorer.score(ScorerQuery(text=LONG_REQUEST, sentences=split_sentences(LONG_REQUEST)))
-        whole = scorer.score(ask(LONG_REQUEST))
-        sentence = scorer.score(ask("reads a file from the disk."))
+        scores = scorer.scores(
+            ScorerRequest(text=LONG_REQUEST, sentences=split_sentences(LONG_REQUEST)), EVERYDAY
+        )
+        whole = scorer.scores(ask(LONG_REQUEST), EVERYDAY)
+        sentence = scorer.scores(ask("reads a file from the disk."), EVERYDAY)
     row = [card.key for card in EVERYDAY].index("files/read_file")
     assert scores[row] == pytest.approx(0.5 * whole[row] + 0.5 * sentence[row], abs=1e-5)
 
@@ -58,7 +60,7 @@ def test_a_short_request_is_encoded_once_and_remembered() -> None:
     with prepared(encoder, EVERYDAY) as scorer:
         encoder.encoded.clear()
         for _ in range(3):
-            scorer.score(ask("Read it. Then write it. Then send it."))
+            scorer.scores(ask("Read it. Then write it. Then send it."), EVERYDAY)
         assert encoder.encoded == ["Read it. Then write it. Then send it."]
 
 
@@ -66,9 +68,9 @@ def test_the_gloss_is_compared_instead_of_a_request_in_another_language() -> Non
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
         encoder.encoded.clear()
-        glossed = scorer.score(ask("מה התחזית", gloss="weather forecast", language="he"))
+        glossed = scorer.scores(ask("מה התחזית", gloss="weather forecast", language="he"), EVERYDAY)
         assert encoder.encoded == ["weather forecast"]
-        assert np.array_equal(glossed, scorer.score(ask("weather forecast")))
+        assert np.array_equal(glossed, scorer.scores(ask("weather forecast"), EVERYDAY))
 
 
 def test_a_changed_tool_encodes_only_itself() -> None:
@@ -86,13 +88,13 @@ def test_a_changed_tool_encodes_only_itself() -> None:
 def test_tools_that_go_and_the_same_tools_in_another_order_encode_nothing() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY) as scorer:
-        there = scorer.score(ask("send an email"))
+        there = scorer.scores(ask("send an email"), EVERYDAY)
         encoder.encoded.clear()
         scorer.prepare(EVERYDAY[::-1])
         assert scorer.ready == 1.0
-        assert np.allclose(scorer.score(ask("send an email")), there[::-1], atol=1e-6)
+        assert np.allclose(scorer.scores(ask("send an email"), EVERYDAY[::-1]), there[::-1], atol=1e-6)
         scorer.prepare(EVERYDAY[:2])
-        assert np.allclose(scorer.score(ask("send an email")), there[:2], atol=1e-6)
+        assert np.allclose(scorer.scores(ask("send an email"), EVERYDAY[:2]), there[:2], atol=1e-6)
         assert encoder.encoded == []
 
 
@@ -100,21 +102,21 @@ def test_ten_thousand_identical_tools_are_encoded_once() -> None:
     encoder = WordEncoder()
     with prepared(encoder, EVERYDAY[:1] * 10_000) as scorer:
         assert len(encoder.encoded) == 1
-        scores = scorer.score(ask("weather"))
+        scores = scorer.scores(ask("weather"), EVERYDAY[:1] * 10_000)
     assert scores.shape == (10_000,)
     assert len(set(scores.tolist())) == 1
 
 
 def test_vectors_survive_a_restart(tmp_path: Path) -> None:
     with prepared(WordEncoder(), EVERYDAY, tmp_path) as scorer:
-        before = scorer.score(ask("send an email"))
+        before = scorer.scores(ask("send an email"), EVERYDAY)
     encoder = WordEncoder()
     encoder.go_on.clear()  # nothing can be encoded: what is ready came from disk
     with DenseScorer(encoder, folder=tmp_path) as scorer:
         scorer.prepare(EVERYDAY)
         assert scorer.ready == 1.0
         encoder.go_on.set()
-        assert np.array_equal(scorer.score(ask("send an email")), before)
+        assert np.array_equal(scorer.scores(ask("send an email"), EVERYDAY), before)
 
 
 def test_a_new_encoder_works_everything_out_anew(tmp_path: Path) -> None:
@@ -160,12 +162,12 @@ def test_words_serve_at_once_while_vectors_are_made() -> None:
         for scorer in (lexical, dense):
             scorer.prepare(EVERYDAY)
         assert dense.ready == 0.0
-        assert np.isnan(dense.score(ask("delete a branch"))).all()
+        assert np.isnan(dense.scores(ask("delete a branch"), EVERYDAY)).all()
         assert best(lexical, EVERYDAY, "delete a branch") == "github/delete_branch"
         encoder.go_on.set()
         assert dense.wait(LONG_WAIT)
         assert dense.ready == 1.0
-        assert np.isfinite(dense.score(ask("delete a branch"))).all()
+        assert np.isfinite(dense.scores(ask("delete a branch"), EVERYDAY)).all()
 
 
 def test_new_tools_score_nan_and_the_others_go_on() -> None:
@@ -175,7 +177,7 @@ def test_new_tools_score_nan_and_the_others_go_on() -> None:
         scorer.encode_query("weather")
         encoder.go_on.clear()
         scorer.prepare((*EVERYDAY, *newcomer))
-        scores = scorer.score(ask("weather"))
+        scores = scorer.scores(ask("weather"), (*EVERYDAY, *newcomer))
         encoder.go_on.set()
     assert np.isfinite(scores[:-1]).all()
     assert np.isnan(scores[-1])
@@ -199,7 +201,7 @@ def test_tools_that_are_likely_meant_get_their_vectors_first_with_the_request() 
     with DenseScorer(encoder) as scorer:
         scorer.prepare(EVERYDAY)
         scorer.prioritize([keys.index(key) for key in wanted])
-        scores = scorer.score(ask("anything"))
+        scores = scorer.scores(ask("anything"), EVERYDAY)
         encoder.go_on.set()
         assert scorer.wait(LONG_WAIT)
         assert scorer.ready == 1.0
@@ -259,7 +261,7 @@ def test_one_text_that_cannot_be_encoded_leaves_the_others_alone(caplog: pytest.
             return super().encode(text)
 
     with prepared(Picky(), EVERYDAY) as scorer:
-        scores = scorer.score(ask("weather"))
+        scores = scorer.scores(ask("weather"), EVERYDAY)
     assert [card.key for card, score in zip(EVERYDAY, scores, strict=True) if np.isnan(score)] == [
         "github/delete_branch"
     ]
@@ -273,7 +275,7 @@ def test_without_weights_everything_is_unknown_and_nothing_fails(
     assert not encoder.is_installed
     with prepared(encoder, EVERYDAY, tmp_path / "vectors") as scorer:
         assert scorer.ready == 0.0
-        assert np.isnan(scorer.score(ask("weather"))).all()
+        assert np.isnan(scorer.scores(ask("weather"), EVERYDAY)).all()
     assert len(caplog.messages) == 1
     with pytest.raises(ConfigError, match="cannot be used") as caught:
         encoder.encode("weather")
@@ -290,7 +292,7 @@ def test_broken_weights_are_the_same_as_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "🙂🙂", "?!", "\x00"])
 def test_a_request_without_a_word_says_nothing_about_meaning(text: str) -> None:
     with prepared(WordEncoder(), EVERYDAY) as scorer:
-        assert np.isnan(scorer.score(ask(text))).all()
+        assert np.isnan(scorer.scores(ask(text), EVERYDAY)).all()
 
 
 def test_an_encoder_that_fails_on_a_request_leaves_it_to_the_words() -> None:
@@ -301,14 +303,14 @@ def test_an_encoder_that_fails_on_a_request_leaves_it_to_the_words() -> None:
             return super().encode(text)
 
     with prepared(Failing(), EVERYDAY) as scorer:
-        assert np.isnan(scorer.score(ask("weather"))).all()
-        assert np.isfinite(scorer.score(ask("email"))).all()
+        assert np.isnan(scorer.scores(ask("weather"), EVERYDAY)).all()
+        assert np.isfinite(scorer.scores(ask("email"), EVERYDAY)).all()
 
 
 def test_a_catalog_of_none_is_ready() -> None:
     with prepared(WordEncoder(), ()) as scorer:
         assert scorer.ready == 1.0
-        assert scorer.score(ask("weather")).shape == (0,)
+        assert scorer.scores(ask("weather"), ()).shape == (0,)
 
 
 def test_requests_are_answered_while_the_catalog_changes() -> None:
@@ -319,9 +321,10 @@ def test_requests_are_answered_while_the_catalog_changes() -> None:
 
         def keep_asking() -> None:
             while not done.is_set():
-                scores = scorer.score(ask("weather"))
-                if len(scores) not in (3, len(EVERYDAY)) or np.nanmax(np.abs(scores)) > 1.001:
-                    wrong.append(scores)
+                for tools in (EVERYDAY[:3], EVERYDAY):
+                    scores = scorer.scores(ask("weather"), tools)
+                    if len(scores) != len(tools) or np.nanmax(np.abs(scores)) > 1.001:
+                        wrong.append(scores)
 
         asking = [threading.Thread(target=keep_asking) for _ in range(2)]
         for thread in asking:

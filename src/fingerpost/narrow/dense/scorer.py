@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 import platformdirs
 
 from fingerpost.narrow.dense.encoder import TextEncoder, Vector, get_shared_encoder
-from fingerpost.narrow.dense.vectors import VectorIndex, VectorProgress, hash_text
-from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, ScorerQuery, build_tool_text, clean_line
-from fingerpost.records import ToolCard
+from fingerpost.narrow.dense.vectors import VectorIndex, VectorMatrix, VectorProgress, hash_text
+from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, ScorerRequest, build_tool_text, clean_line
+from fingerpost.records import Signals, ToolCard
 from fingerpost.settings.model import NarrowSettings
 
 if TYPE_CHECKING:
@@ -32,6 +32,12 @@ MAX_SENTENCES: Final = 4
 MAX_CACHED_QUERIES: Final = 512  # vectors of requests
 PRIORITY_TIMEOUT_S: Final = 0.3  # longest wait of a request for vectors; eight tools on a busy machine
 
+# The encoder was trained on English: it counts less for a request in another language, and for a request that
+# is known only by its English gloss.
+ENGLISH_WEIGHT: Final = 0.55
+GLOSS_WEIGHT: Final = 0.5
+FOREIGN_WEIGHT: Final = 0.25
+
 CardIdentity = tuple[str, str, str]
 
 
@@ -41,11 +47,14 @@ def get_default_vectors_folder() -> Path:
 
 
 class DenseScorer:
-    """Scores tools by meaning. Synchronous and thread-safe.
+    """Scores tools by meaning. Synchronous and thread-safe. Its weight is its share of the text score.
 
     `folder` stores vectors between runs (None: they are not stored). `workers` is the number of threads that
     fill the index. `progress` is called on one of them with the number of finished texts and the total.
     """
+
+    label = "meaning"
+    weight = ENGLISH_WEIGHT
 
     def __init__(
         self,
@@ -59,7 +68,8 @@ class DenseScorer:
         self._index = VectorIndex(
             encoder, folder, warning_text="meanings cannot be compared", workers=workers, progress=progress
         )
-        self._preparing = Lock()  # guards the keys
+        self._preparing = Lock()  # guards the cards and their keys
+        self._cards: Sequence[ToolCard] | None = None
         self._keys: dict[CardIdentity, bytes] = {}
         self._lock = Lock()  # guards the cached queries
         self._query_vectors: OrderedDict[str, Vector] = OrderedDict()
@@ -82,10 +92,6 @@ class DenseScorer:
         self.close()
 
     @property
-    def signal(self) -> str:
-        return "meaning"
-
-    @property
     def ready(self) -> float:
         """The share of tools that have a vector, 0..1."""
         return self._index.matrix.ready
@@ -98,30 +104,41 @@ class DenseScorer:
         """Stop filling the index. Existing vectors can still be used."""
         self._index.close()
 
-    def prepare(self, cards: Sequence[ToolCard]) -> None:
-        """Set the tools. Only tools with changed text are encoded, in the background."""
+    def prepare(self, cards: Sequence[ToolCard]) -> VectorMatrix:
+        """Set the tools and return their vectors. Only tools with changed text are encoded, in the
+        background.
+        """
         with self._preparing:
-            keys = self._get_text_keys(cards)
-            by_key = dict(zip(keys, cards, strict=True))
-            self._index.replace(keys, lambda key: build_tool_text(by_key[key]).format_long())
+            if cards is not self._cards:
+                keys = self._get_text_keys(cards)
+                by_key = dict(zip(keys, cards, strict=True))
+                self._index.replace(keys, lambda key: build_tool_text(by_key[key]).format_long())
+                self._cards = cards
+            return self._index.matrix
 
     def prioritize(self, rows: Sequence[int]) -> None:
         """Compute the vectors of these tools now, before the others."""
         if missing := self._index.matrix.get_missing(rows):
             self._index.prioritize(missing, PRIORITY_TIMEOUT_S)
 
-    def score(self, query: ScorerQuery) -> Scores:
+    def get_weight(self, signals: Signals) -> float:
+        """Return the weight for a request with these signals: how reliable the encoder is for it."""
+        if signals.language in ("en", "und"):
+            return self.weight
+        return GLOSS_WEIGHT if signals.gloss else FOREIGN_WEIGHT
+
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Scores:
         """Return the cosine with each tool. It is NaN for a tool without a vector, and for all tools without
         an encoder.
         """
-        matrix = self._index.matrix
-        text = query.signals.gloss or query.text
+        matrix = self.prepare(cards)
+        text = request.signals.gloss or request.text
         if matrix.is_blank or not any(map(str.isalnum, text)):
             return matrix.build_unknown_scores()
         try:
             with self._index.pause_background():
                 whole = self.encode_query(text)
-                parts = [self.encode_query(sentence) for sentence in _get_query_sentences(query)]
+                parts = [self.encode_query(sentence) for sentence in _get_query_sentences(request)]
         except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
             self._index.warn_once(error)
             return matrix.build_unknown_scores()
@@ -153,8 +170,8 @@ class DenseScorer:
         return tuple(keys[card.key, card.fingerprint, card.description] for card in cards)
 
 
-def _get_query_sentences(query: ScorerQuery) -> tuple[str, ...]:
+def _get_query_sentences(request: ScorerRequest) -> tuple[str, ...]:
     """Return the sentences of a long request. A gloss has none, because it is a list of words."""
-    if query.signals.gloss or len(query.text.split()) <= LONG_REQUEST_WORDS:
+    if request.signals.gloss or len(request.text.split()) <= LONG_REQUEST_WORDS:
         return ()
-    return query.sentences[:MAX_SENTENCES]
+    return request.sentences[:MAX_SENTENCES]
