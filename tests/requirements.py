@@ -365,4 +365,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "H23": Requirement("A packet's state is rebuilt from its journal"),
     "H24": Requirement("Every code block in the documentation runs"),
     "H25": Requirement("Events have a schema version; unknown ones are kept, not lost"),
+    "H26": Requirement(
+        "Programs and packages add scorers, rules, sinks, models and servers; one that fails is left out and "
+        "said to be, and a rule that fails denies"
+    ),
 }

@@ -92,6 +92,8 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Route",
         "RouteOutcome",
         "Router",
+        "Scorer",
+        "ScorerRequest",
         "Selection",
         "Server",
         "ServerSpec",
@@ -99,6 +101,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "Snapshot",
         "Store",
         "ToolCard",
+        "ToolScore",
         "load",
     ]
     assert dir(fingerpost) == sorted([*fingerpost.__all__, "__version__"])

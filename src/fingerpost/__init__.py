@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fingerpost.catalog import Catalog, Snapshot
     from fingerpost.errors import ConfigError, FingerpostError
     from fingerpost.events import Event, EventSink
+    from fingerpost.narrow.scorer import Scorer, ScorerRequest, ToolScore
     from fingerpost.records import (
         Approval,
         Effect,
@@ -62,6 +63,8 @@ _MODULES = {
     "Route": "router",
     "RouteOutcome": "records",
     "Router": "router",
+    "Scorer": "narrow.scorer",
+    "ScorerRequest": "narrow.scorer",
     "Selection": "records",
     "Server": "servers",
     "ServerSpec": "records",
@@ -69,6 +72,7 @@ _MODULES = {
     "Snapshot": "catalog",
     "Store": "store",
     "ToolCard": "records",
+    "ToolScore": "narrow.scorer",
     "load": "settings",
 }
 
@@ -93,6 +97,8 @@ __all__ = [
     "Route",
     "RouteOutcome",
     "Router",
+    "Scorer",
+    "ScorerRequest",
     "Selection",
     "Server",
     "ServerSpec",
@@ -100,6 +106,7 @@ __all__ = [
     "Snapshot",
     "Store",
     "ToolCard",
+    "ToolScore",
     "load",
 ]
 

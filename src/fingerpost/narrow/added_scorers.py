@@ -50,7 +50,7 @@ def build_scorer_contribution(
 
 
 class _BadResult(Exception):
-    """A scorer returned something else than scores. The message says what, without content."""
+    """A scorer gave no scores. The message says why, without any text of the scorer."""
 
 
 def _read_score(value: object) -> float:
@@ -131,7 +131,8 @@ class AddedScorers:
             message = f"took longer than {self._seconds:g} s"
             raise _BadResult(message)
         if run.error is not None:
-            raise run.error
+            message = f"raised {type(run.error).__name__}"
+            raise _BadResult(message) from run.error
         return cast("ScoresByTool", run.result)
 
 
@@ -151,17 +152,13 @@ class _ScorerRun(Thread):
             self.result = self.scorer.scores(self._request, self._cards)
             if inspect.iscoroutine(self.result):
                 self.result.close()  # nothing would run it
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the result is read
+        except BaseException as error:  # noqa: BLE001 - it is handled where the result is read
             self.error = error
 
 
-def _note_failure(scorer: Scorer, error: BaseException) -> ScorerFailure:
-    """Log the failure. What a caller may see has no text of the scorer in it."""
+def _note_failure(scorer: Scorer, error: Exception) -> ScorerFailure:
+    """Log the failure with its cause, and return it without any text of the scorer."""
     reason = str(error) if isinstance(error, _BadResult) else f"raised {type(error).__name__}"
-    logger.warning(
-        "the scorer %s was left out of a request: %s",
-        scorer.label,
-        reason,
-        exc_info=None if isinstance(error, _BadResult) else error,
-    )
+    cause = error.__cause__ if isinstance(error, _BadResult) else error
+    logger.warning("the scorer %s was left out of a request: it %s", scorer.label, reason, exc_info=cause)
     return ScorerFailure(scorer=scorer.label, reason=reason)

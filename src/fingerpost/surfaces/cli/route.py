@@ -148,6 +148,9 @@ def _format_overview(narrowing: Narrowing) -> Iterator[Text]:
         )
         if choice.widened:
             yield Text.assemble(("widened  ", "dim"), clean_text(f"by {', '.join(choice.widened)}"))
+    for failure in shortlist.failed_scorers:
+        text = f"the scorer {failure.scorer}: it {failure.reason}"
+        yield Text.assemble(("left out ", "dim"), (clean_text(text), "yellow"))
     how = "words and meaning" if shortlist.dense else "words alone"
     yield Text.assemble(
         ("found    ", "dim"),

@@ -152,8 +152,12 @@ def _(event: RequestNarrowed) -> TraceStep | None:
         )
         for one in narrowing.shortlist.offered
     )
+    failures = (
+        TraceStep("left out", f"the scorer {failure.scorer}: it {failure.reason}", "yellow")
+        for failure in narrowing.shortlist.failed_scorers
+    )
     told = f"need {narrowing.need.verdict} ({narrowing.need.score:.0%}), fit {narrowing.shortlist.fit:.0%}"
-    return TraceStep("narrowed", told, under=(*reasons, *tools))
+    return TraceStep("narrowed", told, under=(*reasons, *failures, *tools))
 
 
 @_describe.register

@@ -15,6 +15,7 @@ export function Shortlist({ shortlist, tokens = null, cards = {} }) {
   const shownRows = all ? bars.rows : [...offered, ...others.slice(0, Math.max(0, MIN_ROWS - offered.length))];
   return html`<h3>Shortlist <span class="faint">${offered.length} offered of ${formatNumber(shortlist.considered)} considered${shortlist.dense ? "" : ", by words alone"}${shortlist.cached ? ", remembered" : ""}</span></h3>
     ${tokens ? html`<p class="faint">Their definitions take ${formatNumber(tokens.offered)} tokens; all would take ${formatNumber(tokens.all)}.</p>` : null}
+    ${(shortlist.failed_scorers ?? []).map((failure) => html`<p key=${failure.scorer} class="faint">The scorer ${escapeInvisible(failure.scorer)} was left out: it ${escapeInvisible(failure.reason)}.</p>`)}
     <${Signals} signals=${bars.signals} />
     <ol class="candidates">
       ${shownRows.map((row) => html`<${Candidate} key=${`${row.need}-${row.tool}`} row=${row} bars=${bars} card=${cards[row.tool]} needs=${shortlist.needs} />`)}
@@ -31,7 +32,7 @@ const Signals = ({ signals }) => html`<ul class="legend" aria-label="Signals">
 
 function Candidate({ row, bars, card, needs }) {
   const gains = row.parts.filter((part) => part.points > 0);
-  const partsText = row.parts.map((part) => `${part.signal} ${formatPoints(part.points)}`).join(", ");
+  const partsText = row.parts.map((part) => `${escapeInvisible(part.signal)} ${formatPoints(part.points)}`).join(", ");
   return html`<li class="candidate ${row.offered ? "offered" : "lost"}">
     <div class="candidate-name">
       <${ToolLink} tool=${row.tool} />
@@ -42,7 +43,7 @@ function Candidate({ row, bars, card, needs }) {
       ${card?.effect ? html` <${Badge}>${escapeInvisible(card.effect)}<//>` : null}
     </div>
     <div class="candidate-bar" role="img" aria-label="score ${row.score.toFixed(2)}: ${partsText}">
-      ${gains.map((part) => html`<span key=${part.signal} title="${part.signal} ${formatPoints(part.points)}${part.note ? ` · ${escapeInvisible(part.note)}` : ""}" style=${{ inlineSize: `${((part.points / bars.max) * 100).toFixed(2)}%`, background: getColour(bars.signals, part.signal) }}></span>`)}
+      ${gains.map((part) => html`<span key=${part.signal} title="${escapeInvisible(part.signal)} ${formatPoints(part.points)}${part.note ? ` · ${escapeInvisible(part.note)}` : ""}" style=${{ inlineSize: `${((part.points / bars.max) * 100).toFixed(2)}%`, background: getColour(bars.signals, part.signal) }}></span>`)}
     </div>
     <span class="candidate-score">${row.score.toFixed(2)}</span>
     <div class="candidate-why">
