@@ -18,6 +18,7 @@ from fingerpost import __version__
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    Call,
     CallContext,
     CallFault,
     Effect,
@@ -225,6 +226,11 @@ _TIMEOUT_S: Final = 30.0
 
 GetContext = Callable[[str], CallContext | None]
 IsGranted = Callable[[str, str, JsonObject], bool]  # call id, tool, arguments
+NoteWrite = Callable[[Call, ServerSpec, CallContext], Awaitable[None]]
+
+
+async def _ignore_write(call: Call, server: ServerSpec, context: CallContext) -> None:
+    """Take no note of the calls of other servers."""
 
 
 class BuiltinServer:
@@ -244,6 +250,7 @@ class BuiltinServer:
         open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         get_context: GetContext = lambda _: None,
         is_granted: IsGranted | None = None,
+        note_write: NoteWrite = _ignore_write,
     ) -> None:
         self.name = name
         self.tools = {tool.name: tool for tool in tools}
@@ -251,6 +258,7 @@ class BuiltinServer:
         self.open = open
         self._get_context = get_context
         self._is_granted = is_granted
+        self._note_write = note_write
         self._listed = [types.Tool.model_validate(tool.definition) for tool in self.tools.values()]
         self._validators = {
             tool.name: Draft202012Validator(cast("dict[str, Any]", tool.definition["inputSchema"]))
@@ -294,6 +302,10 @@ class BuiltinServer:
         except ToolRefused as refused:
             return refused.call_fault
         return None
+
+    async def note_write(self, call: Call, server: ServerSpec, context: CallContext) -> None:
+        """Take note of a call of another server that may change something and is about to be sent."""
+        await self._note_write(call, server, context)
 
     def build_overrides(self) -> tuple[ToolOverride, ...]:
         """Return the known properties of its tools beyond their definitions."""

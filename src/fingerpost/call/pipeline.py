@@ -149,6 +149,7 @@ class CallPipeline:
             journal=self._append_to_journal,
             flush_soon=store.journal.flush_soon,
             check_tool=self._check_unchanged,
+            announce_write=servers.announce_write,
             unbounded=settings.builtin.enabled,
         )
 

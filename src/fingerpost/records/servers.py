@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Final, Literal, Protocol
 
 from fingerpost.frozen import frozen
-from fingerpost.records.calls import CallFault, ParameterError
+from fingerpost.records.calls import Call, CallContext, CallFault, ParameterError
 from fingerpost.records.json import Json, JsonObject
 
 Transport = Literal["stdio", "http", "sse", "in_process"]
@@ -32,7 +32,7 @@ class OAuthSpec:
 
 
 class Precheck(Protocol):
-    """Checks of an in-process server before a call runs and before approval is requested."""
+    """What an in-process server does before calls run and before approval is requested."""
 
     def find_argument_errors(self, tool: str, arguments: JsonObject) -> tuple[ParameterError, ...]:
         """Return errors in the arguments beyond their schema. Only the arguments are examined."""
@@ -44,6 +44,10 @@ class Precheck(Protocol):
 
     async def find_fault(self, tool: str, arguments: JsonObject) -> CallFault | None:
         """Return why the call would fail now, or None. Has no side effects."""
+        ...
+
+    async def note_write(self, call: Call, server: ServerSpec, context: CallContext) -> None:
+        """Take note of a call of another server that may change something and is about to be sent."""
         ...
 
 

@@ -21,6 +21,8 @@ from fingerpost.errors import (
 )
 from fingerpost.events import EventSink
 from fingerpost.records import (
+    Call,
+    CallContext,
     Json,
     JsonObject,
     Listing,
@@ -206,6 +208,13 @@ class ServerPool:
         """Return the check that runs before calls of this server. Only in-process servers have one."""
         supervisor = self._supervisors.get(name)
         return None if supervisor is None else supervisor.spec.precheck
+
+    async def announce_write(self, call: Call, context: CallContext) -> None:
+        """Tell the other in-process servers that a call which may change something is about to be sent."""
+        spec = self._get_supervisor(call.server).spec
+        for other in tuple(self._supervisors.values()):
+            if other.spec.precheck is not None and other.spec.name != call.server:
+                await other.spec.precheck.note_write(call, spec, context)
 
     def get_listing(self, name: str) -> Listing | None:
         """Return the last listing, or None if the server was never listed. It is kept while the server is

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from fingerpost.builtin import open_router
+from fingerpost.records import ServerSpec
 from fingerpost.settings import Settings
 from tests.kit.workspace import Hands, House
 
@@ -33,6 +34,7 @@ def house(settings: Settings, folder: Path) -> House:
         execute: bool = True,
         policy: tuple[Any, ...] = (),
         beside: tuple[str, ...] = (),
+        servers: tuple[ServerSpec, ...] = (),
         confirms: bool = False,
         **workspace: Any,
     ) -> AsyncGenerator[Hands]:
@@ -42,7 +44,7 @@ def house(settings: Settings, folder: Path) -> House:
             "policy": policy,
             "gateway": {"local_confirm": confirms},
         }
-        async with open_router(settings=Settings.model_validate(wanted), folder=folder) as router:
+        async with open_router(servers, settings=Settings.model_validate(wanted), folder=folder) as router:
             await router.connect()
             yield Hands(router, folder)
 

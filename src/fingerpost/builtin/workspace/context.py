@@ -1,20 +1,16 @@
-"""What all workspace tools share: call arguments, dry runs, unreviewed writes, the root folder."""
+"""What all workspace tools share: call arguments, dry runs, the root folder."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cached_property
-from pathlib import Path
 from threading import Lock
 from typing import Final, cast
 
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.folder_walk import FolderWalk
 from fingerpost.builtin.workspace.paths import RootFolder
+from fingerpost.builtin.workspace.unreviewed_writes import UnreviewedWrites
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ParameterFault
 from fingerpost.settings import WorkspaceSettings
@@ -101,66 +97,6 @@ def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
     if not on:
         return RunMode(is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()))
     return RunMode(is_dry_run=True, reason="`dry_run` was requested.") if dry_run else RunMode()
-
-
-log = logging.getLogger("fingerpost.builtin")
-
-_MAX_LIST_BYTES: Final = 64 * 1024  # further names are not needed
-_MAX_NAMES_SHOWN: Final = 3
-
-
-class UnreviewedWrites:
-    """A list in a file beside the store, which survives restarts and is shared between processes.
-
-    Its methods block briefly.
-    """
-
-    def __init__(self, folder: Path, root: Path) -> None:
-        self._folder = folder
-        self._root = root
-        self._unsaved: list[str] = []  # names that could not be written to the file
-        self._lock = Lock()
-
-    @cached_property
-    def file(self) -> Path:
-        digest = hashlib.sha256(os.fsencode(self._root.resolve())).hexdigest()[:24]
-        return self._folder / f"workspace-{digest}.writes"
-
-    def record_names(self, *names: str) -> None:
-        """Record names before they are written."""
-        lines = "".join(f"{name[:300]!r}\n" for name in names)
-        with self._lock:
-            try:
-                self.file.parent.mkdir(parents=True, exist_ok=True)
-                with self.file.open("a", encoding="utf-8") as file:
-                    if file.tell() < _MAX_LIST_BYTES:
-                        file.write(lines)
-            except OSError as error:
-                log.warning("%s cannot be written: %s", self.file, error.strerror)
-                self._unsaved.extend(names)
-
-    def list_names(self) -> list[str]:
-        """Return the written names without duplicates, oldest first."""
-        try:
-            lines = self.file.read_text("utf-8", "replace").splitlines()
-        except FileNotFoundError:
-            lines = []
-        except OSError:
-            lines = ["'…'"]  # unknown, so treated as written
-        return list(dict.fromkeys([*(line.strip("'\"") for line in lines), *self._unsaved]))
-
-    def describe(self) -> str:
-        """Return a short list of the written names, empty if there are none."""
-        names = self.list_names()
-        more = len(names) - _MAX_NAMES_SHOWN
-        return ", ".join(names[:_MAX_NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-    def mark_reviewed(self) -> list[str]:
-        """Clear the list after a person's review. Return the names written until then."""
-        names = self.list_names()
-        self.file.unlink(missing_ok=True)
-        self._unsaved.clear()
-        return names
 
 
 @frozen

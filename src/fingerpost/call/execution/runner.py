@@ -49,6 +49,8 @@ from fingerpost.call.execution.upstream import (
     ProgressReporter,
     TimeSource,
     ToolUpstream,
+    WriteAnnouncer,
+    announce_to_nobody,
     do_nothing_before_fallback,
     find_no_alternatives,
     is_input_required,
@@ -91,14 +93,18 @@ class AttemptRunner:
         journal: DurableAppend,
         flush_soon: Callable[[], None],
         check_tool: Callable[[Call], None],
+        announce_write: WriteAnnouncer,
     ) -> None:
-        """`check_tool` raises if a tool is no longer the one for which the call was permitted."""
+        """`check_tool` raises if a tool is no longer the one for which the call was permitted.
+        `announce_write` runs before a call that may change something is sent.
+        """
         self._upstream = upstream
         self._slots = slots
         self._breakers = breakers
         self._journal = journal
         self._flush_soon = flush_soon
         self._check_tool = check_tool
+        self._announce_write = announce_write
 
     async def attempt_once(
         self, attempt_log: AttemptLog, tool_run: ToolRun, *, waited: float
@@ -181,6 +187,7 @@ class AttemptRunner:
             attempt_log.emit_started(tool_run, attempt)
             return
         event = attempt_log.build_started_event(tool_run, attempt)
+        await self._announce_write(tool_run.call, attempt_log.context)
         await self._append_to_journal(tool_run, event)
         attempt_log.emit(event)
 
@@ -357,6 +364,7 @@ class CallRunner:
         journal: DurableAppend,
         flush_soon: Callable[[], None] = lambda: None,
         check_tool: Callable[[Call], None] = lambda _: None,
+        announce_write: WriteAnnouncer = announce_to_nobody,
         unbounded: Collection[str] = (),
         clock: TimeSource = time.monotonic,
         random_number: Callable[[], float] = random.random,
@@ -381,6 +389,7 @@ class CallRunner:
             journal=journal,
             flush_soon=flush_soon,
             check_tool=check_tool,
+            announce_write=announce_write,
         )
         self._loops = LoopGuard(repeat_limit=settings.repeat_limit, clock=clock)
         self._duplicates = DuplicateGuard(clock=clock)

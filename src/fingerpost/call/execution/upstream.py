@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias
 
 from fingerpost.events import Event
-from fingerpost.records import Call, Json, JsonObject, LatencyProfile, Permit
+from fingerpost.records import Call, CallContext, Json, JsonObject, LatencyProfile, Permit
 from fingerpost.servers.requests import CallerChannel, RequestClock, RequestContext
 
 
@@ -44,6 +44,7 @@ Alternatives: TypeAlias = Callable[[Call], Iterable[Call]]
 PermitFallback: TypeAlias = Callable[[Call], Awaitable[Permit | None]]
 GetLatency: TypeAlias = Callable[[Call], LatencyProfile | None]
 BeforeFallback: TypeAlias = Callable[[Call], Awaitable[None]]
+WriteAnnouncer: TypeAlias = Callable[[Call, CallContext], Awaitable[None]]
 DurableAppend: TypeAlias = Callable[[Event], Awaitable[None]]
 TimeSource: TypeAlias = Callable[[], float]
 
@@ -55,6 +56,10 @@ def find_no_alternatives(_: Call) -> Iterable[Call]:
 
 async def do_nothing_before_fallback(_: Call) -> None:
     """Do nothing, because all tools are available already."""
+
+
+async def announce_to_nobody(_: Call, __: CallContext) -> None:
+    """Tell nobody about the write."""
 
 
 async def permit_no_fallback(_: Call) -> Permit | None:
