@@ -18,18 +18,17 @@ from fingerpost.records import find_json_problem
 from fingerpost.servers import Server
 from fingerpost.servers.connection_state import RetryPace, compute_delay
 from fingerpost.servers.definitions import DefinitionFilter, find_schema_fault
-from fingerpost.servers.process import LineLimitExceeded, LineSplitter, RingBuffer
+from fingerpost.servers.process import RingBuffer
 from fingerpost.servers.wire import (
     MAX_VALUES,
     InvalidMessage,
     OversizedInteger,
-    SseEventTooLarge,
-    SseParser,
     find_answered_request,
     find_json_fault,
     parse_message,
 )
 from fingerpost.settings.model import LimitSettings
+from fingerpost.sse import LineLimitExceeded, LineSplitter, SseEventTooLarge, SseParser
 from tests.requirements import proves
 
 json_values: st.SearchStrategy[Any] = st.recursive(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ from fingerpost.llm.content import (
 )
 from fingerpost.llm.remote import FailedAttempt, build_incomplete_failure, build_reported_failure
 from fingerpost.records import JsonObject, find_json_problem, to_valid_text
+from fingerpost.sse import SseEvent, SseParser
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,59 +101,25 @@ def get_text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-# A final \r may be half of \r\n. `splitlines` is wrong here: it also splits text at U+2028.
-_LINE_END: Final = re.compile(rb"\r\n|\n|\r(?!\Z)")
-_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-
-
 class ModelEventParser:
-    """Parses bytes and returns the data of every complete event.
-
-    Comments and unknown fields are ignored, as the standard requires. `error` is not in the standard, but
-    llama.cpp ends a stream with it, so it is kept.
-    """
+    """The data of the events in a model's stream, as text."""
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._searched = 0
-        self._data: list[str] = []
-        self._has_started = False
+        self._parser = SseParser(sys.maxsize, error_field=True)  # the response as a whole is limited
 
     def parse(self, piece: bytes) -> list[str]:
         """Return the events that end in this piece."""
-        self._buffer += piece
-        found: list[str] = []
-        start = 0
-        for end in _LINE_END.finditer(self._buffer, self._searched):
-            self._parse_line(bytes(self._buffer[start : end.start()]), found)
-            start = end.end()
-        del self._buffer[:start]
-        self._searched = len(self._buffer) - self._buffer.endswith(b"\r")
-        return found
+        return _read_texts(self._parser.parse(piece))
 
     def finish(self) -> list[str]:
         """Return the last event, even if it was not ended by an empty line."""
-        found: list[str] = []
-        self._parse_line(bytes(self._buffer).rstrip(b"\r"), found)
-        self._parse_line(b"", found)
-        self._buffer.clear()
-        self._searched = 0
-        return found
+        return _read_texts(self._parser.finish())
 
-    def _parse_line(self, line: bytes, found: list[str]) -> None:
-        if not self._has_started:
-            self._has_started, line = True, line.removeprefix(_BYTE_ORDER_MARK)
-        if not line:
-            if self._data:
-                found.append("\n".join(self._data))
-                self._data = []
-            return
-        name, _, rest = line.partition(b":")
-        value = rest.decode(errors="replace").removeprefix(" ")
-        if name == b"data" and value.strip():
-            self._data.append(value)
-        elif name == b"error":
-            self._data.append(f'{{"error": {value}}}')
+
+def _read_texts(events: list[SseEvent]) -> list[str]:
+    """Return the texts of the events, without empty lines."""
+    lines = ([line for line in event.data.split(b"\n") if line.strip()] for event in events)
+    return [b"\n".join(kept).decode(errors="replace") for kept in lines if kept]
 
 
 DONE_EVENT: Final = "[DONE]"

@@ -11,7 +11,7 @@ import sys
 from collections import deque
 from pathlib import Path
 from threading import Lock
-from typing import IO, Final, cast
+from typing import IO, cast
 
 import anyio
 import anyio.to_thread
@@ -210,9 +210,6 @@ def _detach(process: subprocess.Popen[bytes]) -> None:
 watchdog_client = WatchdogClient()
 
 
-EDGE_SIZE: Final = 4096  # bytes kept at each end of a line that is too long
-
-
 class RingBuffer:
     """The last `limit` bytes written. Used for a child's stderr."""
 
@@ -240,74 +237,3 @@ class RingBuffer:
     def read_text(self, limit: int | None = None) -> str:
         """Return the newest bytes as text. Invalid UTF-8 becomes replacement characters."""
         return self.read_tail(limit).decode("utf-8", "replace")
-
-
-class LineLimitExceeded(Exception):
-    """More bytes than allowed arrived without a line end."""
-
-
-class LineEdges(bytes):
-    """The start and end of a line that is longer than allowed. The middle was not kept."""
-
-
-class LineSplitter:
-    """Splits bytes into lines. Time is linear in the input and memory is limited by `limit`.
-
-    The parts of an unfinished line are joined once, at its end; joining on every read would take quadratic
-    time.
-
-    A line that is too long is skipped up to `max_skipped` bytes. Its edges are returned, and reading
-    continues after it.
-    """
-
-    def __init__(self, limit: int, *, max_skipped: int = 0) -> None:
-        self._limit = limit
-        self._max_skipped = max_skipped
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self.overlong: bytes | None = None  # the start of the line being skipped
-        self._tail = b""  # the end of that line so far
-
-    def split(self, data: bytes) -> list[bytes]:
-        """Return the lines completed by `data`, without line ends. Raises `LineLimitExceeded`."""
-        first, *rest = data.split(b"\n")
-        self._add(first)
-        if not rest:
-            return []
-        lines = [self._take_line()]
-        *whole, last = rest
-        for line in whole:
-            if len(line) <= self._limit:
-                lines.append(line)
-            else:
-                self._add(line)
-                lines.append(self._take_line())
-        self._add(last)
-        return lines
-
-    def _take_line(self) -> bytes:
-        line = b"".join(self._pieces) if self.overlong is None else LineEdges(self.overlong + self._tail)
-        self._pieces, self._size = [], 0
-        self.overlong, self._tail = None, b""
-        return line
-
-    @property
-    def remainder(self) -> bytes:
-        """The bytes after the last line end."""
-        return b"".join(self._pieces)
-
-    def _add(self, piece: bytes) -> None:
-        self._size += len(piece)
-        if self.overlong is not None or self._size > self._limit:
-            self._skip(piece)
-        elif piece:
-            self._pieces.append(piece)
-
-    def _skip(self, piece: bytes) -> None:
-        if self._size > self._limit + self._max_skipped:
-            raise LineLimitExceeded
-        if self.overlong is None:
-            self._pieces.append(piece)
-            held = b"".join(self._pieces)
-            self.overlong, piece, self._pieces = held[:EDGE_SIZE], held[EDGE_SIZE:], []
-        self._tail = (self._tail + piece[-EDGE_SIZE:])[-EDGE_SIZE:]

@@ -31,9 +31,6 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.connection_state import STRAY_OUTPUT_HINT, ConnectionFailure, ConnectionState
 from fingerpost.servers.errors import build_too_large, clean_text, from_reply, to_reply
 from fingerpost.servers.process import (
-    LineEdges,
-    LineLimitExceeded,
-    LineSplitter,
     close_pipes,
     describe_exit,
     spawn,
@@ -45,6 +42,7 @@ from fingerpost.servers.requests import InFlightRequest, OpenServerRequests
 from fingerpost.servers.watchdog import kill_marked
 from fingerpost.servers.wire import InvalidMessage, encode, find_answered_request, read_envelope, to_message
 from fingerpost.settings.model import LimitSettings
+from fingerpost.sse import LineEdges, LineLimitExceeded, LineSplitter
 
 logger = logging.getLogger("fingerpost.servers")
 

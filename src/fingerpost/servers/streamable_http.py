@@ -69,17 +69,9 @@ from fingerpost.servers.http_client import (
     parse_content_type,
 )
 from fingerpost.servers.requests import InFlightRequest, OpenServerRequests, RequestRegistry
-from fingerpost.servers.wire import (
-    InvalidMessage,
-    SseEvent,
-    SseEventTooLarge,
-    SseStream,
-    encode,
-    parse_message,
-    read_envelope,
-    read_events,
-)
+from fingerpost.servers.wire import InvalidMessage, encode, parse_message, read_envelope
 from fingerpost.settings.model import LimitSettings
+from fingerpost.sse import SseEvent, SseEventTooLarge, SseStream, read_events
 
 logger = logging.getLogger("fingerpost.servers")
 

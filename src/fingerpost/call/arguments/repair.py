@@ -12,11 +12,9 @@ from typing import Final, TypeVar
 
 from fingerpost.call.arguments.coercion import (
     NULL_WORDS,
-    DateDoubt,
     convert,
     is_iso_date,
     parse_object,
-    read_date,
     read_whole_float,
     requires_iso_date,
 )
@@ -57,6 +55,7 @@ from fingerpost.call.arguments.schema_validator import (
     estimate_steps,
 )
 from fingerpost.call.arguments.tool_schema import MAX_NOTES, ToolSchema, format_signature, tool_schemas
+from fingerpost.dates import DateDoubt, read_date
 from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault, Repair, RepairKind, ToolCard
 
 T = TypeVar("T")

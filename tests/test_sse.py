@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.servers.wire import SseEvent, SseEventTooLarge, SseParser, SseStream
+from fingerpost.sse import SseEvent, SseEventTooLarge, SseParser, SseStream
 
 
 def one_line(data: bytes) -> bytes:
