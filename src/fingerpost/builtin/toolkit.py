@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
@@ -440,3 +441,28 @@ __all__ = [
     "ToolReply",
     "attribute_to",
 ]
+
+
+_BYTE_ORDER_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SAMPLE_BYTES: Final = 8192
+_CONTROL_CHARACTERS: Final = bytes({*range(0x20), 0x7F} - {*b"\t\n\r\f\b\x1b"})
+_CONTROL_SHARE: Final = 0.1
+
+
+def detect_encoding(data: bytes) -> tuple[bytes, str] | None:
+    """Return the byte order mark and the encoding of a file's content, or None if it is binary.
+
+    Without a mark the encoding is UTF-8, and text in another encoding still fails to decode.
+    """
+    for mark, encoding in _BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            return mark, encoding
+    begin = data[:_SAMPLE_BYTES]
+    controls = len(begin) - len(begin.translate(None, _CONTROL_CHARACTERS))
+    return None if b"\0" in begin or controls > _CONTROL_SHARE * len(begin) else (b"", "utf-8")

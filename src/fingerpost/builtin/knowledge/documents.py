@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ from urllib.parse import unquote
 import orjson
 
 from fingerpost.builtin.passages import TextPassage
+from fingerpost.builtin.toolkit import detect_encoding
 from fingerpost.frozen import frozen
 
 NoteKind: TypeAlias = Literal["markdown", "text", "pdf"]
@@ -111,23 +111,14 @@ class KnowledgeNote:
         return name.rpartition(".")[0] or name
 
 
-_BYTE_ORDER_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
-_SAMPLE_BYTES: Final = 8192
-
-
 def decode_text(content: bytes) -> str | None:
     r"""Return the text with `\n` line ends, or None if the content is no text."""
-    for mark, name in _BYTE_ORDER_MARKS:
-        if content.startswith(mark):
-            return _normalize_line_ends(content.decode(name, "replace").removeprefix("\ufeff"))
-    if b"\0" in content[:_SAMPLE_BYTES]:
+    found = detect_encoding(content)
+    if found is None:
         return None
+    mark, encoding = found
+    if mark:
+        return _normalize_line_ends(content[len(mark) :].decode(encoding, "replace"))
     try:
         return _normalize_line_ends(content.decode("utf-8"))
     except UnicodeDecodeError:

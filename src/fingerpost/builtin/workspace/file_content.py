@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from stat import S_ISLNK, S_ISREG, filemode
 from typing import Final
 
-from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.toolkit import ToolRefused, detect_encoding
 from fingerpost.builtin.workspace.context import RunMode, WorkspaceContext
 from fingerpost.builtin.workspace.paths import (
     EXISTS_TYPE,
@@ -31,7 +31,6 @@ from fingerpost.builtin.workspace.text import (
     TextEdit,
     decode_text,
     insert_lines,
-    is_binary,
     render_diff,
     replace_text,
     split_lines,
@@ -158,7 +157,7 @@ def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> 
         descriptor, found = entry.open_file()
         try:
             begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
-            if is_binary(begin):
+            if detect_encoding(begin) is None:
                 return _describe_file(entry)
             if _is_wide_encoding(begin):
                 return _read_text_range(workspace, entry, start, end)
@@ -314,7 +313,7 @@ def _describe_file(entry: PathEntry) -> str:
     try:
         begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
         digest = _hash_file(descriptor, found.st_size)
-        lines = None if is_binary(begin) else _count_lines(descriptor, found.st_size)
+        lines = None if detect_encoding(begin) is None else _count_lines(descriptor, found.st_size)
     finally:
         os.close(descriptor)
     kind = mimetypes.guess_type(entry.name)[0] or (

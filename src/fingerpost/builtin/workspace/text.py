@@ -8,19 +8,9 @@ import re
 from itertools import islice
 from typing import Final
 
-from fingerpost.builtin.toolkit import ToolRefused
+from fingerpost.builtin.toolkit import ToolRefused, detect_encoding
 from fingerpost.frozen import frozen
 
-_BYTE_ORDER_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
-_SAMPLE_BYTES: Final = 8192
-_CONTROL_CHARACTERS: Final = bytes({*range(0x20), 0x7F} - {*b"\t\n\r\f\b\x1b"})
-_CONTROL_SHARE: Final = 0.1
 _LINE_END_PATTERN: Final = re.compile(r"\r?\n")
 _LINE_PATTERN: Final = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -70,27 +60,17 @@ class FileText:
             raise ToolRefused(message, hint="Leave that character out, or write the file anew.") from None
 
 
-def is_binary(data: bytes) -> bool:
-    """Return whether the beginning of a file is not text in a supported encoding."""
-    if any(data.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS):
-        return False
-    begin = data[:_SAMPLE_BYTES]
-    if b"\0" in begin:
-        return True
-    return len(begin) - len(begin.translate(None, _CONTROL_CHARACTERS)) > _CONTROL_SHARE * len(begin)
-
-
 def decode_text(data: bytes, *, whole: bool = True) -> FileText | None:
     """Return the text, or None if it is binary. `whole`: the data is not cut."""
-    for mark, encoding in _BYTE_ORDER_MARKS:
-        if data.startswith(mark):
-            read = _decode_bytes(data[len(mark) :], encoding, whole=whole)
-            return None if read is None else FileText(text=read, encoding=encoding, mark=mark)
-    if is_binary(data):
+    found = detect_encoding(data)
+    if found is None:
         return None
-    read = _decode_bytes(data, "utf-8", whole=whole)
+    mark, encoding = found
+    read = _decode_bytes(data[len(mark) :], encoding, whole=whole)
     if read is not None:
-        return FileText(text=read)
+        return FileText(text=read, encoding=encoding, mark=mark)
+    if mark:
+        return None
     # Every byte is a Latin-1 character, so nothing is lost when it is encoded again.
     return FileText(text=data.decode("latin-1"), encoding="latin-1", certain=False)
 
