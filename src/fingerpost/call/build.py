@@ -29,6 +29,7 @@ from fingerpost.records import (
     ToolCard,
 )
 from fingerpost.records.json import to_canonical_json
+from fingerpost.schemas import get_properties
 
 MAX_NAME_LENGTH = 512
 MAX_NEAR_NAMES = 12  # parameters listed if none is similar
@@ -175,11 +176,7 @@ def _normalize_name(name: str) -> str:
 
 
 def _get_properties(card: ToolCard) -> JsonObject:
-    match card.definition.get("inputSchema"):
-        case {"properties": {**properties}}:
-            return properties
-        case _:
-            return {}
+    return get_properties(card.definition.get("inputSchema"))
 
 
 def compute_call_fingerprint(definition_fingerprint: str, tool: str, arguments: JsonObject) -> str:

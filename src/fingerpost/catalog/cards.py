@@ -38,6 +38,7 @@ from fingerpost.records import (
     find_json_problem,
 )
 from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
+from fingerpost.schemas import MAP_KEYWORDS
 
 MAX_NAME_LENGTH: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
@@ -228,9 +229,6 @@ def _find_task_fault(execution: object) -> str | None:
 
 MAX_DESCRIPTION_LENGTH: Final = 4000  # characters; the beginning says what a tool does
 _TEXT_KEYWORDS: Final = frozenset({"description", "title", "$comment"})
-_NAMED_SCHEMA_KEYWORDS: Final = frozenset(
-    {"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"}
-)
 
 
 def build_model_definition(card: ToolCard) -> JsonObject:
@@ -258,7 +256,7 @@ def make_text_visible(part: Json, *, named: bool = False) -> Json:
         made: dict[str, Json] = {
             key: escape_invisible(value)
             if isinstance(value, str) and key in _TEXT_KEYWORDS and not named
-            else make_text_visible(value, named=key in _NAMED_SCHEMA_KEYWORDS and not named)
+            else make_text_visible(value, named=key in MAP_KEYWORDS and not named)
             for key, value in part.items()
         }
         return part if all(made[key] is part[key] for key in part) else made

@@ -22,6 +22,7 @@ from fingerpost.catalog.effects import (
 )
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
 from fingerpost.records import Effect, JsonObject
+from fingerpost.schemas import get_types, is_list, is_object
 
 # After a reading verb these words make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
 _ACTING_OBJECTS: Final = parse_word_set(
@@ -516,14 +517,9 @@ def _is_bounded(part: JsonObject) -> bool:
 
 
 def _iterate_types(part: JsonObject) -> Iterator[str]:
-    kind = part.get("type")
-    if isinstance(kind, str):
-        yield kind
-    elif isinstance(kind, list | tuple):
-        yield from (each for each in kind if isinstance(each, str))
-    for word in ("anyOf", "oneOf"):
-        branches = part.get(word)
-        if isinstance(branches, list | tuple):
-            for branch in branches:
-                if isinstance(branch, Mapping):
-                    yield from _iterate_types(branch) if "enum" not in branch else ("null",)
+    yield from get_types(part)
+    for keyword in ("anyOf", "oneOf"):
+        branches = part.get(keyword)
+        for branch in branches if is_list(branches) else ():
+            if is_object(branch):
+                yield from _iterate_types(branch) if "enum" not in branch else ("null",)

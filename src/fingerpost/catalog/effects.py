@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, cast
-from urllib.parse import unquote
 
 from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, Known, Source
+from fingerpost.schemas import get_properties, is_list, iterate_parameters
 
 READ_VERBS: Final = parse_word_set(
     """
@@ -181,9 +180,6 @@ def _build_third_person(verb: str) -> str:
 
 
 MAX_PARTS: Final = 4000  # schemas and values
-_BRANCH_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "prefixItems")
-_NESTED_KEYWORDS: Final = ("items", "additionalProperties", "contains", "if", "then", "else")
-_MAP_KEYWORDS: Final = ("properties", "patternProperties", "dependentSchemas")
 
 
 @frozen
@@ -204,86 +200,22 @@ class SchemaParameters:
 
 def collect_parameters(schema: Json) -> SchemaParameters:
     """Return the parameters of this schema, including nested ones."""
-    named: list[tuple[str, JsonObject]] = []
-    todo: deque[tuple[str, Json]] = deque([("", schema)])
-    followed: set[tuple[str, str]] = set()
-    while todo and len(named) < MAX_PARTS:
-        name, part = todo.popleft()
-        if isinstance(part, Mapping):
-            named.append((name, part))
-            todo.extend(_iterate_nested(name, part, schema, followed))
-    return SchemaParameters(named=tuple(named), complete=not todo)
+    named = tuple(islice(iterate_parameters(schema), MAX_PARTS + 1))
+    return SchemaParameters(named=named[:MAX_PARTS], complete=len(named) <= MAX_PARTS)
 
 
 def collect_choices(schema: Json) -> SchemaChoices:
     """Return the enum values of this schema's parameters."""
     offered: dict[tuple[str, str], None] = {}
-    todo: deque[tuple[str, Json]] = deque([("", schema)])
-    followed: set[tuple[str, str]] = set()
     left = MAX_PARTS
-    while todo and left > 0:
-        name, part = todo.popleft()
-        left -= 1
-        if not isinstance(part, Mapping):
-            continue
-        for value in _iterate_values(part):
-            left -= 1
-            if left < 0:
-                break
-            if isinstance(value, str):
-                offered.setdefault((name, value))
-        todo.extend(_iterate_nested(name, part, schema, followed))
-    return SchemaChoices(offered=tuple(offered), complete=not todo and left >= 0)
-
-
-def _iterate_nested(
-    name: str, part: JsonObject, schema: Json, followed: set[tuple[str, str]]
-) -> Iterator[tuple[str, Json]]:
-    """Yield the schemas inside this one, and the one it refers to unless that was already followed."""
-    yield from _iterate_inner(name, part)
-    reference = part.get("$ref")
-    if isinstance(reference, str) and (name, reference) not in followed:
-        followed.add((name, reference))
-        yield name, _resolve_reference(reference, schema)
-
-
-def _iterate_values(part: JsonObject) -> Iterator[Json]:
-    values = part.get("enum")
-    if isinstance(values, list | tuple):
-        yield from values
-    if "const" in part:
-        yield part["const"]
-
-
-def _iterate_inner(name: str, part: JsonObject) -> Iterator[tuple[str, Json]]:
-    """Yield the schemas inside this one with the parameters they describe."""
-    for word in _MAP_KEYWORDS:
-        named = part.get(word)
-        if isinstance(named, Mapping):
-            yield from named.items()
-    for word in _BRANCH_KEYWORDS:
-        branches = part.get(word)
-        if isinstance(branches, list | tuple):
-            yield from ((name, branch) for branch in branches)
-    for word in _NESTED_KEYWORDS:
-        if word in part:
-            yield name, part[word]
-
-
-def _resolve_reference(reference: str, schema: Json) -> Json:
-    """Return the target of a reference within the same schema, or None if it does not exist."""
-    if not reference.startswith("#"):
-        return None
-    found = schema
-    for step in unquote(reference[1:]).split("/")[1:]:
-        key = step.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, Mapping):
-            found = found.get(key)
-        elif isinstance(found, list | tuple) and key.isdecimal() and int(key[:6]) < len(found):
-            found = found[int(key[:6])]
-        else:
-            return None
-    return found
+    for name, part in iterate_parameters(schema):
+        values = part.get("enum")
+        listed = [*(values if is_list(values) else ()), *((part["const"],) if "const" in part else ())]
+        offered.update(dict.fromkeys((name, value) for value in listed[: left - 1] if isinstance(value, str)))
+        left -= 1 + len(listed)
+        if left < 0:
+            break
+    return SchemaChoices(offered=tuple(offered), complete=left >= 0)
 
 
 # Excludes verbs that are vague for a tool ("enables you to search") or that name programs.
@@ -452,7 +384,6 @@ DANGER: Final = {Effect.READ: 0, Effect.WRITE: 1, Effect.DESTROY: 2}
 _MAX_NAME_WORDS: Final = 64
 _MAX_OPENING_WORDS: Final = 8
 _MAX_CHOICE_LENGTH: Final = 200
-_NO_PROPERTIES: Final[JsonObject] = {}
 
 # In descriptions, only verbs that are rarely nouns count.
 _READ_WORDS: Final = add_inflections(
@@ -712,7 +643,7 @@ def find_query_language(definition: JsonObject, text: str) -> EffectFinding | No
     """Return the effect of a tool that takes raw SQL. It can do anything unless it says that it only
     reads.
     """
-    properties = _get_properties(definition)
+    properties = get_properties(definition.get("inputSchema"))
     taken = next((name for name in ("sql", "statement") if name in properties), None)
     mention = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
     language = taken or (mention[0].lower() if mention else None)
@@ -723,18 +654,12 @@ def find_query_language(definition: JsonObject, text: str) -> EffectFinding | No
 
 def find_program_parameter(definition: JsonObject) -> EffectFinding | None:
     """For a name without evidence, treat a parameter for code or a command as execution."""
-    properties = _get_properties(definition)
+    properties = get_properties(definition.get("inputSchema"))
     for name in _PROGRAM_PARAMETERS:
         schema = properties.get(name)
         if isinstance(schema, Mapping) and schema.get("type") == "string" and "enum" not in schema:
             return EffectFinding(Effect.DESTROY, f"it takes a {name!r} to run")
     return None
-
-
-def _get_properties(definition: JsonObject) -> JsonObject:
-    schema = definition.get("inputSchema")
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return properties if isinstance(properties, Mapping) else _NO_PROPERTIES
 
 
 def _get_opening_words(text: str) -> tuple[str, ...]:

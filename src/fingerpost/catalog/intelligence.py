@@ -30,6 +30,7 @@ from fingerpost.records import (
     Source,
     UsageProfile,
 )
+from fingerpost.schemas import get_properties, get_required
 from fingerpost.settings.model import ToolOverride
 
 MAX_KEYWORDS: Final = 24
@@ -188,10 +189,8 @@ def _infer_keywords(name: str, description: str, parameters: ParameterHints) -> 
 
 def build_parameter_hints(definition: JsonObject) -> ParameterHints:
     """Return the arguments of the tool, with examples from the schema."""
-    schema = _as_mapping(definition.get("inputSchema"))
-    properties = _as_mapping(schema.get("properties"))
-    listed = schema.get("required")
-    names = [item for item in listed if isinstance(item, str)] if isinstance(listed, list | tuple) else []
+    schema = definition.get("inputSchema")
+    properties, names = get_properties(schema), get_required(schema)
     required = take_distinct(names, MAX_PARAMETERS)
     must = set(names)
     optional = take_distinct((name for name in properties if name not in must), MAX_PARAMETERS)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Final, cast
 
 from fingerpost.catalog import build_exposed_name, get_list_place
 from fingerpost.catalog.tool_names import escape_invisible_json
 from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCard
 from fingerpost.records.json import to_valid_text
+from fingerpost.schemas import get_properties, get_required
 
 MAX_DESCRIPTION_LENGTH: Final = 600
 MAX_PARAMETERS_LENGTH: Final = 4_000
@@ -87,13 +89,12 @@ def _shorten_object(value: JsonObject, *, with_texts: bool, depth: int) -> JsonO
 
 def _list_parameter_names(schema: JsonObject) -> JsonObject:
     """Return the parameter names, and the required ones as a separate list."""
-    properties, required = schema.get("properties"), schema.get("required")
     listed: dict[str, Json] = {}
-    if isinstance(properties, Mapping):
-        listed["names"] = [cut_middle(name, 60) for name in list(properties)[:_MAX_NAMED_PARAMETERS]]
-    if isinstance(required, Sequence) and not isinstance(required, str):
-        must = [name for name in required[:_MAX_NAMED_PARAMETERS] if isinstance(name, str)]
-        listed["required"] = [cut_middle(name, 60) for name in must]
+    if "properties" in schema:
+        names = islice(get_properties(schema), _MAX_NAMED_PARAMETERS)
+        listed["names"] = [cut_middle(name, 60) for name in names]
+    if "required" in schema:
+        listed["required"] = [cut_middle(name, 60) for name in get_required(schema)[:_MAX_NAMED_PARAMETERS]]
     return listed
 
 

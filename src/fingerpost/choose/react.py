@@ -27,6 +27,7 @@ from fingerpost.frozen import frozen
 from fingerpost.llm import ModelRequest, ResponseSchema
 from fingerpost.llm.content import read_arguments, strip_reasoning
 from fingerpost.records import Json, JsonObject, Message, Packet, ToolCall, ToolCard, to_valid_text
+from fingerpost.schemas import get_properties, is_object
 from fingerpost.settings import ChooseSettings
 
 MAX_SHOWN_THOUGHT_LENGTH: Final = 2000
@@ -232,14 +233,8 @@ def _find_only_text_parameter(card: ToolCard) -> str | None:
     required = card.intelligence.parameters.required
     if len(required) != 1:
         return None
-    schema = card.definition.get("inputSchema")
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    parameter_schema = properties.get(required[0]) if isinstance(properties, Mapping) else None
-    return (
-        required[0]
-        if isinstance(parameter_schema, Mapping) and parameter_schema.get("type") == "string"
-        else None
-    )
+    schema = get_properties(card.definition.get("inputSchema")).get(required[0])
+    return required[0] if is_object(schema) and schema.get("type") == "string" else None
 
 
 def _parse_labelled_lines(text: str) -> JsonObject:

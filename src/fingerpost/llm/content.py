@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from contextvars import ContextVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, cast
-
-from jsonschema import Draft202012Validator, validators
-from jsonschema.exceptions import ValidationError
-from jsonschema.protocols import Validator
-from referencing import Registry
 
 from fingerpost.errors import ModelReplyInvalid
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelUsage
 from fingerpost.records import Json, JsonObject, Message, ToolCall, find_json_problem, to_valid_text
 from fingerpost.redaction import scrub
-from fingerpost.schemas import pin_to_own_draft
+from fingerpost.schemas.validator import SchemaValidator, StepBudget, StepBudgetExceeded
 
 MAX_REPLY_CALLS: Final = 128  # tool calls in one reply
 _MAX_EXCERPT_LENGTH: Final = 120
@@ -302,19 +296,22 @@ def _describe_kind(value: object) -> str:
 
 
 MAX_NODES: Final = 20_000  # for one reply; checking takes about ten microseconds for each
-MAX_STEPS: Final = 10_000  # schema parts applied to parts of one reply
-_LENGTH_PER_STEP: Final = 64  # characters or entries of a value that count as another step
-_SIZED_TYPES: Final = (str, list, dict)
-_SKIPPED_KEYWORDS: Final = ("pattern", "patternProperties", "uniqueItems", "unevaluatedProperties")
+# Too costly for what they say about a reply.
+_IGNORED_KEYWORDS: Final = frozenset({"pattern", "patternProperties", "uniqueItems", "unevaluatedProperties"})
 
 
 class SchemaMatcher:
-    """Matches the values of one reply against a schema. Without a schema, any object or array matches."""
+    """Matches the values of one reply against a schema. Without a schema, any object or array matches.
+
+    What cannot be checked does not match: a schema that makes no sense, or work beyond the limit.
+    """
 
     def __init__(self, schema: JsonObject | None) -> None:
-        self._validator = None if schema is None else _REPLY_VALIDATOR(dict(schema), registry=Registry())
+        self._validator = (
+            None if schema is None else SchemaValidator(schema, strict=True, ignored=_IGNORED_KEYWORDS)
+        )
         self._nodes_left = MAX_NODES
-        self._steps = [MAX_STEPS]
+        self._budget = StepBudget(reserved=0)
 
     def accepts(self, value: object) -> bool:
         """Return whether the value matches. After too many nodes the result is always False."""
@@ -325,20 +322,10 @@ class SchemaMatcher:
             return False
         if self._validator is None:
             return isinstance(value, dict | list)
-        return self._is_valid(value)
-
-    def _is_valid(self, value: object) -> bool:
-        token = _steps_left.set(self._steps)
         try:
-            return next(iter(cast("Any", self._validator).iter_errors(value)), None) is None
-        except Exception:  # noqa: BLE001 - a schema that the library cannot handle matches nothing
+            return self._validator.is_valid(cast("Json", value), self._budget)
+        except StepBudgetExceeded:
             return False
-        finally:
-            _steps_left.reset(token)
-
-
-class _TooManySteps(Exception):
-    """The schema check exceeds the step limit."""
 
 
 def _count_nodes(value: object, limit: int) -> int:
@@ -352,50 +339,6 @@ def _count_nodes(value: object, limit: int) -> int:
         elif isinstance(node, list):
             todo.extend(cast("list[object]", node))
     return count
-
-
-def _accept_anything(*_: object) -> None:
-    """Accept every value."""
-
-
-def _check_additional(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
-    """Like the library's check, except where it would have to match patterns."""
-    if "patternProperties" not in schema:
-        yield from _CHECK_ADDITIONAL_PROPERTIES(validator, allowed, instance, schema) or ()
-
-
-_CHECK_ADDITIONAL_PROPERTIES: Final = cast("Any", Draft202012Validator).VALIDATORS["additionalProperties"]
-_REPLY_VALIDATOR: Final = cast(
-    "type[Validator]",
-    cast("Any", validators).extend(
-        Draft202012Validator,
-        validators={
-            **dict.fromkeys(_SKIPPED_KEYWORDS, _accept_anything),
-            "additionalProperties": _check_additional,
-        },
-    ),
-)
-pin_to_own_draft(_REPLY_VALIDATOR)
-
-
-def _count_steps(visit: Any) -> Any:
-    """Wrap a library check so that each use counts as a step."""
-
-    def count_and_check(validator: Any, instance: Any, *rest: Any, **more: Any) -> Iterator[ValidationError]:
-        steps = _steps_left.get()
-        steps[0] -= 1 + (
-            len(cast("Sized", instance)) // _LENGTH_PER_STEP if isinstance(instance, _SIZED_TYPES) else 0
-        )
-        if steps[0] < 0:
-            raise _TooManySteps
-        yield from visit(validator, instance, *rest, **more)
-
-    return count_and_check
-
-
-_steps_left: ContextVar[list[int]] = ContextVar("steps_left")
-cast("Any", _REPLY_VALIDATOR).descend = _count_steps(cast("Any", _REPLY_VALIDATOR).descend)
-cast("Any", _REPLY_VALIDATOR).iter_errors = _count_steps(cast("Any", _REPLY_VALIDATOR).iter_errors)
 
 
 MAX_REPLY_LENGTH: Final = 256_000  # characters examined

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
 
@@ -27,6 +27,7 @@ from fingerpost.llm.remote import FailedAttempt
 from fingerpost.records import Json, JsonObject, Message, create_id, find_json_problem, to_valid_text
 from fingerpost.records.json import has_lone_surrogate
 from fingerpost.redaction import scrub
+from fingerpost.schemas import replace_parts
 
 if TYPE_CHECKING:
     import httpx2
@@ -290,9 +291,6 @@ def apply_caller_options(request: ModelRequest) -> ModelRequest:
     )
 
 
-_MAP_KEYWORDS: Final = frozenset({"properties", "$defs"})  # contain schemas by name
-_LIST_KEYWORDS: Final = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-_SCHEMA_KEYWORDS: Final = frozenset({"items", "additionalProperties"})
 _ANTHROPIC_KEYWORDS: Final = frozenset(
     {"type", "title", "description", "enum", "const", "default", "properties", "required", "items", "anyOf"}
     | {"allOf", "$ref", "$defs", "additionalProperties"}
@@ -309,8 +307,6 @@ _TYPE_KEYWORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "string": ("enum",),
 }
 _TOP_LEVEL_KEYWORDS: Final = ("anyOf", "oneOf", "allOf", "not", "if", "then", "else")
-
-_SchemaVisitor = Callable[[Mapping[str, Json]], dict[str, Json]]
 
 
 class _OpenObject(Exception):
@@ -341,7 +337,7 @@ def _close_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
         kept["additionalProperties"] = False
     elif not any(name in kept for name in _MEANINGFUL_KEYWORDS):
         raise _OpenObject
-    return _walk_schema(kept, _close_schema)
+    return replace_parts(kept, _close_schema)
 
 
 def _split_by_type(schema: Mapping[str, Json], kinds: Sequence[Json]) -> dict[str, Json]:
@@ -366,7 +362,7 @@ def _simplify_schema(schema: Mapping[str, Json]) -> dict[str, Json]:
     found = dict(schema)
     if "const" in found:
         found.setdefault("enum", [found["const"]])
-    return _walk_schema(
+    return replace_parts(
         {name: value for name, value in found.items() if name in _GOOGLE_KEYWORDS}, _simplify_schema
     )
 
@@ -382,23 +378,6 @@ def describe_schema(schema: ResponseSchema) -> str:
     """Return a prompt that asks for the form, where it cannot be enforced."""
     text = json.dumps(schema.schema, ensure_ascii=False)
     return f"Answer with one JSON value that satisfies this JSON Schema, and with nothing around it:\n{text}"
-
-
-def _walk_schema(schema: dict[str, Json], visit: _SchemaVisitor) -> dict[str, Json]:
-    """Return the schema with every inner schema replaced by the result of `visit`."""
-    for name, value in schema.items():
-        if name in _MAP_KEYWORDS and isinstance(value, Mapping):
-            inside = cast("Mapping[str, Any]", value)
-            schema[name] = {key: _visit_value(entry, visit) for key, entry in inside.items()}
-        elif name in _LIST_KEYWORDS and isinstance(value, list):
-            schema[name] = [_visit_value(entry, visit) for entry in cast("list[Any]", value)]
-        elif name in _SCHEMA_KEYWORDS:
-            schema[name] = _visit_value(value, visit)
-    return schema
-
-
-def _visit_value(value: Any, visit: _SchemaVisitor) -> Json:
-    return visit(cast("Mapping[str, Json]", value)) if isinstance(value, Mapping) else value
 
 
 NativeRole: TypeAlias = Literal["user", "assistant"]

@@ -39,6 +39,7 @@ from fingerpost.llm.remote import (
 )
 from fingerpost.llm.stream import StreamBroken, assemble_reply
 from fingerpost.records import Json, JsonObject, Message
+from fingerpost.schemas import get_properties, get_required, get_types, iterate_schemas
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -136,21 +137,13 @@ def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
 
 def _is_closed_schema(schema: Json) -> bool:
     """Return whether every object in it lists all its fields, as OpenAI's strict mode requires."""
-    if isinstance(schema, list):
-        return all(_is_closed_schema(part) for part in schema)
-    if not isinstance(schema, dict):
-        return True
-    kind = schema.get("type")
-    if (kind == "object" or (isinstance(kind, list) and "object" in kind)) and not _lists_all_fields(schema):
-        return False
-    return all(_is_closed_schema(part) for part in schema.values())
+    return all(_lists_all_fields(part) for part in iterate_schemas(schema) if "object" in get_types(part))
 
 
-def _lists_all_fields(schema: Mapping[str, Json]) -> bool:
-    properties, required = schema.get("properties"), schema.get("required")
-    if schema.get("additionalProperties") is not False or not isinstance(properties, dict):
+def _lists_all_fields(schema: JsonObject) -> bool:
+    if schema.get("additionalProperties") is not False or not {"properties", "required"} <= schema.keys():
         return False
-    return isinstance(required, list) and set(properties) <= set(map(str, required))
+    return get_properties(schema).keys() <= set(get_required(schema))
 
 
 def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:

@@ -14,6 +14,7 @@ from fingerpost.catalog.effects import find_program_parameter, find_query_langua
 from fingerpost.catalog.words import parse_word_set, split_words
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, EntityKind, LatencyTier, Source, ToolCard
+from fingerpost.schemas import get_properties, get_required
 
 Rows = NDArray[np.intp]
 Scores = NDArray[np.float32]
@@ -150,21 +151,15 @@ def _get_recall_strength(card: ToolCard) -> float:
 
 
 def _find_entity_kinds(card: ToolCard) -> Iterable[EntityKind]:
-    names = [split_words(name) for name in _get_schema_part(card, "properties")]
+    names = [split_words(name) for name in get_properties(card.definition.get("inputSchema"))]
     for kind, last in _PARAMETER_WORDS.items():
         if any(name and name[-1] in last and "repo" not in name for name in names):
             yield kind
 
 
 def _get_id_requirement(card: ToolCard) -> float:
-    required = (split_words(name) for name in _get_schema_part(card, "required"))
+    required = (split_words(name) for name in get_required(card.definition.get("inputSchema")))
     return 1.0 if any(name and name[-1] == "id" for name in required) else 0.0
-
-
-def _get_schema_part(card: ToolCard, part: str) -> Iterable[str]:
-    schema = card.definition.get("inputSchema")
-    found = schema.get(part) if isinstance(schema, Mapping) else None
-    return [name for name in found if isinstance(name, str)] if isinstance(found, Mapping | list) else ()
 
 
 def _group_kind_rows(pairs: Iterable[tuple[EntityKind, int]]) -> dict[EntityKind, Rows]:

@@ -12,6 +12,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, Message, Signals, ToolCard
 from fingerpost.records.json import to_valid_text
+from fingerpost.schemas import get_properties
 
 if TYPE_CHECKING:  # importing numpy takes 0.1 seconds, so only narrowing imports it
     import numpy as np
@@ -221,12 +222,8 @@ def build_tool_text(card: ToolCard) -> ToolText:
 
 
 def _build_parameter_texts(schema: Json) -> tuple[ParameterText, ...]:
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    if not isinstance(properties, Mapping):
-        return ()
-    return tuple(
-        _build_parameter_text(name, about) for name, about in islice(properties.items(), MAX_PARAMETERS)
-    )
+    properties = islice(get_properties(schema).items(), MAX_PARAMETERS)
+    return tuple(_build_parameter_text(name, about) for name, about in properties)
 
 
 def _build_parameter_text(name: str, schema: Json) -> ParameterText:

@@ -26,6 +26,7 @@ from fingerpost.records import (
     Signals,
     ToolCard,
 )
+from fingerpost.schemas import get_properties
 from fingerpost.settings import Settings
 
 # What a tool loses for each tool already picked for the same need.
@@ -333,13 +334,12 @@ def _returns_field(card: ToolCard, argument: str) -> bool:
 
 
 def _has_field(schema: Mapping[str, Json], name: str, depth: int) -> bool:
-    properties = schema.get("properties")
-    if isinstance(properties, Mapping) and name in properties:
+    properties = get_properties(schema)
+    if name in properties:
         return True
     if not depth:
         return False
-    inner = [*properties.values()] if isinstance(properties, Mapping) else []
-    inner.append(schema.get("items"))
+    inner = [*properties.values(), schema.get("items")]
     return any(isinstance(part, Mapping) and _has_field(part, name, depth - 1) for part in inner[:64])
 
 

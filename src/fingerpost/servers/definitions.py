@@ -3,112 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, cast
 
 from mcp.shared.inbound import X_MCP_HEADER_KEY, find_invalid_x_mcp_header
 from pydantic_core import to_json
 
 from fingerpost.errors import ServerReplyInvalid
 from fingerpost.records import DroppedTool, JsonObject, Listing, ServerSpec, find_json_problem
+from fingerpost.schemas import describe_kind, find_schema_fault
 from fingerpost.servers.spec import get_package
 from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import run_in_thread
-
-_TYPES = frozenset({"null", "boolean", "object", "array", "number", "integer", "string"})
-
-_Pending: TypeAlias = list[tuple[str, object]]  # parts still to check, with their paths
-
-
-def find_schema_fault(path: str, schema: object) -> str | None:
-    """Return why this is not a JSON Schema, with the path of the fault, or None."""
-    todo: _Pending = [(path, schema)]
-    while todo:
-        node_path, node = todo.pop()
-        if isinstance(node, bool):
-            continue
-        # `isinstance` with an abstract class is slow, so the exact type is checked first.
-        if type(node) is not dict and not isinstance(node, Mapping):
-            return f"{node_path} is {describe_kind(node)}, not a schema"
-        # Only existing keywords are checked: a catalog has thousands of schema parts, most with two keywords.
-        for keyword, value in cast("Mapping[str, object]", node).items():
-            find_fault = _CHECKS.get(keyword)
-            if (
-                find_fault is not None
-                and (reason := find_fault(f"{node_path}.{keyword}", value, todo)) is not None
-            ):
-                return reason
-    return None
-
-
-def _find_type_fault(path: str, value: object, _: _Pending) -> str | None:
-    names = cast("Sequence[object]", value) if isinstance(value, list) else [value]
-    if all(isinstance(name, str) and name in _TYPES for name in names):
-        return None
-    return f"{path} is {value!r:.60}, which is no JSON Schema type"
-
-
-def _find_required_fault(path: str, value: object, _: _Pending) -> str | None:
-    if isinstance(value, list) and all(isinstance(name, str) for name in cast("Sequence[object]", value)):
-        return None
-    return None if isinstance(value, bool) else f"{path} is not a list of names"
-
-
-def _find_enum_fault(path: str, value: object, _: _Pending) -> str | None:
-    return None if isinstance(value, list) else f"{path} is not a list"
-
-
-def _queue_schema(path: str, value: object, todo: _Pending) -> str | None:
-    if not isinstance(value, list):
-        todo.append((path, value))
-    return None
-
-
-def _queue_schema_list(path: str, value: object, todo: _Pending) -> str | None:
-    if not isinstance(value, list):
-        return f"{path} is {describe_kind(value)}, not a list"
-    todo.extend((path, part) for part in cast("Sequence[object]", value))
-    return None
-
-
-def _queue_named_schemas(path: str, value: object, todo: _Pending) -> str | None:
-    if not isinstance(value, Mapping):
-        return f"{path} is {describe_kind(value)}, not an object"
-    parts = cast("Mapping[str, object]", value).items()
-    todo.extend((f"{path}.{name:.60}", part) for name, part in parts)
-    return None
-
-
-def _queue_schema_or_list(path: str, value: object, todo: _Pending) -> str | None:
-    look = _queue_schema_list if isinstance(value, list) else _queue_schema
-    return look(path, cast("object", value), todo)
-
-
-_CHECKS: Final[Mapping[str, Callable[[str, object, _Pending], str | None]]] = {
-    "type": _find_type_fault,
-    "required": _find_required_fault,
-    "enum": _find_enum_fault,
-    "items": _queue_schema_or_list,
-    **dict.fromkeys(
-        ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"), _queue_named_schemas
-    ),
-    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _queue_schema_list),
-    **dict.fromkeys(
-        ("additionalItems", "contains", "additionalProperties", "propertyNames", "not"), _queue_schema
-    ),
-    **dict.fromkeys(("if", "then", "else", "unevaluatedItems", "unevaluatedProperties"), _queue_schema),
-    "contentSchema": _queue_schema,
-}
-
-
-def describe_kind(value: object) -> str:
-    """Return the kind of a JSON value as text for an error message."""
-    kinds: dict[type, str] = {
-        type(None): "missing", str: "text", bool: "a boolean", int: "a number", float: "a number",
-        list: "a list", dict: "an object",
-    }  # fmt: skip
-    return kinds.get(type(value), f"a {type(value).__name__}")
-
 
 MAX_NAME_LENGTH = 1024
 _HEADER_KEY = to_json(X_MCP_HEADER_KEY)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.call.arguments.repair import prepare_thoroughly
-from fingerpost.call.arguments.schema_validator import MAX_STEPS, StepBudget, StepBudgetExceeded
 from fingerpost.call.arguments.tool_schema import tool_schemas
 from fingerpost.records import JsonObject, RepairKind, ToolCard
+from fingerpost.schemas.validator import MAX_STEPS, StepBudget, StepBudgetExceeded
 from tests.call.arguments.test_properties import PATIENT, accepts, arguments, schemas
 from tests.kit.argument_tools import TEXT, WHOLE, takes, with_schema
 from tests.requirements import proves

@@ -10,19 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Final, NoReturn, cast
 
-from fingerpost.call.arguments.schema_nodes import (
-    MAX_DEPTH,
-    MAX_NODES,
-    SchemaNode,
-    copy_json,
-    count_nodes,
-    is_list,
-    is_object,
-    is_of_type,
-    to_json,
-)
+from fingerpost.call.arguments.values import MAX_DEPTH, MAX_NODES, copy_json, count_nodes, to_json
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, RepairKind, find_json_problem
+from fingerpost.schemas import SchemaNode, is_list, is_object, is_of_type
 
 MAX_JSON_LENGTH: Final = 1_000_000
 MAX_PYTHON_LENGTH: Final = 4_000

@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Final
 
 from fingerpost.call.arguments.coercion import ScalarReading, read_scalar
-from fingerpost.call.arguments.schema_nodes import SchemaNode, get_json_type, is_equal, is_list, is_object
 from fingerpost.catalog.tool_names import count_edits
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
+from fingerpost.schemas import SchemaNode, get_json_type, is_equal, is_list, is_object
 
 ABBREVIATIONS: Final = {
     "addr": "address", "amt": "amount", "avg": "average", "cat": "category", "cmd": "command",

@@ -36,27 +36,17 @@ from fingerpost.call.arguments.matches import (
     normalize_name,
     split_name,
 )
-from fingerpost.call.arguments.schema_nodes import (
-    NO_OBJECT,
-    ExtraKeys,
-    SchemaNode,
-    copy_object,
-    find_excess,
-    is_equal,
-    is_list,
-    is_object,
-    is_of_type,
-    redact_value,
-)
-from fingerpost.call.arguments.schema_validator import (
+from fingerpost.call.arguments.tool_schema import MAX_NOTES, ToolSchema, format_signature, tool_schemas
+from fingerpost.call.arguments.values import copy_object, find_excess, redact_value
+from fingerpost.dates import DateDoubt, read_date
+from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault, Repair, RepairKind, ToolCard
+from fingerpost.schemas import NO_OBJECT, ExtraKeys, SchemaNode, is_equal, is_list, is_object, is_of_type
+from fingerpost.schemas.validator import (
     StepBudget,
     StepBudgetExceeded,
     estimate_comparison_steps,
     estimate_steps,
 )
-from fingerpost.call.arguments.tool_schema import MAX_NOTES, ToolSchema, format_signature, tool_schemas
-from fingerpost.dates import DateDoubt, read_date
-from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault, Repair, RepairKind, ToolCard
 
 T = TypeVar("T")
 

@@ -5,24 +5,18 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from itertools import islice
 from threading import Lock
 from types import NoneType
 from typing import Final, TypeAlias, cast
 
 from fingerpost.call.arguments.coercion import requires_iso_date
-from fingerpost.call.arguments.schema_nodes import (
-    SchemaNode,
-    SchemaNodes,
-    copy_object,
-    is_list,
-    is_object,
-    shorten,
-    to_json,
-)
-from fingerpost.call.arguments.schema_validator import SchemaValidator
+from fingerpost.call.arguments.values import copy_object, shorten, to_json
 from fingerpost.catalog.words import split_words, to_singular
 from fingerpost.records import Json, JsonObject, ToolCard
 from fingerpost.records.json import has_lone_surrogate
+from fingerpost.schemas import SchemaNode, SchemaNodes, is_list, is_object, iterate_schemas
+from fingerpost.schemas.validator import SchemaValidator
 
 ValueCheck: TypeAlias = Callable[[object], bool]
 
@@ -217,19 +211,10 @@ tool_schemas = _ToolSchemaCache()
 
 def _describe_unchecked(schema: JsonObject) -> tuple[str, ...]:
     """Describe the parts of the schema that are not checked."""
-    found: dict[str, None] = {}
-    todo: list[Json] = [schema]
-    while todo and len(found) < MAX_NOTES:
-        node = todo.pop()
-        if is_list(node):
-            todo.extend(node)
-        if not is_object(node):
-            continue
-        reference = node.get("$ref")
-        if isinstance(reference, str) and not reference.startswith("#"):
-            found[f"{reference[:80]} is never fetched: what it describes is not checked here"] = None
-        todo.extend(node.values())
-    return tuple(found)
+    references = (part.get("$ref") for part in iterate_schemas(schema))
+    remote = (one for one in references if isinstance(one, str) and not one.startswith("#"))
+    notes = (f"{one[:80]} is never fetched: what it describes is not checked here" for one in remote)
+    return tuple(islice(dict.fromkeys(notes), MAX_NOTES))
 
 
 MAX_SHOWN_CHOICES: Final = 8

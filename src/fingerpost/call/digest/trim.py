@@ -15,7 +15,6 @@ from itertools import compress, islice
 from pathlib import PurePosixPath
 from typing import Final, cast
 
-from fingerpost.call.arguments.schema_validator import SchemaValidator, StepBudget, StepBudgetExceeded
 from fingerpost.call.digest.blocks import (
     MAX_REFERENCES,
     ResultPart,
@@ -43,6 +42,7 @@ from fingerpost.catalog.words import split_words
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, Digest, Json, JsonObject, ToolCard
 from fingerpost.records.json import is_large_value
+from fingerpost.schemas.validator import SchemaValidator, StepBudget, StepBudgetExceeded
 from fingerpost.settings import Settings
 from fingerpost.settings.model import DigestSettings
 from fingerpost.tasks import run_in_thread

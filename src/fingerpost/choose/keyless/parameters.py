@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
@@ -14,6 +13,14 @@ from fingerpost.choose.keyless.values import RequestValue, ValueKind, ValueRole
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, ToolCard
 from fingerpost.redaction import is_secret_name
+from fingerpost.schemas import (
+    get_branches,
+    get_properties,
+    get_required,
+    get_types,
+    is_object,
+    resolve_reference,
+)
 
 MAX_PARAMETERS: Final = 60
 MAX_ENUM_VALUES: Final = 60
@@ -95,10 +102,7 @@ class Parameter:
 def parse_parameters(card: ToolCard) -> tuple[Parameter, ...]:
     """Return the tool's parameters, required ones first, each group in schema order."""
     schema = _as_object(card.definition.get("inputSchema"))
-    needed = schema.get("required")
-    listed = needed if isinstance(needed, list | tuple) else ()
-    required = {name for name in listed if isinstance(name, str)}
-    properties = _as_object(schema.get("properties"))
+    properties, required = get_properties(schema), get_required(schema)
     # Required ones come first, so that the limit never cuts them off.
     names = sorted(properties, key=lambda name: name not in required)[:MAX_PARAMETERS]
     return tuple(
@@ -151,10 +155,10 @@ def _resolve(schema: JsonObject, root: JsonObject) -> JsonObject:
     for _ in range(_MAX_RESOLVE_STEPS):
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            schema = _resolve_reference(reference, root)
+            schema = _as_object(resolve_reference(root, reference))
             continue
-        choices = schema.get("anyOf", schema.get("oneOf"))
-        if not isinstance(choices, list | tuple):
+        choices = get_branches(schema)
+        if not choices:
             return schema
         real = [entry for choice in choices if (entry := _as_object(choice)).get("type") != "null"]
         if len(real) != 1:
@@ -163,25 +167,14 @@ def _resolve(schema: JsonObject, root: JsonObject) -> JsonObject:
     return _EMPTY_SCHEMA
 
 
-def _resolve_reference(reference: str, root: JsonObject) -> JsonObject:
-    node: Json = root
-    if not reference.startswith("#/"):
-        return _EMPTY_SCHEMA
-    for step in reference[2:].split("/")[:_MAX_RESOLVE_STEPS]:
-        node = _as_object(node).get(step)
-    return _as_object(node)
-
-
 def _get_type(schema: JsonObject) -> str:
-    named = schema.get("type")
-    if isinstance(named, list | tuple):
-        real = [one for one in named if one != "null"]
-        named = real[0] if len(real) == 1 else ""
-    return named if isinstance(named, str) else ""
+    named = get_types(schema)
+    real = named - {"null"} if len(named) > 1 else named
+    return next(iter(real)) if len(real) == 1 else ""
 
 
 def _as_object(value: Json) -> JsonObject:
-    return value if isinstance(value, Mapping) else _EMPTY_SCHEMA
+    return value if is_object(value) else _EMPTY_SCHEMA
 
 
 def _get_bound(schema: JsonObject, name: str) -> float | None:

@@ -24,6 +24,7 @@ from fingerpost.records import (
     to_valid_text,
 )
 from fingerpost.redaction import scrub
+from fingerpost.schemas import get_properties, get_required, is_object
 
 MAX_ANSWER_LENGTH: Final = 20_000
 MAX_FIELDS: Final = 50
@@ -46,9 +47,7 @@ def parse_answer(schema: JsonObject, reply: str) -> dict[str, Json] | None:
         return None
     named = _parse_object(text, fields) or _parse_lines(text, fields)
     answer = named if named else _parse_single(text, fields)
-    required = schema.get("required")
-    wanted = cast("Sequence[str]", required) if isinstance(required, list | tuple) else ()
-    return answer if answer and all(name in answer for name in wanted) else None
+    return answer if answer and all(name in answer for name in get_required(schema)) else None
 
 
 def get_options(schema: JsonObject) -> tuple[str, ...]:
@@ -58,10 +57,7 @@ def get_options(schema: JsonObject) -> tuple[str, ...]:
 
 
 def _read_fields(schema: JsonObject) -> dict[str, JsonObject]:
-    properties = schema.get("properties")
-    if not isinstance(properties, Mapping):
-        return {}
-    known = [(name, field) for name, field in properties.items() if isinstance(field, Mapping)]
+    known = [(name, field) for name, field in get_properties(schema).items() if is_object(field)]
     return dict(known[:MAX_FIELDS])
 
 

@@ -15,6 +15,7 @@ from fingerpost.call.build import find_absence
 from fingerpost.events import encode
 from fingerpost.records import Known, Source, ToolCall
 from fingerpost.records.codec import to_plain
+from fingerpost.schemas import get_properties
 from fingerpost.surfaces.cli.common import (
     CommonOptions,
     connect_servers,
@@ -369,11 +370,7 @@ def _show_parameters(card: ToolCard) -> None:
 
 def _read_parameter(card: ToolCard, name: str) -> tuple[str, str]:
     """Return the type and description of a parameter from the schema, or empty texts."""
-    match card.definition.get("inputSchema"):
-        case {"properties": {**properties}}:
-            schema = properties.get(name)
-        case _:
-            schema = None
+    schema = get_properties(card.definition.get("inputSchema")).get(name)
     if not isinstance(schema, dict):
         return "", ""
     kind, meaning = schema.get("type", ""), schema.get("description", "")

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 from fingerpost.catalog.cards import make_text_visible
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, ToolCard
+from fingerpost.schemas import get_types, is_object, replace_parts
 from fingerpost.servers.definitions import may_name_headers
 from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
 
@@ -160,24 +161,15 @@ def _drop_nulls(entry: JsonObject) -> JsonObject:
 _RESULT_MEMBER: Final = "result"
 _RESULT_POINTER: Final = f"#/properties/{_RESULT_MEMBER}"
 _REFERENCE_KEYWORDS: Final = frozenset(("$ref", "$dynamicRef"))
-_DATA_KEYWORDS: Final = frozenset(
-    ("const", "enum", "default", "examples")
-)  # their values are data, not schemas
-_NAMED_SCHEMA_KEYWORDS: Final = frozenset(
-    ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-)
 
 
-def needs_wrapping(schema: object) -> bool:
+def needs_wrapping(schema: Json) -> bool:
     """Return whether every value of this schema is wrapped in an object.
 
     False if the schema also permits objects: wrapped and plain values could not be distinguished.
     """
-    if not isinstance(schema, Mapping):
-        return False
-    kind = cast("Mapping[str, object]", schema).get("type")
-    kinds = (kind,) if isinstance(kind, str) else kind
-    return isinstance(kinds, list | tuple) and "object" not in kinds
+    kinds = get_types(schema) if is_object(schema) else frozenset[str]()
+    return bool(kinds) and "object" not in kinds
 
 
 def wrap_result(value: Json) -> JsonObject:
@@ -196,25 +188,16 @@ def wrap_schema(schema: JsonObject) -> JsonObject:
     }
 
 
-def _move_references(schema: Json) -> Json:
+def _move_references(schema: JsonObject) -> JsonObject:
     """Adjust references, because the schema is no longer the root of the document."""
-    if isinstance(schema, Mapping):
-        if _is_document(schema):
-            return schema
-        return {key: _move_member_references(key, value) for key, value in schema.items()}
-    if isinstance(schema, Sequence) and not isinstance(schema, str):
-        return [_move_references(each) for each in schema]
-    return schema
-
-
-def _move_member_references(key: str, value: Json) -> Json:
-    if key in _REFERENCE_KEYWORDS and isinstance(value, str):
-        return _RESULT_POINTER + value[1:] if value == "#" or value.startswith("#/") else value
-    if key in _DATA_KEYWORDS:
-        return value
-    if key in _NAMED_SCHEMA_KEYWORDS and isinstance(value, Mapping):
-        return {name: _move_references(each) for name, each in value.items()}
-    return _move_references(value)
+    if _is_document(schema):
+        return schema
+    made = replace_parts(schema, _move_references)
+    for keyword in _REFERENCE_KEYWORDS:
+        target = made.get(keyword)
+        if isinstance(target, str) and (target == "#" or target.startswith("#/")):
+            made[keyword] = _RESULT_POINTER + target[1:]
+    return made
 
 
 def _is_document(schema: Mapping[str, Json]) -> bool:

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.arguments import prepare_arguments
-from fingerpost.call.arguments.regex import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, compile_pattern
 from fingerpost.records import ParameterFault
+from fingerpost.schemas.patterns import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, compile_pattern
 from tests.kit.argument_tools import TEXT, takes, with_schema
 from tests.requirements import proves
 

@@ -15,11 +15,10 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
-from fingerpost.call.arguments.regex import SchemaPattern, compile_pattern
-from fingerpost.call.arguments.schema_nodes import is_equal
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.schemas import pin_to_own_draft
+from fingerpost.schemas import is_equal
+from fingerpost.schemas.patterns import SchemaPattern, compile_pattern
 
 MAX_STEPS: Final = 60_000  # a quarter of a second on a slow machine
 STEPS_FOR_CHECKING: Final = 20_000  # of these, reserved for validation
@@ -159,23 +158,34 @@ def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
     return validator._resolver.in_subresource(specification.create_resource(part))
 
 
+class UncheckablePart(Exception):
+    """A part of the schema makes no sense, or leads nowhere, and the check is strict."""
+
+
 class ValidationState(local):
     """The current check of this thread."""
 
     budget: StepBudget
     references: SchemaReferences
+    strict: bool
 
     def __init__(self) -> None:
         self.active: set[tuple[int, int]] = set()
 
-    def begin(self, budget: StepBudget, references: SchemaReferences) -> None:
+    def begin(self, budget: StepBudget, references: SchemaReferences, *, strict: bool) -> None:
         self.budget = budget
         self.references = references
+        self.strict = strict
         self.active.clear()
 
     def follow(self, validator: Any, reference: object) -> Any:
         self.budget.spend(_LOOKUP_STEPS)
         return self.references.follow(validator._resolver, reference)
+
+    def pass_over(self) -> None:
+        """Leave out a part that cannot be checked. Raises `UncheckablePart` if the check is strict."""
+        if self.strict:
+            raise UncheckablePart
 
 
 validation_state: Final = ValidationState()
@@ -274,8 +284,8 @@ _MATCH_STEPS_PER_STEP: Final = 500  # steps of the pattern engine per budget ste
 
 
 @lru_cache(maxsize=16)
-def build_bounded_validator(known: type[Validator]) -> type[Validator]:
-    """Return the library's validator for one draft, extended with the step budget."""
+def build_bounded_validator(known: type[Validator], ignored: frozenset[str]) -> type[Validator]:
+    """Return the library's validator for one draft without some keywords, extended with the step budget."""
     # Draft 3 handles all keywords differently.
     base = Draft4Validator if "extends" in known.VALIDATORS else known
     keywords = cast("dict[str, KeywordCheck]", dict(base.VALIDATORS))
@@ -283,10 +293,32 @@ def build_bounded_validator(known: type[Validator]) -> type[Validator]:
         name: ours for name, ours in _KEYWORD_CHECKS.items() if name in keywords or name.endswith("Ref")
     }
     keywords |= {name: _make_tolerant(keywords[name]) for name in _TOLERANT_KEYWORDS if name in keywords}
+    keywords |= dict.fromkeys(ignored, _accept_anything)
     kind = cast("Any", validators).extend(base, validators=keywords)
-    pin_to_own_draft(kind)
+    _pin_to_own_draft(kind)
     kind.descend = iterate_errors
     return cast("type[Validator]", kind)
+
+
+def _pin_to_own_draft(kind: Any) -> None:
+    """Make this validator class check every part of a schema itself.
+
+    For a part with `$schema` the library would use the validator of that draft, without our limits and with
+    Python's `re` for untrusted patterns.
+    """
+    fields = [(field.name, field.alias) for field in kind.__attrs_attrs__ if field.init]
+
+    def evolve(self: Any, **changes: Any) -> Any:
+        for name, alias in fields:
+            if alias not in changes:
+                changes[alias] = getattr(self, name)
+        return kind(**changes)
+
+    kind.evolve = evolve
+
+
+def _accept_anything(*_: object) -> None:
+    """Accept every value."""
 
 
 def iterate_errors(
@@ -349,9 +381,10 @@ def _make_tolerant(keyword: KeywordCheck) -> KeywordCheck:
     def check(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError]:
         try:
             found = list(keyword(validator, value, instance, schema) or ())
-        except StepBudgetExceeded:
+        except (StepBudgetExceeded, UncheckablePart):
             raise
         except Exception:  # noqa: BLE001 - `"minLength": "three"`: an invalid keyword is not checked
+            validation_state.pass_over()
             return ()
         if found:
             validation_state.budget.spend(
@@ -365,10 +398,9 @@ def _make_tolerant(keyword: KeywordCheck) -> KeywordCheck:
 def _check_reference(validator: Any, reference: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
     """Follow a reference within the schema. Any other reference accepts every value."""
     resolved = validation_state.follow(validator, reference)
-    if resolved is None:
-        return
-    here = (id(resolved.contents), id(instance))
-    if here in validation_state.active:
+    here = (id(None if resolved is None else resolved.contents), id(instance))
+    if resolved is None or here in validation_state.active:
+        validation_state.pass_over()
         return
     validation_state.active.add(here)
     try:
@@ -420,6 +452,8 @@ def _check_additional_properties(
     if not isinstance(instance, Mapping):
         return
     given = cast("Mapping[str, Any]", instance)
+    if "patternProperties" in schema and validator.VALIDATORS["patternProperties"] is _accept_anything:
+        return
     listed = schema.get("properties", {})
     patterns = [_compile_pattern(source) for source in schema.get("patternProperties", ())]
     if None in patterns:
@@ -566,10 +600,17 @@ MAX_VALIDATION_ERRORS: Final = 60
 
 
 class SchemaValidator:
-    """A schema that is ready to check values and parts of values."""
+    """A schema that is ready to check values and parts of values.
 
-    def __init__(self, schema: JsonObject) -> None:
-        kind = _choose_validator_class(schema)
+    A part of the schema that cannot be checked accepts every value, or none if `strict`. Keywords in
+    `ignored` are not checked.
+    """
+
+    def __init__(
+        self, schema: JsonObject, *, strict: bool = False, ignored: frozenset[str] = frozenset()
+    ) -> None:
+        kind = _choose_validator_class(schema, ignored)
+        self._strict = strict
         self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
 
     def find_errors(self, value: Json, budget: StepBudget) -> tuple[list[ValidationError], bool]:
@@ -579,38 +620,41 @@ class SchemaValidator:
         found: list[ValidationError] = []
         try:
             self._collect_errors(self._root.schema, value, budget, found, limit=MAX_VALIDATION_ERRORS)
-        except StepBudgetExceeded:
+        except (StepBudgetExceeded, UncheckablePart):
             return found, False
         return found, True
 
     def is_valid(self, value: Json, budget: StepBudget) -> bool:
         """Return whether the whole value is valid. Raises `StepBudgetExceeded`."""
-        return not self._collect_errors(self._root.schema, value, budget, [], limit=1)
+        return self.is_valid_part(value, self._root.schema, budget)
 
     def is_valid_part(self, value: Json, part: Json, budget: StepBudget) -> bool:
         """Return whether the value fits this part, which must live as long as the schema. Raises
         `StepBudgetExceeded`.
         """
-        return not self._collect_errors(part, value, budget, [], limit=1)
+        try:
+            return not self._collect_errors(part, value, budget, [], limit=1)
+        except UncheckablePart:
+            return False
 
     def _collect_errors(
         self, part: Any, value: Json, budget: StepBudget, found: list[ValidationError], *, limit: int
     ) -> list[ValidationError]:
-        validation_state.begin(budget, self._references)
+        validation_state.begin(budget, self._references, strict=self._strict)
         try:
             for error in islice(iterate_errors(self._root, value, part), limit):
                 found.append(error)  # noqa: PERF402 - keeps what was found before an error
-        except StepBudgetExceeded:
+        except (StepBudgetExceeded, UncheckablePart):
             raise
         except Exception:  # noqa: BLE001 - the server enforces a schema that the library cannot handle
-            return found
+            validation_state.pass_over()
         return found
 
 
-def _choose_validator_class(schema: JsonObject) -> type[Validator]:
+def _choose_validator_class(schema: JsonObject, ignored: frozenset[str]) -> type[Validator]:
     named = schema.get("$schema")
     known = validators.validator_for({"$schema": named}, default=Draft202012Validator)
-    return build_bounded_validator(known)
+    return build_bounded_validator(known, ignored)
 
 
 def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:
