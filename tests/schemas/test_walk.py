@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.records import Json
+from fingerpost.records import Json, JsonObject
 from fingerpost.schemas import (
     find_schema_fault,
     get_choices,
@@ -39,12 +39,13 @@ anything = st.recursive(
 @given(anything)
 def test_no_value_in_place_of_a_schema_does_harm(value: Any) -> None:
     for part in islice(iterate_schemas(value), 1000):
-        get_choices(part), get_properties(part), get_required(part), get_types(part)
+        assert None not in (get_choices(part), get_properties(part), get_required(part), get_types(part))
         assert replace_parts(part, lambda inner: inner) == part
     for name, part in islice(iterate_parameters(value), 1000):
         assert isinstance(name, str) and isinstance(part, dict)
     assert find_schema_fault("it", value) is None or "it" in str(find_schema_fault("it", value))
-    SchemaValidator(value if isinstance(value, dict) else {}, strict=True).is_valid({"a": 1}, StepBudget())
+    schema = cast("JsonObject", value) if isinstance(value, dict) else {}
+    SchemaValidator(schema, strict=True).is_valid({"a": 1}, StepBudget())
 
 
 @pytest.mark.parametrize(
