@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fingerpost.records import Json, JsonObject
 from fingerpost.schemas import (
+    NO_OBJECT,
     find_schema_fault,
     get_choices,
     get_properties,
@@ -44,7 +45,7 @@ def test_no_value_in_place_of_a_schema_does_harm(value: Any) -> None:
     for name, part in islice(iterate_parameters(value), 1000):
         assert isinstance(name, str) and isinstance(part, dict)
     assert find_schema_fault("it", value) is None or "it" in str(find_schema_fault("it", value))
-    schema = cast("JsonObject", value) if isinstance(value, dict) else {}
+    schema: JsonObject = cast("JsonObject", value) if isinstance(value, dict) else NO_OBJECT
     SchemaValidator(schema, strict=True).is_valid({"a": 1}, StepBudget())
 
 
