@@ -123,6 +123,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
                 "AgentStatus",
                 "Policy",
                 "Route",
+                "RouteKeywords",
                 "RouteOptions",
                 "Router",
                 "RuntimeSwitches",

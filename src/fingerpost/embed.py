@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         ServerStatus,
         ToolCard,
     )
-    from fingerpost.router import CallOptions, NarrowOptions, Route, RouteOptions
+    from fingerpost.router import CallKeywords, NarrowKeywords, Route, RouteKeywords
     from fingerpost.router.agent import AgentStats, AgentStatus
     from fingerpost.router.options import RuntimeSwitches
 
@@ -62,7 +62,7 @@ class EmbeddedAgent:
         self.agent = agent
         self._embedded = embedded
 
-    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
+    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteKeywords]) -> Route:
         """Answer the next request of the conversation."""
 
         def work(on_piece: OnText | None) -> Awaitable[Route]:
@@ -252,7 +252,7 @@ class Embedded:
         self._portal = None
         self._stack.close()
 
-    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteOptions]) -> Route:
+    def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteKeywords]) -> Route:
         """Answer a request. `on_text` is called in this thread with the answer while it is written."""
 
         async def work(on_piece: OnText | None) -> Route:
@@ -262,7 +262,7 @@ class Embedded:
         return self.run_with_text(work, asking.get("on_text"), timeout)
 
     def narrow(
-        self, text: str, *, timeout: float | None = None, **wanted: Unpack[NarrowOptions]
+        self, text: str, *, timeout: float | None = None, **wanted: Unpack[NarrowKeywords]
     ) -> Narrowing:
         """Return the tools that suit a request, with reasons."""
         return self._run(lambda: self.router.narrow(text, **wanted), timeout)
@@ -273,7 +273,7 @@ class Embedded:
         arguments: JsonObject,
         *,
         timeout: float | None = None,
-        **context: Unpack[CallOptions],
+        **context: Unpack[CallKeywords],
     ) -> Outcome:
         """Call a tool with all checks, such as policy and approval."""
         return self._run(lambda: self.router.call(name, arguments, **context), timeout)
@@ -318,7 +318,7 @@ class Embedded:
         approval: Approval | None = None,
         *,
         timeout: float | None = None,
-        **asking: Unpack[RouteOptions],
+        **asking: Unpack[RouteKeywords],
     ) -> Route:
         """Continue a request that waited for a person. Pass the same options as for the original request."""
 

@@ -2,9 +2,12 @@
 
 from fingerpost.router.agent import Agent, AgentMode, AgentStats, AgentStatus, RoutingThresholds
 from fingerpost.router.options import (
+    CallKeywords,
     CallOptions,
     ModelNames,
+    NarrowKeywords,
     NarrowOptions,
+    RouteKeywords,
     RouteOptions,
     RuntimeOptions,
     RuntimeSwitches,
@@ -19,11 +22,14 @@ __all__ = [
     "AgentStats",
     "AgentStatus",
     "AnswerPiece",
+    "CallKeywords",
     "CallOptions",
     "ModelNames",
+    "NarrowKeywords",
     "NarrowOptions",
     "Policy",
     "Route",
+    "RouteKeywords",
     "RouteOptions",
     "Router",
     "RoutingThresholds",

@@ -14,7 +14,7 @@ from fingerpost.events import CallFinished, Event, RequestNarrowed, SmartRouting
 from fingerpost.frozen import frozen
 from fingerpost.narrow.server_picker import should_pick_servers
 from fingerpost.records import Message, Narrowing, RouteOutcome, create_id
-from fingerpost.router.options import MAX_TURNS, RouteOptions
+from fingerpost.router.options import MAX_TURNS, RouteKeywords, RouteOptions
 
 if TYPE_CHECKING:
     from fingerpost.llm import OnText
@@ -167,7 +167,7 @@ class _HandedBackRequest:
     """A request that continues after the caller has run its own tools."""
 
     text: str
-    options: RouteOptions
+    keywords: RouteKeywords  # as the caller gave them: the agent's own options may change meanwhile
     route: Route
 
 
@@ -212,7 +212,7 @@ class Agent:
             history=tuple(history)[-MAX_MESSAGES:],
         )
 
-    async def ask(self, text: str, **options: Unpack[RouteOptions]) -> Route:
+    async def ask(self, text: str, **options: Unpack[RouteKeywords]) -> Route:
         """Send the next request of the conversation. Concurrent requests are answered one after another."""
         async with self._one_at_a_time:
             return await self._ask_router(text, options)
@@ -224,23 +224,23 @@ class Agent:
             if handed is None:
                 message = "no tool of yours was called in this conversation"
                 raise CallError(message, hint="Only a route whose outcome is 'handed_back' takes results.")
-            asking = handed.options.copy()
-            asking["since"] = (*asking.get("since", ()), *handed.route.answered_with(results))
-            asking["on_text"] = on_text
-            asking.pop("tool_choice", None)  # it applied to the first call only
-            return await self._ask_router(handed.text, asking)
+            keywords = handed.keywords.copy()
+            keywords["since"] = (*keywords.get("since", ()), *handed.route.answered_with(results))
+            keywords["on_text"] = on_text
+            keywords.pop("tool_choice", None)  # it applied to the first call only
+            return await self._ask_router(handed.text, keywords)
 
-    async def _ask_router(self, text: str, options: RouteOptions) -> Route:
+    async def _ask_router(self, text: str, keywords: RouteKeywords) -> Route:
         state = self._state
-        asked = cast("RouteOptions", {**self._build_options(state), **options})
+        options = replace(_build_options(state), **keywords)
         try:
-            route = await self._router.route(text, **asked)
+            route = await self._router.requests.route(text, options)
         except Exception:
             self._counter.count(None, ())
             raise
         self._counter.count(route.outcome, route.events)
         if route.outcome is RouteOutcome.HANDED_BACK:
-            self._hold_request(state, _HandedBackRequest(text=text, options=options, route=route))
+            self._hold_request(state, _HandedBackRequest(text=text, keywords=keywords, route=route))
         else:
             self._keep_turn(state, Message(role="user", text=text), route)
         return route
@@ -251,7 +251,7 @@ class Agent:
             if self._state.conversation == before.conversation:
                 self._state = replace(self._state, handed=handed)
 
-    async def resume(self, approval: Approval | None = None, **options: Unpack[RouteOptions]) -> Route:
+    async def resume(self, approval: Approval | None = None, **options: Unpack[RouteKeywords]) -> Route:
         """Continue the request that waits for a person. `approval` is the person's decision."""
         async with self._one_at_a_time:
             state = self._state
@@ -269,17 +269,6 @@ class Agent:
             self._state = replace(
                 self._state, conversation=create_id("ses"), history=(), waiting=None, handed=None
             )
-
-    def _build_options(self, state: _AgentState) -> RouteOptions:
-        asking: RouteOptions = {
-            "history": state.history,
-            "conversation": state.conversation,
-            "mode": state.mode,
-            "max_turns": state.max_turns,
-        }
-        if state.persona is not None:
-            asking["persona"] = state.persona
-        return asking
 
     def _keep_turn(self, before: _AgentState, message: Message | None, route: Route) -> None:
         """Add the message and the answer to the history, unless the conversation was reset meanwhile."""
@@ -370,6 +359,16 @@ class Agent:
     def _set_state(self, **values: object) -> None:
         with self._lock:
             self._state = replace(self._state, **values)
+
+
+def _build_options(state: _AgentState) -> RouteOptions:
+    return RouteOptions(
+        history=state.history,
+        conversation=state.conversation,
+        mode=state.mode,
+        max_turns=state.max_turns,
+        persona=state.persona,
+    )
 
 
 def _check_mode(mode: str) -> AgentMode:

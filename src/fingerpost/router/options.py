@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import field, replace
 from threading import Lock
 from typing import Final, TypedDict
 
@@ -13,12 +13,22 @@ from pydantic import ValidationError
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, Closable, OnText
-from fingerpost.records import Effort, Json, JsonObject, Message, Mode, Scope, ServerChoice
+from fingerpost.records import (
+    CallContext,
+    Effort,
+    Json,
+    JsonObject,
+    Message,
+    Mode,
+    Scope,
+    ServerChoice,
+    create_id,
+)
 from fingerpost.settings import ChooseSettings, ModelsSettings, Settings, SmartRoutingSettings
 
 
-class CallOptions(TypedDict, total=False):
-    """Options of a call: the fields of `CallContext`, all optional."""
+class CallKeywords(TypedDict, total=False):
+    """The keywords of `Router.call`: the fields of `CallOptions`."""
 
     packet_id: str | None
     conversation: str | None
@@ -36,47 +46,134 @@ class CallOptions(TypedDict, total=False):
     authorization: str | None
 
 
-class NarrowOptions(TypedDict, total=False):
-    """Options of a request that is narrowed."""
+class NarrowKeywords(TypedDict, total=False):
+    """The keywords of `Router.narrow`: the fields of `NarrowOptions`."""
 
-    history: tuple[Message, ...]  # by default read from `conversation` when a request is answered
+    history: tuple[Message, ...]
     conversation: str | None
     caller: str | None
     profile: str | None
-    api_version: str | None  # selects the profile if none is named
+    api_version: str | None
     scopes: tuple[Scope, ...]
-    server: str | None  # only tools of this server
+    server: str | None
     max_tools: int | None
-    used: tuple[str, ...]  # tools this conversation has used, latest last
-    chosen_servers: ServerChoice | None  # the servers are chosen already
-    about: str | None  # a tool to explain, whatever its rank
-    since: tuple[Message, ...]  # messages after the request: calls of the caller's tools and their results
-    ask_model: bool  # False: servers are chosen by scores, without a model
-    effort: Effort | str | None  # default: the caller's preference, else the profile's
-    asked_for_tools: bool  # offer tools whether or not the request needs one
+    used: tuple[str, ...]
+    chosen_servers: ServerChoice | None
+    about: str | None
+    since: tuple[Message, ...]
+    ask_model: bool
+    effort: Effort | str | None
+    asked_for_tools: bool
 
 
-class RouteOptions(NarrowOptions, total=False):
-    """Options of a request that is answered."""
+class RouteKeywords(NarrowKeywords, total=False):
+    """The keywords of `Router.route`: the fields of `RouteOptions`."""
 
-    authorization: str | None  # the caller's own key, for servers that accept it; never stored
-    on_text: OnText | None  # receives the answer piece by piece
+    authorization: str | None
+    on_text: OnText | None
     mode: Mode | str | None
     working_directory: str | None
     persona: str | None
     directives: str | None
     max_turns: int | None
     seconds: float | None
-    tokens: int | None  # limit over all model calls, if lower than in the settings
-    parent: str | None  # the packet that started this one; its budget is used
-    dry_run: bool  # show what would be called, call nothing
-    model: str | None  # the model that answers instead of the configured one, at the same address
-    own_terms: bool  # the caller limits the answer's length and resumes after approvals itself
-    options: JsonObject  # for the answering model, as the caller wrote them: temperature, stop, …
-    parts: tuple[JsonObject, ...]  # non-text parts of the request, for the answering model
-    # The caller's own tools in the OpenAI format; their calls are handed back.
+    tokens: int | None
+    parent: str | None
+    dry_run: bool
+    model: str | None
+    own_terms: bool
+    options: JsonObject
+    parts: tuple[JsonObject, ...]
     caller_tools: tuple[JsonObject, ...]
-    tool_choice: Json  # the caller's choice among its own tools
+    tool_choice: Json
+
+
+@frozen
+class CallOptions:
+    """Options of a call. `CallContext` describes each."""
+
+    packet_id: str | None = None
+    conversation: str | None = None
+    caller: str | None = None
+    profile: str | None = None
+    scopes: tuple[Scope, ...] = ()
+    request: str = ""
+    working_directory: str | None = None
+    seconds: float | None = None
+    tokens_left: int | None = None
+    dry_run: bool = False
+    fallback: bool = True
+    idempotency_key: str | None = None
+    doubt: str = ""
+    authorization: str | None = field(default=None, repr=False)
+
+    def build_context(self) -> CallContext:
+        """Build the context of a new call."""
+        return CallContext(
+            call_id=create_id("cal"),
+            packet_id=self.packet_id,
+            conversation=self.conversation,
+            caller=self.caller,
+            profile=self.profile,
+            scopes=self.scopes,
+            request=self.request,
+            working_directory=self.working_directory,
+            seconds=self.seconds,
+            tokens_left=self.tokens_left,
+            dry_run=self.dry_run,
+            fallback=self.fallback,
+            idempotency_key=self.idempotency_key,
+            doubt=self.doubt,
+            authorization=self.authorization,
+        )
+
+
+@frozen
+class NarrowOptions:
+    """Options of a request that is narrowed."""
+
+    history: tuple[Message, ...] | None = None  # None: read from `conversation` when a request is answered
+    conversation: str | None = None
+    caller: str | None = None
+    profile: str | None = None
+    api_version: str | None = None  # selects the profile if none is named
+    scopes: tuple[Scope, ...] = ()
+    server: str | None = None  # only tools of this server
+    max_tools: int | None = None
+    used: tuple[str, ...] = ()  # tools this conversation has used, latest last
+    chosen_servers: ServerChoice | None = None  # the servers are chosen already
+    about: str | None = None  # a tool to explain, whatever its rank
+    since: tuple[
+        Message, ...
+    ] = ()  # messages after the request: calls of the caller's tools and their results
+    ask_model: bool = True  # False: servers are chosen by scores, without a model
+    effort: Effort | str | None = None  # default: the caller's preference, else the profile's
+    asked_for_tools: bool = False  # offer tools whether or not the request needs one
+
+
+@frozen
+class RouteOptions(NarrowOptions):
+    """Options of a request that is answered."""
+
+    authorization: str | None = field(default=None, repr=False)  # the caller's own key; never stored
+    on_text: OnText | None = None  # receives the answer piece by piece
+    mode: Mode | str | None = None
+    working_directory: str | None = None
+    persona: str | None = None
+    directives: str | None = None
+    max_turns: int | None = None
+    seconds: float | None = None
+    tokens: int | None = None  # limit over all model calls, if lower than in the settings
+    parent: str | None = None  # the packet that started this one; its budget is used
+    dry_run: bool = False  # show what would be called, call nothing
+    model: str | None = None  # the model that answers instead of the configured one, at the same address
+    own_terms: bool = False  # the caller limits the answer's length and resumes after approvals itself
+    # For the answering model, as the caller wrote them: temperature, stop, …
+    options: JsonObject = field(default_factory=dict[str, Json])
+    parts: tuple[JsonObject, ...] = ()  # non-text parts of the request, for the answering model
+    # The caller's own tools in the OpenAI format; their calls are handed back.
+    caller_tools: tuple[JsonObject, ...] = ()
+    tool_choice: Json = None  # the caller's choice among its own tools
 
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")

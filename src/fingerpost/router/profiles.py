@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Final, TypeVar
 
 import anyio
@@ -149,29 +149,25 @@ class Profiles(Mapping[str, ProfileSettings]):
 
     def apply_profile(self, options: W) -> W:
         """Return the options with the resolved profile and its limit on the number of tools."""
-        name = self.resolve_profile(
-            options.get("profile"), caller=options.get("caller"), api_version=options.get("api_version")
-        )
+        name = self.resolve_profile(options.profile, caller=options.caller, api_version=options.api_version)
         effort = self._choose_effort(options, name)
         if name is None and effort is None:
             return options
-        options = options.copy()
-        options["effort"] = effort
         if name is None:
-            return options
-        options["profile"] = name
-        if (most := self._current[name].max_tools) is not None:
-            options["max_tools"] = min(options.get("max_tools") or most, most)
-        return options
+            return replace(options, effort=effort)
+        max_tools, most = options.max_tools, self._current[name].max_tools
+        if most is not None:
+            max_tools = min(max_tools or most, most)
+        return replace(options, effort=effort, profile=name, max_tools=max_tools)
 
     def _choose_effort(self, options: NarrowOptions, profile: str | None) -> Effort | None:
         """Return the effort of the request, else the caller's preference, else the profile's."""
-        if (asked := options.get("effort")) is not None:
+        if (asked := options.effort) is not None:
             if asked not in tuple(Effort):
                 message = f"there is no effort {str(asked)[:60]!r}"
                 raise ConfigError(message, hint=f"There are: {', '.join(Effort)}.")
             return Effort(asked)
-        preferred = self.efforts.get(options.get("caller") or "")
+        preferred = self.efforts.get(options.caller or "")
         return preferred or (None if profile is None else self._current[profile].effort)
 
     def _check_allowed(self, name: str, caller: str | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import chain
-from typing import Final, Unpack
+from typing import Final
 
 import anyio
 import anyio.to_thread
@@ -276,7 +276,7 @@ class RequestNarrower:
         """Stop background tasks."""
         await anyio.to_thread.run_sync(self._narrower.close)
 
-    async def narrow(self, snapshot: Snapshot, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
+    async def narrow(self, snapshot: Snapshot, text: str, options: NarrowOptions) -> Narrowing:
         """Narrow a request and record it in the journal as a new packet."""
         packet = build_packet(text, options)
         self._events.emit(PacketReceived.from_packet(packet))
@@ -302,21 +302,21 @@ class RequestNarrower:
         `widened`: a model used none of the offered tools, so more servers are included. `arms` are the run's.
         """
         if arms is None:
-            arms = assign_arms(self._settings.rollout, options.get("conversation") or packet.packet_id)
+            arms = assign_arms(self._settings.rollout, options.conversation or packet.packet_id)
         settings = apply_arms(self._settings, arms)
         if await self._learned.refresh():
             self._narrower.clear_cache()
         if self._settings.flags.adaptive_thresholds:
             await self._routing_stats.refresh()
-        who = (options.get("caller"), options.get("profile"), options.get("scopes", ()))
+        who = (options.caller, options.profile, options.scopes)
         view = await self._visibility.compute_view(snapshot, *who)
         request = self._build_request(snapshot, packet, view, options)
         if settings is not self._settings:
             request = replace(request, settings=settings)
         if text is not None:
             request = replace(request, text=text)
-        gate = settings.flags.need_gate and not options.get("asked_for_tools", False)
-        choice = options.get("chosen_servers") or await self._choose_servers(
+        gate = settings.flags.need_gate and not options.asked_for_tools
+        choice = options.chosen_servers or await self._choose_servers(
             snapshot,
             request,
             view,
@@ -324,8 +324,8 @@ class RequestNarrower:
             model=model,
             gate=gate,
             widened=widened,
-            later_messages=[to_text_only(message) for message in options.get("since", ())],
-            ask_model=options.get("ask_model", True),
+            later_messages=[to_text_only(message) for message in options.since],
+            ask_model=options.ask_model,
         )
         narrowing = await self._narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
@@ -341,10 +341,8 @@ class RequestNarrower:
         """Return those of `tools` (keys) that the caller may use now, in the same order."""
         if not tools:
             return ()
-        view = await self._visibility.compute_view(
-            snapshot, options.get("caller"), options.get("profile"), options.get("scopes", ())
-        )
-        unusable, server = self._get_unusable(), options.get("server")
+        view = await self._visibility.compute_view(snapshot, options.caller, options.profile, options.scopes)
+        unusable, server = self._get_unusable(), options.server
         found = [card for key in tools if (card := view.visible.get(key)) is not None]
         return tuple(
             card.key for card in found if card.server not in unusable and server in (None, card.server)
@@ -366,22 +364,22 @@ class RequestNarrower:
     def _build_request(
         self, snapshot: Snapshot, packet: Packet, view: VisibleCatalog, options: NarrowOptions
     ) -> NarrowRequest:
-        server = options.get("server")
+        server = options.server
         scope = None if server is None else frozenset(card.key for card in snapshot.by_server(server))
         return NarrowRequest(
             text=packet.content.original_prompt,
             history=packet.context.history,
-            conversation=options.get("conversation"),
-            caller=options.get("caller"),
-            profile=options.get("profile"),
+            conversation=options.conversation,
+            caller=options.caller,
+            profile=options.profile,
             allowed=scope,
             hidden=view.hidden,
-            max_tools=options.get("max_tools"),
+            max_tools=options.max_tools,
             health=self._get_unusable(),
-            used=options.get("used", ()),
-            about=options.get("about"),
-            effort=None if (effort := options.get("effort")) is None else Effort(effort),
-            person=options.get("caller") if self._learned.is_personal else None,
+            used=options.used,
+            about=options.about,
+            effort=None if (effort := options.effort) is None else Effort(effort),
+            person=options.caller if self._learned.is_personal else None,
         )
 
     async def _choose_servers(
@@ -475,10 +473,10 @@ def build_packet(
     """Build the packet of a request. It holds text only, so that the journal contains no images."""
     return Packet.start(
         text,
-        session_id=options.get("conversation"),
-        caller=options.get("caller"),
+        session_id=options.conversation,
+        caller=options.caller,
         parent_id=parent,
-        history=tuple(to_text_only(message) for message in options.get("history", ())),
+        history=tuple(to_text_only(message) for message in options.history or ()),
         max_reinjections=rounds,
     )
 

@@ -70,7 +70,7 @@ from fingerpost.router.modes.routes import (
 )
 from fingerpost.router.modes.run_state import OfferedToolsCache, RunBudgetExceeded, RunDeps, RunState
 from fingerpost.router.modes.staged import run_staged, select_tools
-from fingerpost.router.options import NarrowOptions, RouteOptions, RuntimeSwitches
+from fingerpost.router.options import RouteOptions, RuntimeSwitches
 from fingerpost.router.profiles import Profiles
 from fingerpost.router.request_narrower import RequestNarrower, build_packet
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
@@ -330,12 +330,11 @@ class RequestRunner:
 
     async def _add_history(self, options: RouteOptions) -> RouteOptions:
         """Return the options with the conversation's history, if a conversation is named without one."""
-        conversation = options.get("conversation")
-        if conversation is None or "history" in options or options.get("parent") is not None:
+        conversation = options.conversation
+        if conversation is None or options.history is not None or options.parent is not None:
             return options
-        options = options.copy()
-        options["history"] = await read_history(self._store, conversation, caller=options.get("caller"))
-        return options
+        history = await read_history(self._store, conversation, caller=options.caller)
+        return replace(options, history=history)
 
     async def resume(
         self,
@@ -390,14 +389,12 @@ class RequestRunner:
         if question.call is not None:
             return await self._resume_with_answer(asked, question, answer, options)
         if asked.mode is not Mode.KEYLESS:
-            options = options.copy()
-            options["mode"] = asked.mode
-            options["history"] = (
+            history = (
                 *before.context.history,
                 Message(role="user", text=before.content.original_prompt),
                 Message(role="assistant", text=question.text),
             )
-            return await self.route(answer, options)
+            return await self.route(answer, replace(options, mode=asked.mode, history=history))
         options = self._profiles.apply_profile(options)
         run = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
         return await self._run_with_events(
@@ -411,11 +408,14 @@ class RequestRunner:
         """Continue the packet with its original caller, profile and scopes."""
         before = asked.packet
         known = await read_recorded_run(self._store, before.packet_id)
-        options = options.copy()
         assert question.call is not None
-        options["conversation"] = question.call.conversation
-        options["caller"], options["profile"] = before.header.caller, before.context.profile
-        options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
+        options = replace(
+            options,
+            conversation=question.call.conversation,
+            caller=before.header.caller,
+            profile=before.context.profile,
+            scopes=tuple(dict.fromkeys((*known.scopes, *options.scopes))),
+        )
         run = RunState(
             self._deps,
             before,
@@ -443,9 +443,13 @@ class RequestRunner:
 
     async def stream(self, text: str, options: RouteOptions) -> AsyncGenerator[StreamItem]:
         """Yield the events of one request, the pieces of its answer, and finally its route."""
-        options = (await self._add_history(options)).copy()
-        options["on_text"] = lambda piece: pass_on(AnswerPiece(text=piece))
-        run_state = self._build_run(text, options)  # may raise while there is nothing to close yet
+        options = await self._add_history(options)
+
+        def pass_on_text(piece: str) -> None:
+            pass_on(AnswerPiece(text=piece))
+
+        # May raise while there is nothing to close yet.
+        run_state = self._build_run(text, replace(options, on_text=pass_on_text))
         send, receive = anyio.create_memory_object_stream[StreamItem](float("inf"))
         packet_id = run_state.packet.packet_id
         scope, failures = anyio.CancelScope(), list[Exception]()
@@ -473,13 +477,13 @@ class RequestRunner:
         if failures:
             raise failures[0]
 
-    async def select(self, text: str, narrowing: Narrowing, options: NarrowOptions) -> ParsedSelection:
+    async def select(self, text: str, narrowing: Narrowing, options: RouteOptions) -> ParsedSelection:
         """Ask the selecting model which of these tools to call."""
-        asking = self._profiles.apply_profile(RouteOptions(**options))
-        packet = build_packet(text, asking)
+        options = self._profiles.apply_profile(options)
+        packet = build_packet(text, options)
         if narrowing.packet_id is not None:  # one packet per request
             packet = replace(packet, header=replace(packet.header, packet_id=narrowing.packet_id))
-        run = RunState(self._deps, packet, mode=Mode.STAGED, options=asking, narrowing=narrowing)
+        run = RunState(self._deps, packet, mode=Mode.STAGED, options=options, narrowing=narrowing)
         offered = [candidate.tool for candidate in narrowing.shortlist.offered]
         cards = [self._deps.get_snapshot().get(tool) for tool in offered]
         return await select_tools(run, tuple(card for card in cards if card is not None))
@@ -535,18 +539,17 @@ class RequestRunner:
     def _build_run(self, text: str, options: RouteOptions) -> RunState:
         parent = self._find_parent(options)
         if parent is not None:  # a subagent runs under its parent's profile
-            options = options.copy()
-            options["profile"] = options.get("profile") or parent.options.get("profile")
+            options = replace(options, profile=options.profile or parent.options.profile)
         options = self._profiles.apply_profile(options)
         mode = self._choose_mode(options)
         enabled = self._settings.tool_routing.enabled
-        rounds = self._switches.now.get_max_rounds(mode, options.get("max_turns")) if enabled else 0
-        packet = build_packet(text, _detach_from_parent(options), rounds=rounds, parent=options.get("parent"))
+        rounds = self._switches.now.get_max_rounds(mode, options.max_turns) if enabled else 0
+        packet = build_packet(text, _detach_from_parent(options), rounds=rounds, parent=options.parent)
         return RunState(self._deps, packet, mode=mode, options=options, parent=parent)
 
     def _find_parent(self, options: RouteOptions) -> RunState | None:
         """Return the run that started this one. Raises if it has ended or may not start another."""
-        name = options.get("parent")
+        name = options.parent
         if name is None:
             return None
         parent = self._running.get(name)
@@ -568,9 +571,9 @@ class RequestRunner:
                 mode=run.mode,
                 lite=pool.name(Role.LITE),
                 prime=run.client_options.model or pool.name(Role.PRIME),
-                profile=run.options.get("profile"),
-                scopes=run.options.get("scopes", ()),
-                working_directory=run.options.get("working_directory"),
+                profile=run.options.profile,
+                scopes=run.options.scopes,
+                working_directory=run.options.working_directory,
                 own_terms=run.client_options.sets_own_limits,
                 arms=run.arms,
                 instance=self._deps.instance,
@@ -578,9 +581,9 @@ class RequestRunner:
         )
 
     def _choose_mode(self, options: RouteOptions) -> Mode:
-        wanted = options.get("mode") or self._switches.now.mode
-        effort = options.get("effort")
-        if effort is not None and options.get("mode") in (None, "auto") and wanted != Mode.KEYLESS:
+        wanted = options.mode or self._switches.now.mode
+        effort = options.effort
+        if effort is not None and options.mode in (None, "auto") and wanted != Mode.KEYLESS:
             wanted = EFFORT_MODES[Effort(effort)] if self._deps.pool.ready else "auto"
         if wanted == "auto":
             return Mode.STAGED if self._deps.pool.ready else Mode.KEYLESS
@@ -602,11 +605,14 @@ class RequestRunner:
         if known is None or packet is None or packet.context.mode is None:
             message = f"{pending.pending_id} belongs to a single call, not to a request"
             raise CallError(message, hint="Decide it with `fingerpost approvals`, then make the call again.")
-        options = options.copy()
-        options["conversation"] = pending.conversation
-        options["caller"], options["profile"] = packet.header.caller, packet.context.profile
-        options["scopes"] = tuple(dict.fromkeys((*known.scopes, *options.get("scopes", ()))))
-        options.setdefault("history", packet.context.history)
+        options = replace(
+            options,
+            conversation=pending.conversation,
+            caller=packet.header.caller,
+            profile=packet.context.profile,
+            scopes=tuple(dict.fromkeys((*known.scopes, *options.scopes))),
+            history=packet.context.history if options.history is None else options.history,
+        )
         options = self._profiles.apply_profile(options)
         run = RunState(
             self._deps,
@@ -640,8 +646,4 @@ class RequestRunner:
 
 def _detach_from_parent(options: RouteOptions) -> RouteOptions:
     """Return the options without the conversation: a subagent's messages are not part of its parent's."""
-    if options.get("parent") is None:
-        return options
-    options = options.copy()
-    options["conversation"] = None
-    return options
+    return options if options.parent is None else replace(options, conversation=None)

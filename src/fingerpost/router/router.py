@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -60,9 +60,12 @@ from fingerpost.records.json import to_valid_json
 from fingerpost.router.catalog_sync import CatalogSync, LazyConnector
 from fingerpost.router.feedback import FeedbackService
 from fingerpost.router.options import (
+    CallKeywords,
     CallOptions,
     ModelNames,
+    NarrowKeywords,
     NarrowOptions,
+    RouteKeywords,
     RouteOptions,
     RuntimeSwitches,
     close_models,
@@ -108,6 +111,50 @@ PERSONAL_LIST_TIMEOUT_S = 5.0  # longest wait for tools that servers list for th
 FIRST_CONNECT_TIMEOUT_S = 10.0  # longest wait of a request for servers; slower ones serve the next request
 
 
+class Requests:
+    """Answers requests whose options are one record. `Router` has the same methods with keywords."""
+
+    def __init__(
+        self,
+        track: Callable[[], AbstractAsyncContextManager[None]],
+        get_runner: Callable[[str | None], Awaitable[RequestRunner]],
+    ) -> None:
+        self._track = track
+        self._get_runner = get_runner  # connects idle servers first: all, or only the one named
+
+    async def route(self, text: str, options: RouteOptions) -> Route:
+        """Answer a request."""
+        async with self._track():
+            return await (await self._get_runner(options.server)).route(text, options)
+
+    async def stream(self, text: str, options: RouteOptions) -> AsyncGenerator[StreamItem]:
+        """Answer a request. Yield events, pieces of the answer, and the `Route` as the last item."""
+        async with self._track():  # the runner tracks the stream itself: a reader may never come back
+            runner = await self._get_runner(options.server)
+        async with aclosing(runner.stream(text, options)) as items:
+            async for item in items:
+                yield item
+
+    async def resume(
+        self,
+        waiting: Route | Pending | str,
+        approval: Approval | None,
+        options: RouteOptions,
+        *,
+        packet_id: str | None = None,
+    ) -> Route:
+        """Continue a request that waited for a person."""
+        async with self._track():
+            named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
+            runner = await self._get_runner(None)
+            return await runner.resume(_get_pending_id(waiting), approval, options, packet_id=named)
+
+    async def reply(self, asked: Route, answer: str, options: RouteOptions) -> Route:
+        """Continue a request after the person answered its question."""
+        async with self._track():
+            return await (await self._get_runner(None)).reply(asked, answer, options)
+
+
 class Router:
     """The main object of Fingerpost, an async context manager.
 
@@ -144,6 +191,7 @@ class Router:
         self._narrower: RequestNarrower | None = None
         self._request_runner: RequestRunner | None = None
         self._narrower_lock = anyio.Lock()
+        self.requests = Requests(self._track_request, self._get_request_runner)
         self.live = LiveFeed()
         self.events = Fanout(self.live, *sinks)
         self.catalog = Catalog(
@@ -302,13 +350,16 @@ class Router:
             ProfilesChanged(profiles_version=profiles.version, changed=changed, problems=profiles.problems)
         )
 
-    async def narrow(self, text: str, **options: Unpack[NarrowOptions]) -> Narrowing:
+    async def narrow(self, text: str, **options: Unpack[NarrowKeywords]) -> Narrowing:
         """Return whether the request needs a tool and which few tools suit it, with reasons."""
+        return await self._narrow(text, NarrowOptions(**options))
+
+    async def _narrow(self, text: str, options: NarrowOptions) -> Narrowing:
         async with self._track_request():
-            await self._connector.connect_idle(options.get("server"))
+            await self._connector.connect_idle(options.server)
             narrower = await self._get_narrower()
             return await narrower.narrow(
-                self.catalog.full_snapshot, text, **self.profiles.apply_profile(options)
+                self.catalog.full_snapshot, text, self.profiles.apply_profile(options)
             )
 
     async def settle(self, seconds: float) -> bool:
@@ -317,20 +368,17 @@ class Router:
             narrower = await self._get_narrower()
             return await narrower.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
-    async def route(self, text: str, **options: Unpack[RouteOptions]) -> Route:
+    async def route(self, text: str, **options: Unpack[RouteKeywords]) -> Route:
         """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits
         for.
         """
-        async with self._track_request():
-            return await (await self._get_request_runner(options.get("server"))).route(text, options)
+        return await self.requests.route(text, RouteOptions(**options))
 
-    async def stream(self, text: str, **options: Unpack[RouteOptions]) -> AsyncGenerator[StreamItem]:
+    async def stream(self, text: str, **options: Unpack[RouteKeywords]) -> AsyncGenerator[StreamItem]:
         """Answer a request as `route` does. Yield events, pieces of the answer, and the `Route` as the last
         item.
         """
-        async with self._track_request():  # the runner tracks the stream itself: a reader may never come back
-            runner = await self._get_request_runner(options.get("server"))
-        async with aclosing(runner.stream(text, options)) as items:
+        async with aclosing(self.requests.stream(text, RouteOptions(**options))) as items:
             async for item in items:
                 yield item
 
@@ -340,7 +388,7 @@ class Router:
         approval: Approval | None = None,
         *,
         packet_id: str | None = None,
-        **options: Unpack[RouteOptions],
+        **options: Unpack[RouteKeywords],
     ) -> Route:
         """Continue a request that waited for a person, in this process or after a restart.
 
@@ -349,23 +397,20 @@ class Router:
         requests wait for one call, it runs once. A route or `packet_id` selects the request to continue; the
         default is the first that still waits.
         """
-        async with self._track_request():
-            named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
-            runner = await self._get_request_runner()
-            return await runner.resume(_get_pending_id(waiting), approval, options, packet_id=named)
+        return await self.requests.resume(waiting, approval, RouteOptions(**options), packet_id=packet_id)
 
-    async def reply(self, asked: Route, answer: str, **options: Unpack[RouteOptions]) -> Route:
+    async def reply(self, asked: Route, answer: str, **options: Unpack[RouteKeywords]) -> Route:
         """Continue a request after the person answered its question (`asked.question`)."""
-        async with self._track_request():
-            return await (await self._get_request_runner()).reply(asked, answer, options)
+        return await self.requests.reply(asked, answer, RouteOptions(**options))
 
     async def select(
-        self, text: str, narrowing: Narrowing | None = None, **options: Unpack[NarrowOptions]
+        self, text: str, narrowing: Narrowing | None = None, **options: Unpack[NarrowKeywords]
     ) -> ParsedSelection:
         """Return which of the narrowed tools a model would call, and the arguments. Nothing is called."""
         async with self._track_request():
             runner = await self._get_request_runner()
-            return await runner.select(text, narrowing or await self.narrow(text, **options), options)
+            narrowing = narrowing or await self._narrow(text, NarrowOptions(**options))
+            return await runner.select(text, narrowing, RouteOptions(**options))
 
     def _check_open(self) -> None:
         if not self._open:
@@ -538,7 +583,7 @@ class Router:
         arguments: JsonObject,
         *,
         api_version: str | None = None,
-        **options: Unpack[CallOptions],
+        **options: Unpack[CallKeywords],
     ) -> Outcome:
         """Call a tool through the whole pipeline. Every result and every failure is an `Outcome`.
 
@@ -549,17 +594,14 @@ class Router:
         self._check_open()
         check_json_object(arguments)
         tool_call = ToolCall(name=name, arguments=arguments)
-        options["profile"] = self.profiles.resolve_profile(
-            options.get("profile"), caller=options.get("caller"), api_version=api_version
-        )
+        given = CallOptions(**options)
+        profile = self.profiles.resolve_profile(given.profile, caller=given.caller, api_version=api_version)
         async with self._track_request():
             context = await self._connector.connect_for_call(
-                tool_call, CallContext(call_id=create_id("cal"), **options)
+                tool_call, replace(given, profile=profile).build_context()
             )
             outcome = await self.calls.call(tool_call, context)
-        self.learn(
-            options.get("request", ""), outcome, options.get("conversation"), caller=options.get("caller")
-        )
+        self.learn(given.request, outcome, given.conversation, caller=given.caller)
         return outcome
 
     async def resume_call(self, pending_id: str) -> Outcome:
@@ -609,7 +651,7 @@ class Router:
         if self._request_runner is not None:
             self._request_runner.thresholds.reset()
 
-    def start(self, name: str, arguments: JsonObject, **options: Unpack[CallOptions]) -> str:
+    def start(self, name: str, arguments: JsonObject, **options: Unpack[CallKeywords]) -> str:
         """Call a tool in the background. Return a handle for `router.background`'s poll, result and
         cancel.
         """

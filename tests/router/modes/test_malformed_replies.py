@@ -23,7 +23,7 @@ from fingerpost.llm.capabilities import Capabilities, CapabilityFindings
 from fingerpost.llm.pool import PoolMember
 from fingerpost.records import RouteOutcome
 from fingerpost.router import Route
-from fingerpost.router.options import RouteOptions
+from fingerpost.router.options import RouteKeywords
 from fingerpost.router.store_sync import StoredCapabilities
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import ScriptedModel
@@ -139,7 +139,7 @@ def _careful(request: ModelRequest) -> str:
     return write_review(0.1, approved=False) if "files__delete_file" in about else write_review(0.95)
 
 
-async def _all(router: Router, cases: Sequence[object], **asking: Unpack[RouteOptions]) -> list[Route]:
+async def _all(router: Router, cases: Sequence[object], **asking: Unpack[RouteKeywords]) -> list[Route]:
     """A route for each case, some at a time."""
     routes: dict[int, Route] = {}
     some = anyio.Semaphore(8)
@@ -215,7 +215,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
         answer=lambda request: cases[_case(request)][1],
     )
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
-        asking: RouteOptions = {"on_text": _nowhere} if streamed else {}
+        asking: RouteKeywords = {"on_text": _nowhere} if streamed else {}
         routes = await _all(router, cases, **asking)
         assert not _all_faults(cases, routes)
         assert called(servers) == []

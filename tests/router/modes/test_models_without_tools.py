@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.llm import ModelRequest
 from fingerpost.records import RouteOutcome
-from fingerpost.router.options import RouteOptions
+from fingerpost.router.options import RouteKeywords
 from fingerpost.testing import ScriptedModel
 from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, names_in, open_recorder
 from tests.requirements import proves
@@ -23,7 +23,7 @@ async def test_a_callers_required_call_that_does_not_come_takes_no_tools_from_ot
     tmp_path: Path, name: str | None
 ) -> None:
     model = ScriptedModel(["I would rather talk."] * 5 + [calling(call(SEARCH, query="budget")), "4,200."])
-    usual: RouteOptions = {"mode": "simple", "caller_tools": OWN}
+    usual: RouteKeywords = {"mode": "simple", "caller_tools": OWN}
     if name is not None:
         usual["model"] = name
     required = usual.copy()
@@ -54,7 +54,7 @@ async def test_without_tools_a_caller_who_wants_text_gets_text(
     pieces: list[str] = []
     async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="simple", caller_tools=OWN)
-        more: RouteOptions = {"mode": mode, "caller_tools": OWN, "tool_choice": "none"}
+        more: RouteKeywords = {"mode": mode, "caller_tools": OWN, "tool_choice": "none"}
         if streamed:
             more["on_text"] = pieces.append
         route = await router.route("Tell me a tale", **more)

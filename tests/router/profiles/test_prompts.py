@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fingerpost.router import RouteOptions
+from fingerpost.router import RouteKeywords
 from fingerpost.testing import ScriptedModel
 from tests.kit.profiles import said, small
 from tests.requirements import proves
@@ -42,7 +42,9 @@ async def test_what_a_request_says_itself_comes_first_and_sections_stay(tmp_path
     model = ScriptedModel(["Sunny.", "Rainy."])
     house = small(tmp_path, model, profiles={"guide": GUIDE}, choose={"persona": "You are usual."})
     async with house as (router, _, _):
-        own_words = RouteOptions(persona="You are a cat.", directives="Purr.", profile="guide", mode="simple")
+        own_words = RouteKeywords(
+            persona="You are a cat.", directives="Purr.", profile="guide", mode="simple"
+        )
         await router.route("What is the forecast?", **own_words)
         own = said(model)
         await router.route("What is the forecast?", mode="simple")

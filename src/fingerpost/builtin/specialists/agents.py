@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
@@ -82,21 +83,26 @@ class NestedRequests:
         self,
         text: str,
         share: RequestShare,
+        options: RouteOptions,
         *,
         bounds: tuple[Scope, ...] = (),
-        **options: Unpack[RouteOptions],
     ) -> Route:
         """Run one nested request. `bounds` are applied in addition to the caller's scopes."""
         context = self._context
-        options["tokens"], options["seconds"], options["max_turns"] = share.tokens, share.seconds, share.turns
-        if context is None:
-            options["scopes"] = bounds
-            return await self._router.route(text, **options)
-        options["parent"] = context.packet_id
-        options["caller"], options["profile"] = context.caller, context.profile
-        options["scopes"] = (*context.scopes, *bounds)
-        options["working_directory"], options["dry_run"] = context.working_directory, context.dry_run
-        return await self._router.route(text, **options)
+        options = replace(
+            options, tokens=share.tokens, seconds=share.seconds, max_turns=share.turns, scopes=bounds
+        )
+        if context is not None:
+            options = replace(
+                options,
+                parent=context.packet_id,
+                caller=context.caller,
+                profile=context.profile,
+                scopes=(*context.scopes, *bounds),
+                working_directory=context.working_directory,
+                dry_run=context.dry_run,
+            )
+        return await self._router.requests.route(text, options)
 
 
 def describe_problem(route: Route) -> str:
@@ -171,7 +177,7 @@ async def _run_agent(task: str, nested: NestedRequests) -> ToolReply:
         raise ToolRefused(message, hint="Configure one, or name workspace in builtin.enabled.")
     mode = Mode.SIMPLE if nested.has_model else Mode.KEYLESS
     bounds = (Scope(servers=servers), *nested.agent_scope)
-    route = await nested.ask(task, nested.share, bounds=bounds, mode=mode)
+    route = await nested.ask(task, nested.share, RouteOptions(mode=mode), bounds=bounds)
     used = tuple(dict.fromkeys(step.tool for step in route.packet.tool_routing.steps))
     good = route.outcome is RouteOutcome.ANSWERED
     text = f"{route.answer}\n\n{_describe_run(route, used)}"
@@ -316,7 +322,9 @@ class _Subagents:
         given = str(arguments.get("context") or "").strip()
         text = f"{task}\n\nWhat you have to know:\n{given}" if given else task
         with self._count_subagent(context):
-            route = await self._host.required_router.route(text, **self._build_options(context, arguments))
+            route = await self._host.required_router.requests.route(
+                text, self._build_options(context, arguments)
+            )
         return _build_report(route)
 
     @contextmanager
@@ -344,26 +352,25 @@ class _Subagents:
         turns = arguments.get("max_turns")
         patterns = tuple(str(pattern) for pattern in cast("list[str]", arguments.get("tools") or ()))
         seconds = limits.max_seconds if context.seconds is None else context.seconds * SUBAGENT_TIME_SHARE
-        return {
-            "parent": context.packet_id,
-            "mode": Mode.SIMPLE if router.models.prime else Mode.KEYLESS,
-            "caller": context.caller,
-            "profile": context.profile,
-            "conversation": context.conversation,
-            "working_directory": context.working_directory,
-            "scopes": (*context.scopes, *((Scope(tools=patterns),) if patterns else ())),
-            "max_turns": min(turns, limits.max_turns) if isinstance(turns, int) else limits.max_turns,
-            "tokens": limits.max_tokens,
-            "seconds": min(limits.max_seconds, seconds),
-        }
+        return RouteOptions(
+            parent=context.packet_id,
+            mode=Mode.SIMPLE if router.models.prime else Mode.KEYLESS,
+            caller=context.caller,
+            profile=context.profile,
+            conversation=context.conversation,
+            working_directory=context.working_directory,
+            scopes=(*context.scopes, *((Scope(tools=patterns),) if patterns else ())),
+            max_turns=min(turns, limits.max_turns) if isinstance(turns, int) else limits.max_turns,
+            tokens=limits.max_tokens,
+            seconds=min(limits.max_seconds, seconds),
+        )
 
     async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:
         """Resume a subagent that waited for a person, and return its report."""
         pending = await self._find_pending_id(name, context)
-        options = self._build_options(context, arguments)
-        options.pop("mode", None)
+        options = replace(self._build_options(context, arguments), mode=None)
         with self._count_subagent(context):
-            route = await self._host.required_router.resume(pending, **options)
+            route = await self._host.required_router.requests.resume(pending, None, options)
         # Reported as failed, so that a repeated call is not refused as a duplicate write.
         return _build_report(route, failed=route.outcome is RouteOutcome.WAITING)
 

@@ -16,6 +16,7 @@ from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm import parse_structured
 from fingerpost.records import Effect, Json, JsonObject, Mode, Scope
+from fingerpost.router.options import RouteOptions
 
 
 @frozen
@@ -110,9 +111,11 @@ async def choose_experts(
     route = await nested.ask(
         prompt,
         share,
-        mode=Mode.SIMPLE,
-        tool_choice="none",
-        options=build_response_format("experts", _EXPERTS_SCHEMA),
+        RouteOptions(
+            mode=Mode.SIMPLE,
+            tool_choice="none",
+            options=build_response_format("experts", _EXPERTS_SCHEMA),
+        ),
     )
     found = None if describe_problem(route) else parse_structured(route.answer, _EXPERTS_SCHEMA)
     experts = parse_experts(found.get("experts"), count) if isinstance(found, Mapping) else ()
@@ -190,10 +193,8 @@ async def _ask_expert(
         route = await nested.ask(
             question,
             share,
+            RouteOptions(mode=Mode.SIMPLE, persona=persona, tool_choice=None if servers else "none"),
             bounds=bounds,
-            mode=Mode.SIMPLE,
-            persona=persona,
-            tool_choice=None if servers else "none",
         )
     except FingerpostError as error:
         return ExpertView(expert=expert, problem=f"{error}")
@@ -260,12 +261,15 @@ async def synthesize(
     route = await nested.ask(
         prompt + _JSON_NOTE,
         share,
-        mode=Mode.SIMPLE,
-        tool_choice="none",
-        options=build_response_format("synthesis", SYNTHESIS_SCHEMA),
+        RouteOptions(
+            mode=Mode.SIMPLE,
+            tool_choice="none",
+            options=build_response_format("synthesis", SYNTHESIS_SCHEMA),
+        ),
     )
     if isinstance(route.failure, ModelRefused):  # perhaps only because of the response format
-        route = await nested.ask(prompt + _PLAIN_NOTE, share, mode=Mode.SIMPLE, tool_choice="none")
+        plain = RouteOptions(mode=Mode.SIMPLE, tool_choice="none")
+        route = await nested.ask(prompt + _PLAIN_NOTE, share, plain)
     if problem := describe_problem(route):
         text = f"The views could not be brought together: {problem}\n\n{join_views(views)}"
         return PanelSynthesis(answer=text, parsed=False, packet=route.packet_id)

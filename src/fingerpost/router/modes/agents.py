@@ -81,7 +81,7 @@ async def offer_tools(run: RunState) -> None:
     shortlist, deps = run.narrowing.shortlist, run.deps
     last = () if shortlist.exclusive else deps.offers.get_last(known_by)
     previous = await deps.narrower.filter_usable(deps.get_snapshot(), last, run.options)
-    most = run.options.get("max_tools") or run.settings.narrow.max_tools
+    most = run.options.max_tools or run.settings.narrow.max_tools
     tools = order_offered_keys(previous, now, most, [candidate.tool for candidate in shortlist.candidates])
     deps.offers.keep(known_by, tools)
     run.offer_only(tools, kept=tuple(key for key in tools if key not in now))

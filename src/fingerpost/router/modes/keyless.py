@@ -62,9 +62,7 @@ async def run_keyless(run: RunState) -> Route:
 
 async def _narrow(run: RunState) -> Narrowing:
     """Narrow the request. Tools are searched even if it seems to need none, because no model can answer."""
-    run.options = run.options.copy()
-    run.options["asked_for_tools"] = True
-    return await run.narrow()
+    return await run.narrow(asked_for_tools=True)
 
 
 async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Route:

@@ -63,20 +63,20 @@ def _get_persona(run: RunState) -> str | None:
     not used beside a caller's own system prompt.
     """
     usual = None if run.client_options.has_system_message else run.settings.choose.persona
-    return choose_persona(run.profile, run.options.get("persona"), usual)
+    return choose_persona(run.profile, run.options.persona, usual)
 
 
 def get_profile_guidance(run: RunState) -> str:
     """Return the profile's guidance on tool use, followed by the note on the requested effort."""
     guidance = "" if run.profile is None else run.profile.guidance or ""
-    effort = run.options.get("effort")
+    effort = run.options.effort
     return guidance if effort is None else f"{guidance}\n{EFFORT_NOTES[Effort(effort)]}".strip()
 
 
 def _get_directives(run: RunState) -> str:
     """Return the directives that the client supports, followed by the profile's sections."""
     usual = run.settings.choose.directives
-    return build_directives(run.profile, run.options.get("directives"), usual)
+    return build_directives(run.profile, run.options.directives, usual)
 
 
 def _build_instructions(run: RunState, cards: Sequence[ToolCard], *, tools: bool) -> str:

@@ -146,7 +146,7 @@ async def end_waiting(run: RunState, outcome: Outcome, selection: Selection) -> 
     Nothing stays open: `Router.resume` and `Router.reply` continue from the journal.
     """
     if outcome.pending_id is None:
-        return end_asked(run, build_question(outcome, selection, run.options.get("conversation")))
+        return end_asked(run, build_question(outcome, selection, run.options.conversation))
     pending = await run.deps.calls.approvals.get(outcome.pending_id)
     return end_waiting_for(run, pending) if pending is not None else end_failed(run)
 

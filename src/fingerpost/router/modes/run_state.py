@@ -6,7 +6,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import anyio
@@ -141,16 +141,16 @@ class RunBudget:
 
 def build_client_options(options: RouteOptions, *, prime: str) -> ClientOptions:
     """Build the client's options. Naming `prime`, which answers by default, changes nothing."""
-    model = options.get("model")
+    model = options.model
     return ClientOptions(
-        tools=options.get("caller_tools", ()),
-        tool_choice=options.get("tool_choice"),
-        later_messages=options.get("since", ()),
-        content_parts=options.get("parts", ()),
-        options=options.get("options", {}),
-        sets_own_limits=options.get("own_terms", False),
+        tools=options.caller_tools,
+        tool_choice=options.tool_choice,
+        later_messages=options.since,
+        content_parts=options.parts,
+        options=options.options,
+        sets_own_limits=options.own_terms,
         model=None if model in (None, "", prime) else model,
-        history=options.get("history", ()),
+        history=options.history or (),
     )
 
 
@@ -191,10 +191,10 @@ class OfferedToolsCache:
 
 def build_offer_key(options: RouteOptions) -> OfferKey | None:
     """Return the cache key for offered tools, or None if the request belongs to no conversation."""
-    conversation = options.get("conversation")
+    conversation = options.conversation
     if conversation is None:
         return None
-    return (conversation, options.get("caller"), options.get("profile"), options.get("scopes", ()))
+    return (conversation, options.caller, options.profile, options.scopes)
 
 
 logger = logging.getLogger("fingerpost.router")
@@ -251,7 +251,7 @@ class RunState:
     ) -> None:
         """`parent` is the run that started this one. Its budget is used."""
         self.deps = deps
-        unit = options.get("conversation") or packet.packet_id
+        unit = options.conversation or packet.packet_id
         self.arms = assign_arms(deps.settings.rollout, unit) if parent is None else parent.arms
         self.settings = apply_arms(deps.settings, self.arms)
         self.client_options = build_client_options(options, prime=deps.pool.name(Role.PRIME))
@@ -259,12 +259,12 @@ class RunState:
         self.mode = mode
         self.options = options
         self.narrowing = narrowing
-        self.profile = deps.profiles.get(options.get("profile") or "")  # fixed for the whole run
+        self.profile = deps.profiles.get(options.profile or "")  # fixed for the whole run
         self.depth = 0 if parent is None else parent.depth + 1
         self.budget = RunBudget(
             self.settings.choose,
-            seconds=options.get("seconds"),
-            tokens=options.get("tokens"),
+            seconds=options.seconds,
+            tokens=options.tokens,
             parent=None if parent is None else parent.budget,
         )
         self.widened = False
@@ -276,7 +276,7 @@ class RunState:
         self.unused: tuple[Entity, ...] = ()  # entities of the request that no argument used
         self.undone: tuple[str, ...] = ()  # parts of the request without a tool, in keyless mode
         self._names_kept_result = False  # the conversation names a result that the caller can read
-        self._on_text: OnText | None = options.get("on_text")
+        self._on_text: OnText | None = options.on_text
         self._streamed_text = ""  # everything that was streamed
         self._earlier = ""  # the streamed text before the current text
 
@@ -329,13 +329,13 @@ class RunState:
         part = self._streamed_text[len(self._earlier) :]
         return part.removeprefix("\n\n") if self._earlier else part
 
-    async def narrow(self) -> Narrowing:
-        """Find the tools for the request."""
+    async def narrow(self, *, asked_for_tools: bool = False) -> Narrowing:
+        """Find the tools for the request. With `asked_for_tools`, also if it seems to need none."""
         self.schedule(SystemTask.INTENT_DETECTION)
         found, events = await self.deps.narrower.narrow_packet(
             self.deps.get_snapshot(),
             self.packet,
-            self.options,
+            replace(self.options, asked_for_tools=True) if asked_for_tools else self.options,
             model=self._build_server_chooser(),
             arms=self.arms,
         )
@@ -348,10 +348,8 @@ class RunState:
 
     async def narrow_for(self, text: str) -> Narrowing:
         """Find the tools for the part of the request that is still to be done."""
-        asking = self.options.copy()
-        asking["asked_for_tools"] = True
         used = (step.tool for step in self.packet.tool_routing.worked)
-        asking["used"] = (*asking.get("used", ()), *used)
+        asking = replace(self.options, asked_for_tools=True, used=(*self.options.used, *used))
         found, events = await self.deps.narrower.narrow_packet(
             self.deps.get_snapshot(),
             self.packet,
@@ -375,8 +373,7 @@ class RunState:
 
     async def narrow_wider(self, text: str | None = None) -> Narrowing:
         """Narrow again, including servers that were left out, because the model used none of the tools."""
-        asking = self.options.copy()
-        asking["asked_for_tools"] = True
+        asking = replace(self.options, asked_for_tools=True)
         found, _ = await self.deps.narrower.narrow_packet(
             self.deps.get_snapshot(),
             self.packet,

@@ -189,7 +189,7 @@ async def evaluate_selection(
         reads = None if planned is None else planned.read_only
         run.emit(PlanNoted(packet_id=run.packet.packet_id, remaining=chosen.remaining, read_only=reads))
     checked = run.deps.calls.check(
-        build_tool_call(selection), run.options.get("scopes", ()), profile=run.options.get("profile")
+        build_tool_call(selection), run.options.scopes, profile=run.options.profile
     )
     card = next((card for card in cards if card.key == checked.tool), None)
     if checked.problem or card is None:

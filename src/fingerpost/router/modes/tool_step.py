@@ -155,18 +155,18 @@ def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None
     return CallContext(
         call_id=create_id("cal"),
         packet_id=packet.packet_id,
-        conversation=asking.get("conversation"),
+        conversation=asking.conversation,
         caller=packet.header.caller,
         profile=packet.context.profile,
-        scopes=asking.get("scopes", ()),
+        scopes=asking.scopes,
         request=packet.content.original_prompt,
         working_directory=packet.context.working_directory,
         seconds=seconds,
         tokens_left=tokens_left,
-        dry_run=asking.get("dry_run", False),
+        dry_run=asking.dry_run,
         summarises=run.deps.pool.ready,
         doubt=_find_injection_doubt(run, tool_call),
-        authorization=asking.get("authorization"),
+        authorization=asking.authorization,
         cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
     )
 

@@ -265,9 +265,9 @@ class RequestOperations:
         question_route = self._questions.take(request.principal.name, wanted.answers)
         if not prefers_event_stream(request.headers):
             if question_route is None:
-                route = await self._router.route(wanted.request, **route_options)
+                route = await self._router.requests.route(wanted.request, route_options)
             else:
-                route = await self._router.reply(question_route, wanted.request, **route_options)
+                route = await self._router.requests.reply(question_route, wanted.request, route_options)
             return _render_route(self._remember_question(route), request.principal)
 
         async def write(stream: EventStream) -> None:
@@ -275,7 +275,7 @@ class RequestOperations:
                 if question_route is not None:
                     await self._stream_reply(stream, question_route, request, route_options)
                     return
-                async with aclosing(self._router.stream(wanted.request, **route_options)) as items:
+                async with aclosing(self._router.requests.stream(wanted.request, route_options)) as items:
                     async for item in items:
                         item = self._remember_question(item) if isinstance(item, Route) else item
                         await _send_item(stream, item, request.principal)
@@ -296,7 +296,7 @@ class RequestOperations:
     ) -> None:
         """Answer a question. The reply does not stream, so its events are sent at the end."""
         route = self._remember_question(
-            await self._router.reply(question_route, request.body.request, **route_options)
+            await self._router.requests.reply(question_route, request.body.request, route_options)
         )
         for item in (*route.events, AnswerPiece(text=route.answer), route):
             await _send_item(stream, item, request.principal)
@@ -373,7 +373,7 @@ class RequestOperations:
 
     def _build_route_options(self, request: ApiRequest, wanted: AskBody) -> RouteOptions:
         principal, access_scope = request.principal, self._resolve_access_scope(request, wanted)
-        options = RouteOptions(
+        return RouteOptions(
             mode=wanted.mode,
             effort=wanted.effort,
             caller=principal.name,
@@ -383,10 +383,8 @@ class RequestOperations:
             persona=wanted.persona,
             dry_run=wanted.dry_run,
             authorization=get_forwarded_authorization(request.headers),
+            history=None if wanted.history is None else _build_messages(wanted.history),
         )
-        if wanted.history is not None:
-            options["history"] = _build_messages(wanted.history)
-        return options
 
     def _resolve_access_scope(
         self, request: ApiRequest, wanted: NarrowBody | AskBody | ApiCallBody

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
@@ -17,6 +18,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Approval, Message, Pending, RouteOutcome, create_id
 from fingerpost.redaction import scrub_json
 from fingerpost.router.conversations import append_exchange, find_open_question
+from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import AnswerWriter, make_readable
 from fingerpost.surfaces.cli.approvals import ask_permission, show_pending
@@ -43,7 +45,7 @@ from fingerpost.surfaces.cli.trace import read_events
 
 if TYPE_CHECKING:
     from fingerpost.llm import OnText
-    from fingerpost.router import Route, RouteOptions, Router
+    from fingerpost.router import Route, Router
 
     RouteWork: TypeAlias = Callable[[OnText | None], Coroutine[Any, Any, Route]]
 
@@ -183,12 +185,12 @@ class AnswerDialog:
     ) -> None:
         self.thread = thread
         self._quiet = quiet
-        self._limits: RouteOptions = limits or {}
+        self._limits = limits or RouteOptions()
 
     def ask(self, text: str, route_options: RouteOptions) -> Route:
         """Run a request and return its route."""
         router = self.thread.router
-        return self._run(lambda on_text: router.route(text, **{**route_options, "on_text": on_text}))
+        return self._run(lambda on_text: router.requests.route(text, replace(route_options, on_text=on_text)))
 
     def follow(self, question_route: Route | None, text: str, route_options: RouteOptions) -> Route:
         """Run a line that may answer the question of the route before it.
@@ -199,7 +201,9 @@ class AnswerDialog:
             return self.ask(text, route_options)
         router = self.thread.router
         route = self._run(
-            lambda on_text: router.reply(question_route, text, **{**route_options, "on_text": on_text})
+            lambda on_text: router.requests.reply(
+                question_route, text, replace(route_options, on_text=on_text)
+            )
         )
         return self.ask(text, route_options) if route.question == question_route.question else route
 
@@ -207,7 +211,7 @@ class AnswerDialog:
         """Resume a request after a decision."""
         router = self.thread.router
         return self._run(
-            lambda on_text: router.resume(route, approval, **{**self._limits, "on_text": on_text})
+            lambda on_text: router.requests.resume(route, approval, replace(self._limits, on_text=on_text))
         )
 
     def settle(self, route: Route, decide: Decide) -> Route:
@@ -298,21 +302,19 @@ class AskOptions:
 
     def build_route_options(self, history: tuple[Message, ...] | None, *, by: str) -> RouteOptions:
         """Return the arguments for the router; without a history it loads the conversation."""
-        options: RouteOptions = {
-            "conversation": self.conversation,
-            "caller": by,
-            "server": self.server,
-            "profile": self.profile,
-            "mode": self.mode,
-            "effort": self.effort,
-            "max_turns": self.max_turns,
-            "seconds": self.seconds,
-            "working_directory": str(Path.cwd()),
-            "dry_run": self.dry_run,
-        }
-        if history is not None:
-            options["history"] = history
-        return options
+        return RouteOptions(
+            history=history,
+            conversation=self.conversation,
+            caller=by,
+            server=self.server,
+            profile=self.profile,
+            mode=self.mode,
+            effort=self.effort,
+            max_turns=self.max_turns,
+            seconds=self.seconds,
+            working_directory=str(Path.cwd()),
+            dry_run=self.dry_run,
+        )
 
 
 def run_request(loaded: Loaded, options: AskOptions) -> int:
@@ -332,7 +334,7 @@ class _AskRequest:
         self._thread = thread
         self._options = options
         self._by = get_person()
-        limits: RouteOptions = {"max_turns": options.max_turns, "seconds": options.seconds}
+        limits = RouteOptions(max_turns=options.max_turns, seconds=options.seconds)
         self._dialogue = AnswerDialog(thread, quiet=options.as_json, limits=limits)
         self._can_ask = is_at_terminal() and not options.as_json
 

@@ -15,6 +15,7 @@ from fingerpost.call.approvals import explain_once_only
 from fingerpost.errors import FingerpostError
 from fingerpost.records import Approval, Message, Mode, Pending, ToolCard, create_id
 from fingerpost.router.conversations import append_exchange, find_open_question, read_history
+from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import print_note
 from fingerpost.surfaces.cli.approvals import approve_edited, ask_permission, show_pending
@@ -36,7 +37,7 @@ from fingerpost.surfaces.cli.terminal_input import (
 from fingerpost.surfaces.cli.trace import draw_trace, read_children, read_events
 
 if TYPE_CHECKING:
-    from fingerpost.router import Route, RouteOptions
+    from fingerpost.router import Route
 
 
 def write_transcript(path: Path, messages: Sequence[Message]) -> None:
@@ -356,15 +357,15 @@ class ChatSession:
     def ask(self, text: str) -> None:
         """Run a request with the history of the conversation."""
         self.waiting = None
-        route_options: RouteOptions = {
-            "history": self.history,
-            "conversation": self.conversation,
-            "caller": self.by,
-            "server": self.server,
-            "profile": self.profile,
-            "mode": self.mode,
-            "working_directory": str(Path.cwd()),
-        }
+        route_options = RouteOptions(
+            history=self.history,
+            conversation=self.conversation,
+            caller=self.by,
+            server=self.server,
+            profile=self.profile,
+            mode=self.mode,
+            working_directory=str(Path.cwd()),
+        )
         route = self._dialogue.follow(self._question_route, text, route_options)
         self._show_result(self._dialogue.settle(route, self._decide))
 

@@ -290,10 +290,10 @@ class DiscordConnector:
     ) -> Route:
         """Route the text: as the reply to an open question, or as a new request."""
         if question_route is None or text.rstrip().endswith("?"):
-            return await self._router.route(text, **route_options)
-        route = await self._router.reply(question_route, text, **route_options)
+            return await self._router.requests.route(text, route_options)
+        route = await self._router.requests.reply(question_route, text, route_options)
         return (
-            await self._router.route(text, **route_options)
+            await self._router.requests.route(text, route_options)
             if route.question == question_route.question
             else route
         )
@@ -400,7 +400,9 @@ class DiscordConnector:
             route = await self._run_with_progress(
                 note,
                 pending.conversation,
-                lambda: self._router.resume(pending.pending_id, packet_id=posted.packet_id, **options),
+                lambda: self._router.requests.resume(
+                    pending.pending_id, None, options, packet_id=posted.packet_id
+                ),
                 packet_id=posted.packet_id,
             )
             # Not cancelled between the answer and its record; otherwise it would be sent twice.

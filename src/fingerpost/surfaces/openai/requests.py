@@ -94,7 +94,7 @@ class CompletionTurn:
 def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
     """Build the route options. Options that were not given are left to the router."""
     chat_request, request_options = turn.request, turn.request_options
-    route_options = RouteOptions(
+    return RouteOptions(
         history=conversation.history,
         conversation=turn.conversation,
         caller=turn.principal.name,
@@ -113,24 +113,16 @@ def build_route_options(turn: CompletionTurn, conversation: ChatConversation, ro
         since=conversation.since,
         own_terms=True,
         authorization=turn.authorization,
+        options=chat_request.options,
+        parts=conversation.request.parts,
+        caller_tools=chat_request.tools,
+        tool_choice=chat_request.tool_choice,
     )
-    if chat_request.options:
-        route_options["options"] = chat_request.options
-    if conversation.request.parts:
-        route_options["parts"] = conversation.request.parts
-    if chat_request.tools:
-        route_options["caller_tools"] = chat_request.tools
-    if chat_request.tool_choice is not None:
-        route_options["tool_choice"] = chat_request.tool_choice
-    return route_options
 
 
 def build_resume_options(route_options: RouteOptions) -> RouteOptions:
     """Return the options to resume a known request: without its history and parts, which are stored."""
-    route_options = route_options.copy()
-    for name in ("history", "since", "parts"):
-        route_options.pop(name, None)
-    return route_options
+    return replace(route_options, history=None, since=(), parts=())
 
 
 def resolve_mode(turn: CompletionTurn, router: Router) -> str:
@@ -250,10 +242,10 @@ class CompletionRunner:
                 build_route_options(turn, turn.request.conversation, self._router)
             )
         else:
-            route_options = build_route_options(turn, conversation, self._router)
-            route_options["since"] = await self._hidden_messages.restore_messages(
+            since = await self._hidden_messages.restore_messages(
                 _build_conversation_key(turn), conversation.since
             )
+            route_options = replace(build_route_options(turn, conversation, self._router), since=since)
         if waiting is not None and waiting.packet_id is not None:
             if listener is not None:
                 await listener.on_start(waiting.packet_id)
@@ -296,8 +288,8 @@ class CompletionRunner:
         self, text: str, route_options: RouteOptions, listener: AnswerListener | None
     ) -> Route:
         if listener is None:
-            return await self._router.route(text, **route_options)
-        async with aclosing(self._router.stream(text, **route_options)) as items:
+            return await self._router.requests.route(text, route_options)
+        async with aclosing(self._router.requests.stream(text, route_options)) as items:
             failed = False
             async for item in items:
                 if isinstance(item, Route):
@@ -315,9 +307,9 @@ class CompletionRunner:
         listener: AnswerListener | None,
         packet_id: str | None = None,
     ) -> Route:
-        route_options = route_options.copy()
+        requests = self._router.requests
         if listener is None:
-            return await self._router.resume(pending_id, packet_id=packet_id, **route_options)
+            return await requests.resume(pending_id, None, route_options, packet_id=packet_id)
         routes: list[Route] = []
         failures: list[Exception] = []
         send, receive = anyio.create_memory_object_stream[str](float("inf"))
@@ -326,12 +318,12 @@ class CompletionRunner:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):  # the reader is gone
                 send.send_nowait(piece)
 
-        route_options["on_text"] = pass_on
+        options = replace(route_options, on_text=pass_on)
 
         async def run() -> None:
             with send:
                 try:
-                    routes.append(await self._router.resume(pending_id, packet_id=packet_id, **route_options))
+                    routes.append(await requests.resume(pending_id, None, options, packet_id=packet_id))
                 except Exception as error:  # noqa: BLE001 - raised below; the group would wrap it
                     failures.append(error)
 
