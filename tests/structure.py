@@ -66,6 +66,7 @@ PARTICIPLES: Final = frozenset(
 )
 VERBS_IN_ED: Final = frozenset(["embed", "exceed", "feed", "need", "proceed", "seed", "speed", "succeed"])
 SMALL_MODULE_LINES: Final = 100
+RUN_STATE: Final = "fingerpost.router.modes.run_state"  # the module that owns the state of a run
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,44 @@ def _is_declarative(tree: ast.Module) -> bool:
     return True
 
 
+def find_foreign_writes(modules: list[Module]) -> list[str]:
+    """Assignments of attributes that the state of a run has, in other modules that know it."""
+    owner = next(module for module in modules if module.name == RUN_STATE)
+    state = next(
+        node for node in owner.tree.body if isinstance(node, ast.ClassDef) and node.name == "RunState"
+    )
+    fields = {target.attr for target in _find_attribute_writes(state)}
+    return [
+        f"{module.name}:{target.lineno}: {ast.unparse(target)}"
+        for module in modules
+        if module is not owner and _names(module.tree, "RunState")
+        for target in _find_attribute_writes(module.tree)
+        if target.attr in fields and ast.unparse(target.value) != "self"
+    ]
+
+
+def _names(tree: ast.Module, name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
+
+
+def _find_attribute_writes(tree: ast.AST) -> Iterator[ast.Attribute]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
+            yield node
+
+
+def find_merged_keywords(modules: list[Module]) -> list[str]:
+    """Calls that merge dictionaries of keywords on the way: `f(**{**options, …})`."""
+    return [
+        f"{module.name}:{node.lineno}"
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg is None and isinstance(keyword.value, ast.Dict) and None in keyword.value.keys
+    ]
+
+
 def _read_targets(node: ast.AST) -> Iterator[str]:
     """The modules of our own that an import may name."""
     if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE.name:
@@ -241,6 +280,13 @@ RULES: Final = (
         "import it from mcp_types.jsonrpc, or from surfaces.gateway.protocol if it is our own",
         find_numbered_codes,
     ),
+    Rule(
+        "foreign writes to the state of a run",
+        0,
+        "call a method of RunState that says what happened",
+        find_foreign_writes,
+    ),
+    Rule("merged keywords in calls", 0, "pass a record on, or `replace` it", find_merged_keywords),
 )
 
 

@@ -1,13 +1,15 @@
-"""Runs one request to its end: mode, budget, events, calibration, and continuation after a person's
-decision.
+"""Starts requests and continues them after a person's decision: options, mode, events, calibration.
+
+`router.pipeline` has the steps of a request.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -25,12 +27,11 @@ from fingerpost.choose.confidence import (
     adapt_threshold,
 )
 from fingerpost.choose.context_window import SummaryCache
-from fingerpost.errors import CallError, ConfigError, FingerpostError, ModelError, ModelRefused
+from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import (
     Event,
     EventSink,
     Fanout,
-    IntentDetected,
     PacketReceived,
     RouteBegan,
     RouteEnded,
@@ -43,7 +44,6 @@ from fingerpost.records import (
     Approval,
     Effect,
     Effort,
-    Intent,
     Message,
     Mode,
     Narrowing,
@@ -58,19 +58,15 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.router.conversations import read_history
-from fingerpost.router.modes.agents import run_agent, run_react
-from fingerpost.router.modes.answer import answer_from_results, describe_results, write_final_answer
-from fingerpost.router.modes.keyless import answer_with_routing_off, resume_with_reply, run_keyless
+from fingerpost.router.modes.keyless import resume_with_reply
 from fingerpost.router.modes.resume import RecordedRun, read_recorded_run, resume_run, resume_with_answer
 from fingerpost.router.modes.routes import (
-    add_model_error,
-    end_broken,
-    end_limited,
     record_interrupted_run,
 )
-from fingerpost.router.modes.run_state import OfferedToolsCache, RunBudgetExceeded, RunDeps, RunState
-from fingerpost.router.modes.staged import run_staged, select_tools
+from fingerpost.router.modes.run_state import OfferedToolsCache, RunDeps, RunState
+from fingerpost.router.modes.staged import ask_for_selection
 from fingerpost.router.options import RouteOptions, RuntimeSwitches
+from fingerpost.router.pipeline import run_request, run_to_end
 from fingerpost.router.profiles import Profiles
 from fingerpost.router.request_narrower import RequestNarrower, build_packet
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
@@ -199,60 +195,6 @@ class ConfidenceThresholds:
         )
 
 
-MODE_RUNNERS: Final[Mapping[Mode, Callable[[RunState], Awaitable[Route]]]] = {
-    Mode.STAGED: run_staged,
-    Mode.SINGLE: run_agent,
-    Mode.SIMPLE: run_agent,
-    Mode.REACT: run_react,
-    Mode.KEYLESS: run_keyless,
-}
-
-
-async def run_mode(run: RunState) -> Route:
-    """Run the request in its mode. Without an answering model, run it in keyless mode."""
-    enabled = run.settings.tool_routing.enabled
-    return await run_within_limits(run, MODE_RUNNERS[run.mode] if enabled else _answer_with_routing_off)
-
-
-async def _answer_with_routing_off(run: RunState) -> Route:
-    """Answer without routed tools, in every mode. The model still gets the caller's own tools."""
-    intent = Intent(name="answer", reasons=("tool routing is switched off",))
-    run.emit(IntentDetected(packet_id=run.packet.packet_id, intent=intent, needs_tool=False))
-    if run.mode is Mode.KEYLESS:
-        return await answer_with_routing_off(run)
-    return await write_final_answer(run)
-
-
-async def run_within_limits(
-    run: RunState, run_mode_function: Callable[[RunState], Awaitable[Route]]
-) -> Route:
-    """Run the function and turn its errors into a route with a readable text."""
-    try:
-        await run.detect_kept_results()
-        return await run_mode_function(run)
-    except RunBudgetExceeded as reached:
-        return end_limited(run, reached, describe_results(run))
-    except ModelError as error:
-        return await _fall_back_to_keyless(run, error)
-    except FingerpostError as error:
-        return end_broken(run, error)
-
-
-async def _fall_back_to_keyless(run: RunState, error: ModelError) -> Route:
-    """Do what is possible without a model, because none answered. The route contains the reason."""
-    if run.packet.tool_routing.steps:
-        return answer_from_results(run, error)
-    if not run.settings.tool_routing.enabled:
-        return end_broken(run, error)  # there is no fallback without tools and without a model
-    if isinstance(error, ModelRefused) and (run.client_options.model or run.client_options.options):
-        return end_broken(run, error)  # the model or options that the caller requested are refused
-    try:
-        route = await run_keyless(run)
-    except FingerpostError:
-        return end_broken(run, error)
-    return add_model_error(route, error)
-
-
 REFRESH_INTERVAL_S: Final = 30.0
 EFFORT_MODES: Final = {Effort.QUICK: Mode.SINGLE, Effort.THOROUGH: Mode.STAGED}
 MAX_REQUEST_LENGTH: Final = 500
@@ -264,6 +206,19 @@ class LearnFromOutcome(Protocol):
     def __call__(
         self, request: str, outcome: Outcome, conversation: str | None, *, caller: str | None = None
     ) -> None: ...
+
+
+class TrackedRun:
+    """The events of a run so far, and its outcome once it has a route."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.outcome = RouteOutcome.LEFT
+
+    def finish(self, route: Route) -> Route:
+        """Return the route with all events of its packet."""
+        self.outcome = route.outcome
+        return replace(route, events=tuple(self.events))
 
 
 class RequestRunner:
@@ -326,7 +281,7 @@ class RequestRunner:
     async def route(self, text: str, options: RouteOptions) -> Route:
         """Run one request to its end."""
         run = self._build_run(text, await self._add_history(options))
-        return await self._run_with_events(run, lambda: self._run_new(run))
+        return await self._run_new(run)
 
     async def _add_history(self, options: RouteOptions) -> RouteOptions:
         """Return the options with the conversation's history, if a conversation is named without one."""
@@ -354,12 +309,10 @@ class RequestRunner:
         async with lock, hold_claim(self._store, f"packet {packet_id or pending_id}", self._deps.instance):
             pending = await self._get_pending(pending_id)
             known, run = await self._restore_run(pending, options, packet_id)
-
-            async def go_on() -> Route:
+            with self._track_run(run) as tracked:
                 decided = pending if approval is None else await self._apply_approval(approval)
-                return await run_within_limits(run, lambda run: resume_run(run, decided, known))
-
-            return await self._run_with_events(run, go_on)
+                steps = partial(resume_run, pending=decided, known=known)
+                return tracked.finish(await run_to_end(run, steps))
 
     async def _find_next_packet(self, pending: Pending) -> str | None:
         """Return the first packet that still waits for this call, else the first of all."""
@@ -397,10 +350,9 @@ class RequestRunner:
             return await self.route(answer, replace(options, mode=asked.mode, history=history))
         options = self._profiles.apply_profile(options)
         run = RunState(self._deps, before, mode=Mode.KEYLESS, options=options, narrowing=asked.narrowing)
-        return await self._run_with_events(
-            run,
-            lambda: run_within_limits(run, lambda run: resume_with_reply(run, question, answer)),
-        )
+        with self._track_run(run) as tracked:
+            steps = partial(resume_with_reply, question=question, answer=answer)
+            return tracked.finish(await run_to_end(run, steps))
 
     async def _resume_with_answer(
         self, asked: Route, question: Question, answer: str, options: RouteOptions
@@ -422,13 +374,12 @@ class RequestRunner:
             mode=asked.mode,
             options=options,
             narrowing=asked.narrowing or known.narrowing,
+            confidence=known.confidence,
             parent=self._find_parent(options),
         )
-        run.confidence = known.confidence
-        return await self._run_with_events(
-            run,
-            lambda: run_within_limits(run, lambda run: resume_with_answer(run, question, answer)),
-        )
+        with self._track_run(run) as tracked:
+            steps = partial(resume_with_answer, question=question, answer=answer)
+            return tracked.finish(await run_to_end(run, steps))
 
     async def _apply_approval(self, approval: Approval) -> Pending:
         """Record the person's decision and return the call's state. An earlier decision may apply already."""
@@ -463,7 +414,7 @@ class RequestRunner:
             with scope, send, self._subscriptions.watch(packet_id, pass_on):
                 try:
                     async with self._deps.calls.in_flight.track():
-                        pass_on(await self._run_with_events(run_state, lambda: self._run_new(run_state)))
+                        pass_on(await self._run_new(run_state))
                 except Exception as error:  # noqa: BLE001 - raised to the reader; must not end other tasks
                     failures.append(error)
 
@@ -486,55 +437,55 @@ class RequestRunner:
         run = RunState(self._deps, packet, mode=Mode.STAGED, options=options, narrowing=narrowing)
         offered = [candidate.tool for candidate in narrowing.shortlist.offered]
         cards = [self._deps.get_snapshot().get(tool) for tool in offered]
-        return await select_tools(run, tuple(card for card in cards if card is not None))
+        return await ask_for_selection(run, tuple(card for card in cards if card is not None))
 
     async def _run_new(self, run: RunState) -> Route:
-        self._emit_began(run)
-        return await run_mode(run)
+        with self._track_run(run) as tracked:
+            self._emit_began(run)
+            return tracked.finish(await run_request(run))
 
-    async def _run_with_events(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
-        """Return the route with all events of its packet."""
-        events: list[Event] = []
-        packet_id = run.packet.packet_id
+    @contextmanager
+    def _track_run(self, run: RunState) -> Generator[TrackedRun]:
+        """Collect the events of the run. An end without a route is recorded, too."""
+        tracked, packet_id = TrackedRun(), run.packet.packet_id
         self._running[packet_id] = run
-        with self._subscriptions.watch(packet_id, events.append):
+        with self._subscriptions.watch(packet_id, tracked.events.append):
             try:
-                route = await self._run_as_subagent(run, work)
+                with self._record_subagent(run, tracked):
+                    yield tracked
             except BaseException as error:
-                if events and not any(isinstance(event, RouteEnded) for event in events):
+                if tracked.events and not any(isinstance(event, RouteEnded) for event in tracked.events):
                     record_interrupted_run(run, left=not isinstance(error, Exception))
                 raise
             finally:
                 self._running.pop(packet_id, None)
-        return replace(route, events=tuple(events))
 
-    async def _run_as_subagent(self, run: RunState, work: Callable[[], Awaitable[Route]]) -> Route:
-        """Return the route. The start and end of a subagent are recorded in its parent's trace."""
+    @contextmanager
+    def _record_subagent(self, run: RunState, tracked: TrackedRun) -> Generator[None]:
+        """Record the start and end of a subagent in its parent's trace."""
         parent_id, spent = run.packet.header.parent_id, run.budget.spent
         if parent_id is None:
-            return await work()
+            yield
+            return
         child, request = run.packet.packet_id, run.packet.content.original_prompt
         self._events.emit(
             SubagentBegan(packet_id=parent_id, child=child, request=request[:MAX_REQUEST_LENGTH])
         )
-        outcome = RouteOutcome.LEFT
         try:
-            route = await work()
-            outcome = route.outcome
+            yield
         except Exception:
-            outcome = RouteOutcome.FAILED
+            tracked.outcome = RouteOutcome.FAILED
             raise
         finally:
             self._events.emit(
                 SubagentEnded(
                     packet_id=parent_id,
                     child=child,
-                    outcome=outcome,
+                    outcome=tracked.outcome,
                     milliseconds=run.budget.milliseconds,
                     tokens=spent.prompt_tokens + spent.completion_tokens,
                 )
             )
-        return route
 
     def _build_run(self, text: str, options: RouteOptions) -> RunState:
         parent = self._find_parent(options)
@@ -620,9 +571,9 @@ class RequestRunner:
             mode=Mode(packet.context.mode),
             options=options,
             narrowing=known.narrowing,
+            confidence=known.confidence,
             parent=self._find_parent(options),
         )
-        run.confidence = known.confidence
         return known, run
 
     async def _get_calibration(self) -> Calibration:

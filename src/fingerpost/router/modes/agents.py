@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import TypeAlias
 
 from fingerpost.call.read_result import READ_RESULT_TOOL_NAME
 from fingerpost.catalog.tool_names import FIND_TOOLS
@@ -17,6 +18,7 @@ from fingerpost.choose.offered_tools import (
 from fingerpost.choose.react import ReactTurn, build_react_request, parse_react_turn
 from fingerpost.choose.tool_loop import ModelTurn, build_turn_request, parse_turn
 from fingerpost.events import ReplyRejected, ThoughtNoted
+from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply, ModelRequest, Role
 from fingerpost.records import (
     ExecutionStatus,
@@ -59,13 +61,6 @@ from fingerpost.router.route import Route
 THINK_ALOUD_NOTE = "Before you call a tool, say in a sentence or two what you know and what you need."
 
 
-async def run_agent(run: RunState) -> Route:
-    """Run a request in agent mode, from narrowing to the answer."""
-    await run.narrow()
-    await offer_tools(run)
-    return await run_agent_turns(run)
-
-
 async def offer_tools(run: RunState) -> None:
     """Offer the tools of this request, together with earlier tools of the conversation while there is room.
 
@@ -87,36 +82,50 @@ async def offer_tools(run: RunState) -> None:
     run.offer_only(tools, kept=tuple(key for key in tools if key not in now))
 
 
-async def run_agent_turns(run: RunState) -> Route:
-    """Let the model decide and call tools, turn by turn. The last turn answers without tools."""
-    note = ""
-    while True:
-        cards = run.get_cards()
-        final = is_final(run, cards)
-        written, turn = await _decide_turn(run, cards, final=final, note=note)
-        if not turn.calls and (turn.handed or not turn.problems):
-            return end_with_text(run, written)
-        pages = tuple(call for call in turn.calls if call.name == READ_RESULT_TOOL_NAME)
-        if final and not pages:
-            words = written.text or written.handed
-            return end_with_text(run, written) if words else await answer_without_tools(run)
-        if not turn.handed:
-            run.end_text_part()
-        found = ""
-        if (find_call := next((call for call in turn.calls if call.name == FIND_TOOLS), None)) is not None:
-            found = await find_other_tools(run, find_call)
-            turn = replace(turn, calls=tuple(call for call in turn.calls if call.name != FIND_TOOLS))
-            if not turn.calls and not turn.handed:  # finding other tools does not count as a round
-                note = found
-                continue
-        waiting = await run_turn_calls(run, turn.calls)
-        note = "\n\n".join(part for part in (build_loop_note(run) or turn.note, found) if part)
-        if pages != turn.calls or not pages:  # reading more of a trimmed result does not count as a round
-            begin_next_round(run)
-        if waiting is not None:  # a person's decision comes before the caller's tool calls
-            return await end_waiting(run, *waiting)
-        if turn.handed:
-            return end_with_text(run, written)
+@frozen
+class AgentTurn:
+    """What the model decided in one turn, and what its next turn has to know."""
+
+    calls: tuple[ToolCall, ...] = ()
+    handed: WrittenReply | None = None  # the reply, if it calls tools of the caller: they end the run
+    note: str = ""  # for the next turn
+    unreadable: int = 0  # replies since the last one that could be parsed
+
+
+DecideTurn: TypeAlias = Callable[[RunState, AgentTurn], Awaitable[AgentTurn | Route]]
+
+
+async def decide_turn(run: RunState, before: AgentTurn) -> AgentTurn | Route:
+    """Let the model decide: return its calls, or the route of its answer. The last turn has no tools."""
+    cards = run.get_cards()
+    final = is_final(run, cards)
+    written, turn = await _ask_for_turn(run, cards, final=final, note=before.note)
+    if not turn.calls and (turn.handed or not turn.problems):
+        return end_with_text(run, written)
+    if final and not any(call.name == READ_RESULT_TOOL_NAME for call in turn.calls):
+        has_answer = written.text or written.handed
+        return end_with_text(run, written) if has_answer else await answer_without_tools(run)
+    if not turn.handed:
+        run.end_text_part()
+    return AgentTurn(calls=turn.calls, handed=written if turn.handed else None, note=turn.note)
+
+
+async def call_selected(run: RunState, turn: AgentTurn) -> AgentTurn | Route:
+    """Make the calls of a turn. Return what the next turn has to know, or the route that ends the run."""
+    find_call = next((call for call in turn.calls if call.name == FIND_TOOLS), None)
+    found = "" if find_call is None else await find_other_tools(run, find_call)
+    calls = tuple(call for call in turn.calls if call.name != FIND_TOOLS)
+    if find_call is not None and not calls and turn.handed is None:
+        return replace(turn, calls=(), note=found)  # finding other tools does not count as a round
+    waiting = await run_turn_calls(run, calls)
+    note = "\n\n".join(part for part in (build_loop_note(run) or turn.note, found) if part)
+    if not calls or any(call.name != READ_RESULT_TOOL_NAME for call in calls):
+        begin_next_round(run)  # reading more of a trimmed result does not count as a round
+    if waiting is not None:  # a person's decision comes before the caller's tool calls
+        return await end_waiting(run, *waiting)
+    if turn.handed is not None:
+        return end_with_text(run, turn.handed)
+    return replace(turn, calls=(), note=note)
 
 
 def _note_thought(run: RunState, turn: ModelTurn) -> None:
@@ -154,7 +163,7 @@ def schedule_turn(run: RunState, *, final: bool, note: str) -> None:
     run.schedule(SystemTask.GENERATE_DRAFT if final else SystemTask.TOOL_ROUTING)
 
 
-async def _decide_turn(
+async def _ask_for_turn(
     run: RunState, cards: tuple[ToolCard, ...], *, final: bool, note: str
 ) -> tuple[WrittenReply, ModelTurn]:
     schedule_turn(run, final=final, note=note)
@@ -242,49 +251,33 @@ def _find_first_waiting(outcomes: Sequence[Outcome]) -> int | None:
 MAX_UNREADABLE_TURNS = 2  # consecutive replies that cannot be parsed
 
 
-async def run_react(run: RunState) -> Route:
-    """Run a request in ReAct mode, from narrowing to the answer."""
-    await run.narrow()
-    return await run_react_turns(run)
-
-
-async def run_react_turns(run: RunState) -> Route:
-    """Think, act and observe until there is an answer.
+async def decide_react_turn(run: RunState, before: AgentTurn) -> AgentTurn | Route:
+    """Let the model think and decide: return its call, or the route of its answer.
 
     The JSON format of ReAct turns has no place for the caller's tools or response format. With these, the
     agent writes its thoughts beside its calls instead.
     """
     client = run.client_options
     if client.tools or client.later_messages or client.has_response_format:
-        return await run_agent_turns(run)
-    unreadable, note = 0, ""
-    while True:
-        cards = run.get_cards()
-        last = is_final(run, cards)
-        request = await _build_request(run, cards, last=last, note=note)
-        reply, turn = await _run_turn(run, request, cards, last=last)
-        if turn.call is None and turn.answer:
-            written = await clean_reply(run, replace(reply, text=turn.answer))
-            if lacks_answer(written):
-                written = await write_plainly(run, request, written)
-            return end_with_text(run, written)
-        silent = WrittenReply(text="", reply=reply)
-        if turn.call is None and not reply.text.strip() and silent.is_refusal:
-            return end_with_text(run, silent)
-        reads = turn.call is not None and turn.call.name == READ_RESULT_TOOL_NAME
-        if (last and not reads) or unreadable >= MAX_UNREADABLE_TURNS:
-            return await answer_without_tools(run)
-        # Finding other tools does not count as a round.
-        if turn.call is not None and turn.call.name == FIND_TOOLS:
-            note = await find_other_tools(run, turn.call)
-            continue
-        unreadable, note = (0, "") if turn.call is not None else (unreadable + 1, turn.problem)
-        waiting = await run_turn_calls(run, () if turn.call is None else (turn.call,))
-        note = build_loop_note(run) or note
-        if not reads:  # reading more of a trimmed result does not count as a round
-            begin_next_round(run)
-        if waiting is not None:
-            return await end_waiting(run, *waiting)
+        return await decide_turn(run, before)
+    cards = run.get_cards()
+    last = is_final(run, cards)
+    request = await _build_request(run, cards, last=last, note=before.note)
+    reply, turn = await _run_turn(run, request, cards, last=last)
+    if turn.call is None and turn.answer:
+        written = await clean_reply(run, replace(reply, text=turn.answer))
+        if lacks_answer(written):
+            written = await write_plainly(run, request, written)
+        return end_with_text(run, written)
+    silent = WrittenReply(text="", reply=reply)
+    if turn.call is None and not reply.text.strip() and silent.is_refusal:
+        return end_with_text(run, silent)
+    reads = turn.call is not None and turn.call.name == READ_RESULT_TOOL_NAME
+    if (last and not reads) or before.unreadable >= MAX_UNREADABLE_TURNS:
+        return await answer_without_tools(run)
+    if turn.call is None:
+        return AgentTurn(note=turn.problem, unreadable=before.unreadable + 1)
+    return AgentTurn(calls=(turn.call,), unreadable=before.unreadable if turn.call.name == FIND_TOOLS else 0)
 
 
 async def _build_request(

@@ -54,25 +54,19 @@ MAX_ABILITIES: Final = 6
 MAX_OPTIONS: Final = 4
 
 
-async def run_keyless(run: RunState) -> Route:
-    """Run a request without a model, one need after another."""
-    narrowing = run.narrowing or await _narrow(run)
-    return await _serve_needs(run, narrowing, range(_count_needs(narrowing)))
-
-
-async def _narrow(run: RunState) -> Narrowing:
+async def narrow_without_model(run: RunState) -> Narrowing:
     """Narrow the request. Tools are searched even if it seems to need none, because no model can answer."""
     return await run.narrow(asked_for_tools=True)
 
 
-async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Route:
-    """Serve the needs one after another, until a person is asked something."""
-    for need in needs:
+async def serve_needs(run: RunState, narrowing: Narrowing, first: int = 0) -> Route:
+    """Serve the needs one after another, until a person is asked something; then answer."""
+    for need in range(first, min(MAX_NEEDS, max(1, len(narrowing.shortlist.needs)))):
         choice = _choose_tool(run, narrowing, need)
         if choice.option is None and choice.question is not None:
             return end_asked(run, replace(choice.question, need=need))
         if choice.option is None:
-            run.undone += narrowing.shortlist.needs[need : need + 1]
+            run.record_undone_needs(narrowing.shortlist.needs[need : need + 1])
             continue
         stopped = await _use_option(run, choice.option, choice.reason, need)
         if stopped is not None:
@@ -80,17 +74,12 @@ async def _serve_needs(run: RunState, narrowing: Narrowing, needs: range) -> Rou
     return conclude_without_model(run)
 
 
-def _count_needs(narrowing: Narrowing) -> int:
-    return min(MAX_NEEDS, max(1, len(narrowing.shortlist.needs)))
-
-
 async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
     """Continue with the person's answer: the tool to use, or the missing values."""
     if is_refusal(answer):
         return end_declined(run, "Nothing was done.")
-    narrowing = run.narrowing or await _narrow(run)
+    narrowing = run.narrowing or await narrow_without_model(run)
     choice = _choose_tool(run, narrowing, question.need)
-    rest = range(question.need + 1, _count_needs(narrowing))
     options = (*([choice.option] if choice.option is not None else []), *choice.alternatives)
     option = next((one for one in options if one.card.key == question.tool), None)
     if option is None:
@@ -98,7 +87,7 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
         if option is None:
             return end_asked(run, question)
         stopped = await _use_option(run, option, "the person chose it", question.need)
-        return stopped or await _serve_needs(run, narrowing, rest)
+        return stopped or await serve_needs(run, narrowing, question.need + 1)
     signals = await run.deps.narrower.read_signals(answer)
     values = fill_answer(option.card, question.missing, answer, signals, today=_get_today())
     arguments = {**option.filled.arguments, **values.arguments}
@@ -107,7 +96,7 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
         asked = build_missing_question(option.card, still, get_language(run))
         return end_asked(run, replace(asked, need=question.need))
     selection = _build_selection(option.card, "the person gave the rest", arguments=arguments)
-    return await _run_selection(run, selection) or await _serve_needs(run, narrowing, rest)
+    return await _run_selection(run, selection) or await serve_needs(run, narrowing, question.need + 1)
 
 
 def conclude_without_model(run: RunState) -> Route:
@@ -138,7 +127,7 @@ async def _use_option(run: RunState, option: ToolOption, reason: str, need: int)
     if option.filled.missing:
         asked = build_missing_question(option.card, option.filled.missing, get_language(run))
         return end_asked(run, replace(asked, need=need))
-    run.unused += option.filled.unused_entities
+    run.record_unused_entities(option.filled.unused_entities)
     return await _run_selection(run, _build_selection(option.card, reason, arguments=option.filled.arguments))
 
 

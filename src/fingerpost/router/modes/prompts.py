@@ -17,7 +17,6 @@ from fingerpost.choose.instructions import (
     choose_persona,
     describe_tool_usage,
 )
-from fingerpost.events import HistorySummarised
 from fingerpost.frozen import frozen
 from fingerpost.llm import Role
 from fingerpost.records import Effort, Message, ToolCard
@@ -121,7 +120,7 @@ async def fit_history(run: RunState) -> tuple[Message, ...]:
         return ()
     if run.fitted is None:
         window = run.deps.pool.window(Role.PRIME)
-        run.fitted = await fit_packet_history(
+        fitted = await fit_packet_history(
             run.packet,
             window_tokens=window,
             reserve=max(int(window * OTHER_TOKEN_SHARE), _estimate_reserved_tokens(run, window))
@@ -130,14 +129,6 @@ async def fit_history(run: RunState) -> tuple[Message, ...]:
             ask=run.build_ask(Role.LITE, "summary") if run.settings.flags.summarise else None,
             summaries=run.deps.summaries,
         )
-        if run.fitted.by:
-            run.emit(
-                HistorySummarised(
-                    packet_id=run.packet.packet_id,
-                    messages=run.fitted.left_out,
-                    tokens_before=run.fitted.tokens_before,
-                    tokens_after=run.fitted.tokens_after,
-                    by=run.fitted.by,
-                )
-            )
+        run.record_fitted_history(fitted)
+        return fitted.history
     return run.fitted.history

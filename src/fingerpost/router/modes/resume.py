@@ -20,10 +20,8 @@ from fingerpost.frozen import frozen
 from fingerpost.records import (
     Confidence,
     Decision,
-    ErrorKind,
     ExecutionStatus,
     JsonObject,
-    Mode,
     Narrowing,
     Packet,
     PacketState,
@@ -36,9 +34,7 @@ from fingerpost.records import (
     ToolCall,
     ToolResult,
 )
-from fingerpost.router.modes.agents import run_agent_turns, run_react_turns
 from fingerpost.router.modes.elicitation import is_waiting, parse_answer, refuse_if_unanswerable
-from fingerpost.router.modes.keyless import conclude_without_model
 from fingerpost.router.modes.routes import (
     build_finished,
     end_asked,
@@ -47,13 +43,7 @@ from fingerpost.router.modes.routes import (
     end_waiting_for,
 )
 from fingerpost.router.modes.run_state import RunState
-from fingerpost.router.modes.staged import (
-    NextStep,
-    decide_after_result,
-    finish_answer,
-    record_confidence_sample,
-    run_rounds,
-)
+from fingerpost.router.modes.staged import record_confidence_sample
 from fingerpost.router.modes.tool_step import (
     add_result,
     build_context,
@@ -62,6 +52,7 @@ from fingerpost.router.modes.tool_step import (
     record_selection,
     schedule_calls,
 )
+from fingerpost.router.pipeline import continue_request
 from fingerpost.router.route import Route
 from fingerpost.router.store_sync import hold_claim
 from fingerpost.servers.requests import RequestContext
@@ -129,13 +120,13 @@ async def resume_run(run: RunState, pending: Pending, known: RecordedRun) -> Rou
                 return stopped
     if waiting is not None:
         return end_waiting_for(run, waiting)
-    run.rejection = "\n".join(
-        _describe_rejection(each) for each in calls if each.decision is not Decision.APPROVED
+    run.record_rejections(
+        "\n".join(_describe_rejection(each) for each in calls if each.decision is not Decision.APPROVED)
     )
     rejected = any(each.decision is Decision.REJECTED for each in calls)
     if run.rejection and not rejected and not run.packet.tool_routing.worked:
         return end_declined(run, run.rejection)  # the approval expired: a model has nothing to add
-    return await continue_run(run)
+    return await continue_request(run)
 
 
 def _is_result_recorded(run: RunState, pending: Pending) -> bool:
@@ -187,7 +178,7 @@ async def resume_with_answer(run: RunState, question: Question, answer: str) -> 
         emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
     record_confidence_sample(run, outcome)
     add_result(run, selection, outcome)
-    return await continue_run(run)
+    return await continue_request(run)
 
 
 async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
@@ -254,22 +245,6 @@ def _emit_status(run: RunState, pending: Pending, selection: Selection, *, succe
     if status is ExecutionStatus.AWAITING_CONFIDENCE:
         emit_status(run, ExecutionStatus.APPROVED, f"by {pending.decided_by}")
     emit_status(run, ExecutionStatus.EXECUTED if success else ExecutionStatus.FAILED)
-
-
-async def continue_run(run: RunState) -> Route:
-    """Continue from the results to the answer. The prompt lists the calls that a person rejected."""
-    routing = run.packet.tool_routing
-    if run.mode is Mode.KEYLESS or not run.deps.pool.ready:
-        if run.rejection and not routing.worked:
-            return end_declined(run, run.rejection)
-        return conclude_without_model(run)
-    if run.mode is Mode.STAGED:
-        last = routing.steps[-1]
-        error = None if last.error is None else ErrorKind(last.error)
-        following = await decide_after_result(run, success=last.success, error=error)
-        return await (run_rounds(run) if following is NextStep.AGAIN else finish_answer(run))
-    turns = run_react_turns if run.mode is Mode.REACT else run_agent_turns
-    return await turns(run)
 
 
 def _describe_rejection(pending: Pending) -> str:

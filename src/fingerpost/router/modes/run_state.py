@@ -21,8 +21,10 @@ from fingerpost.choose.confidence import Calibration
 from fingerpost.choose.context_window import FittedHistory, SummaryCache
 from fingerpost.errors import ModelError
 from fingerpost.events import (
+    ConfidenceJudged,
     Event,
     EventSink,
+    HistorySummarised,
     IntentDetected,
     ModelAnswered,
     PacketEvent,
@@ -237,7 +239,35 @@ class AskedModel:
 
 
 class RunState:
-    """The state of one packet between the request and the answer."""
+    """The state of one packet between the request and the answer.
+
+    Only this class assigns its attributes. Other modules read them, and call the method that says what
+    happened.
+    """
+
+    # What the run was started with.
+    deps: Final[RunDeps]
+    options: Final[RouteOptions]
+    client_options: Final[ClientOptions]
+    mode: Final[Mode]
+    arms: Final[Mapping[str, str]]  # of the rollout
+    settings: Final[Settings]  # with those arms
+    profile: Final[ProfileSettings | None]
+    depth: Final[int]  # 0 for a request, 1 for its subagents
+    budget: Final[RunBudget]
+
+    # What happened so far.
+    packet: Packet  # changed by events only: `emit`
+    narrowing: Narrowing | None  # the latest
+    widened: bool  # more tools were offered, which is possible once
+    confidence: Confidence | None  # in the latest selection
+    failures: tuple[Outcome, ...]  # of calls, oldest first
+    note: str  # tells the answering model why no tool was used
+    rejection: str  # what a person rejected, as text for the requester
+    fitted: FittedHistory | None  # the history as it fits into the model's window
+    has_drafted: bool  # the answer was written once: a call in it was the last one
+    unused: tuple[Entity, ...]  # entities of the request that no argument used, in keyless mode
+    undone: tuple[str, ...]  # parts of the request without a tool, in keyless mode
 
     def __init__(
         self,
@@ -247,19 +277,18 @@ class RunState:
         mode: Mode,
         options: RouteOptions,
         narrowing: Narrowing | None = None,
+        confidence: Confidence | None = None,
         parent: RunState | None = None,
     ) -> None:
         """`parent` is the run that started this one. Its budget is used."""
         self.deps = deps
+        self.options = options
+        self.client_options = build_client_options(options, prime=deps.pool.name(Role.PRIME))
+        self.mode = mode
         unit = options.conversation or packet.packet_id
         self.arms = assign_arms(deps.settings.rollout, unit) if parent is None else parent.arms
         self.settings = apply_arms(deps.settings, self.arms)
-        self.client_options = build_client_options(options, prime=deps.pool.name(Role.PRIME))
-        self.packet = packet
-        self.mode = mode
-        self.options = options
-        self.narrowing = narrowing
-        self.profile = deps.profiles.get(options.profile or "")  # fixed for the whole run
+        self.profile = deps.profiles.get(options.profile or "")
         self.depth = 0 if parent is None else parent.depth + 1
         self.budget = RunBudget(
             self.settings.choose,
@@ -267,18 +296,68 @@ class RunState:
             tokens=options.tokens,
             parent=None if parent is None else parent.budget,
         )
+        self.packet = packet
+        self.narrowing = narrowing
         self.widened = False
-        self.failures: list[Outcome] = []
-        self.confidence: Confidence | None = None  # in the current selection
-        self.note = ""  # tells the answering model why no tool was used
-        self.rejection = ""  # what a person rejected, as text for the requester
-        self.fitted: FittedHistory | None = None
-        self.unused: tuple[Entity, ...] = ()  # entities of the request that no argument used
-        self.undone: tuple[str, ...] = ()  # parts of the request without a tool, in keyless mode
+        self.confidence = confidence
+        self.failures = ()
+        self.note = ""
+        self.rejection = ""
+        self.fitted = None
+        self.has_drafted = False
+        self.unused = ()
+        self.undone = ()
         self._names_kept_result = False  # the conversation names a result that the caller can read
         self._on_text: OnText | None = options.on_text
         self._streamed_text = ""  # everything that was streamed
         self._earlier = ""  # the streamed text before the current text
+
+    def record_confidence(self, confidence: Confidence) -> None:
+        """Record the confidence in the selection."""
+        self.confidence = confidence
+        self.emit(ConfidenceJudged(packet_id=self.packet.packet_id, confidence=confidence))
+
+    def record_declined(self, tool: str, reason: str) -> None:
+        """Record that the selected tool is not used. The answering model is told."""
+        self.note = f"{tool} was considered and not used: {reason}"
+
+    def record_rejections(self, text: str) -> None:
+        """Record what a person rejected. An empty text: nothing."""
+        self.rejection = text
+
+    def record_widening(self) -> None:
+        """Record that more tools were looked for."""
+        self.widened = True
+
+    def record_failure(self, outcome: Outcome) -> None:
+        """Record a call that failed."""
+        self.failures = (*self.failures, outcome)
+
+    def record_draft(self) -> None:
+        """Record that the answer is being written for the first time."""
+        self.has_drafted = True
+
+    def record_fitted_history(self, fitted: FittedHistory) -> None:
+        """Record the history as it fits into the model's window."""
+        self.fitted = fitted
+        if fitted.by:
+            self.emit(
+                HistorySummarised(
+                    packet_id=self.packet.packet_id,
+                    messages=fitted.left_out,
+                    tokens_before=fitted.tokens_before,
+                    tokens_after=fitted.tokens_after,
+                    by=fitted.by,
+                )
+            )
+
+    def record_unused_entities(self, entities: tuple[Entity, ...]) -> None:
+        """Record entities of the request that no argument used."""
+        self.unused += entities
+
+    def record_undone_needs(self, needs: tuple[str, ...]) -> None:
+        """Record parts of the request for which there is no tool."""
+        self.undone += needs
 
     def emit(self, event: Event) -> None:
         """Apply the event to the packet and send it to all sinks."""

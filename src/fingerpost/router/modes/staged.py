@@ -1,4 +1,7 @@
-"""Staged mode: a light model selects, arguments are checked, the prime model reviews, a gate decides."""
+"""The steps of staged mode. `router.pipeline` takes them in order.
+
+A light model selects, arguments are checked, the prime model reviews, a gate decides.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,8 @@ from fingerpost.choose.confidence import score_confidence
 from fingerpost.choose.review import review_selection
 from fingerpost.choose.selection import select_tool
 from fingerpost.choose.tool_loop import rewrite_as_text
-from fingerpost.events import (
-    ConfidenceJudged,
-    PlanNoted,
-    ReplyRejected,
-    SelectionReviewed,
-)
+from fingerpost.events import PlanNoted, ReplyRejected, SelectionReviewed
+from fingerpost.frozen import frozen
 from fingerpost.llm import Role
 from fingerpost.llm.content import to_text_only
 from fingerpost.records import (
@@ -79,67 +78,182 @@ def record_confidence_sample(run: RunState, outcome: Outcome) -> None:
 
 
 class NextStep(Enum):
-    """What follows a round that did not end the run."""
+    """What follows a step that has no value for the next one."""
 
-    AGAIN = auto()
+    NARROW = auto()
+    SELECT = auto()
     ANSWER = auto()
 
 
-async def run_staged(run: RunState) -> Route:
-    """Run a request in staged mode, from narrowing to the answer."""
+@frozen
+class SelectedTool:
+    """The tool that a model selected, and the tools it was offered."""
+
+    selection: Selection
+    cards: tuple[ToolCard, ...]
+
+
+@frozen
+class CheckedTool:
+    """A selected tool whose arguments are valid. `repaired` is the selection with repaired arguments."""
+
+    selection: Selection
+    repaired: Selection
+    card: ToolCard
+    checked: CheckedCall
+
+
+@frozen
+class ReviewedTool:
+    """A checked tool with the review of the prime model, if reviews are enabled."""
+
+    tool: CheckedTool
+    review: Review | None
+
+
+@frozen
+class GatedCall:
+    """A call that may be made. With a `doubt`, a person is asked first."""
+
+    selection: Selection
+    doubt: str | None = None
+
+
+async def narrow(run: RunState) -> NextStep:
+    """Find the tools for the request, and whether it needs one."""
     narrowing = await run.narrow()
-    if narrowing.need.verdict is NeedVerdict.NONE or run.client_options.excludes_routed_tools:
-        return await finish_answer(run)
-    return await run_rounds(run)
+    needless = narrowing.need.verdict is NeedVerdict.NONE or run.client_options.excludes_routed_tools
+    return NextStep.ANSWER if needless else NextStep.SELECT
 
 
-async def run_rounds(run: RunState) -> Route:
-    """Run rounds until nothing is left to do or the limit is reached, then answer."""
-    while run.can_call and (cards := run.get_cards()):
-        chosen = await select_tools(run, cards)
-        following = await evaluate_selection(run, chosen, cards)
-        if isinstance(following, Route):
-            return following
-        if following is NextStep.ANSWER:
-            break
-    return await finish_answer(run)
+async def select(run: RunState) -> SelectedTool | NextStep:
+    """Let the light model select a tool, while rounds are left. If none suits, offer more tools, once."""
+    if run.has_drafted or not run.can_call or not (cards := run.get_cards()):
+        return NextStep.ANSWER
+    chosen = await ask_for_selection(run, cards)
+    if chosen.selection is not None:
+        return _record_selected(run, chosen.selection, cards, chosen)
+    if chosen.problem:
+        return NextStep.SELECT if widen(run, chosen.problem) else NextStep.ANSWER
+    widened = not run.packet.tool_routing.steps and await widen_servers(run)
+    return NextStep.SELECT if widened else NextStep.ANSWER
 
 
-async def finish_answer(run: RunState) -> Route:
-    """Write the answer. A tool call that the model wrote into it is evaluated like any other, once."""
+def _record_selected(
+    run: RunState, selection: Selection, cards: tuple[ToolCard, ...], chosen: ParsedSelection
+) -> SelectedTool:
+    record_selection(run, selection, alternatives=chosen.alternatives)
+    if chosen.remaining or _describe_remaining(run):
+        planned = run.packet.tool_routing.selected_tool
+        reads = None if planned is None else planned.read_only
+        run.emit(PlanNoted(packet_id=run.packet.packet_id, remaining=chosen.remaining, read_only=reads))
+    return SelectedTool(selection=selection, cards=cards)
+
+
+def check(run: RunState, selected: SelectedTool) -> CheckedTool | NextStep | Route:
+    """Repair and validate the arguments. If invalid, the model tries again; then a person is asked."""
+    selection = selected.selection
+    checked = run.deps.calls.check(
+        build_tool_call(selection), run.options.scopes, profile=run.options.profile
+    )
+    card = next((card for card in selected.cards if card.key == checked.tool), None)
+    if checked.problem or card is None:
+        return _handle_invalid_arguments(run, selection, checked)
+    repaired = replace(selection, arguments=checked.arguments)
+    return CheckedTool(selection=selection, repaired=repaired, card=card, checked=checked)
+
+
+async def review(run: RunState, tool: CheckedTool) -> ReviewedTool:
+    """Let the prime model review the selection, unless reviews are disabled."""
+    emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
+    if not run.settings.flags.review:
+        return ReviewedTool(tool=tool, review=None)
+    run.schedule(SystemTask.VALIDATE)
+    opinion = await review_selection(
+        run.build_ask(Role.PRIME, "review"),
+        run.packet,
+        tool.repaired,
+        tool.card,
+        run.settings.tool_routing,
+        notes=[f"{repair.path} was {repair.kind}: {repair.reason}" for repair in tool.checked.repairs],
+        history=(*await fit_history(run), *get_later_messages(run)),
+    )
+    run.emit(SelectionReviewed(packet_id=run.packet.packet_id, review=opinion))
+    return ReviewedTool(tool=tool, review=opinion)
+
+
+async def gate(run: RunState, reviewed: ReviewedTool) -> GatedCall | NextStep:
+    """Decide by confidence: call, offer more tools, leave it, or ask a person."""
+    confidence = await _compute_confidence(run, reviewed)
+    run.schedule(SystemTask.DECISION)
+    selection = reviewed.tool.selection
+    if confidence.verdict is GateVerdict.GO:
+        emit_status(run, ExecutionStatus.APPROVED, confidence.reason)
+        return GatedCall(selection=selection)
+    if widen(run, confidence.reason):
+        return NextStep.SELECT
+    if confidence.verdict is GateVerdict.DECLINE:
+        emit_status(run, ExecutionStatus.SKIPPED, confidence.reason)
+        run.record_declined(selection.tool, confidence.reason)
+        return NextStep.ANSWER
+    return GatedCall(selection=selection, doubt=confidence.reason)
+
+
+async def _compute_confidence(run: RunState, reviewed: ReviewedTool) -> Confidence:
+    tool, narrowing = reviewed.tool, run.narrowing
+    confidence = score_confidence(
+        tool.repaired,
+        reviewed.review,
+        narrowing.shortlist if narrowing is not None else Shortlist(),
+        calibration=await run.deps.get_calibration(),
+        settings=apply_arms(await run.deps.get_settings(tool.card), run.arms),
+    )
+    run.record_confidence(confidence)
+    return confidence
+
+
+async def call(run: RunState, gated: GatedCall) -> NextStep | Route:
+    """Call the tool, add its result, and decide what follows. A call that waits for a person ends the run."""
+    outcome = await run_call(run, gated.selection, doubt=gated.doubt or "")
+    if gated.doubt is not None and outcome.pending_id is None and outcome.success:
+        # An earlier grant covers the call.
+        emit_status(run, ExecutionStatus.APPROVED, "allowed before in this conversation")
+    _emit_call_status(run, outcome)
+    if is_waiting(outcome):
+        return await end_waiting(run, outcome, gated.selection)
+    record_confidence_sample(run, outcome)
+    add_result(run, gated.selection, outcome)
+    return await decide_after_result(run, success=outcome.success, error=outcome.error)
+
+
+async def answer(run: RunState) -> SelectedTool | Route:
+    """Write the answer. A tool call that the model wrote into it is checked like any other, once."""
+    if run.has_drafted:
+        return await write_final_answer(run)
+    run.record_draft()
     ending = await write_answer(run)
     if isinstance(ending, Route):
         return ending
-    following = await evaluate_selection(run, ParsedSelection(selection=ending), run.get_cards())
-    return following if isinstance(following, Route) else await write_final_answer(run)
-
-
-async def decide_after_call(run: RunState, outcome: Outcome, selection: Selection) -> Route | NextStep:
-    """Return what follows a call: wait, continue, try another tool, or answer."""
-    if is_waiting(outcome):
-        return await end_waiting(run, outcome, selection)
-    record_confidence_sample(run, outcome)
-    add_result(run, selection, outcome)
-    return await decide_after_result(run, success=outcome.success, error=outcome.error)
+    return _record_selected(run, ending, run.get_cards(), ParsedSelection(selection=ending))
 
 
 async def decide_after_result(run: RunState, *, success: bool, error: ErrorKind | None) -> NextStep:
     """Return what follows a result that was added to the packet."""
     begin_next_round(run)
     if not success:
-        return NextStep.ANSWER if error in _FINAL_ERRORS else NextStep.AGAIN
+        return NextStep.ANSWER if error in _FINAL_ERRORS else NextStep.SELECT
     remaining = _describe_remaining(run)
     if not remaining or not run.settings.flags.chains:
         return NextStep.ANSWER
     await run.narrow_for(remaining)
-    return NextStep.AGAIN
+    return NextStep.SELECT
 
 
 # A person or a rule refused the call: other tools must not be used to bypass that.
 _FINAL_ERRORS = (ErrorKind.CANCELLED, ErrorKind.DENIED)
 
 
-async def select_tools(run: RunState, cards: tuple[ToolCard, ...]) -> ParsedSelection:
+async def ask_for_selection(run: RunState, cards: tuple[ToolCard, ...]) -> ParsedSelection:
     """Ask the selecting model which of these tools to call."""
     if should_refine_arguments(run):
         run.schedule(SystemTask.REFINE)
@@ -171,93 +285,6 @@ def get_later_messages(run: RunState) -> tuple[Message, ...]:
         return ()
     first = Message(role="user", text=run.packet.content.original_prompt)
     return (first, *since)
-
-
-async def evaluate_selection(
-    run: RunState, chosen: ParsedSelection, cards: tuple[ToolCard, ...]
-) -> Route | NextStep:
-    """Check, review and gate the selection; call the tool if it passes."""
-    selection = chosen.selection
-    if selection is None:
-        if chosen.problem:
-            return NextStep.AGAIN if widen(run, chosen.problem) else NextStep.ANSWER
-        widened = not run.packet.tool_routing.steps and await widen_servers(run)
-        return NextStep.AGAIN if widened else NextStep.ANSWER
-    record_selection(run, selection, alternatives=chosen.alternatives)
-    if chosen.remaining or _describe_remaining(run):
-        planned = run.packet.tool_routing.selected_tool
-        reads = None if planned is None else planned.read_only
-        run.emit(PlanNoted(packet_id=run.packet.packet_id, remaining=chosen.remaining, read_only=reads))
-    checked = run.deps.calls.check(
-        build_tool_call(selection), run.options.scopes, profile=run.options.profile
-    )
-    card = next((card for card in cards if card.key == checked.tool), None)
-    if checked.problem or card is None:
-        return _handle_invalid_arguments(run, selection, checked)
-    confidence = await _compute_confidence(
-        run, replace(selection, arguments=checked.arguments), card, checked
-    )
-    return await _apply_gate(run, selection, confidence)
-
-
-async def _compute_confidence(
-    run: RunState, selection: Selection, card: ToolCard, checked: CheckedCall
-) -> Confidence:
-    emit_status(run, ExecutionStatus.AWAITING_CONFIDENCE)
-    opinion = await _review_selection(run, selection, card, checked) if run.settings.flags.review else None
-    narrowing = run.narrowing
-    confidence = score_confidence(
-        selection,
-        opinion,
-        narrowing.shortlist if narrowing is not None else Shortlist(),
-        calibration=await run.deps.get_calibration(),
-        settings=apply_arms(await run.deps.get_settings(card), run.arms),
-    )
-    run.confidence = confidence
-    run.emit(ConfidenceJudged(packet_id=run.packet.packet_id, confidence=confidence))
-    return confidence
-
-
-async def _review_selection(
-    run: RunState, selection: Selection, card: ToolCard, checked: CheckedCall
-) -> Review:
-    run.schedule(SystemTask.VALIDATE)
-    opinion = await review_selection(
-        run.build_ask(Role.PRIME, "review"),
-        run.packet,
-        selection,
-        card,
-        run.settings.tool_routing,
-        notes=[f"{repair.path} was {repair.kind}: {repair.reason}" for repair in checked.repairs],
-        history=(*await fit_history(run), *get_later_messages(run)),
-    )
-    run.emit(SelectionReviewed(packet_id=run.packet.packet_id, review=opinion))
-    return opinion
-
-
-async def _apply_gate(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
-    run.schedule(SystemTask.DECISION)
-    if confidence.verdict is GateVerdict.GO:
-        emit_status(run, ExecutionStatus.APPROVED, confidence.reason)
-        outcome = await run_call(run, selection)
-        _emit_call_status(run, outcome)
-        return await decide_after_call(run, outcome, selection)
-    if widen(run, confidence.reason):
-        return NextStep.AGAIN
-    if confidence.verdict is GateVerdict.DECLINE:
-        emit_status(run, ExecutionStatus.SKIPPED, confidence.reason)
-        run.note = f"{selection.tool} was considered and not used: {confidence.reason}"
-        return NextStep.ANSWER
-    return await _ask_person(run, selection, confidence)
-
-
-async def _ask_person(run: RunState, selection: Selection, confidence: Confidence) -> Route | NextStep:
-    """Ask a person to approve this call because its confidence is below the threshold."""
-    outcome = await run_call(run, selection, doubt=confidence.reason)
-    if outcome.pending_id is None and outcome.success:  # an earlier grant covers the call
-        emit_status(run, ExecutionStatus.APPROVED, "allowed before in this conversation")
-    _emit_call_status(run, outcome)
-    return await decide_after_call(run, outcome, selection)
 
 
 def _emit_call_status(run: RunState, outcome: Outcome) -> None:
@@ -295,7 +322,7 @@ def _handle_invalid_arguments(run: RunState, selection: Selection, checked: Chec
     problem = checked.problem or f"{selection.tool} is not among the tools offered"
     add_problem(run, selection, kind, problem + takes)
     begin_next_round(run)
-    return NextStep.AGAIN
+    return NextStep.SELECT
 
 
 def _describe_remaining(run: RunState) -> str:

@@ -204,7 +204,7 @@ def compute_tokens_left(run: RunState) -> int | None:
 def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
     """Add the result to the packet, as data and as a step for the model."""
     if not outcome.success:
-        run.failures.append(outcome)
+        run.record_failure(outcome)
     tried = sum(attempt.milliseconds for attempt in outcome.attempts)
     run.emit(
         ToolResultInjected(
@@ -296,7 +296,7 @@ def widen(run: RunState, reason: str) -> bool:
     """Offer more tools, once, before a person is asked. Return whether there were any."""
     if run.widened or not run.settings.flags.widen or run.narrowing is None:
         return False
-    run.widened = True
+    run.record_widening()
     offered = run.packet.context.available_tools
     most = WIDEN_FACTOR * run.settings.narrow.max_tools
     more = [candidate.tool for candidate in run.narrowing.shortlist.candidates]
