@@ -18,6 +18,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
@@ -32,6 +33,7 @@ from anyio.from_thread import BlockingPortal
 from fingerpost.errors import ConfigError, FingerpostError, LimitReached
 from fingerpost.router import Router
 from fingerpost.router.agent import Agent, AgentMode
+from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -255,11 +257,12 @@ class Embedded:
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteKeywords]) -> Route:
         """Answer a request. `on_text` is called in this thread with the answer while it is written."""
 
-        async def work(on_piece: OnText | None) -> Route:
-            asking["on_text"] = on_piece
-            return await self.router.route(text, **asking)
+        options = RouteOptions(**asking)
 
-        return self.run_with_text(work, asking.get("on_text"), timeout)
+        def work(on_piece: OnText | None) -> Awaitable[Route]:
+            return self.router.requests.route(text, replace(options, on_text=on_piece))
+
+        return self.run_with_text(work, options.on_text, timeout)
 
     def narrow(
         self, text: str, *, timeout: float | None = None, **wanted: Unpack[NarrowKeywords]
@@ -322,11 +325,12 @@ class Embedded:
     ) -> Route:
         """Continue a request that waited for a person. Pass the same options as for the original request."""
 
-        def work(on_piece: OnText | None) -> Awaitable[Route]:
-            asking["on_text"] = on_piece
-            return self.router.resume(waiting, approval, **asking)
+        options = RouteOptions(**asking)
 
-        return self.run_with_text(work, asking.get("on_text"), timeout)
+        def work(on_piece: OnText | None) -> Awaitable[Route]:
+            return self.router.requests.resume(waiting, approval, replace(options, on_text=on_piece))
+
+        return self.run_with_text(work, options.on_text, timeout)
 
     def resume_call(self, pending_id: str, *, timeout: float | None = None) -> Outcome:
         """Continue a call that waited for a person and was started by `call`, not by `ask`."""

@@ -59,7 +59,6 @@ from fingerpost.records import (
 )
 from fingerpost.router.conversations import read_history
 from fingerpost.router.modes.keyless import resume_with_reply
-from fingerpost.router.modes.resume import RecordedRun, read_recorded_run, resume_run, resume_with_answer
 from fingerpost.router.modes.routes import (
     record_interrupted_run,
 )
@@ -69,6 +68,7 @@ from fingerpost.router.options import RouteOptions, RuntimeSwitches
 from fingerpost.router.pipeline import run_request, run_to_end
 from fingerpost.router.profiles import Profiles
 from fingerpost.router.request_narrower import RequestNarrower, build_packet
+from fingerpost.router.resume import RecordedRun, read_recorded_run, resume_run, resume_with_answer
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
 from fingerpost.router.store_sync import hold_claim
 from fingerpost.settings import Settings

@@ -409,8 +409,8 @@ class Router:
         """Return which of the narrowed tools a model would call, and the arguments. Nothing is called."""
         async with self._track_request():
             runner = await self._get_request_runner()
-            narrowing = narrowing or await self._narrow(text, NarrowOptions(**options))
-            return await runner.select(text, narrowing, RouteOptions(**options))
+            given = RouteOptions(**options)
+            return await runner.select(text, narrowing or await self._narrow(text, given), given)
 
     def _check_open(self) -> None:
         if not self._open:

@@ -250,7 +250,7 @@ class RunState:
     options: Final[RouteOptions]
     client_options: Final[ClientOptions]
     mode: Final[Mode]
-    arms: Final[Mapping[str, str]]  # of the rollout
+    arms: Final[dict[str, str]]  # of the rollout
     settings: Final[Settings]  # with those arms
     profile: Final[ProfileSettings | None]
     depth: Final[int]  # 0 for a request, 1 for its subagents
