@@ -239,7 +239,7 @@ async def test_a_dangerous_call_has_a_type_at_every_step(tmp_path: Path) -> None
             said = assert_type(route.pending.reject(by="dana", reason="we still need it"), Approval)
             route = await router.resume(route, said)
             assert "delete_repository" not in [name for name, _ in world.crm.calls]
-            with pytest.raises(FingerpostError, match="waits for nobody"):
+            with pytest.raises(FingerpostError, match="does not wait for an approval"):
                 await router.resume(route)
 
 

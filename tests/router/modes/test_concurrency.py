@@ -276,7 +276,7 @@ async def test_a_listener_that_fails_costs_nobody_the_answer(
         assert route.answer == "This is 7, by files/read_file."
         assert await as_remembered(router, route)
     assert len(heard) == 1
-    assert "whoever listened to the answer failed" in caplog.text
+    assert "the on_text callback failed" in caplog.text
 
 
 @proves("W1")

@@ -417,7 +417,7 @@ async def test_what_nobody_knows_is_a_clear_error(
         with pytest.raises(CallError, match="belongs to a single call"):
             await router.resume(outcome.pending_id)
         greeting = await router.route("Hello!")
-        with pytest.raises(CallError, match="waits for nobody"):
+        with pytest.raises(CallError, match="does not wait for an approval"):
             await router.resume(greeting)
 
 
