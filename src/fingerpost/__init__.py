@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from fingerpost.errors import ConfigError, FingerpostError
     from fingerpost.events import Event, EventSink
     from fingerpost.narrow.scorer import Scorer, ScorerRequest, ToolScore
+    from fingerpost.policy.rules import PolicyRule
     from fingerpost.records import (
         Approval,
+        Call,
+        CallContext,
         Effect,
         Message,
         Mode,
@@ -31,9 +34,11 @@ if TYPE_CHECKING:
         Pending,
         Question,
         RouteOutcome,
+        Ruling,
         Selection,
         ServerSpec,
         ToolCard,
+        Verdict,
     )
     from fingerpost.router import Agent, AnswerPiece, Policy, Route, Router
     from fingerpost.servers import Server
@@ -46,6 +51,8 @@ _MODULES = {
     "Agent": "router",
     "AnswerPiece": "router",
     "Approval": "records",
+    "Call": "records",
+    "CallContext": "records",
     "Catalog": "catalog",
     "ConfigError": "errors",
     "Effect": "records",
@@ -59,10 +66,12 @@ _MODULES = {
     "Packet": "records",
     "Pending": "records",
     "Policy": "router",
+    "PolicyRule": "policy.rules",
     "Question": "records",
     "Route": "router",
     "RouteOutcome": "records",
     "Router": "router",
+    "Ruling": "records",
     "Scorer": "narrow.scorer",
     "ScorerRequest": "narrow.scorer",
     "Selection": "records",
@@ -73,6 +82,7 @@ _MODULES = {
     "Store": "store",
     "ToolCard": "records",
     "ToolScore": "narrow.scorer",
+    "Verdict": "records",
     "load": "settings",
 }
 
@@ -80,6 +90,8 @@ __all__ = [
     "Agent",
     "AnswerPiece",
     "Approval",
+    "Call",
+    "CallContext",
     "Catalog",
     "ConfigError",
     "Effect",
@@ -93,10 +105,12 @@ __all__ = [
     "Packet",
     "Pending",
     "Policy",
+    "PolicyRule",
     "Question",
     "Route",
     "RouteOutcome",
     "Router",
+    "Ruling",
     "Scorer",
     "ScorerRequest",
     "Selection",
@@ -107,6 +121,7 @@ __all__ = [
     "Store",
     "ToolCard",
     "ToolScore",
+    "Verdict",
     "load",
 ]
 

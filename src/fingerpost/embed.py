@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from fingerpost.catalog import Snapshot
     from fingerpost.events import EventSink
     from fingerpost.llm import ChatModel, OnText
+    from fingerpost.narrow.scorer import Scorer
+    from fingerpost.policy.rules import PolicyRule
     from fingerpost.records import (
         Approval,
         Effect,
@@ -211,6 +213,8 @@ class Embedded:
         lite: ChatModel | None = None,
         prime: ChatModel | None = None,
         sinks: Iterable[EventSink] = (),
+        scorers: Iterable[Scorer] = (),
+        rules: Iterable[PolicyRule] = (),
         timeout: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         if timeout <= 0:
@@ -222,7 +226,15 @@ class Embedded:
         self._process = 0  # process of the thread
         self._work = BoundedTasks()
         specs, settings = _load_servers(servers, settings)
-        self.router = Router(specs, settings=settings, lite=lite, prime=prime, sinks=sinks)
+        self.router = Router(
+            specs,
+            settings=settings,
+            lite=lite,
+            prime=prime,
+            sinks=sinks,
+            scorers=scorers,
+            rules=rules,
+        )
 
     def __enter__(self) -> Self:
         if self._work.closing:

@@ -20,6 +20,8 @@ from fingerpost.settings import Settings
 
 if TYPE_CHECKING:
     from fingerpost.llm import ChatModel
+    from fingerpost.narrow.scorer import Scorer
+    from fingerpost.policy.rules import PolicyRule
 SERVER_TITLES: Final[Mapping[str, str]] = {
     "workspace": "Files and commands of one folder",
     "knowledge": "A folder of notes, searchable by words and meaning",
@@ -48,6 +50,8 @@ class RouterOptions(TypedDict, total=False):
     lite: ChatModel | None
     prime: ChatModel | None
     policy: Policy | None
+    scorers: Iterable[Scorer]
+    rules: Iterable[PolicyRule]
 
 
 @asynccontextmanager

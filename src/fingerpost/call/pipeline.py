@@ -55,7 +55,7 @@ from fingerpost.events import (
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
 from fingerpost.policy.paths import PathPlacement
-from fingerpost.policy.rules import PolicyEngine, apply_doubt, build_permit
+from fingerpost.policy.rules import PolicyEngine, PolicyRule, apply_doubt, build_permit
 from fingerpost.policy.visibility import add_profile_scope, find_hidden_tools, is_within_scopes, may_call_any
 from fingerpost.records import (
     Call,
@@ -116,10 +116,12 @@ class CallPipeline:
         tasks: TaskGroup,
         bounds: Mapping[str, Scope] | None = None,
         instance: str | None = None,
+        extra_rules: Sequence[PolicyRule] = (),
     ) -> None:
         """`tasks` must be exited after `in_flight.end_all`: calls with an idempotency key outlive their
-        callers.
+        callers. `extra_rules` are rules in code.
         """
+        self._extra_rules = extra_rules
         self._catalog = catalog
         self._instance = instance
         self._servers = servers
@@ -161,6 +163,7 @@ class CallPipeline:
             bounds=bounds,
             addresses=self.addresses,
             local_addresses=self._settings.call.local_addresses,
+            extra_rules=self._extra_rules,
         )
 
     async def call(

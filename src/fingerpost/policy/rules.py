@@ -217,7 +217,9 @@ def _judge_by_extra_rule(rule: PolicyRule, call: Call, context: CallContext) -> 
     try:
         label = rule.label
         ruling = rule.judge(call, context)
-        return None if ruling is None else replace(ruling, rule=label)
+        if ruling is None:
+            return None
+        return replace(ruling, verdict=Verdict(ruling.verdict), reason=str(ruling.reason), rule=label)
     except Exception as error:
         log.exception("the rule %s failed, so the call of %s is denied", label, call.tool)
         reason = f"the rule {label} failed with {type(error).__name__}, so nothing tells whether it denies"

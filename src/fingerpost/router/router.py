@@ -30,7 +30,8 @@ from fingerpost.errors import (
 )
 from fingerpost.events import EventSink, Fanout, LiveFeed, ProfilesChanged
 from fingerpost.llm import ModelPool
-from fingerpost.narrow.scorer import Scorer, check_scorers
+from fingerpost.narrow.scorer import Scorer
+from fingerpost.policy.rules import PolicyRule
 from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
     Approval,
@@ -58,6 +59,7 @@ from fingerpost.records import (
 )
 from fingerpost.records.json import to_valid_json
 from fingerpost.router.catalog_sync import CatalogSync, LazyConnector
+from fingerpost.router.extensions import Extensions
 from fingerpost.router.feedback import FeedbackService
 from fingerpost.router.options import (
     CallKeywords,
@@ -172,9 +174,10 @@ class Router:
         prime: ChatModel | None = None,
         policy: Policy | None = None,
         scorers: Iterable[Scorer] = (),
+        rules: Iterable[PolicyRule] = (),
     ) -> None:
         """`model` has both roles unless `lite` or `prime` is given. `policy` precedes the rules of the
-        settings. `scorers` add to the scores of tools, each by its weight and under its label.
+        settings. `scorers` add to the scores of tools, `rules` judge every call beside the configured rules.
 
         Models are closed together with the router.
         """
@@ -186,7 +189,6 @@ class Router:
         self.switches = RuntimeSwitches(settings)
         self._visibility = VisibilityCache(settings.policy, self.profiles.bounds)
         self._models = (lite or model, prime or model)
-        self._scorers = check_scorers(scorers)
         self._pool: ModelPool | None = None
         self._narrower: RequestNarrower | None = None
         self._request_runner: RequestRunner | None = None
@@ -197,7 +199,7 @@ class Router:
         self.catalog = Catalog(
             events=self.events, overrides=settings.tools, flags=settings.flags, own=settings.builtin.enabled
         )
-        self._specs = tuple(servers)
+        self.extensions = Extensions(scorers, rules, servers)
         self._functions: dict[str, FunctionServer] = {}  # functions registered at run time, by server
         self._stack = AsyncExitStack()
         self.instance = create_id("ins")  # the id of this process among those that share the store
@@ -220,6 +222,7 @@ class Router:
             )
             self._check_not_open()
             self._opened = True  # set late: a store that could not be opened may be tried again
+            await anyio.to_thread.run_sync(self.extensions.load, self.settings.extensions)
             self.events.add(self.store.journal)
             self.catalog.learn(await self.store.usage.get_profiles())
             self._catalog_sync = CatalogSync(self.catalog, self.store)
@@ -227,7 +230,7 @@ class Router:
             await pin_sync.refresh()
             # Before any task starts, because a task group would wrap configuration errors.
             servers = ServerPool(
-                self._specs,
+                self.extensions.servers,
                 events=self.events,
                 limits=self.settings.limits,
                 tokens=self.store.tokens,
@@ -247,6 +250,7 @@ class Router:
                 tasks=tasks,
                 bounds=self.profiles.bounds,
                 instance=self.instance,
+                extra_rules=self.extensions.rules,
             )
             self._connector = LazyConnector(
                 self.servers,
@@ -323,7 +327,7 @@ class Router:
     @property
     def _connect_timeout(self) -> float:
         """The longest connect timeout of any server, plus a margin so that it can report its failure."""
-        return 5.0 + max((spec.connect_timeout for spec in self._specs), default=0.0)
+        return 5.0 + max((spec.connect_timeout for spec in self.extensions.servers), default=0.0)
 
     def _apply_profiles(self, settings: Settings) -> Settings:
         """Return the settings with the current profiles and their rules."""
@@ -494,7 +498,7 @@ class Router:
             switches=self.switches,
             visibility=self._visibility,
             tasks=self._tasks,
-            scorers=self._scorers,
+            scorers=self.extensions.scorers,
         )
 
     async def _close_narrower(self) -> None:
@@ -661,7 +665,7 @@ class Router:
     async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:
         """Sign in to a server with OAuth, store the token, and connect."""
         self._check_open()
-        spec = next((spec for spec in self._specs if spec.name == server), None)
+        spec = next((spec for spec in self.extensions.servers if spec.name == server), None)
         if spec is None:
             return self.servers.get_status(server)  # raises and suggests similar server names
         await sign_in(spec, self.store.tokens, open_browser=open_browser)

@@ -6,9 +6,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from fingerpost.records import Effect, Effort, RetryCondition
 
@@ -370,6 +370,19 @@ class ToolOverride(Section):
     when: tuple[str, ...] | None = Field(default=None, description="When to use it, in the instructions")
     when_not: tuple[str, ...] | None = Field(default=None, description="When not to")
     examples: tuple[str, ...] | None = Field(default=None, description="Requests it is right for")
+
+
+ExtensionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*:[^\s:]+$")]
+
+
+class ExtensionSettings(Section):
+    """Code of installed packages, each named `package:name`. Nothing else of them is loaded."""
+
+    scorers: tuple[ExtensionName, ...] = Field(default=(), description="They add to the scores of tools")
+    rules: tuple[ExtensionName, ...] = Field(
+        default=(), description="They judge every call; one that cannot be loaded stops the start"
+    )
+    servers: tuple[ExtensionName, ...] = Field(default=(), description="Their tools join the catalog")
 
 
 class RolloutSettings(Section):
@@ -742,6 +755,9 @@ class Settings(Section):
     audit: AuditSettings = Field(default_factory=AuditSettings, description="Anchors of the audit trail")
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings, description="Metrics and spans")
     builtin: BuiltinSettings = Field(default_factory=BuiltinSettings, description="Our own servers")
+    extensions: ExtensionSettings = Field(
+        default_factory=ExtensionSettings, description="Scorers, rules and servers of installed packages"
+    )
     discord: DiscordSettings = Field(default_factory=DiscordSettings, description="The Discord connector")
     profiles: dict[str, ProfileSettings] = Field(
         default_factory=dict, description="Choices of tools, by name"

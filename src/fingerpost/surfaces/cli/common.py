@@ -74,7 +74,8 @@ def run_on_store(
 @asynccontextmanager
 async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
     """Open the router. Raises `ConfigError` if no server is configured."""
-    if not loaded.specs and not loaded.settings.builtin.enabled:
+    settings = loaded.settings
+    if not loaded.specs and not settings.builtin.enabled and not settings.extensions.servers:
         message = "no servers are configured"
         raise ConfigError(
             message,

@@ -18,7 +18,8 @@ from fingerpost.frozen import frozen
 from fingerpost.records import ServerState, ServerStatus
 from fingerpost.records.codec import to_plain
 from fingerpost.router import Router
-from fingerpost.settings import Loaded, Problem, Settings, load
+from fingerpost.router.extensions import KINDS, Extension, Extensions
+from fingerpost.settings import ExtensionSettings, Loaded, Problem, Settings, load
 from fingerpost.surfaces.cli.common import CommonOptions, connect_servers, open_any_router, run_async
 from fingerpost.surfaces.cli.options import repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json
@@ -50,11 +51,36 @@ async def examine(options: CommonOptions) -> tuple[SetupFinding, ...]:
         return tuple(_describe_config_error(error))
     findings = [_describe_problem(problem, "limited") for problem in loaded.warnings]
     findings.extend(await anyio.to_thread.run_sync(_examine_sandbox, loaded.settings))
+    extensions = Extensions(servers=loaded.specs)
+    await anyio.to_thread.run_sync(extensions.load_all, loaded.settings.extensions)
+    findings.extend(_describe_extension(extension) for extension in extensions.found)
+    loaded = _leave_out_broken(loaded, extensions.found)
     try:
         findings.extend(await _examine_router(loaded))
     except FingerpostError as error:
         findings.append(_describe_error("store", error))
     return tuple(sorted(findings, key=lambda finding: SEVERITY_ORDER[finding.severity]))
+
+
+def _describe_extension(extension: Extension) -> SetupFinding:
+    name, section = f'"{extension.name}"', f"extensions.{extension.kind}"
+    fix = f"remove {name} from {section}" if extension.enabled else f"add {name} to {section}"
+    what = f"{'enabled' if extension.enabled else 'not enabled'}, version {extension.version or 'unknown'}"
+    severity: Severity = "advice"
+    if extension.error:
+        severity = "broken" if extension.kind == "rules" else "limited"
+        what, fix = f"cannot be used: {extension.error}", f"repair or install its package, or {fix}"
+    subject = f"{extension.kind.removesuffix('s')} {extension.name}"
+    return SetupFinding(severity=severity, subject=subject, what=what, fix=fix)
+
+
+def _leave_out_broken(loaded: Loaded, found: Sequence[Extension]) -> Loaded:
+    """Return the settings without the extensions that cannot be used, so that the rest can be examined."""
+    usable = [extension for extension in found if extension.enabled and not extension.error]
+    kept = ExtensionSettings.model_validate(
+        {kind: tuple(extension.name for extension in usable if extension.kind == kind) for kind in KINDS}
+    )
+    return replace(loaded, settings=loaded.settings.model_copy(update={"extensions": kept}))
 
 
 async def _examine_router(loaded: Loaded) -> list[SetupFinding]:

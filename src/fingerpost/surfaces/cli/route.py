@@ -112,6 +112,7 @@ def show_route(*, request: tuple[str, ...], **options: Any) -> int:
                 show_narrowing(narrowing, explain=options["explain"])
                 if options["explain"]:
                     _show_effects(router, narrowing)
+                    _show_rules(router)
             return 0 if narrowing.shortlist.offered else 1
 
     return run_async(work)
@@ -262,6 +263,13 @@ def _show_effects(router: Router, narrowing: Narrowing) -> None:
             )
     if table.row_count:
         get_output().print(table)
+
+
+def _show_rules(router: Router) -> None:
+    """Show the rules in code. They judge calls, so they hide no tool."""
+    if labels := [rule.label for rule in router.extensions.rules]:
+        text = f"{', '.join(labels)}: in code, for every call"
+        get_output().print(Text.assemble(("rules    ", "dim"), clean_text(text)))
 
 
 def _show_rest(narrowing: Narrowing) -> None:
