@@ -15,7 +15,6 @@ from fingerpost.choose.offered_tools import (
     resolve_call,
 )
 from fingerpost.choose.prompts import format_step_text, get_name_for_model, map_exposed_names, sort_arguments
-from fingerpost.choose.reply_parser import find_outermost_objects
 from fingerpost.choose.tool_loop import (
     NO_CLIENT_OPTIONS,
     build_closing_message,
@@ -25,7 +24,7 @@ from fingerpost.choose.tool_loop import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelRequest, ResponseSchema
-from fingerpost.llm.content import read_arguments, strip_reasoning
+from fingerpost.llm.content import find_outermost_objects, read_arguments, strip_reasoning
 from fingerpost.records import Json, JsonObject, Message, Packet, ToolCall, ToolCard, to_valid_text
 from fingerpost.schemas import get_properties, is_object
 from fingerpost.settings import ChooseSettings

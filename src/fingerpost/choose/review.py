@@ -23,13 +23,13 @@ from fingerpost.choose.reply_parser import (
     UnusableReply,
     ask_and_parse,
     build_unusable_reply,
-    find_outermost_objects,
     get_plain_fields,
     parse_confidence,
     to_single_line,
 )
 from fingerpost.errors import ModelError
 from fingerpost.llm import Ask, ModelReply, ModelRequest, ResponseSchema
+from fingerpost.llm.content import find_outermost_objects
 from fingerpost.records import Json, JsonObject, Message, Packet, Review, Selection, ToolCard
 from fingerpost.settings import ToolRoutingSettings
 

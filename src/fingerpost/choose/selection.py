@@ -13,14 +13,12 @@ from fingerpost.choose.reply_parser import (
     UnusableReply,
     ask_and_parse,
     build_unusable_reply,
-    decode_json,
-    find_outermost_objects,
     get_plain_fields,
     parse_confidence,
     to_single_line,
 )
 from fingerpost.llm import Ask, ModelReply, ModelRequest, ResponseSchema
-from fingerpost.llm.content import read_arguments
+from fingerpost.llm.content import decode_json, find_outermost_objects, read_arguments
 from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, Selection, ToolCard
 from fingerpost.settings import ToolRoutingSettings
 

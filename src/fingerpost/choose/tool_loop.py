@@ -23,12 +23,12 @@ from fingerpost.choose.prompts import (
     sort_arguments,
     to_tool_messages,
 )
-from fingerpost.choose.reply_parser import find_outermost_objects
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply, ModelRequest, ResponseSchema
 from fingerpost.llm.content import (
     UnreadableToolCall,
     as_mapping,
+    find_outermost_objects,
     get_named_tool,
     parse_tool_calls,
     read_arguments,

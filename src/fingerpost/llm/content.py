@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, cast
 
 from fingerpost.errors import ModelReplyInvalid
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelUsage
 from fingerpost.records import Json, JsonObject, Message, ToolCall, find_json_problem, to_valid_text
+from fingerpost.records.json import MAX_DEPTH, parse_strict_json, refuse_constant
 from fingerpost.redaction import scrub
 from fingerpost.schemas.validator import SchemaValidator, StepBudget, StepBudgetExceeded
 
@@ -351,7 +352,7 @@ _THOUGHT_END: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
 _FENCE: Final = re.compile(r"```[^\n`]{0,40}\n(.*?)```", re.DOTALL)
 _OPENING: Final = re.compile(r"[{\[]")
 # A string (even an unterminated one) is matched as a whole, so that a comma inside it is kept.
-_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
+_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*+[}\]])', re.DOTALL)
 
 
 def parse_structured(text: str, schema: JsonObject | None = None) -> Json | None:
@@ -379,21 +380,21 @@ def _iterate_values(text: str) -> Iterator[object]:
     for candidate in (text, *reversed(_FENCE.findall(text)[-MAX_FENCES:])):
         yield from _iterate_parsed(candidate)
     yield from reversed(list(_iterate_embedded(text)))
-    mended = _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
+    mended = remove_spare_commas(text)
     if mended != text:
         yield from reversed(list(_iterate_embedded(mended)))
 
 
 def _iterate_parsed(text: str) -> Iterator[object]:
     try:
-        yield json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
+        yield parse_strict_json(text)
+    except ValueError:
         return
 
 
 def _iterate_embedded(text: str) -> Iterator[object]:
     """Yield complete objects and arrays that start anywhere in the text."""
-    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    decoder = json.JSONDecoder(parse_constant=refuse_constant)
     at = wasted = 0
     for _ in range(MAX_ATTEMPTS):
         opening = _OPENING.search(text, at)
@@ -409,6 +410,119 @@ def _iterate_embedded(text: str) -> Iterator[object]:
             yield value
 
 
-def _refuse_constant(constant: str) -> NoReturn:
-    message = f"{constant} is not JSON"
-    raise ValueError(message)
+def remove_spare_commas(text: str) -> str:
+    """Return the text without commas before a closing bracket. Commas inside strings stay."""
+    return _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
+
+
+MAX_SEARCHED_LENGTH: Final = 100_000  # characters searched for objects; far above the size asked for
+MAX_OBJECTS: Final = 200
+_MAX_STRAY_BRACKETS: Final = 4  # unclosed braces in prose; each costs a scan of the rest
+
+_THOUGHT_TAG: Final = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+# The start of data, valid or not. A brace or bracket followed by anything else is prose.
+_DATA_START: Final = re.compile(
+    r"""\{\s*+(?:["'{}\[/\#]|[\w$-]{1,40}+\s*+[:=])|\[\s*+(?:["'{\[\]/\#0-9-]|true|false|null)"""
+)
+# A string, even an unclosed one, is matched as a whole, so that brackets inside it do not count.
+_STRINGS_AND_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[{}\[\]]', re.DOTALL)
+_UNQUOTED_CLAIM: Final = re.compile(r'("confidence"\s{0,9}:\s{0,9})([^\s",{}\[\]\\]{1,40})', re.IGNORECASE)
+
+
+def find_outermost_objects(text: str, *, whole: bool = False) -> list[tuple[JsonObject, ...]]:
+    """Return the outermost objects in `text`, in order. The objects of one list form one group.
+
+    With `whole`, a text that is one JSON value may have any length, because it may contain an answer.
+    """
+    found = _group_objects(decode_json((text if whole else text[:MAX_SEARCHED_LENGTH]).strip()))
+    if found:
+        return [found]
+    return [
+        group
+        for value in _scan_values(_strip_thoughts(text[:MAX_SEARCHED_LENGTH]))
+        if (group := _group_objects(value))
+    ]
+
+
+def _group_objects(value: object) -> tuple[JsonObject, ...]:
+    values = cast("list[object]", value) if isinstance(value, list) else [value]
+    return tuple(cast("JsonObject", each) for each in values[:MAX_OBJECTS] if isinstance(each, dict))
+
+
+def _strip_thoughts(text: str) -> str:
+    """Return the text after the reasoning. Reasoning without an end is removed."""
+    begin, end, thinking = 0, len(text), False
+    for tag in _THOUGHT_TAG.finditer(text):
+        if tag[1]:
+            begin, end, thinking = tag.end(), len(text), False
+        elif not thinking:
+            end, thinking = tag.start(), True
+    return text[begin:end]
+
+
+def _scan_values(text: str) -> Iterator[object]:
+    at, strays = 0, 0
+    for _ in range(MAX_OBJECTS):
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            return
+        begin = opening.start()
+        end = _find_closing_bracket(text, begin)
+        if end is not None:
+            at = end
+            yield decode_json(text[begin:end])
+        elif _DATA_START.match(text, begin) or strays == _MAX_STRAY_BRACKETS:
+            return  # cut off: the rest is inside this value
+        else:
+            at, strays = begin + 1, strays + 1
+
+
+def _find_closing_bracket(text: str, begin: int) -> int | None:
+    """Return the end of the bracket at `begin`. Return None when it is not closed or nested too deeply."""
+    depth = 0
+    for mark in _STRINGS_AND_BRACKETS.finditer(text, begin):
+        if mark[0] in "{[":
+            depth += 1
+            if depth > 2 * MAX_DEPTH:
+                return None  # too deep to be stored
+        elif mark[0] in "}]":
+            depth -= 1
+            if depth == 0:
+                return mark.end()
+    return None
+
+
+def decode_json(text: str) -> object:
+    """Parse JSON or return None. A trailing comma and an unquoted confidence are repaired."""
+    if not text.startswith(("{", "[")):
+        return None
+    for candidate in (text, _repair_json(text)):
+        try:
+            return parse_strict_json(
+                candidate, control_characters=True, object_pairs_hook=_reject_repeated_keys
+            )
+        except ValueError:
+            continue
+    return None
+
+
+def _repair_json(text: str) -> str:
+    return _UNQUOTED_CLAIM.sub(_quote_claim, remove_spare_commas(text))
+
+
+def _quote_claim(match: re.Match[str]) -> str:
+    try:
+        parse_strict_json(match[2])
+    except ValueError:
+        return f'{match[1]}"{match[2]}"'
+    return match[0]
+
+
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found and found[key] != value:
+            message = f"two values for {key[:40]!r}"
+            raise ValueError(message)
+        found[key] = value
+    return found

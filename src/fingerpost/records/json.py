@@ -50,6 +50,34 @@ def is_large_value(value: object) -> bool:
     return size > LARGE_SIZE
 
 
+def refuse_constant(constant: str) -> NoReturn:
+    """Refuse NaN and the infinities, which Python's parser accepts."""
+    message = f"{constant} is not JSON"
+    raise ValueError(message)
+
+
+def parse_strict_json(
+    text: str,
+    *,
+    control_characters: bool = False,
+    object_pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
+) -> Any:
+    """Parse JSON. Raises `ValueError` for NaN, the infinities and what is nested too deeply, too.
+
+    `control_characters`: texts may contain them, as those of models do.
+    """
+    try:
+        return json.loads(
+            text,
+            strict=not control_characters,
+            object_pairs_hook=object_pairs_hook,
+            parse_constant=refuse_constant,
+        )
+    except RecursionError as deep:
+        message = "nested too deeply"
+        raise ValueError(message) from deep
+
+
 def parse_in_steps(
     text: str,
     *,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fingerpost.call.arguments import format_signature, prepare_arguments
-from fingerpost.call.arguments.values import MAX_DEPTH, MAX_NODES
+from fingerpost.call.arguments.coercion import MAX_DEPTH, MAX_NODES
 from fingerpost.records import Json, ParameterFault
 from tests.kit.argument_tools import TEXT, WHOLE, takes, with_schema
 from tests.requirements import proves

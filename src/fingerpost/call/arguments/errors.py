@@ -9,9 +9,9 @@ from typing import Any, Final, cast
 
 from jsonschema.exceptions import ValidationError
 
+from fingerpost.call.arguments.coercion import format_value, shorten
 from fingerpost.call.arguments.matches import normalize_name
 from fingerpost.call.arguments.tool_schema import ToolSchema, describe_expected
-from fingerpost.call.arguments.values import format_value, shorten
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, ParameterError, ParameterFault, Repair
 from fingerpost.schemas import SchemaNode, get_json_type

@@ -13,9 +13,12 @@ from typing import Final, TypeVar
 from fingerpost.call.arguments.coercion import (
     NULL_WORDS,
     convert,
+    copy_object,
+    find_excess,
     is_iso_date,
     parse_object,
     read_whole_float,
+    redact_value,
     requires_iso_date,
 )
 from fingerpost.call.arguments.errors import (
@@ -37,7 +40,6 @@ from fingerpost.call.arguments.matches import (
     split_name,
 )
 from fingerpost.call.arguments.tool_schema import MAX_NOTES, ToolSchema, format_signature, tool_schemas
-from fingerpost.call.arguments.values import copy_object, find_excess, redact_value
 from fingerpost.dates import DateDoubt, read_date
 from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault, Repair, RepairKind, ToolCard
 from fingerpost.schemas import NO_OBJECT, ExtraKeys, SchemaNode, is_equal, is_list, is_object, is_of_type

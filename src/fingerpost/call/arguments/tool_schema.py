@@ -10,8 +10,7 @@ from threading import Lock
 from types import NoneType
 from typing import Final, TypeAlias, cast
 
-from fingerpost.call.arguments.coercion import requires_iso_date
-from fingerpost.call.arguments.values import copy_object, shorten, to_json
+from fingerpost.call.arguments.coercion import copy_object, requires_iso_date, shorten, to_json
 from fingerpost.catalog.words import split_words, to_singular
 from fingerpost.records import Json, JsonObject, ToolCard
 from fingerpost.records.json import has_lone_surrogate

@@ -8,12 +8,12 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 from fingerpost.call.digest.json_trim import to_compact_json
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
-from fingerpost.records.json import LARGE_SIZE, parse_in_steps
+from fingerpost.records.json import LARGE_SIZE, parse_in_steps, parse_strict_json, refuse_constant
 
 # Longer JSON is trimmed as text: parsing it would need many times its size in memory.
 MAX_PARSED_LENGTH: Final = 16_000_000
@@ -93,15 +93,10 @@ def parse_json_text(text: str) -> Json:
         return None
     try:
         if len(text) > LARGE_SIZE:
-            return cast("Json", parse_in_steps(text, parse_constant=_refuse_constant))
-        return cast("Json", json.loads(text, parse_constant=_refuse_constant))
+            return cast("Json", parse_in_steps(text, parse_constant=refuse_constant))
+        return cast("Json", parse_strict_json(text))
     except (ValueError, RecursionError):  # no JSON, or nested too deeply
         return None
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
 
 
 MAX_REFERENCES: Final = 20

@@ -7,7 +7,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NoReturn, cast
+from typing import Final, cast
 
 from fingerpost.choose.syntax_guard.vocabulary import (
     WrittenToolNames,
@@ -18,7 +18,9 @@ from fingerpost.choose.syntax_guard.vocabulary import (
     is_tool_like,
 )
 from fingerpost.frozen import frozen
+from fingerpost.llm.content import remove_spare_commas
 from fingerpost.records import Json, JsonObject, find_json_problem
+from fingerpost.records.json import parse_strict_json, refuse_constant
 
 MAX_CALLS: Final = 32  # per block
 _MAX_NESTING: Final = 4  # of wrapper objects
@@ -365,7 +367,6 @@ MAX_BLOCK_LENGTH: Final = 64_000  # characters examined
 _MAX_PARSE_ATTEMPTS: Final = 60
 _JSON_OPENING: Final = re.compile(r"[{\[]")
 _NAME_WORD: Final = re.compile(r"[^\W\d][\w.\-/:]{0,120}")
-_SPARE_COMMA: Final = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|,(?=\s*[}\]])', re.DOTALL)
 _OBSERVATION_LABEL: Final = re.compile(
     r"^[ \t>*_#-]{0,12}(?:observation|תצפית)[ \t]?\d{0,3}[ \t*_]{0,4}:", re.IGNORECASE | re.MULTILINE
 )
@@ -399,12 +400,7 @@ _WRAPPER_TAGS: Final = build_word_set(
 )
 
 
-def _reject_constant(constant: str) -> NoReturn:
-    message = f"{constant} is not JSON"
-    raise ValueError(message)
-
-
-_JSON_DECODER: Final = json.JSONDecoder(parse_constant=_reject_constant, strict=False)
+_JSON_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 
 def parse_calls(block: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
@@ -430,10 +426,10 @@ def cut_at_observation(block: str) -> str:
 
 def parse_json_value(text: str) -> object:
     """Parse the text as JSON, also with a trailing comma, or as a Python literal. Return None otherwise."""
-    for candidate in (text, _remove_spare_commas(text)):
+    for candidate in (text, remove_spare_commas(text)):
         try:
-            return json.loads(candidate, parse_constant=_reject_constant, strict=False)
-        except (ValueError, RecursionError):
+            return parse_strict_json(candidate, control_characters=True)
+        except ValueError:
             continue
     return parse_literal(text)
 
@@ -516,8 +512,8 @@ def _parse_tag_value(text: str) -> Json:
     """Parse the content of a tag: a number, boolean or container as JSON, anything else as text."""
     inner = text.strip("\n")
     try:
-        value: object = json.loads(inner, parse_constant=_reject_constant)
-    except (ValueError, RecursionError):
+        value: object = parse_strict_json(inner)
+    except ValueError:
         return inner
     if isinstance(value, str) or find_json_problem(value) is not None:
         return inner
@@ -549,10 +545,6 @@ def _parse_name_only(text: str, names: WrittenToolNames) -> tuple[WrittenCall, .
     """Return a call without arguments for a known tool name in a block that has nothing else to parse."""
     name = next((found[0] for found in _NAME_WORD.finditer(text[:600]) if names.is_known(found[0])), "")
     return (WrittenCall(name=name, arguments=None),) if name else ()
-
-
-def _remove_spare_commas(text: str) -> str:
-    return _SPARE_COMMA.sub(lambda match: match[0] if match[0] != "," else "", text)
 
 
 _PYTHON_PROMPT: Final = re.compile(
