@@ -258,7 +258,8 @@ class Agent:
             if state.waiting is None:
                 message = "nothing of this conversation waits for a person"
                 raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
-            route = await self._router.resume(state.waiting, approval, **options)
+            requests = self._router.requests
+            route = await requests.resume(state.waiting, approval, RouteOptions(**options))
             self._counter.count_resumed(route.outcome, route.events)
             self._keep_turn(replace(state, history=state.history[:-1]), None, route)
             return route
