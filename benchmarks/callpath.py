@@ -16,7 +16,7 @@ from fingerpost import Router, Settings
 from fingerpost.call.arguments import prepare_arguments
 from fingerpost.call.build import ResolvedTool, compute_call_fingerprint, resolve_tool
 from fingerpost.call.digest import build_digest
-from fingerpost.call.execution import CallRunner
+from fingerpost.call.execution import CallRun, CallRunner
 from fingerpost.events import CallReceived, Event, MemorySink, encode
 from fingerpost.policy.rules import PolicyEngine
 from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, ToolCall
@@ -56,7 +56,7 @@ class ImmediateDoor:
         tool: str,
         arguments: JsonObject,
         *,
-        timeout: float,
+        clock: Any,
         on_progress: Any = None,
         meta: Any = None,
         context: Any = None,
@@ -126,7 +126,7 @@ async def measure() -> None:
                 ),
                 "policy": await waited(lambda: policy.judge(call, context)),
                 "execution (a door that answers at once)": await waited(
-                    lambda: runner.run(call, leave, context, latency=card.intelligence.latency)
+                    lambda: runner.run(CallRun(call, leave, context, latency=card.intelligence.latency))
                 ),
                 "digest": microseconds(lambda: build_digest(RESULT, card, budget=4000)),
                 "seven events, made and encoded": 7

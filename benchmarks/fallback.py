@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from mcp.shared.exceptions import MCPError
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.call.execution import CallRunner
+from fingerpost.call.execution import CallRun, CallRunner
 from fingerpost.events import Event, MemorySink
 from fingerpost.records import (
     Call,
@@ -100,17 +101,35 @@ def lasting(seconds: float) -> LatencyProfile:
     )
 
 
+class Others:
+    """The other servers' tools, all permitted."""
+
+    def __init__(self, others: Sequence[Call]) -> None:
+        self._others = others
+
+    def find_alternatives(self, call: Call) -> Sequence[Call]:
+        return self._others
+
+    async def prepare_fallback(self, call: Call) -> None:
+        pass
+
+    async def permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
+        return await permitted(call)
+
+    def get_latency(self, call: Call) -> LatencyProfile | None:
+        return lasting(0.25)
+
+
 async def ask(runner: CallRunner, number: int, *, fallback: bool = True) -> Execution:
     first, *others = (a_call(name, number) for name in NAMES)
-    return await runner.run(
+    run = CallRun(
         first,
         Permit(call_fingerprint=first.fingerprint, given_by="benchmark"),
         CallContext(call_id=create_id("cal")),
         latency=lasting(0.25),
-        alternatives=lambda _: others if fallback else (),
-        permitting=permitted,
-        latency_of=lambda _: lasting(0.25),
+        fallbacks=Others(others if fallback else ()),
     )
+    return await runner.run(run)
 
 
 def a_runner(servers: ServerPool) -> CallRunner:

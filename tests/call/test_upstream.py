@@ -26,7 +26,7 @@ from fingerpost.records import (
     ToolCall,
     create_id,
 )
-from fingerpost.servers.requests import RequestContext
+from fingerpost.servers.requests import RequestClock, RequestContext, forward_question
 from tests.kit.call_runner import Bench, HandClock, a_call, a_context, leave
 from tests.requirements import proves
 
@@ -63,7 +63,7 @@ class Person:
         self.told.append(method)
 
 
-Answer = Callable[[RequestContext | None], Awaitable[JsonObject]]
+Answer = Callable[[RequestContext | None, RequestClock], Awaitable[JsonObject]]
 
 
 class Door:
@@ -78,23 +78,30 @@ class Door:
         await anyio.lowlevel.checkpoint()
 
     async def call(
-        self, name: str, tool: str, arguments: JsonObject, *, context: RequestContext | None = None, **_: Any
+        self,
+        name: str,
+        tool: str,
+        arguments: JsonObject,
+        *,
+        clock: RequestClock,
+        context: RequestContext | None = None,
+        **_: Any,
     ) -> JsonObject:
         self.passages.append(context)
         self.tools.append(f"{name}/{tool}")
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
-        return await answer(context) if callable(answer) else answer
+        return await answer(context, clock) if callable(answer) else answer
 
 
-async def ask_and_fail(passage: RequestContext | None) -> JsonObject:
+async def ask_and_fail(passage: RequestContext | None, clock: RequestClock) -> JsonObject:
     assert passage is not None
     assert passage.caller is not None
     await passage.caller.tell("notifications/message", {})
-    await passage.caller.ask("elicitation/create", {})
+    await forward_question("notes", passage.caller, "elicitation/create", {}, clock)
     raise ServerUnavailable("gone", server="notes")
 
 
-async def fail(_: RequestContext | None) -> JsonObject:
+async def fail(_: RequestContext | None, __: RequestClock) -> JsonObject:
     raise ServerUnavailable("gone", server="notes")
 
 
@@ -171,20 +178,19 @@ async def test_once_a_person_was_asked_nothing_is_repeated_and_nobody_stands_in(
 
 
 async def test_while_a_person_thinks_the_tool_has_not_become_slow() -> None:
-    async def ask(passage: RequestContext | None) -> JsonObject:
+    async def ask(passage: RequestContext | None, clock: RequestClock) -> JsonObject:
         assert passage is not None
-        assert passage.caller is not None
-        await passage.caller.ask("elicitation/create", {})
+        await forward_question("notes", passage.caller, "elicitation/create", {}, clock)
         return GOOD
 
-    thinking = Person(seconds=1.3)  # longer than the tool's time and the grace after it
+    thinking = Person(seconds=0.3)  # longer than the tool's time
     execution = await Bench(Door(ask)).run(READ, seconds=0.1, request_context=RequestContext(caller=thinking))
     assert execution.result is GOOD
 
 
 @proves("G8")
 async def test_the_servers_own_error_code_and_data_are_kept() -> None:
-    async def refuse(_: RequestContext | None) -> JsonObject:
+    async def refuse(_: RequestContext | None, __: RequestClock) -> JsonObject:
         raise ToolFailed("no such thing", server="notes", code=-32042, data={"why": [1]})
 
     execution = await Bench(Door(refuse)).run(READ)

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mappi
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from fingerpost.call.execution import CallRunner, ToolUpstream
+from fingerpost.call.execution import CallRun, CallRunner, ToolUpstream
 from fingerpost.events import AttemptFinished, Event, MemorySink
 from fingerpost.records import (
     Call,
@@ -92,6 +92,34 @@ def all_lasting(seconds: float) -> Callable[[Call], LatencyProfile]:
     return lambda _: lasting(seconds)
 
 
+class GivenFallbacks:
+    """Fallbacks as a test gives them."""
+
+    def __init__(
+        self,
+        find: Callable[[Call], Iterable[Call]],
+        *,
+        permitting: Callable[[Call], Awaitable[Permit | None]] = allow,
+        latency_of: Callable[[Call], LatencyProfile | None] = lambda _: None,
+    ) -> None:
+        self.find_alternatives = find
+        self.get_latency = latency_of
+        self._permitting = permitting
+
+    async def prepare_fallback(self, call: Call) -> None:
+        pass
+
+    async def permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
+        return await self._permitting(call)
+
+
+def a_run(call: Call, permit: Permit | None = None, *, seconds: float = 10, **more: Any) -> CallRun:
+    context = more.pop("context", None) or a_context()
+    return CallRun(
+        call, permit or leave(call), context, latency=more.pop("latency", None) or lasting(seconds), **more
+    )
+
+
 class Bench:
     """A runner, what it told, and what it wrote down before sending."""
 
@@ -126,14 +154,11 @@ class Bench:
         context: CallContext | None = None,
         **more: Any,
     ) -> Execution:
-        more.setdefault("permitting", allow)
+        given = {name: more.pop(name) for name in ("permitting", "latency_of") if name in more}
+        fallbacks = GivenFallbacks(lambda _: alternatives, **given)
+        permit = leave(call, given_by)
         return await self.runner.run(
-            call,
-            leave(call, given_by),
-            context or a_context(),
-            latency=lasting(seconds),
-            alternatives=lambda _: alternatives,
-            **more,
+            a_run(call, permit, seconds=seconds, context=context, fallbacks=fallbacks, **more)
         )
 
     def told(self, kind: type[E]) -> list[E]:

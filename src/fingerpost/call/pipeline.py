@@ -29,7 +29,7 @@ from fingerpost.call.build import (
     resolve_tool,
 )
 from fingerpost.call.digest import ResultStore, build_fitted_digest
-from fingerpost.call.execution import CallRunner, ParallelJob, is_input_required, run_in_parallel
+from fingerpost.call.execution import CallRun, CallRunner, ParallelJob, is_input_required, run_in_parallel
 from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
 from fingerpost.call.outcomes import OutcomeBuilder
 from fingerpost.call.progress import CallProgress
@@ -305,8 +305,20 @@ class CallPipeline:
                     ready.call, context, ruling, outcomes, request_context
                 )
                 return claim.outcome
-            with self._track_granted(ready.call, context, ruling):
-                execution = await self._execute(ready, permit, context, request_context)
+            with (
+                CallProgress(ready.card, ready.call.arguments, context, events=self._events) as progress,
+                self._track_granted(ready.call, context, ruling),
+            ):
+                run = CallRun(
+                    ready.call,
+                    permit,
+                    context,
+                    latency=ready.card.intelligence.latency,
+                    fallbacks=self,
+                    on_progress=progress.report,
+                    request_context=_add_authorization(request_context, context),
+                )
+                execution = await self.runner.run(run)
             claim.outcome = await self._finish(execution, ready, permit, ruling, outcomes)
             return claim.outcome
 
@@ -634,30 +646,7 @@ class CallPipeline:
             return None
         return await self.approvals.get(awaited)
 
-    async def _execute(
-        self,
-        ready: PreparedCall,
-        permit: Permit,
-        context: CallContext,
-        request_context: RequestContext | None,
-    ) -> Execution:
-        if request_context is None and context.authorization is not None:
-            request_context = RequestContext(authorization=context.authorization)
-        with CallProgress(ready.card, ready.call.arguments, context, events=self._events) as progress:
-            return await self.runner.run(
-                ready.call,
-                permit,
-                context,
-                latency=ready.card.intelligence.latency,
-                alternatives=self._find_alternatives,
-                before_fallback=self._connect_for_fallback,
-                permitting=lambda call: self._permit_fallback(call, context),
-                latency_of=self._get_latency,
-                on_progress=progress.report,
-                request_context=request_context,
-            )
-
-    async def _connect_for_fallback(self, call: Call) -> None:
+    async def prepare_fallback(self, call: Call) -> None:
         """Connect idle servers that may have a fallback tool.
 
         The fallbacks of a call do not depend on how its name was written.
@@ -670,7 +659,7 @@ class CallPipeline:
             self._servers.start(*idle)
             await self._servers.wait_until_settled(timeout=FALLBACK_CONNECT_TIMEOUT_S)
 
-    def _find_alternatives(self, call: Call) -> Iterator[Call]:
+    def find_alternatives(self, call: Call) -> Iterator[Call]:
         """Yield the call translated for each fallback tool, if its arguments can be translated."""
         snapshot = self._catalog.snapshot
         source = snapshot.get(call.tool)
@@ -683,11 +672,11 @@ class CallPipeline:
                 if not made.errors:
                     yield build_call(target, made.arguments, made.repairs)
 
-    def _get_latency(self, call: Call) -> LatencyProfile | None:
+    def get_latency(self, call: Call) -> LatencyProfile | None:
         card = self._catalog.full_snapshot.get(call.tool)
         return None if card is None else card.intelligence.latency
 
-    async def _permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
+    async def permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
         """Apply the policy to a fallback. No person is asked for it."""
         if _is_cancelled_already(call, context):
             return None
@@ -781,6 +770,13 @@ class CallPipeline:
         """Append the event after all earlier ones, and return when it is on disk."""
         self._events.flush()
         await self._store.journal.append(event)
+
+
+def _add_authorization(request_context: RequestContext | None, context: CallContext) -> RequestContext | None:
+    """Return the data beside the call, with the caller's own key if there is one."""
+    if request_context is None and context.authorization is not None:
+        return RequestContext(authorization=context.authorization)
+    return request_context
 
 
 def _is_cancelled_already(call: Call, context: CallContext) -> bool:

@@ -21,9 +21,11 @@ from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.servers.connection import (
     NO_CAPABILITIES,
     PROBE_SECONDS,
-    DirectTransport,
+    InProcessTransport,
     RawClient,
+    RequestTransport,
     ServerConnection,
+    SessionTransport,
     build_client_info,
 )
 from fingerpost.servers.connection_state import ConnectionFailure, ConnectionState
@@ -151,7 +153,7 @@ async def open_connection(
             deps.limits,
             state,
             registry=registry,
-            direct=await connector.build_direct_transport(modern=modern),
+            transport=await connector.choose_transport(client, modern=modern),
         )
         if deps.standard is not None and (lacking := await connector.find_missing(deps.standard, connection)):
             message = f"{spec.name} serves {connection.protocol} without {lacking}"
@@ -235,17 +237,19 @@ class _Connector:
     def _on_child_started(self, child: ChildServer) -> None:
         self._child = child
 
-    async def build_direct_transport(self, *, modern: bool) -> DirectTransport | None:
-        """Return a transport without the MCP library, or None when OAuth or a proxy is needed."""
+    async def choose_transport(self, client: RawClient, *, modern: bool) -> RequestTransport:
+        """Return the way of all requests. The MCP library's is used where OAuth or a proxy needs it."""
+        if self._spec.transport == "in_process":
+            return InProcessTransport(client.session)
         if self._child is not None:
             return DirectStdio(self._spec.name, self._child, self._state)
         if self._client is None or self._transport is None or self._client.auth is not None:
-            return None
+            return SessionTransport(client.session)
         limits = self._deps.limits
         headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
         endpoint = await self._deps.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
         if endpoint is None:
-            return None
+            return SessionTransport(client.session)
         return DirectHttp(
             self._spec.name,
             endpoint,

@@ -14,7 +14,6 @@ import anyio
 from mcp import Client
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import Subscription
-from mcp.shared.direct_dispatcher import DirectDispatcher
 from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
@@ -60,6 +59,7 @@ from fingerpost.servers.requests import (
 from fingerpost.servers.spec import ServerSecrets
 from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
+from fingerpost.tasks import create_cancel_scope
 
 MAX_ROUNDS = 10
 FIRST_PAUSE = 0.05  # used when a server asks for the same request again without questions
@@ -194,22 +194,9 @@ class RawSession(ClientSession):
             del full["_meta"]
         return full, options.get("headers", {})
 
-    async def ask(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        in_flight: InFlightRequest,
-        *,
-        headers: Mapping[str, str],
-    ) -> dict[str, Any]:
+    async def send_raw(self, method: str, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
         """Send params made by `build_params` and return the raw result. Raises `MCPError`."""
-        options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
-        if in_flight.wants_progress and isinstance(self._dispatcher, DirectDispatcher):
-            # There is no notification for it: the transport calls this instead.
-            options["on_progress"] = _build_progress_callback(in_flight)
-        result = await self._dispatcher.send_raw_request(method, params, options)
-        await in_flight.flush()
-        return result
+        return await self._dispatcher.send_raw_request(method, params, options)
 
     async def send_discover(self, version: str) -> dict[str, Any]:
         with anyio.move_on_after(self.probe_seconds):
@@ -287,17 +274,58 @@ for _name in ("mcp", "client"):
 DRAIN_SECONDS = 0.5
 
 
-class DirectTransport(Protocol):
-    """A transport that does not use the MCP library."""
+class RequestTransport(Protocol):
+    """The way of requests to one server, chosen when it connects."""
 
-    async def ask(
+    async def send_request(
         self,
         method: str,
         params: Mapping[str, Any],
         in_flight: InFlightRequest,
         *,
         headers: Mapping[str, str],
-    ) -> dict[str, Any]: ...
+    ) -> dict[str, Any]:
+        """Send a request and return the raw result. Raises `MCPError` or `FingerpostError`."""
+        ...
+
+
+class SessionTransport:
+    """Requests through the MCP library's session."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self._session = cast("RawSession", session)
+
+    async def send_request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        in_flight: InFlightRequest,
+        *,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
+        result = await self._session.send_raw(method, params, options)
+        await in_flight.flush()
+        return result
+
+
+class InProcessTransport(SessionTransport):
+    """Requests to a server in this process. It reports progress to a function, not with notifications."""
+
+    async def send_request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        in_flight: InFlightRequest,
+        *,
+        headers: Mapping[str, str],
+    ) -> dict[str, Any]:
+        options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
+        if in_flight.wants_progress:
+            options["on_progress"] = _build_progress_callback(in_flight)
+        result = await self._session.send_raw(method, params, options)
+        await in_flight.flush()
+        return result
 
 
 class ServerConnection:
@@ -311,14 +339,14 @@ class ServerConnection:
         state: ConnectionState,
         *,
         registry: RequestRegistry,
-        direct: DirectTransport | None = None,
+        transport: RequestTransport,
     ) -> None:
         self._spec = spec
         self._client = client
         self._session = cast("RawSession", client.session)
         self._limits = limits
         self._registry = registry
-        self._direct = direct
+        self._transport = transport
         self._secrets = ServerSecrets(spec)
         self.state = state
         self.latency_ms: float | None = None  # of the last probe
@@ -333,7 +361,7 @@ class ServerConnection:
     @property
     def is_direct(self) -> bool:
         """Whether calls bypass the MCP library."""
-        return self._direct is not None
+        return not isinstance(self._transport, SessionTransport)
 
     @property
     def in_flight_count(self) -> int:
@@ -348,15 +376,45 @@ class ServerConnection:
         on_progress: ProgressCallback | None = None,
         clock: RequestClock | None = None,
     ) -> dict[str, Any]:
-        """Send a request and return the raw result. Raises `FingerpostError`. The caller sets the deadline
-        with `clock`.
+        """Send a request and return the raw result. Raises `FingerpostError`. The caller owns the deadline
+        `clock`; without it there is none.
+
+        A modern server rejects a call if its arguments are not repeated as headers according to the server's
+        current schema. Our copy of the schema is then out of date: the tools are listed, and the call is sent
+        again.
         """
-        clock = clock or RequestClock()
-        quota = MessageQuota(self._spec.name, self._limits)
-        result = await self._send(method, params, context, on_progress, clock, quota)
-        if not self.modern or not is_input_required(result):
-            return result
-        context = context or RequestContext()
+        if clock is None:
+            with RequestClock(create_cancel_scope()) as unlimited:
+                return await self.ask(
+                    method, params, context=context, on_progress=on_progress, clock=unlimited
+                )
+            raise unlimited.build_error(method, server=self._spec.name)
+        for may_repeat in (True, False):
+            quota = MessageQuota(self._spec.name, self._limits)
+            try:
+                result = await self._exchange(method, params, context, on_progress, clock, quota)
+                if not self.modern or not is_input_required(result):
+                    return result
+                return await self._answer_questions(
+                    result, method, params, context or RequestContext(), on_progress, clock, quota
+                )
+            except ToolFailed as error:
+                if not may_repeat or not self.modern or not _is_header_mismatch(method, error):
+                    raise
+            await self.list_tools()
+        raise AssertionError
+
+    async def _answer_questions(
+        self,
+        result: dict[str, Any],
+        method: str,
+        params: Mapping[str, Any],
+        context: RequestContext,
+        on_progress: ProgressCallback | None,
+        clock: RequestClock,
+        quota: MessageQuota,
+    ) -> dict[str, Any]:
+        """Return the result after its questions were answered, or the questions if the caller takes them."""
         if context.caller is not None and context.caller.accepts_input_required:
             asked: object = result.get("inputRequests")
             quota.count_questions(len(cast("JsonObject", asked)) if isinstance(asked, Mapping) else 0)
@@ -365,11 +423,11 @@ class ServerConnection:
             return result  # the outer request asks the caller; this call has no caller
 
         async def send(round_context: RequestContext | None) -> dict[str, Any]:
-            return await self._send(method, params, round_context, on_progress, clock, quota)
+            return await self._exchange(method, params, round_context, on_progress, clock, quota)
 
         return await run_rounds(self._spec.name, result, context, clock, quota, send)
 
-    async def _send(
+    async def _exchange(
         self,
         method: str,
         params: Mapping[str, Any],
@@ -380,6 +438,7 @@ class ServerConnection:
         *,
         internal: bool = False,
     ) -> dict[str, Any]:
+        """Send one request. It ends when the connection closes or the server exceeds its quota."""
         # Random and not sequential: a reply with a wrong id must not match another caller's request.
         request = get_random_bits(52)
         in_flight = InFlightRequest(
@@ -397,13 +456,16 @@ class ServerConnection:
             own = context.authorization if context.caller is None else context.caller.authorization
             if own is not None:
                 headers["Authorization"] = own
+        in_flight.scope = clock.scope
         self._registry.open(in_flight, internal=internal)
         try:
-            result = await self._ask_cancellable(
-                self._direct or self._session, method, full_params, in_flight, headers, clock
-            )
+            result = await self._transport.send_request(method, full_params, in_flight, headers=headers)
             in_flight.answered = True
             return await self._secrets.mask_async(result)
+        except anyio.get_cancelled_exc_class():
+            if in_flight.lost:
+                clock.loss = from_reply(self._spec.name, _build_closed_error(), failure=self.state.failure)
+            raise
         except ToolFailed as error:
             in_flight.answered = True
             if self._secrets:
@@ -417,51 +479,6 @@ class ServerConnection:
             raise converted from error
         finally:
             self._registry.close(in_flight)
-
-    async def _ask_cancellable(
-        self,
-        transport: DirectTransport,
-        method: str,
-        params: Mapping[str, Any],
-        in_flight: InFlightRequest,
-        headers: Mapping[str, str],
-        clock: RequestClock,
-    ) -> dict[str, Any]:
-        """Send a request in a scope that is cancelled when the connection closes or the server exceeds its
-        quota.
-        """
-        if clock.scope is None:
-            with anyio.CancelScope() as in_flight.scope:
-                return await transport.ask(method, params, in_flight, headers=headers)
-            raise in_flight.failure or _build_closed_error()
-        in_flight.scope = clock.scope
-        try:
-            return await transport.ask(method, params, in_flight, headers=headers)
-        except anyio.get_cancelled_exc_class():
-            if in_flight.lost:
-                clock.loss = from_reply(self._spec.name, _build_closed_error(), failure=self.state.failure)
-            raise
-
-    async def call(
-        self,
-        params: Mapping[str, Any],
-        *,
-        context: RequestContext | None = None,
-        on_progress: ProgressCallback | None = None,
-        clock: RequestClock | None = None,
-    ) -> dict[str, Any]:
-        """Send one tools/call. Send it again only if the server rejected it because of mirrored headers.
-
-        A modern server rejects a call if its arguments are not repeated as headers according to the server's
-        current schema. Our copy of the schema is then out of date, so the tools are listed first.
-        """
-        try:
-            return await self.ask("tools/call", params, context=context, on_progress=on_progress, clock=clock)
-        except ToolFailed as error:
-            if error.code != HEADER_MISMATCH or not self.modern:
-                raise
-        await self.list_tools()
-        return await self.ask("tools/call", params, context=context, on_progress=on_progress, clock=clock)
 
     async def list_tools(self) -> Listing:
         """Return all tools, read page by page. A server without tools/list has no tools."""
@@ -477,11 +494,7 @@ class ServerConnection:
 
         async def ask_page(cursor: str | None) -> dict[str, Any]:
             try:
-                params = {} if cursor is None else {"cursor": cursor}
-                quota = MessageQuota(self._spec.name, self._limits)
-                return await self._send(
-                    "tools/list", params, context, None, RequestClock(), quota, internal=True
-                )
+                return await self.fetch("tools/list", {} if cursor is None else {"cursor": cursor}, context)
             except ToolFailed as error:
                 if error.code == METHOD_NOT_FOUND and cursor is None:
                     return {"tools": []}
@@ -500,10 +513,14 @@ class ServerConnection:
         if self.modern:
             self._session.learn_mirrored_headers(listing.definitions)
 
-    async def fetch(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def fetch(
+        self, method: str, params: Mapping[str, Any], context: RequestContext | None = None
+    ) -> dict[str, Any]:
         """Send a request that belongs to no caller. Raises `FingerpostError`."""
         quota = MessageQuota(self._spec.name, self._limits)
-        return await self._send(method, params, None, None, RequestClock(), quota, internal=True)
+        with RequestClock(create_cancel_scope()) as clock:
+            return await self._exchange(method, params, context, None, clock, quota, internal=True)
+        raise clock.build_error(method, server=self._spec.name)
 
     async def probe(self) -> None:
         """Check that the server responds and measure the latency. Raises `FingerpostError`; a `ToolFailed` is
@@ -544,6 +561,10 @@ class ServerConnection:
             prompts_list_changed=self.announces_changes("prompts"),
             resources_list_changed=self.announces_changes("resources"),
         )
+
+
+def _is_header_mismatch(method: str, error: ToolFailed) -> bool:
+    return method == "tools/call" and error.code == HEADER_MISMATCH
 
 
 def _get_product_name(info: Implementation | None) -> str | None:

@@ -657,22 +657,18 @@ class Http11Endpoint:
         for follows in reversed(range(MAX_REDIRECTS + 1)):
             if self._moved is not None:
                 break
-            answer = await self._send(body, headers)
+            request = b"%bcontent-length: %d\r\n\r\n%b" % (self._build_head(headers), len(body), body)
+            connection = self._http.take_idle(self._origin) or await self._connect()
+            answer = connection.send(request, self._server, self._limit)
+            try:
+                await answer.wait_until_readable()
+            except BaseException:
+                answer.abort()  # not the connection: a complete response has already released it
+                raise
             if answer.location is None or not await self._follow_redirect(answer) or not follows:
                 return answer
         assert self._moved is not None
         return await self._moved.post(body, headers)
-
-    async def _send(self, body: bytes, headers: Mapping[str, str]) -> Http11Response:
-        request = b"%bcontent-length: %d\r\n\r\n%b" % (self._build_head(headers), len(body), body)
-        connection = self._http.take_idle(self._origin) or await self._connect()
-        answer = connection.send(request, self._server, self._limit)
-        try:
-            await answer.wait_until_readable()
-        except BaseException:
-            answer.abort()  # not the connection: a complete response has already released it
-            raise
-        return answer
 
     async def _connect(self) -> _Http11Connection:
         addresses = await resolve_addresses(self._origin)

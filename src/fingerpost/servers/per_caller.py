@@ -7,8 +7,8 @@ import math
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import Final, cast
 
@@ -346,6 +346,27 @@ class LegacySessions:
             if calls >= FREQUENT_CALLS or calls * tool_count >= FREQUENT_CALLS_TIMES_TOOLS:
                 self._begin(caller, shared, tasks, tool_count)
         return own
+
+    def use(
+        self, context: RequestContext | None, shared: ServerConnection, tasks: TaskGroup, *, tool_count: int
+    ) -> AbstractAsyncContextManager[ServerConnection] | None:
+        """Return a lease on the caller's own session, or None to use the shared connection."""
+        own = self.select_connection(context, shared, tasks, tool_count=tool_count)
+        return None if own is None else self._lease(own, context, shared)
+
+    @asynccontextmanager
+    async def _lease(
+        self, own: CallerConnection, context: RequestContext | None, shared: ServerConnection
+    ) -> AsyncGenerator[ServerConnection]:
+        """Yield the caller's own session, or the shared connection if it could not be opened."""
+        own.use_count += 1
+        try:
+            yield await self.wait_for_connection(own, context) or shared
+        except ServerUnavailable:
+            shared.state.request_probe()  # the shared connection may be lost too
+            raise
+        finally:
+            own.release()
 
     def _begin(
         self, caller: CallerChannel, shared: ServerConnection, tasks: TaskGroup, tool_count: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVarTuple
 
@@ -14,7 +15,6 @@ from anyio.abc import TaskGroup
 from fingerpost.errors import (
     ConfigError,
     ServerReplyInvalid,
-    ServerUnavailable,
     ToolFailed,
     ToolTimeout,
     UnknownServer,
@@ -35,7 +35,7 @@ from fingerpost.records import (
 from fingerpost.records.json import is_large_value
 from fingerpost.servers.connect import ConnectDeps
 from fingerpost.servers.connection import ALL_CAPABILITIES, NO_CAPABILITIES, ServerConnection
-from fingerpost.servers.errors import UNKNOWN_OUTCOME, SessionForgotten, SessionRejected
+from fingerpost.servers.errors import SessionForgotten, SessionRejected
 from fingerpost.servers.http_client import HttpClients
 from fingerpost.servers.oauth import SignInStore
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
@@ -47,6 +47,8 @@ from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import cancel_and_exit, run_contained, run_in_thread, run_restarting
 
 logger = logging.getLogger("fingerpost.servers")
+
+DEFAULT_TIMEOUT_S = 60.0  # of a call without a deadline
 
 CallbackArgs = TypeVarTuple("CallbackArgs")
 
@@ -250,57 +252,63 @@ class ServerPool:
         tool: str,
         arguments: JsonObject,
         *,
-        timeout: float,
+        timeout: float | None = None,
+        clock: RequestClock | None = None,
         on_progress: ProgressCallback | None = None,
         meta: Mapping[str, Json] | None = None,
         context: RequestContext | None = None,
     ) -> JsonObject:
-        """Call a tool and return its raw result. `timeout` covers everything, including connecting.
+        """Call a tool and return its raw result. The caller owns the deadline `clock`; without it, `timeout`
+        covers everything, including connecting.
 
         `meta` is sent to in-process servers only. A call is never retried automatically, because after a
         failure it is unknown whether it took effect.
         """
         supervisor = self._get_supervisor(name)
+        if clock is None:
+            began, timeout = anyio.current_time(), DEFAULT_TIMEOUT_S if timeout is None else timeout
+            await self.ensure(name, timeout=timeout)
+            with RequestClock.start(timeout, began=began) as own:
+                return await self.call(
+                    name, tool, arguments, clock=own, on_progress=on_progress, meta=meta, context=context
+                )
+            raise own.build_error(f"{tool} on {name}", server=name)
+        if not supervisor.accepts_requests:
+            await self.ensure(name, timeout=clock.remaining)
         params: dict[str, Any] = {"name": tool, "arguments": arguments}
         if meta and supervisor.spec.transport == "in_process":
             params["_meta"] = meta
-
-        async def ask(connection: ServerConnection, clock: RequestClock) -> dict[str, Any]:
-            assert self._tasks is not None
-            era = supervisor.legacy_sessions
-            own = None
-            if not supervisor.needs_caller_keys:
-                own = era.select_connection(
-                    context, connection, self._tasks, tool_count=supervisor.tool_count
-                )
-            if own is not None:
-                own.use_count += 1
-                try:
-                    caller_connection = await era.wait_for_connection(own, context)
-                    if caller_connection is not None:
-                        return await caller_connection.call(
-                            params, context=context, on_progress=on_progress, clock=clock
-                        )
-                except ServerUnavailable:
-                    connection.state.request_probe()  # the shared connection may be lost too
-                    raise
-                finally:
-                    own.release()
+        async with self._lease_connection(supervisor, context, for_call=True) as connection:
             try:
-                result = await connection.call(params, context=context, on_progress=on_progress, clock=clock)
-            except ToolFailed as error:
-                raise (
-                    supervisor.legacy_sessions.build_unsupported_error(error, context, connection) or error
-                ) from error.__cause__
-            if result.get("isError") is True:
-                unsupported = supervisor.legacy_sessions.build_unsupported_error(
-                    await _check_result(name, result), context, connection
+                result = await connection.ask(
+                    "tools/call", params, context=context, on_progress=on_progress, clock=clock
                 )
-                if unsupported is not None:
-                    raise unsupported
-            return result
+            except ToolFailed as error:
+                unsupported = supervisor.legacy_sessions.build_unsupported_error(error, context, connection)
+                raise (unsupported or error) from error.__cause__
+            result = await _check_result(name, result)
+        if result.get("isError") is True:
+            unsupported = supervisor.legacy_sessions.build_unsupported_error(result, context, connection)
+            if unsupported is not None:
+                raise unsupported
+        return result
 
-        return await self._run_within(supervisor, tool, ask, timeout=timeout, context=context)
+    def _lease_connection(
+        self, supervisor: Supervisor, context: RequestContext | None, *, for_call: bool = False
+    ) -> AbstractAsyncContextManager[ServerConnection]:
+        """Return the connection for this caller's request: the shared one, or one of the caller's own."""
+        assert self._tasks is not None
+        if supervisor.needs_caller_keys:
+            return supervisor.connect_with_caller_key(context, self._tasks)
+        caller = context.caller if context is not None else None
+        if caller is not None and supervisor.spec.isolate:
+            return supervisor.caller_connections.use(caller.key, self._tasks, supervisor.listing)
+        shared = _get_connection(supervisor)
+        if not for_call:
+            return nullcontext(shared)
+        return supervisor.legacy_sessions.use(
+            context, shared, self._tasks, tool_count=supervisor.tool_count
+        ) or nullcontext(shared)
 
     async def ask(
         self,
@@ -316,74 +324,38 @@ class ServerPool:
         The request is retried once if the server lost our session and it is safe to repeat.
         """
         supervisor = self._get_supervisor(name)
+        clock = RequestClock.start(timeout)
         until = anyio.current_time() + timeout
-        last_clock = RequestClock()
-
-        async def ask(connection: ServerConnection, clock: RequestClock) -> JsonObject:
-            nonlocal last_clock
-            last_clock = clock
-            if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):
-                return await supervisor.subscriptions.change(connection, method, params, context)
-            if context is None and method not in REPEATABLE_METHODS:
-                # Not a caller's request, so the server's questions are not about it.
-                return await connection.fetch(method, params)
-            return await connection.ask(method, params, context=context, clock=clock)
-
         try:
-            return await self._run_within(supervisor, method, ask, timeout=timeout, context=context)
+            return await self._ask_within(supervisor, method, params, clock, timeout, context)
         except SessionForgotten as error:
             left = until - anyio.current_time()
-            if left <= 0 or not _may_repeat(method, error, last_clock):
+            if left <= 0 or not _may_repeat(method, error, clock):
                 raise
-        return await self._run_within(supervisor, method, ask, timeout=left, context=context)
+        return await self._ask_within(supervisor, method, params, RequestClock.start(left), left, context)
 
-    async def _run_within(
+    async def _ask_within(
         self,
         supervisor: Supervisor,
-        what: str,
-        ask: Callable[[ServerConnection, RequestClock], Awaitable[JsonObject]],
-        *,
+        method: str,
+        params: JsonObject,
+        clock: RequestClock,
         timeout: float,
         context: RequestContext | None,
     ) -> JsonObject:
-        """Run `ask` on the right connection within the timeout."""
         name = supervisor.spec.name
-        if context is not None and context.clock is not None:
-            if not supervisor.accepts_requests:
-                await self.ensure(name, timeout=timeout)
-            return await _check_result(
-                name, await self._run_on_connection(supervisor, ask, context.clock, context)
-            )
-        began = anyio.current_time()
         await self.ensure(name, timeout=timeout)
-        scope = anyio.CancelScope(deadline=began + timeout)
-        clock = RequestClock(scope, timeout=timeout)
-        with scope:
-            return await _check_result(name, await self._run_on_connection(supervisor, ask, clock, context))
-        if clock.loss is not None:
-            raise clock.loss
-        raise ToolTimeout(
-            clock.format_timeout(f"{what} on {name}", timeout), server=name, hint=UNKNOWN_OUTCOME
-        )
-
-    async def _run_on_connection(
-        self,
-        supervisor: Supervisor,
-        ask: Callable[[ServerConnection, RequestClock], Awaitable[JsonObject]],
-        clock: RequestClock,
-        context: RequestContext | None,
-    ) -> JsonObject:
-        assert self._tasks is not None
-        if supervisor.needs_caller_keys:
-            async with supervisor.connect_with_caller_key(context, self._tasks) as connection:
-                return await ask(connection, clock)
-        caller = context.caller if context is not None else None
-        if caller is None or not supervisor.spec.isolate:
-            return await ask(_get_connection(supervisor), clock)
-        async with supervisor.caller_connections.use(
-            caller.key, self._tasks, supervisor.listing
-        ) as connection:
-            return await ask(connection, clock)
+        with clock:
+            async with self._lease_connection(supervisor, context) as connection:
+                if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):
+                    result = await supervisor.subscriptions.change(connection, method, params, context)
+                elif context is None and method not in REPEATABLE_METHODS:
+                    # Not a caller's request, so the server's questions are not about it.
+                    result = await connection.fetch(method, params)
+                else:
+                    result = await connection.ask(method, params, context=context, clock=clock)
+            return await _check_result(name, result)
+        raise clock.build_error(f"{method} on {name}", server=name)
 
     async def refresh(self, name: str) -> None:
         """List this server's tools again now."""

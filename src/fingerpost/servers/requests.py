@@ -11,29 +11,32 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import field
-from typing import Any, Final, Protocol, cast
+from types import TracebackType
+from typing import Any, Final, Protocol, Self, cast
 
 import anyio
 from mcp.shared.dispatcher import as_request_id, coerce_request_id
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RequestId
 
-from fingerpost.errors import FingerpostError, LimitReached, ToolFailed
+from fingerpost.errors import FingerpostError, LimitReached, ToolFailed, ToolTimeout
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.records.json import MAX_DEPTH, find_json_problem, has_lone_surrogate
+from fingerpost.servers.errors import UNKNOWN_OUTCOME
 from fingerpost.servers.spec import NO_SECRETS, ServerSecrets
 from fingerpost.servers.wire import encode, encode_if_valid
 from fingerpost.settings.model import LimitSettings
+from fingerpost.tasks import create_cancel_scope
 
 MAX_EXTENSION_FACTOR: Final = 10  # factor by which progress can extend the timeout
 
 
 class RequestClock:
-    """The deadline of one request. Without a scope there is no deadline.
+    """The deadline of one request, a context manager around it. Without a scope there is no deadline.
 
     `timeout` is the number of seconds allowed without progress. `deadline` is the latest time in any case.
-    When the scope was cancelled, check `loss`: the reason may be another error than a timeout.
+    When the block was cancelled, raise what `build_error` returns: the reason may be another than a timeout.
     """
 
     def __init__(
@@ -48,6 +51,28 @@ class RequestClock:
         self.was_paused = False  # the caller was asked, so the request cannot be repeated
         self._waiting = 0
         self._seconds_left = math.inf
+
+    @classmethod
+    def start(cls, timeout: float, *, began: float | None = None) -> RequestClock:
+        """Return a clock of its own for one request."""
+        began = anyio.current_time() if began is None else began
+        return cls(create_cancel_scope(began + timeout), timeout=timeout)
+
+    def __enter__(self) -> Self:
+        assert self.scope is not None
+        self.scope.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        assert self.scope is not None
+        return self.scope.__exit__(kind, error, trace)
+
+    @property
+    def remaining(self) -> float:
+        """The seconds that are left. Infinite without a deadline, and while the clock is paused."""
+        return math.inf if self.scope is None else max(0.0, self.scope.deadline - anyio.current_time())
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -90,6 +115,11 @@ class RequestClock:
         if more > 0:
             self._extension_left -= more
             self.scope.deadline += more
+
+    def build_error(self, subject: str, *, server: str) -> FingerpostError:
+        """Return why the request ended, if its block was cancelled."""
+        message = self.format_timeout(subject, self._timeout)
+        return self.loss or ToolTimeout(message, server=server, hint=UNKNOWN_OUTCOME)
 
     def format_timeout(self, subject: str, seconds: float) -> str:
         """Return the timeout message. `seconds` is the original timeout."""
@@ -156,9 +186,8 @@ class RequestContext:
     log_level: str | None = None  # minimum level of log messages for the caller
     is_default_log_level: bool = False  # whether `log_level` is only a default that the caller did not set
     authorization: str | None = field(default=None, repr=False)  # the caller's header when `caller` is None
-    clock: RequestClock | None = None  # set when an outer request already controls the deadline
 
-    def replace_caller(self, caller: CallerChannel, clock: RequestClock | None = None) -> RequestContext:
+    def replace_caller(self, caller: CallerChannel) -> RequestContext:
         """Return a copy for this caller. `dataclasses.replace` is slower, and every call uses this."""
         return RequestContext(
             caller=caller,
@@ -167,7 +196,6 @@ class RequestContext:
             request_state=self.request_state,
             log_level=self.log_level,
             is_default_log_level=self.is_default_log_level,
-            clock=clock,
         )
 
     @property

@@ -329,7 +329,7 @@ class DirectStdio:
         self._child = child
         self._state = state
 
-    async def ask(
+    async def send_request(
         self,
         method: str,
         params: Mapping[str, Any],

@@ -456,7 +456,7 @@ class DirectHttp:
         self._url = transport.url
         self._replies = ReplyErrors(server, state)
 
-    async def ask(
+    async def send_request(
         self,
         method: str,
         params: Mapping[str, Any],
@@ -467,12 +467,16 @@ class DirectHttp:
         """Send a request and return the raw result. Raises `FingerpostError`."""
         body = encode({"jsonrpc": "2.0", "id": in_flight.request, "method": method, "params": params})
         try:
-            reply = await self._post(body, headers, in_flight)
+            answer = await self._endpoint.post(body, headers)
+            reply = await self._read_reply(answer, in_flight, headers)
         except anyio.get_cancelled_exc_class():
             # The modern protocol cancels by closing the connection, which has already happened.
             if not self._modern:
                 self._run_in_background(self._cancel, in_flight.request, headers)
             raise
+        except OSError as error:
+            self._state.request_probe()
+            raise mark_continuation(self._build_connection_error(error), params) from error
         except RequestNotExecuted as error:
             if (known := mark_continuation(error, params)) is not error:
                 raise known from error
@@ -485,21 +489,17 @@ class DirectHttp:
         mcp = MCPError(error["code"], error["message"], error.get("data"))
         return from_reply(self._server, mcp, failure=self._state.failure)
 
-    async def _post(
-        self, body: bytes, headers: Mapping[str, str], in_flight: InFlightRequest
+    async def _read_reply(
+        self, answer: HttpResponse, in_flight: InFlightRequest, headers: Mapping[str, str]
     ) -> dict[str, Any]:
+        """Return the reply to a request, from its response or from the resumed stream."""
         cursor = _ReadCursor()
         try:
-            answer = await self._endpoint.post(body, headers)
-            try:
-                found = await self._read_response(answer, in_flight, cursor, headers)
-            except BaseException:
-                answer.abort()
-                raise
-            answer.release()
-        except OSError as error:
-            self._state.request_probe()
-            raise self._build_connection_error(error) from error
+            found = await self._read_response(answer, in_flight, cursor, headers)
+        except BaseException:
+            answer.abort()
+            raise
+        answer.release()
         if found is not None:
             return found
         if cursor.last_id is None or self._modern:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import anyio
 import pytest
 
-from fingerpost.call.execution import BackgroundCalls, BackgroundState, CallPlan, ProgressReporter
+from fingerpost.call.execution import (
+    BackgroundCalls,
+    BackgroundState,
+    ParallelJob,
+    ProgressReporter,
+    run_in_parallel,
+)
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.records import Call, Effect, Execution
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import Bench, HandClock, a_call, a_context, lasting, leave, open_bench
+from tests.kit.call_runner import Bench, HandClock, a_call, a_run, open_bench
 from tests.requirements import proves
 
 
-def plan_for(call: Call) -> CallPlan:
-    return CallPlan(call=call, permit=leave(call), context=a_context(), latency=lasting(10))
+async def run_all(b: Bench, calls: list[Call]) -> tuple[Execution, ...]:
+    return await run_in_parallel(
+        [ParallelJob(call.server, call.effect, partial(b.runner.run, a_run(call))) for call in calls]
+    )
 
 
 @proves("A17")
@@ -36,7 +45,7 @@ async def test_independent_reads_run_side_by_side_and_come_back_in_order():
     calls = [a_call(f"{name}/read", {"n": number}) for number, name in enumerate("abab")]
     async with open_bench(*(server.spec() for server in servers)) as b:
         with anyio.fail_after(10):
-            done = await b.runner.run_many([plan_for(call) for call in calls])
+            done = await run_all(b, calls)
     assert [execution.call for execution in done] == calls
     assert [execution.error for execution in done] == [None] * 4
 
@@ -54,19 +63,8 @@ async def test_writes_to_one_server_keep_their_order_and_never_overlap():
     notes = tool_server("notes", ["append"], call=act)
     calls = [a_call("notes/append", {"n": number}, effect=Effect.WRITE) for number in range(3)]
     async with open_bench(notes.spec()) as b:
-        await b.runner.run_many([plan_for(call) for call in calls])
+        await run_all(b, calls)
     assert log == [f"{word} {number}" for number in range(3) for word in ("begin", "end")]
-
-
-async def test_one_wrong_permit_among_many_and_none_is_run():
-    notes = tool_server("notes", ["read"])
-    good = plan_for(a_call("notes/read"))
-    other = a_call("notes/read", {"q": "y"})
-    bad = CallPlan(call=other, permit=good.permit, context=a_context(), latency=lasting(5))
-    async with open_bench(notes.spec()) as b:
-        with pytest.raises(RuntimeError, match="not for this call"):
-            await b.runner.run_many([good, bad])
-    assert notes.calls == []
 
 
 async def in_background(

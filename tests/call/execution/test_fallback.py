@@ -17,7 +17,14 @@ from fingerpost.events import AttemptStarted, FallbackTaken
 from fingerpost.records import Call, Effect, ErrorKind, JsonObject, Permit
 from fingerpost.servers import Server
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import a_call, a_context, all_lasting, allow, lasting, leave, open_bench
+from tests.kit.call_runner import (
+    GivenFallbacks,
+    a_call,
+    a_run,
+    all_lasting,
+    leave,
+    open_bench,
+)
 from tests.requirements import proves
 
 FIRST = a_call("first/find")
@@ -213,9 +220,7 @@ async def test_a_hierarchy_that_breaks_does_not_hide_why_the_call_failed():
     async with open_bench(
         tool_server("first", ["find"], call=fail).spec(), tool_server("second", ["search"], call=fail).spec()
     ) as b:
-        execution = await b.runner.run(
-            FIRST, leave(FIRST), a_context(), latency=lasting(5), alternatives=broken, permitting=allow
-        )
+        execution = await b.runner.run(a_run(FIRST, fallbacks=GivenFallbacks(broken)))
     assert execution.error is ErrorKind.EXECUTION_FAILED
     assert len(execution.attempts) == 2
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.call.execution.loops import LoopGuard
+from fingerpost.call.execution.loops import LoopGuard, TrackedStep
 from fingerpost.records import Call, Effect
 from tests.kit.call_runner import HandClock, a_call
 from tests.requirements import proves
@@ -192,10 +192,12 @@ def test_the_same_call_made_many_times_at_once_is_one_step():
     guard, _ = a_guard()
     for _ in range(3):
         assert guard.find_loop("talk", WRITE) is None
+        steps: list[TrackedStep] = []
         for _ in range(10):
             assert guard.find_loop("talk", WRITE) is None
-            guard.begin("talk", WRITE)
-        ended = [guard.end("talk", WRITE) for _ in range(10)]
-        assert ended == [False] * 9 + [True]
+            steps.append(guard.track("talk", WRITE).__enter__())
+        for step in steps:
+            step.__exit__(None, None, None)
+        assert [step.is_last for step in steps] == [False] * 9 + [True]
         guard.record_result("talk", WRITE, "same")
     assert guard.find_loop("talk", WRITE) is not None

@@ -18,7 +18,7 @@ from fingerpost.servers import Server
 from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.store import Store
 from fingerpost.testing import stdio_fault, tool_server
-from tests.kit.call_runner import Bench, a_call, a_context, lasting, leave, open_bench
+from tests.kit.call_runner import Bench, a_call, a_context, a_run, open_bench
 from tests.requirements import proves
 
 WRITE = a_call("notes/append", effect=Effect.WRITE)
@@ -48,7 +48,7 @@ async def test_a_permit_for_another_call_is_refused_and_nothing_is_sent():
     async with open_bench(notes.spec()) as b:
         other = Permit(call_fingerprint=READ.fingerprint, given_by="grant gnt_1 by dana")
         with pytest.raises(RuntimeError, match="not for this call"):
-            await b.runner.run(WRITE, other, a_context(), latency=lasting(5))
+            await b.runner.run(a_run(WRITE, other))
         with pytest.raises(RuntimeError, match="dry run"):
             await b.run(WRITE, context=a_context(dry_run=True))
     assert notes.calls == []
@@ -77,7 +77,7 @@ async def test_without_a_time_out_of_its_own_a_tool_has_the_configured_one():
     )
     async with open_bench(tool_server("notes", ["read"], call=hang).spec(), timeout=0.1) as b:
         with anyio.fail_after(10):
-            execution = await b.runner.run(READ, leave(READ), a_context(), latency=default)
+            execution = await b.runner.run(a_run(READ, latency=default))
     assert execution.error is ErrorKind.TIMEOUT
 
 
@@ -348,6 +348,6 @@ async def test_a_sink_that_fails_changes_nothing_about_the_call(caplog: pytest.L
     runner = CallRunner(
         Flaky(), settings=CallSettings(), flags=FlagSettings(), events=Broken(), journal=written
     )
-    execution = await runner.run(WRITE, leave(WRITE), a_context(), latency=lasting(5))
+    execution = await runner.run(a_run(WRITE))
     assert execution.error is None
     assert "the sink is full" in caplog.text

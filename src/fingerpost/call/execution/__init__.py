@@ -10,29 +10,25 @@ from fingerpost.call.execution.concurrency import (
     ParallelJob,
     run_in_parallel,
 )
-from fingerpost.call.execution.run import CallPlan
+from fingerpost.call.execution.run import CallRun
 from fingerpost.call.execution.runner import CallRunner
 from fingerpost.call.execution.upstream import (
-    Alternatives,
-    GetLatency,
-    PermitFallback,
+    FallbackSource,
     ProgressReporter,
     ToolUpstream,
     is_input_required,
 )
 
 __all__ = [
-    "Alternatives",
     "BackgroundCalls",
     "BackgroundState",
     "BackgroundStatus",
     "BreakerState",
     "BreakerStatus",
-    "CallPlan",
+    "CallRun",
     "CallRunner",
-    "GetLatency",
+    "FallbackSource",
     "ParallelJob",
-    "PermitFallback",
     "ProgressReporter",
     "ToolUpstream",
     "is_input_required",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from bisect import insort
 from enum import StrEnum
 from itertools import takewhile
+from typing import Self
 
-from fingerpost.call.execution.failure import Failure
+from fingerpost.call.execution.failure import AttemptRefused, Failure
 from fingerpost.call.execution.upstream import TimeSource
 from fingerpost.events import BreakerMoved, EventSink
 from fingerpost.frozen import frozen
@@ -182,6 +183,29 @@ _STATE_WORDS = {
 }
 
 
+class Admission:
+    """One attempt that a breaker admitted. Set `failure` if it failed; an interrupted attempt counts as
+    neither.
+    """
+
+    __slots__ = ("_breakers", "_server", "_ticket", "failure")
+
+    def __init__(self, breakers: BreakerRegistry, server: str, ticket: BreakerTicket) -> None:
+        self._breakers = breakers
+        self._server = server
+        self._ticket = ticket
+        self.failure: Failure | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self._breakers.record_outcome(self._server, self._ticket, self.failure)
+        else:
+            self._breakers.return_ticket(self._server, self._ticket)
+
+
 class BreakerRegistry:
     """One breaker for each server, created on first use."""
 
@@ -194,17 +218,21 @@ class BreakerRegistry:
     def get_statuses(self) -> dict[str, BreakerStatus]:
         return {server: breaker.status for server, breaker in self._breakers.items()}
 
-    def get_refusal(self, server: str) -> Failure | None:
-        """Return why this server is not called now, or None."""
+    def check(self, server: str) -> None:
+        """Raise `AttemptRefused` if this server is not called now."""
         breaker = self._get_breaker(server)
-        return self._build_refusal(breaker) if breaker.is_refusing() else None
+        if breaker.is_refusing():
+            raise AttemptRefused(self._build_refusal(breaker))
 
-    def issue_ticket(self, server: str) -> BreakerTicket | Failure:
+    def admit(self, server: str) -> Admission:
+        """Return the admission of one attempt; enter it with `with`. Raises `AttemptRefused`."""
         breaker = self._get_breaker(server)
         before = breaker.state
         ticket = breaker.issue_ticket()
         self._emit_change(breaker, before)
-        return ticket or self._build_refusal(breaker)
+        if ticket is None:
+            raise AttemptRefused(self._build_refusal(breaker))
+        return Admission(self, server, ticket)
 
     def record_outcome(self, server: str, ticket: BreakerTicket, failure: Failure | None) -> None:
         """Record the outcome of an admitted call. No failure means success."""

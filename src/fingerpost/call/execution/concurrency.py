@@ -15,14 +15,14 @@ from typing import Final, Generic, Self, TypeVar
 import anyio
 from anyio.abc import TaskGroup
 
-from fingerpost.call.execution.failure import Failure
+from fingerpost.call.execution.failure import AttemptRefused, Failure
 from fingerpost.call.execution.upstream import ProgressReporter, TimeSource
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, Effect, ErrorKind, create_id
 from fingerpost.redaction import scrub
 from fingerpost.servers.requests import RequestClock
-from fingerpost.tasks import cancel_and_exit
+from fingerpost.tasks import cancel_and_exit, create_cancel_scope
 
 # The clock of asyncio event loops. Looking up the running loop costs a system call each time.
 loop_time = time.monotonic
@@ -43,9 +43,10 @@ class ToolDeadline:
         self._waiting = seconds
         self.until = until  # the caller's deadline
 
-    def renew(self) -> ToolDeadline:
-        """Return a new deadline with the full timeout, within the same caller's deadline."""
-        return ToolDeadline(self._seconds, until=self.until)
+    def renew(self) -> None:
+        """Start the full timeout again, within the same caller's deadline."""
+        self._own = loop_time() + self._seconds
+        self._waiting = self._seconds
 
     @property
     def expires_at(self) -> float:
@@ -75,12 +76,8 @@ MAX_WAITING = 4096  # calls to one server
 MAX_LENT = 256  # slots of one server; beyond that, a call that waits for a person keeps its slot
 
 
-class NoSlotAvailable(Exception):
-    """No slot became free in time. Contains the failure to report."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.detail)
-        self.failure = failure
+class NoSlotAvailable(AttemptRefused):
+    """No slot became free in time."""
 
 
 @frozen(kw_only=False)
@@ -90,12 +87,12 @@ class SlotOwner:
     caller: str = ""
     conversation: str = ""
 
-
-def get_slot_owner(context: CallContext) -> SlotOwner:
-    """Return the owner of a call's slot. Local programs share a caller name, so the conversation
-    distinguishes them.
-    """
-    return SlotOwner(context.caller or "", context.conversation or "")
+    @classmethod
+    def from_context(cls, context: CallContext) -> SlotOwner:
+        """Return the owner of a call's slot. Local programs share a caller name, so the conversation
+        distinguishes them.
+        """
+        return cls(context.caller or "", context.conversation or "")
 
 
 UNKNOWN_OWNER: Final = SlotOwner()
@@ -257,7 +254,6 @@ class SlotClock(RequestClock):
 
     def __init__(
         self,
-        scope: anyio.CancelScope,
         slots: SlotPool,
         server: str,
         owner: SlotOwner,
@@ -265,6 +261,7 @@ class SlotClock(RequestClock):
         timeout: float,
         until: float,
     ) -> None:
+        scope = create_cancel_scope(min(loop_time() + timeout, until))
         super().__init__(scope, timeout=timeout, deadline=until)
         self._slots = slots
         self._server = server
@@ -272,17 +269,22 @@ class SlotClock(RequestClock):
         self._lent = False
         self._over = False
 
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        """End the call and reclaim its slot for release, even if a question is still open."""
+        try:
+            return super().__exit__(kind, error, trace)
+        finally:
+            self._over = True
+            self._reclaim()
+
     def pause(self) -> None:
         super().pause()
         self._lent = not self._over and self._slots.lend_slot(self._server, self._owner)
 
     def resume(self) -> None:
         super().resume()
-        self._reclaim()
-
-    def end(self) -> None:
-        """End the call and reclaim its slot for release, even if a question is still open."""
-        self._over = True
         self._reclaim()
 
     def _reclaim(self) -> None:

@@ -67,6 +67,14 @@ class Failure:
     data: Json = None
 
 
+class AttemptRefused(Exception):
+    """An attempt is not made. Contains the failure to report."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.detail)
+        self.failure = failure
+
+
 def explain_exception(error: Exception, call: Call, *, sent: bool) -> Failure:
     """Convert an exception to a failure."""
     failure = _explain_after_sending(error) if sent else _explain_before_sending(error)

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import Final
+from typing import Final, Self
 
-from fingerpost.call.execution.run import AttemptLog, CallPlan
+from fingerpost.call.execution.run import CallRun
 from fingerpost.call.execution.upstream import TimeSource
 from fingerpost.frozen import frozen
 from fingerpost.records import Call, Effect, ErrorKind, Execution
@@ -71,6 +71,31 @@ class _ConversationSteps:
             del self.refused_at[next(iter(self.refused_at))]
 
 
+class TrackedStep:
+    """A running call. After the block, `is_last` says whether it was the last of concurrent equal calls: its
+    result is recorded for all of them.
+    """
+
+    __slots__ = ("_counts", "_key", "is_last")
+
+    def __init__(self, counts: dict[tuple[str, str], int], key: tuple[str, str] | None) -> None:
+        self._counts = counts
+        self._key = key
+        self.is_last = False
+
+    def __enter__(self) -> Self:
+        if self._key is not None:
+            self._counts[self._key] = self._counts.get(self._key, 0) + 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._key is not None:
+            left = self._counts.pop(self._key) - 1
+            if left:
+                self._counts[self._key] = left
+            self.is_last = not left
+
+
 class LoopGuard:
     """Keeps the latest calls of every conversation and detects loops."""
 
@@ -103,20 +128,11 @@ class LoopGuard:
             recent.mark_refused(call.fingerprint, now)
         return reason
 
-    def begin(self, conversation: str, call: Call) -> None:
-        """Record that the call starts. `end` must follow."""
-        key = (conversation, call.fingerprint)
-        self._running[key] = self._running.get(key, 0) + 1
-
-    def end(self, conversation: str, call: Call) -> bool:
-        """Return whether this was the last of concurrent equal calls. Its result is recorded for all of
-        them.
+    def track(self, conversation: str | None, call: Call) -> TrackedStep:
+        """Count the call as running while the returned block is entered. Without a conversation, do
+        nothing.
         """
-        key = (conversation, call.fingerprint)
-        left = self._running.pop(key) - 1
-        if left:
-            self._running[key] = left
-        return not left
+        return TrackedStep(self._running, None if conversation is None else (conversation, call.fingerprint))
 
     def record_result(self, conversation: str, call: Call, result: str, *, tolerance: int = 1) -> None:
         """Record the result of a call. `result` is equal for equal results.
@@ -184,18 +200,18 @@ MAX_REMEMBERED: Final = 1000
 DuplicateKey = tuple[str, str, str | None, str]
 
 
-def build_duplicate_key(plan: CallPlan) -> DuplicateKey | None:
+def build_duplicate_key(run: CallRun) -> DuplicateKey | None:
     """Return the key that identical writes of one conversation share, or None if the call is not checked."""
-    call, context = plan.call, plan.context
+    call, context = run.call, run.context
     where = context.conversation or context.packet_id or context.asker
     if (
         call.effect is Effect.READ
         or where is None
-        or plan.is_continuation
+        or run.is_continuation
         or context.idempotency_key is not None
     ):
         return None
-    return (call.fingerprint, where, context.caller, plan.permit.given_by)
+    return (call.fingerprint, where, context.caller, run.permit.given_by)
 
 
 class DuplicateGuard:
@@ -206,7 +222,27 @@ class DuplicateGuard:
         self._running: set[DuplicateKey] = set()
         self._interrupted: dict[DuplicateKey, float] = {}
 
-    def refuse_duplicate(self, key: DuplicateKey, call: Call) -> Execution | None:
+    @contextmanager
+    def track(self, run: CallRun) -> Generator[Execution | None]:
+        """Track a running write. Yield the refused execution if it must not run."""
+        key = build_duplicate_key(run)
+        refused = None if key is None else self._refuse(key, run.call)
+        if key is None or refused is not None:
+            yield refused
+            return
+        self._running.add(key)
+        try:
+            yield None
+        except BaseException:
+            if run.in_flight is not None:
+                self._interrupted[key] = self._clock()
+                if len(self._interrupted) > MAX_REMEMBERED:
+                    del self._interrupted[next(iter(self._interrupted))]
+            raise
+        finally:
+            self._running.discard(key)
+
+    def _refuse(self, key: DuplicateKey, call: Call) -> Execution | None:
         """Return the refused execution of this call, or None if it may run. An interrupted write is refused
         only once.
         """
@@ -225,21 +261,6 @@ class DuplicateGuard:
                 hint="check what the first one did; a further call is made",
             )
         return None
-
-    @contextmanager
-    def track_running(self, key: DuplicateKey, attempt_log: AttemptLog) -> Generator[None]:
-        """Track a running write."""
-        self._running.add(key)
-        try:
-            yield
-        except BaseException:
-            if attempt_log.in_flight is not None:
-                self._interrupted[key] = self._clock()
-                if len(self._interrupted) > MAX_REMEMBERED:
-                    del self._interrupted[next(iter(self._interrupted))]
-            raise
-        finally:
-            self._running.discard(key)
 
 
 def _build_duplicate_refusal(call: Call, detail: str, *, hint: str) -> Execution:

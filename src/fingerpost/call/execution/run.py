@@ -1,45 +1,68 @@
-"""One run of a call: its plan, the tools it uses, and the log of its attempts."""
+"""One running call: what was permitted, the tool in use, its deadline, and the attempts made."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import math
 from datetime import datetime
-from typing import Any
 
-from fingerpost.call.execution.concurrency import ToolDeadline, loop_time
+from fingerpost.call.execution.concurrency import SlotOwner, ToolDeadline, loop_time
 from fingerpost.call.execution.failure import Failure
 from fingerpost.call.execution.results import CachedResult
-from fingerpost.call.execution.upstream import (
-    Alternatives,
-    BeforeFallback,
-    GetLatency,
-    PermitFallback,
-    ProgressReporter,
-    WatchedCaller,
-    do_nothing_before_fallback,
-    find_no_alternatives,
-    permit_no_fallback,
-)
-from fingerpost.events import AttemptFinished, AttemptStarted, Event, EventRecorder, FallbackTaken
-from fingerpost.frozen import frozen
+from fingerpost.call.execution.upstream import NO_FALLBACKS, FallbackSource, ProgressReporter
 from fingerpost.records import Attempt, Call, CallContext, Effect, ErrorKind, LatencyProfile, Permit, utc_now
-from fingerpost.servers.requests import RequestContext
+from fingerpost.servers.requests import CallerChannel, RequestContext
 
 
-@frozen
-class CallPlan:
-    """A permitted call with its context, timeout and possible fallbacks."""
+class CallRun:
+    """The state of one running call. Every step of its execution reads and changes this object."""
 
-    call: Call
-    permit: Permit
-    context: CallContext
-    latency: LatencyProfile
-    alternatives: Alternatives = find_no_alternatives
-    before_fallback: BeforeFallback = do_nothing_before_fallback  # connects servers of possible fallbacks
-    permitting: PermitFallback = permit_no_fallback
-    on_progress: ProgressReporter | None = None
-    latency_of: GetLatency | None = None
-    request_context: RequestContext | None = None  # data exchanged between caller and server beside the call
+    __slots__ = (
+        "asked_at", "asked_caller", "attempts", "began", "call", "context", "fallbacks", "in_flight",
+        "latency", "on_progress", "owner", "permit", "request_context", "sent", "time", "tool",
+        "tool_permit", "until", "waited",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        call: Call,
+        permit: Permit,
+        context: CallContext,
+        *,
+        latency: LatencyProfile | None,
+        fallbacks: FallbackSource = NO_FALLBACKS,
+        on_progress: ProgressReporter | None = None,
+        request_context: RequestContext | None = None,
+    ) -> None:
+        """`request_context` holds data exchanged between the caller and the server beside the call."""
+        self.call = call  # as requested
+        self.permit = permit
+        self.context = context
+        self.latency = latency
+        self.fallbacks = fallbacks
+        self.on_progress = on_progress
+        self.request_context = request_context
+        self.owner = SlotOwner.from_context(context)
+        self.until = math.inf if context.seconds is None else loop_time() + context.seconds
+        self.attempts: list[Attempt] = []
+        self.in_flight: Call | None = None  # a write whose outcome is not known
+        self.asked_caller = False  # the server has asked the caller something
+        # The tool in use: the requested one or a fallback.
+        self.tool = call
+        self.tool_permit = permit
+        self.time = ToolDeadline(math.inf, until=self.until)  # for all attempts of this tool
+        # The current attempt.
+        self.began: datetime = utc_now()
+        self.waited = 0.0  # for a slot, or before a retry
+        self.asked_at: float | None = None  # when the server was asked; None if it was not
+        self.sent = False
+
+    @property
+    def caller(self) -> CallerChannel | None:
+        return None if self.request_context is None else self.request_context.caller
+
+    @property
+    def packet_id(self) -> str:
+        return self.context.packet_id or self.context.call_id
 
     @property
     def is_continuation(self) -> bool:
@@ -52,144 +75,75 @@ class CallPlan:
 
         Such a client gets every result of the server itself and may repeat calls intentionally.
         """
-        return self.request_context is not None and self.request_context.caller is not None
+        return self.caller is not None
 
     @property
     def has_no_session(self) -> bool:
         """Whether the caller uses the protocol without sessions, so that its calls are unrelated."""
-        request_context = self.request_context
-        return (
-            request_context is not None
-            and request_context.caller is not None
-            and request_context.caller.accepts_input_required
-        )
+        return self.caller is not None and self.caller.accepts_input_required
 
-
-@frozen
-class ToolRun:
-    """One tool in a run: the call, its permit and its deadline."""
-
-    call: Call
-    permit: Permit
-    time: ToolDeadline  # for all attempts of this tool
-    fallback: bool = False
-    on_progress: ProgressReporter | None = None
-    request_context: RequestContext | None = None
-    dialogue: WatchedCaller | None = None  # the caller's side, with a record of questions
+    @property
+    def takes_rounds(self) -> bool:
+        """Whether the caller, or the running request, can answer the server's questions in a later round."""
+        return self.context.packet_id is not None if self.caller is None else self.has_no_session
 
     @property
     def has_started_dialogue(self) -> bool:
         """Whether the server has asked the caller something. Then the call must not be restarted."""
-        if self.request_context is not None and self.request_context.is_continuation:
-            return True
-        return self.dialogue is not None and self.dialogue.was_asked
+        return self.asked_caller or self.is_continuation
 
     @property
     def has_caller_credentials(self) -> bool:
         """Whether the caller's own credentials may be sent. Then the results belong to this caller only."""
-        if self.dialogue is not None:
-            return self.dialogue.authorization is not None
-        return self.request_context is not None and self.request_context.authorization is not None
-
-    def renew_deadline(self) -> ToolRun:
-        """Return the run with the tool's full timeout again."""
-        return replace(self, time=self.time.renew())
-
-
-@dataclass(slots=True, kw_only=True)
-class RunningAttempt:
-    """A running attempt."""
-
-    number: int
-    began: datetime = field(default_factory=utc_now)
-    waited: float = 0.0  # for a slot, or before a retry
-    asked_at: float | None = None  # when the server was asked; None if it was not
-    sent: bool = False
-
-
-class AttemptLog:
-    """The attempts of one run."""
-
-    def __init__(self, context: CallContext, *, events: EventRecorder) -> None:
-        self.context = context
-        self._events = events
-        self._attempts: list[Attempt] = []
-        self.in_flight: Call | None = None  # a write whose outcome is not known
+        given = self.caller or self.request_context
+        return given is not None and given.authorization is not None
 
     @property
-    def attempts(self) -> tuple[Attempt, ...]:
-        return tuple(self._attempts)
+    def is_fallback(self) -> bool:
+        return self.tool is not self.call
 
-    def begin(self, *, waited: float = 0.0) -> RunningAttempt:
-        return RunningAttempt(number=len(self._attempts) + 1, waited=waited)
+    @property
+    def attempt_number(self) -> int:
+        return len(self.attempts) + 1
 
-    def build_started_event(self, tool_run: ToolRun, attempt: RunningAttempt) -> AttemptStarted:
-        """Build the event that precedes the sending of a call, without emitting it."""
-        return AttemptStarted(**self._get_start_fields(tool_run, attempt))
+    def begin_tool(self, call: Call, permit: Permit, *, seconds: float) -> None:
+        """Use this tool from now on, with `seconds` for all its attempts."""
+        self.tool = call
+        self.tool_permit = permit
+        self.time = ToolDeadline(seconds, until=self.until)
 
-    def emit_started(self, tool_run: ToolRun, attempt: RunningAttempt) -> None:
-        """Record that a call is about to be sent."""
-        self._events.record(AttemptStarted, **self._get_start_fields(tool_run, attempt))
+    def begin_attempt(self, *, waited: float = 0.0) -> None:
+        self.began = utc_now()
+        self.waited = waited
+        self.asked_at = None
+        self.sent = False
 
-    def _get_start_fields(self, tool_run: ToolRun, attempt: RunningAttempt) -> dict[str, Any]:
-        return {
-            "packet_id": self._packet_id,
-            "call_id": self.context.call_id,
-            "tool": tool_run.call.tool,
-            "number": attempt.number,
-            "call_fingerprint": tool_run.call.fingerprint,
-            "permit": tool_run.permit.given_by,
-            "fallback": tool_run.fallback,
-        }
+    def mark_sent(self) -> None:
+        self.sent = True
+        if self.tool.effect is not Effect.READ:
+            self.in_flight = self.tool
 
-    def mark_sent(self, tool_run: ToolRun, attempt: RunningAttempt) -> None:
-        attempt.sent = True
-        if tool_run.call.effect is not Effect.READ:
-            self.in_flight = tool_run.call
+    def finish_attempt(self, failure: Failure | None, *, cached: CachedResult | None = None) -> Attempt:
+        return self._add_attempt(self.tool, failure, cached)
 
-    def record_finished(
-        self,
-        call: Call,
-        attempt: RunningAttempt,
-        failure: Failure | None,
-        *,
-        cached: CachedResult | None = None,
-    ) -> None:
+    def skip_fallback(self, call: Call, reason: str) -> Attempt:
+        """Note a fallback that was not tried."""
+        self.begin_attempt()
+        return self._add_attempt(call, Failure(kind=ErrorKind.DENIED, detail=reason), None)
+
+    def _add_attempt(self, call: Call, failure: Failure | None, cached: CachedResult | None) -> Attempt:
         if failure is None or failure.kind is not ErrorKind.UNKNOWN:
             self.in_flight = None
-        elapsed = 0.0 if attempt.asked_at is None else loop_time() - attempt.asked_at
-        done = Attempt(
+        attempt = Attempt(
             tool=call.tool,
-            number=attempt.number,
-            began=attempt.began,
-            milliseconds=elapsed * 1000,
+            number=self.attempt_number,
+            began=self.began,
+            milliseconds=0.0 if self.asked_at is None else (loop_time() - self.asked_at) * 1000,
             error=None if failure is None else failure.kind,
             detail="" if failure is None else failure.detail,
-            waited_ms=attempt.waited * 1000,
+            waited_ms=self.waited * 1000,
             cached=cached is not None,
             age_ms=0.0 if cached is None else cached.age * 1000,
         )
-        self._attempts.append(done)
-        call_id = self.context.call_id
-        self._events.record(AttemptFinished, packet_id=self._packet_id, call_id=call_id, attempt=done)
-
-    def record_skipped(self, call: Call, reason: str) -> None:
-        """Record a fallback that was not tried."""
-        self.record_finished(call, self.begin(), Failure(kind=ErrorKind.DENIED, detail=reason))
-
-    def emit_fallback(self, to: Call, *, instead_of: Call, reason: str) -> None:
-        self._events.record(
-            FallbackTaken,
-            packet_id=self._packet_id,
-            call_id=self.context.call_id,
-            tool=to.tool,
-            instead_of=instead_of.tool,
-            reason=reason,
-        )
-
-    def emit(self, event: Event) -> None:
-        self._events.emit(event)
-
-    @property
-    def _packet_id(self) -> str:
-        return self.context.packet_id or self.context.call_id
+        self.attempts.append(attempt)
+        return attempt

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import logging
-import math
 import random
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 import anyio
 
 from fingerpost.call.execution.breaker import BreakerLimits, BreakerRegistry, BreakerStatus
-from fingerpost.call.execution.concurrency import (
-    NoSlotAvailable,
-    ParallelJob,
-    SlotClock,
-    SlotPool,
-    ToolDeadline,
-    get_slot_owner,
-    loop_time,
-    run_in_parallel,
-)
+from fingerpost.call.execution.concurrency import NoSlotAvailable, SlotClock, SlotPool, loop_time
 from fingerpost.call.execution.failure import (
+    AttemptRefused,
     Failure,
     build_cancelled_failure,
     classify_result,
@@ -31,7 +23,7 @@ from fingerpost.call.execution.failure import (
     explain_exception,
     may_retry,
 )
-from fingerpost.call.execution.loops import DuplicateGuard, LoopGuard, build_duplicate_key
+from fingerpost.call.execution.loops import DuplicateGuard, LoopGuard
 from fingerpost.call.execution.results import (
     ResultCache,
     hash_error,
@@ -39,26 +31,27 @@ from fingerpost.call.execution.results import (
     is_empty_result,
     normalize_result,
 )
-from fingerpost.call.execution.run import AttemptLog, CallPlan, RunningAttempt, ToolRun
+from fingerpost.call.execution.run import CallRun
 from fingerpost.call.execution.upstream import (
-    Alternatives,
-    BeforeFallback,
     DurableAppend,
-    GetLatency,
-    PermitFallback,
-    ProgressReporter,
+    FallbackSource,
     TimeSource,
     ToolUpstream,
     WriteAnnouncer,
     announce_to_nobody,
-    do_nothing_before_fallback,
-    find_no_alternatives,
     is_input_required,
-    permit_no_fallback,
-    watch_caller,
 )
 from fingerpost.errors import StoreUnavailable, ToolTimeout
-from fingerpost.events import DeferredRecorder, Event, EventSink, ImmediateRecorder
+from fingerpost.events import (
+    AttemptFinished,
+    AttemptStarted,
+    DeferredRecorder,
+    Event,
+    EventRecorder,
+    EventSink,
+    FallbackTaken,
+    ImmediateRecorder,
+)
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Attempt,
@@ -73,12 +66,9 @@ from fingerpost.records import (
     Source,
 )
 from fingerpost.records.json import is_large_value
-from fingerpost.servers.errors import UNKNOWN_OUTCOME
-from fingerpost.servers.requests import CALL_ID_META_KEY, RequestContext
+from fingerpost.servers.requests import CALL_ID_META_KEY
 from fingerpost.settings.model import CallSettings, FlagSettings
-from fingerpost.tasks import create_cancel_scope, run_in_thread
-
-GRACE_SECONDS = 1.0  # lets an upstream with its own deadline report the timeout itself
+from fingerpost.tasks import run_in_thread
 
 
 class AttemptRunner:
@@ -90,6 +80,7 @@ class AttemptRunner:
         *,
         slots: SlotPool,
         breakers: BreakerRegistry,
+        events: EventRecorder,
         journal: DurableAppend,
         flush_soon: Callable[[], None],
         check_tool: Callable[[Call], None],
@@ -101,158 +92,131 @@ class AttemptRunner:
         self._upstream = upstream
         self._slots = slots
         self._breakers = breakers
+        self._events = events
         self._journal = journal
         self._flush_soon = flush_soon
         self._check_tool = check_tool
         self._announce_write = announce_write
 
-    async def attempt_once(
-        self, attempt_log: AttemptLog, tool_run: ToolRun, *, waited: float
-    ) -> JsonObject | Failure:
-        """Try the tool once and record the result. `waited` is the pause before this attempt."""
-        attempt = attempt_log.begin(waited=waited)
+    async def attempt(self, run: CallRun, *, waited: float) -> JsonObject | Failure:
+        """Try the run's tool once and record the result. `waited` is the pause before this attempt."""
+        call = run.tool
+        run.begin_attempt(waited=waited)
         try:
-            outcome = await self._attempt_in_slot(attempt_log, tool_run, attempt)
+            # Checked before waiting for a slot, so that an open breaker fails fast.
+            self._breakers.check(call.server)
+            async with _SlotLease(self._slots, run):
+                with self._breakers.admit(call.server) as admission:
+                    outcome = await self._connect_and_call(run)
+                    admission.failure = outcome if isinstance(outcome, Failure) else None
+        except AttemptRefused as refused:
+            outcome = refused.failure
         except anyio.get_cancelled_exc_class():
-            attempt_log.record_finished(
-                tool_run.call, attempt, build_cancelled_failure(tool_run.call, sent=attempt.sent)
-            )
+            self.record_finished(run, run.finish_attempt(build_cancelled_failure(call, sent=run.sent)))
             raise
-        attempt_log.record_finished(tool_run.call, attempt, outcome if isinstance(outcome, Failure) else None)
-        if tool_run.call.effect is not Effect.READ:
+        self.record_finished(run, run.finish_attempt(outcome if isinstance(outcome, Failure) else None))
+        if call.effect is not Effect.READ:
             self._flush_soon()  # until it is on disk, other processes must treat the call as lost
         return outcome
 
-    async def _attempt_in_slot(
-        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
-    ) -> JsonObject | Failure:
-        server = tool_run.call.server
-        # Checked before waiting for a slot, so that an open breaker fails fast.
-        if (refusal := self._breakers.get_refusal(server)) is not None:
-            return refusal
-        began = loop_time()
-        if tool_run.time.expires_at <= began:
-            return explain_exception(_build_no_time_error(tool_run), tool_run.call, sent=False)
+    async def _connect_and_call(self, run: CallRun) -> JsonObject | Failure:
+        """Connect the server, record the start, and send the call. The attempt owns the deadline."""
+        call = run.tool
+        run.asked_at = loop_time()
         try:
-            owner = get_slot_owner(attempt_log.context)
-            await self._slots.acquire(server, owner, until=tool_run.time.get_wait_deadline(began))
-        except NoSlotAvailable as none:
-            attempt.waited += loop_time() - began
-            return none.failure
-        try:
-            waited = loop_time() - began
-            attempt.waited += waited
-            tool_run.time.add_wait(waited)
-            return await self._attempt_past_breaker(attempt_log, tool_run, attempt)
-        finally:
-            self._slots.release(server, owner)
-
-    async def _attempt_past_breaker(
-        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
-    ) -> JsonObject | Failure:
-        server = tool_run.call.server
-        ticket = self._breakers.issue_ticket(server)
-        if isinstance(ticket, Failure):
-            return ticket
-        attempt.asked_at = loop_time()
-        try:
-            outcome = await self._connect_and_call(attempt_log, tool_run, attempt)
-        except BaseException:
-            self._breakers.return_ticket(server, ticket)
-            raise
-        self._breakers.record_outcome(server, ticket, outcome if isinstance(outcome, Failure) else None)
-        return outcome
-
-    async def _connect_and_call(
-        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
-    ) -> JsonObject | Failure:
-        try:
-            await self._upstream.ensure(tool_run.call.server, timeout=tool_run.time.remaining)
-            self._check_tool(tool_run.call)  # the server may have reconnected with another tool of this name
-            await self._record_start(attempt_log, tool_run, attempt)
-            result = normalize_result(await self._send(attempt_log, tool_run, attempt), tool_run.call)
+            await self._upstream.ensure(call.server, timeout=run.time.remaining)
+            self._check_tool(call)  # the server may have reconnected with another tool of this name
+            await self._record_start(run)
+            clock = self._start_clock(run)
+            try:
+                with clock:
+                    result = await self._upstream.call(
+                        call.server,
+                        call.name,
+                        call.arguments,
+                        clock=clock,
+                        on_progress=run.on_progress,
+                        meta={CALL_ID_META_KEY: run.context.call_id},
+                        context=run.request_context,
+                    )
+                    normalized = normalize_result(result, call)
+                    return classify_result(normalized, call, takes_rounds=run.takes_rounds) or normalized
+            finally:
+                run.asked_caller = run.asked_caller or clock.was_paused
+            raise clock.build_error(call.tool, server=call.server)
         except Exception as error:  # noqa: BLE001 - every upstream error is a failed attempt
-            failure = explain_exception(error, tool_run.call, sent=attempt.sent)
-            return replace(failure, server_fault=False) if tool_run.time.is_cut_short else failure
-        return (
-            classify_result(result, tool_run.call, takes_rounds=_can_take_rounds(attempt_log, tool_run))
-            or result
-        )
+            failure = explain_exception(error, call, sent=run.sent)
+            return replace(failure, server_fault=False) if run.time.is_cut_short else failure
 
-    async def _record_start(
-        self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt
-    ) -> None:
+    def _start_clock(self, run: CallRun) -> SlotClock:
+        """Return the deadline of the request that is sent now. Raises `ToolTimeout` if no time is left."""
+        seconds = run.time.remaining
+        if seconds <= 0:
+            raise _build_no_time_error(run.tool)
+        run.mark_sent()
+        return SlotClock(self._slots, run.tool.server, run.owner, timeout=seconds, until=run.until)
+
+    async def _record_start(self, run: CallRun) -> None:
         """Record that a call is about to be sent. For writes, return only when the record is on disk."""
-        if tool_run.call.effect is Effect.READ:
-            attempt_log.emit_started(tool_run, attempt)
+        fields: dict[str, Any] = {
+            "packet_id": run.packet_id,
+            "call_id": run.context.call_id,
+            "tool": run.tool.tool,
+            "number": run.attempt_number,
+            "call_fingerprint": run.tool.fingerprint,
+            "permit": run.tool_permit.given_by,
+            "fallback": run.is_fallback,
+        }
+        if run.tool.effect is Effect.READ:
+            self._events.record(AttemptStarted, **fields)
             return
-        event = attempt_log.build_started_event(tool_run, attempt)
-        await self._announce_write(tool_run.call, attempt_log.context)
-        await self._append_to_journal(tool_run, event)
-        attempt_log.emit(event)
+        event = AttemptStarted(**fields)
+        await self._announce_write(run.tool, run.context)
+        await self._append_to_journal(run, event)
+        self._events.emit(event)
 
-    async def _append_to_journal(self, tool_run: ToolRun, event: Event) -> None:
-        with anyio.move_on_at(tool_run.time.expires_at):
+    async def _append_to_journal(self, run: CallRun, event: Event) -> None:
+        with anyio.move_on_at(run.time.expires_at):
             await self._journal(event)
             return
         message = "the store did not confirm in time that the call is about to be made, so it was not made"
         raise StoreUnavailable(message, hint="check the disk of the database, then try again")
 
-    async def _send(self, attempt_log: AttemptLog, tool_run: ToolRun, attempt: RunningAttempt) -> JsonObject:
-        seconds = tool_run.time.remaining
-        if seconds <= 0:
-            raise _build_no_time_error(tool_run)
-        attempt_log.mark_sent(tool_run, attempt)
-        call = tool_run.call
-        grace = GRACE_SECONDS if tool_run.dialogue is None else 0.0
-        scope = create_cancel_scope(min(loop_time() + seconds + grace, tool_run.time.until))
-        owner = get_slot_owner(attempt_log.context)
-        clock = SlotClock(
-            scope, self._slots, call.server, owner, timeout=seconds + grace, until=tool_run.time.until
+    def record_finished(self, run: CallRun, attempt: Attempt) -> None:
+        """Record an attempt that has ended."""
+        self._events.record(
+            AttemptFinished, packet_id=run.packet_id, call_id=run.context.call_id, attempt=attempt
         )
+
+
+class _SlotLease:
+    """A slot of the server while an attempt uses it. Raises `AttemptRefused` if none is free in time."""
+
+    __slots__ = ("_run", "_slots")
+
+    def __init__(self, slots: SlotPool, run: CallRun) -> None:
+        self._slots = slots
+        self._run = run
+
+    async def __aenter__(self) -> None:
+        run, began = self._run, loop_time()
+        if run.time.expires_at <= began:
+            raise AttemptRefused(explain_exception(_build_no_time_error(run.tool), run.tool, sent=False))
         try:
-            with scope:
-                return await self._upstream.call(
-                    call.server,
-                    call.name,
-                    call.arguments,
-                    timeout=seconds,
-                    on_progress=_wrap_progress(tool_run.on_progress, clock),
-                    meta={CALL_ID_META_KEY: attempt_log.context.call_id},
-                    context=tool_run.request_context
-                    if tool_run.dialogue is None
-                    else tool_run.dialogue.build_context(clock),
-                )
-        finally:
-            clock.end()
-        if clock.loss is not None:
-            raise clock.loss
-        message = clock.format_timeout(tool_run.call.tool, seconds)
-        raise ToolTimeout(message, server=tool_run.call.server, hint=UNKNOWN_OUTCOME)
+            await self._slots.acquire(run.tool.server, run.owner, until=run.time.get_wait_deadline(began))
+        except NoSlotAvailable:
+            run.waited += loop_time() - began
+            raise
+        waited = loop_time() - began
+        run.waited += waited
+        run.time.add_wait(waited)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._slots.release(self._run.tool.server, self._run.owner)
 
 
-def _wrap_progress(report: ProgressReporter | None, clock: SlotClock) -> ProgressReporter | None:
-    """Wrap the reporter so that reported progress extends the server's time."""
-    if report is None:
-        return None
-
-    async def note_progress(progress: float, total: float | None, message: str | None) -> None:
-        clock.note_progress(progress)
-        await report(progress, total, message)
-
-    return note_progress
-
-
-def _build_no_time_error(tool_run: ToolRun) -> ToolTimeout:
-    message = f"no time was left to call {tool_run.call.tool}; it was not called"
-    return ToolTimeout(message, server=tool_run.call.server)
-
-
-def _can_take_rounds(attempt_log: AttemptLog, tool_run: ToolRun) -> bool:
-    """Return whether the caller, or the running request, can answer the server's questions."""
-    if tool_run.dialogue is None:
-        return attempt_log.context.packet_id is not None
-    return tool_run.dialogue.accepts_input_required
+def _build_no_time_error(call: Call) -> ToolTimeout:
+    return ToolTimeout(f"no time was left to call {call.tool}; it was not called", server=call.server)
 
 
 logger = logging.getLogger("fingerpost.call")
@@ -309,11 +273,11 @@ def get_fallback_reason(tool_result: ToolRunResult) -> str | None:
     return None
 
 
-def iterate_candidates(asked: Call, alternatives: Alternatives) -> Iterator[Call]:
+def iterate_candidates(asked: Call, fallbacks: FallbackSource) -> Iterator[Call]:
     """Yield the possible fallbacks in order, each once, without the requested tool."""
     seen = {asked.tool}
     try:
-        for call in islice(alternatives(asked), MAX_ALTERNATIVES):
+        for call in islice(fallbacks.find_alternatives(asked), MAX_ALTERNATIVES):
             if call.tool in seen:
                 continue
             seen.add(call.tool)
@@ -386,6 +350,7 @@ class CallRunner:
             upstream,
             slots=slots,
             breakers=self._breakers,
+            events=self._events,
             journal=journal,
             flush_soon=flush_soon,
             check_tool=check_tool,
@@ -409,195 +374,132 @@ class CallRunner:
         """Allow a trial at once if the breaker is open, because the server has reconnected."""
         self._breakers.allow_trial_now(server)
 
-    async def run(
-        self,
-        call: Call,
-        permit: Permit,
-        context: CallContext,
-        *,
-        latency: LatencyProfile,
-        alternatives: Alternatives = find_no_alternatives,
-        before_fallback: BeforeFallback = do_nothing_before_fallback,
-        permitting: PermitFallback = permit_no_fallback,
-        on_progress: ProgressReporter | None = None,
-        latency_of: GetLatency | None = None,
-        request_context: RequestContext | None = None,
-    ) -> Execution:
-        """Run the call or its fallbacks. `latency_of` gives a fallback its own timeout."""
-        return await self.execute(
-            CallPlan(
-                call=call,
-                permit=permit,
-                context=context,
-                latency=latency,
-                alternatives=alternatives,
-                before_fallback=before_fallback,
-                permitting=permitting,
-                on_progress=on_progress,
-                latency_of=latency_of,
-                request_context=request_context,
-            )
-        )
-
-    async def run_many(self, plans: Sequence[CallPlan]) -> tuple[Execution, ...]:
-        """Run independent calls in parallel and return results in the given order.
-
-        Writes to one server keep their order: one may depend on an earlier one.
-        """
-        for plan in plans:
-            _check_plan(plan)
-        jobs = [
-            ParallelJob(plan.call.server, plan.call.effect, lambda plan=plan: self.execute(plan))
-            for plan in plans
-        ]
-        return await run_in_parallel(jobs)
-
-    async def execute(self, plan: CallPlan) -> Execution:
-        """Run one plan, unless it repeats in a loop."""
-        _check_plan(plan)
-        # Loops are detected within one request: the same call in another request is intended.
-        conversation = plan.context.packet_id or plan.context.conversation
-        # A later round is the same step. Without sessions, all calls with one API key would look like one
-        # conversation.
-        # An idempotency key marks intended repetitions.
-        exempt = plan.is_continuation or plan.has_no_session or plan.context.idempotency_key is not None
-        if conversation is None or exempt or not self._flags.loop_guard:
-            return await self._run_without_duplicate(plan)
-        reason = self._loops.find_loop(conversation, plan.call, may_insist=plan.is_proxied)
-        if reason is not None:
-            return _build_loop_execution(plan.call, reason)
-        self._loops.begin(conversation, plan.call)
-        try:
-            execution = await self._run_without_duplicate(plan)
-        finally:
-            is_last = self._loops.end(conversation, plan.call)
-        if is_last and not (execution.result is not None and is_input_required(execution.result)):
-            tolerance = PROXIED_TOLERANCE if plan.is_proxied else 1
+    async def run(self, run: CallRun) -> Execution:
+        """Run the call or its fallbacks, unless it repeats in a loop or is a duplicate."""
+        _check_run(run)
+        conversation = self._find_guarded_conversation(run)
+        if conversation is not None:
+            reason = self._loops.find_loop(conversation, run.call, may_insist=run.is_proxied)
+            if reason is not None:
+                return _build_loop_execution(run.call, reason)
+        with self._loops.track(conversation, run.call) as step, self._duplicates.track(run) as refused:
+            execution = refused or await self._run_with_fallbacks(run)
+        asks = execution.result is not None and is_input_required(execution.result)
+        if conversation is not None and step.is_last and not asks:
+            tolerance = PROXIED_TOLERANCE if run.is_proxied else 1
             self._loops.record_result(
-                conversation, plan.call, await _hash_execution(execution), tolerance=tolerance
+                conversation, run.call, await _hash_execution(execution), tolerance=tolerance
             )
         return execution
 
-    async def _run_without_duplicate(self, plan: CallPlan) -> Execution:
-        attempt_log = AttemptLog(plan.context, events=self._events)
-        until = math.inf if plan.context.seconds is None else loop_time() + plan.context.seconds
-        key = build_duplicate_key(plan)
-        if key is None:
-            return await self._run_with_fallbacks(plan, attempt_log, until)
-        refused = self._duplicates.refuse_duplicate(key, plan.call)
-        if refused is not None:
-            return refused
-        with self._duplicates.track_running(key, attempt_log):
-            return await self._run_with_fallbacks(plan, attempt_log, until)
+    def _find_guarded_conversation(self, run: CallRun) -> str | None:
+        """Return the conversation within which loops are detected, or None.
 
-    async def _run_with_fallbacks(self, plan: CallPlan, attempt_log: AttemptLog, until: float) -> Execution:
+        It is one request if there is one: the same call in another request is intended. A later round is the
+        same step. Without sessions, all calls with one API key would look like one conversation. An
+        idempotency key marks intended repetitions.
+        """
+        exempt = run.is_continuation or run.has_no_session or run.context.idempotency_key is not None
+        if exempt or not self._flags.loop_guard:
+            return None
+        return run.context.packet_id or run.context.conversation
+
+    async def _run_with_fallbacks(self, run: CallRun) -> Execution:
         """Run the requested tool, then its fallbacks, until one gives a usable result."""
-        tool_run = self._build_tool_run(plan, plan.call, plan.permit, plan.latency, until=until)
-        results = [await self._run_tool(attempt_log, tool_run)]
+        run.begin_tool(run.call, run.permit, seconds=self._get_timeout(run.latency))
+        results = [await self._run_tool(run)]
         reason = get_fallback_reason(results[0])
-        if reason is not None and self._may_fall_back(plan, tool_run):
-            with anyio.move_on_at(until):
-                await plan.before_fallback(plan.call)
-            for call in iterate_candidates(plan.call, plan.alternatives):
-                if loop_time() >= until:
+        if reason is not None and self._may_fall_back(run):
+            with anyio.move_on_at(run.until):
+                await run.fallbacks.prepare_fallback(run.call)
+            for call in iterate_candidates(run.call, run.fallbacks):
+                if loop_time() >= run.until:
                     break
-                permit = await self._permit_fallback(plan, attempt_log, call)
+                permit = await self._permit_fallback(run, call)
                 if permit is None:
                     continue
-                attempt_log.emit_fallback(call, instead_of=results[-1].call, reason=reason)
-                latency = plan.latency_of(call) if plan.latency_of is not None else None
-                tool_run = self._build_tool_run(plan, call, permit, latency, until=until, fallback=True)
-                results.append(await self._run_tool(attempt_log, tool_run))
+                self._emit_fallback(run, call, instead_of=results[-1].call, reason=reason)
+                run.begin_tool(call, permit, seconds=self._get_timeout(run.fallbacks.get_latency(call)))
+                results.append(await self._run_tool(run))
                 reason = get_fallback_reason(results[-1])
-                if reason is None or tool_run.has_started_dialogue:
+                if reason is None or run.has_started_dialogue:
                     break
-        return choose_best_result(results).to_execution(attempt_log.attempts)
+        return choose_best_result(results).to_execution(tuple(run.attempts))
 
-    def _may_fall_back(self, plan: CallPlan, tool_run: ToolRun) -> bool:
-        return self._flags.fallback and plan.context.fallback and not tool_run.has_started_dialogue
+    def _may_fall_back(self, run: CallRun) -> bool:
+        return self._flags.fallback and run.context.fallback and not run.has_started_dialogue
 
-    async def _permit_fallback(self, plan: CallPlan, attempt_log: AttemptLog, call: Call) -> Permit | None:
+    async def _permit_fallback(self, run: CallRun, call: Call) -> Permit | None:
         """Return a permit for a fallback call, which the policy checks like any other."""
-        if does_more(call, than=plan.call):
-            attempt_log.record_skipped(
-                call, f"skipped: it could {call.effect}, which {plan.call.tool} would not"
-            )
+        if does_more(call, than=run.call):
+            reason = f"skipped: it could {call.effect}, which {run.call.tool} would not"
+            self._attempts.record_finished(run, run.skip_fallback(call, reason))
             return None
         try:
-            permit = await plan.permitting(call)
+            permit = await run.fallbacks.permit_fallback(call, run.context)
         except Exception:
             logger.exception("no ruling on the fallback %s", call.tool)
             permit = None
         if permit is None or permit.call_fingerprint != call.fingerprint:
-            attempt_log.record_skipped(call, "skipped: not permitted as a fallback")
+            reason = "skipped: not permitted as a fallback"
+            self._attempts.record_finished(run, run.skip_fallback(call, reason))
             return None
         return permit
 
-    async def _run_tool(self, attempt_log: AttemptLog, tool_run: ToolRun) -> ToolRunResult:
+    def _emit_fallback(self, run: CallRun, to: Call, *, instead_of: Call, reason: str) -> None:
+        self._events.record(
+            FallbackTaken,
+            packet_id=run.packet_id,
+            call_id=run.context.call_id,
+            tool=to.tool,
+            instead_of=instead_of.tool,
+            reason=reason,
+        )
+
+    async def _run_tool(self, run: CallRun) -> ToolRunResult:
         """Return one tool's result from the cache, or run as many attempts as are safe."""
-        call = tool_run.call
-        cacheable = not tool_run.has_started_dialogue and not tool_run.has_caller_credentials
-        cached = self._cache.find(call, attempt_log.context) if cacheable else None
+        call = run.tool
+        cacheable = not run.has_started_dialogue and not run.has_caller_credentials
+        cached = self._cache.find(call, run.context) if cacheable else None
         if cached is not None:
-            attempt_log.record_finished(call, attempt_log.begin(), None, cached=cached)
+            run.begin_attempt()
+            self._attempts.record_finished(run, run.finish_attempt(None, cached=cached))
             return ToolRunResult(call, cached.result)
         epoch = self._cache.get_epoch(call.server)
+        failures, pause = 0, 0.0
         try:
-            outcome = await self._attempt_with_retries(attempt_log, tool_run)
+            while isinstance(outcome := await self._attempts.attempt(run, waited=pause), Failure):
+                failures += 1
+                wait = self._find_retry_wait(run, outcome, failures)
+                if wait is None:
+                    return ToolRunResult(call, outcome)
+                pause = wait
+                await anyio.sleep(pause)
+                if outcome.cause is ErrorKind.TIMEOUT:
+                    run.time.renew()  # the tool gets its full timeout again
         finally:
             if call.effect is not Effect.READ:
                 self._cache.invalidate(call.server)
-        if not isinstance(outcome, Failure) and cacheable and not tool_run.has_started_dialogue:
-            await self._cache_result(call, attempt_log.context, outcome, epoch)
+        if cacheable and not run.has_started_dialogue:
+            await self._cache_result(call, run.context, outcome, epoch)
         return ToolRunResult(call, outcome)
 
-    async def _attempt_with_retries(self, attempt_log: AttemptLog, tool_run: ToolRun) -> JsonObject | Failure:
-        failures = 0
-        pause = 0.0
-        rule = tool_run.call.retry
+    def _find_retry_wait(self, run: CallRun, failure: Failure, failures: int) -> float | None:
+        """Return the pause before the next attempt, or None if there is none."""
+        rule = run.tool.retry
         retries = self._settings.retries if rule.retries.value is None else rule.retries.value
-        while True:
-            outcome = await self._attempts.attempt_once(attempt_log, tool_run, waited=pause)
-            if not isinstance(outcome, Failure):
-                return outcome
-            failures += 1
-            pause = compute_retry_wait(
-                failures, chance=self._random_number(), retry_after=outcome.retry_after
-            )
-            repeatable = may_retry(outcome, rule, failures=failures, retries=retries, pause=pause)
-            if not repeatable or tool_run.has_started_dialogue:
-                return outcome
-            anew = outcome.cause is ErrorKind.TIMEOUT  # the tool gets its full timeout again
-            if pause >= (tool_run.time.until - loop_time() if anew else tool_run.time.remaining):
-                return outcome
-            await anyio.sleep(pause)
-            if anew:
-                tool_run = tool_run.renew_deadline()
+        pause = compute_retry_wait(failures, chance=self._random_number(), retry_after=failure.retry_after)
+        repeatable = may_retry(failure, rule, failures=failures, retries=retries, pause=pause)
+        if not repeatable or run.has_started_dialogue:
+            return None
+        anew = failure.cause is ErrorKind.TIMEOUT
+        left = run.until - loop_time() if anew else run.time.remaining
+        return pause if pause < left else None
 
     async def _cache_result(self, call: Call, context: CallContext, result: JsonObject, epoch: int) -> None:
         if self._cache.is_cacheable(call) and not is_input_required(result) and not is_empty_result(result):
             made = await run_in_thread(hash_result, result) if is_large_value(result) else hash_result(result)
             self._cache.keep(call, context, result, size=made.size, epoch=epoch)
-
-    def _build_tool_run(
-        self,
-        plan: CallPlan,
-        call: Call,
-        permit: Permit,
-        latency: LatencyProfile | None,
-        *,
-        until: float,
-        fallback: bool = False,
-    ) -> ToolRun:
-        return ToolRun(
-            call=call,
-            permit=permit,
-            time=ToolDeadline(self._get_timeout(latency), until=until),
-            fallback=fallback,
-            on_progress=plan.on_progress,
-            request_context=plan.request_context,
-            dialogue=watch_caller(plan.request_context),
-        )
 
     def _get_timeout(self, latency: LatencyProfile | None) -> float:
         """Return the tool's own timeout if known, else the default."""
@@ -606,12 +508,12 @@ class CallRunner:
         return latency.timeout.value / 1000
 
 
-def _check_plan(plan: CallPlan) -> None:
-    if plan.permit.call_fingerprint != plan.call.fingerprint:
-        message = f"the permit is not for this call of {plan.call.tool}"
+def _check_run(run: CallRun) -> None:
+    if run.permit.call_fingerprint != run.call.fingerprint:
+        message = f"the permit is not for this call of {run.call.tool}"
         raise RuntimeError(message)
-    if plan.context.dry_run:
-        message = f"a dry run of {plan.call.tool} must not be executed"
+    if run.context.dry_run:
+        message = f"a dry run of {run.call.tool} must not be executed"
         raise RuntimeError(message)
 
 
