@@ -162,9 +162,24 @@ class GatewayApp:
             await respond(http_request.send, preflight.status, b"", preflight.headers)
             return
         principal = await self._auth.authenticate(http_request)
-        if http_request.method == "POST":
-            await self._handle_post(http_request, principal)
-        elif not _is_handshake_version(http_request.headers.get("mcp-protocol-version")):
+        if http_request.method != "POST":
+            await self._handle_stream(http_request, principal)
+            return
+        sent = await self._read_json(http_request)
+        try:
+            if isinstance(sent, list):
+                await handle_batch_post(self._state, http_request, principal, cast("list[object]", sent))
+                return
+            message = read_message(sent)
+        except InvalidJsonRpcMessage as error:
+            raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
+        is_legacy = _is_handshake_request(http_request.headers, message)
+        post = handle_legacy_post if is_legacy else handle_modern_post
+        await post(self._state, http_request, principal, message)
+
+    async def _handle_stream(self, http_request: McpHttpRequest, principal: Principal) -> None:
+        """Handle the methods that concern a session's stream of the handshake era."""
+        if not _is_handshake_version(http_request.headers.get("mcp-protocol-version")):
             await reject_method(http_request)
         elif http_request.method == "GET":
             await open_event_stream(self._state, http_request, principal)
@@ -173,7 +188,7 @@ class GatewayApp:
         else:
             raise McpHttpError(405, "Use POST, GET or DELETE.", headers=(_ALLOW_HEADER,))
 
-    async def _handle_post(self, http_request: McpHttpRequest, principal: Principal) -> None:
+    async def _read_json(self, http_request: McpHttpRequest) -> object:
         check_content_type(http_request.headers)
         body = await read_body(
             http_request.headers,
@@ -182,18 +197,9 @@ class GatewayApp:
             seconds=self._settings.request_seconds,
         )
         try:
-            sent = decode_json(body)
-            if isinstance(sent, list):
-                await handle_batch_post(self._state, http_request, principal, cast("list[object]", sent))
-                return
-            message = read_message(sent)
+            return decode_json(body)
         except InvalidJsonBody as error:
             raise McpHttpError(400, str(error), code=PARSE_ERROR) from error
-        except InvalidJsonRpcMessage as error:
-            raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
-        is_legacy = _is_handshake_request(http_request.headers, message)
-        post = handle_legacy_post if is_legacy else handle_modern_post
-        await post(self._state, http_request, principal, message)
 
     async def _respond_outside_endpoints(self, path: str, scope: AsgiScope, send: Send) -> None:
         """Answer paths that are not endpoints: health and public documents."""

@@ -59,14 +59,32 @@ async def handle_legacy_post(
     if message.kind == "request" and message.method == "initialize":
         return await _open_session(state, http_request, principal, message)
     session = find_session(state, http_request, principal)
-    if message.kind == "request":
-        return await _answer_session_request(state, http_request, principal, session, message)
-    if message.kind == "response":
-        session.questions.accept_response(message.raw)
-    else:
-        handle_notification(session, message)
-    await respond(http_request.send, 202, b"", (session.header, *http_request.common))
-    return None
+    headers = (session.header, *http_request.common)
+    if message.kind != "request":
+        if message.kind == "response":
+            session.questions.accept_response(message.raw)
+        else:
+            handle_notification(session, message)
+        return await respond(http_request.send, 202, b"", headers)
+    takes = get_accepted_types(http_request)
+    reply = PostResponse(http_request, accepts=takes, headers=headers, questions=session.questions)
+    request = build_session_request(session, principal, message, http_request.headers)
+    if isinstance(request, JsonRpcResponse):
+        return await reply.finish(200, request.body)
+    if message.method == "ping":
+        return await reply.finish(200, encode_result(request.id, {}))
+    result: JsonRpcResponse | None = None
+    with state.create_active_request() as running:
+        session.in_flight[request.id] = running
+        watch = DisconnectWatcher(state, http_request, reply, running)
+        try:
+            result = await answer_request(state.methods, request, reply)
+        finally:
+            watch.stop()
+            session.in_flight.pop(request.id, None)
+            state.sessions.touch(session)
+    result = result or build_stopped_response(request, running)
+    return await reply.finish(200, result.body)
 
 
 def find_session(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> McpSession:
@@ -195,36 +213,6 @@ def build_stopped_response(request: ClientRequest, active: ActiveRequest) -> Jso
     """Build the response to a request that was cancelled."""
     code = REQUEST_CANCELLED if active.is_cancelled_by_client else INTERNAL_ERROR
     return JsonRpcResponse(encode_error(request.id, code, active.reason or SHUTDOWN_MESSAGE), code)
-
-
-async def _answer_session_request(
-    state: GatewayState,
-    http_request: McpHttpRequest,
-    principal: Principal,
-    session: McpSession,
-    message: JsonRpcMessage,
-) -> None:
-    takes = get_accepted_types(http_request)
-    headers = (session.header, *http_request.common)
-    reply = PostResponse(http_request, accepts=takes, headers=headers, questions=session.questions)
-    request = build_session_request(session, principal, message, http_request.headers)
-    if isinstance(request, JsonRpcResponse):
-        return await reply.finish(200, request.body)
-    if message.method == "ping":
-        return await reply.finish(200, encode_result(request.id, {}))
-    result: JsonRpcResponse | None = None
-    with state.create_active_request() as running:
-        session.in_flight[request.id] = running
-        watch = DisconnectWatcher(state, http_request, reply, running)
-        try:
-            result = await answer_request(state.methods, request, reply)
-        finally:
-            watch.stop()
-            session.in_flight.pop(request.id, None)
-            state.sessions.touch(session)
-    result = result or build_stopped_response(request, running)
-    await reply.finish(200, result.body)
-    return None
 
 
 async def open_event_stream(state: GatewayState, http_request: McpHttpRequest, principal: Principal) -> None:

@@ -40,8 +40,8 @@ from fingerpost.surfaces.gateway.responses import (
     DisconnectWatcher,
     JsonRpcResponse,
     PostResponse,
+    answer_discover,
     answer_request,
-    build_discover_result,
     build_error_response,
 )
 from fingerpost.surfaces.gateway.sessions import McpSessions, Notification, build_cannot_ask_error
@@ -223,20 +223,35 @@ async def handle_modern_post(
     """Answer one POST."""
     if message.kind == "notification":
         return await _accept_notification(http_request)
+    takes = _check_post(http_request, message)
+    request = build_modern_request(state, http_request.endpoint, principal, message, http_request)
+    if isinstance(request, JsonRpcResponse):
+        return await _finish_response(http_request, request)
+    if request.method == "subscriptions/listen":
+        return await _listen_for_notifications(state, http_request, request, takes)
+    answer = answer_discover if request.method == "server/discover" else answer_request
+    reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
+    result: JsonRpcResponse | None = None
+    with state.create_active_request() as running:
+        watch = DisconnectWatcher(state, http_request, reply, running)
+        try:
+            result = await answer(state.methods, request, reply)
+        finally:
+            watch.stop()
+    if result is None:  # cancelled from outside
+        result = JsonRpcResponse(encode_error(request.id, INTERNAL_ERROR, running.reason), INTERNAL_ERROR)
+    await reply.finish(_get_status(result), result.body)
+    return None
+
+
+def _check_post(http_request: McpHttpRequest, message: JsonRpcMessage) -> tuple[bool, bool]:
+    """Return whether the client accepts JSON and event streams. Raises `McpHttpError`."""
     if message.kind == "response" or message.id is None:
         raise McpHttpError(400, "Nothing was asked of this client: send requests.", code=INVALID_REQUEST)
     takes = parse_accept(http_request.headers)
     if not any(takes):
         raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
-    request = build_modern_request(state, http_request.endpoint, principal, message, http_request)
-    if isinstance(request, JsonRpcResponse):
-        return await _finish_response(http_request, request)
-    if request.method == "subscriptions/listen":
-        if not takes[1]:
-            raise McpHttpError(406, "A subscription is a stream: accept text/event-stream.")
-        return await _listen_for_notifications(state, http_request, request)
-    await _answer_post(state, http_request, request, takes)
-    return None
+    return takes
 
 
 async def reject_method(http_request: McpHttpRequest) -> None:
@@ -345,27 +360,6 @@ def _build_rejection_response(
     return build_error_response(request_id, JsonRpcError(rejection.code, rejection.message, rejection.data))
 
 
-async def _answer_post(
-    state: GatewayState, http_request: McpHttpRequest, request: ClientRequest, takes: tuple[bool, bool]
-) -> None:
-    reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
-    result: JsonRpcResponse | None = None
-    with state.create_active_request() as running:
-        watch = DisconnectWatcher(state, http_request, reply, running)
-        try:
-            if request.method == "server/discover":
-                result = JsonRpcResponse(
-                    encode_result(request.id, await build_discover_result(state.methods, request))
-                )
-            else:
-                result = await answer_request(state.methods, request, reply)
-        finally:
-            watch.stop()
-    if result is None:  # cancelled from outside
-        result = JsonRpcResponse(encode_error(request.id, INTERNAL_ERROR, running.reason), INTERNAL_ERROR)
-    await reply.finish(_get_status(result), result.body)
-
-
 async def _finish_response(http_request: McpHttpRequest, result: JsonRpcResponse) -> None:
     await PostResponse(http_request, accepts=(True, False), headers=http_request.common).finish(
         _get_status(result), result.body
@@ -377,8 +371,10 @@ def _get_status(result: JsonRpcResponse) -> int:
 
 
 async def _listen_for_notifications(
-    state: GatewayState, http_request: McpHttpRequest, request: ClientRequest
+    state: GatewayState, http_request: McpHttpRequest, request: ClientRequest, takes: tuple[bool, bool]
 ) -> None:
+    if not takes[1]:
+        raise McpHttpError(406, "A subscription is a stream: accept text/event-stream.")
     listening = await SubscriptionStream.open_stream(state, request)
     if isinstance(listening, JsonRpcResponse):
         return await _finish_response(http_request, listening)

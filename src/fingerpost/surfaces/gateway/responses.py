@@ -210,6 +210,13 @@ async def build_initialize_result(methods: McpMethods, request: ClientRequest) -
     return {"protocolVersion": request.version, **described}
 
 
+async def answer_discover(
+    methods: McpMethods, request: ClientRequest, exchange: ClientExchange
+) -> JsonRpcResponse:
+    """Answer `server/discover`."""
+    return JsonRpcResponse(encode_result(request.id, await build_discover_result(methods, request)))
+
+
 async def build_discover_result(methods: McpMethods, request: ClientRequest) -> JsonObject:
     described = dict(await _describe_server(methods, request))
     server_info = described.pop("serverInfo", None)

@@ -38,6 +38,7 @@ from fingerpost.records import (
 )
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls
+from fingerpost.surfaces.gateway.elicitation.client import can_be_asked
 from fingerpost.surfaces.gateway.listing.resources import ResourceListing
 from fingerpost.surfaces.gateway.listing.search import (
     build_empty_result,
@@ -434,9 +435,16 @@ class ToolMethods:
             repair = self._router.settings.flags.argument_repair
             check_argument_headers(card, schema, tool_call.arguments, headers, repair=repair)
         request_context = build_request_context(request, log_level=self._levels.get_level(request.session))
-        outcome = await self._calls.call(
-            request, exchange, tool_call, context, request_context, server=card.server
-        )
+        if can_be_asked(request.capabilities) or request_context.is_continuation:
+            outcome = await self._calls.call(
+                request, exchange, tool_call, context, request_context, server=card.server
+            )
+        else:
+            caller = self._calls.build_caller(request, exchange, card.server, request_context)
+            outcome = await self._router.calls.call(
+                tool_call, context, request_context.replace_caller(caller)
+            )
+            outcome = self._calls.finish_unasked(request, card.server, outcome)
         if intent:
             self._router.learn(intent, outcome, context.conversation)
         card = self._find_answering_card(outcome, card)

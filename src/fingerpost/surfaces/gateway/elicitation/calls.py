@@ -203,7 +203,7 @@ class InputRequiredCalls:
         )
 
     async def _run(self, call_round: CallRound, work: _ToolRun) -> Outcome:
-        caller = self._build_caller(
+        caller = self.build_caller(
             call_round.request, call_round.exchange, call_round.server, call_round.request_context
         )
         request_context = call_round.request_context.replace_caller(caller)
@@ -213,13 +213,25 @@ class InputRequiredCalls:
             outcome = self._to_outcome(
                 call_round, await self.suspended.run_call(caller, lambda: work(request_context))
             )
-        if is_input_required(outcome):
-            assert outcome.result is not None
-            needed = self._find_missing_capabilities(call_round.request, call_round.server, outcome.result)
-            if needed is not None:
-                return fail_for_missing_input(outcome, needed)
-            outcome = replace(outcome, result=mark_result(call_round.server, outcome.result))
-        return outcome
+        return self._check_question(call_round.request, call_round.server, outcome)
+
+    def finish_unasked(self, request: ClientRequest, server: str, outcome: Outcome) -> Outcome:
+        """Return the outcome of a call whose client cannot be asked: with where a person can approve it, or
+        as a failure if the server asks something.
+        """
+        outcome = self._check_question(request, server, outcome)
+        waits = get_awaited_approval(outcome) is not None
+        return add_waiting_note(outcome, request, console=self._console) if waits else outcome
+
+    def _check_question(self, request: ClientRequest, server: str, outcome: Outcome) -> Outcome:
+        """Return the outcome with the server's question marked, or a failure if the client cannot answer."""
+        if not is_input_required(outcome):
+            return outcome
+        assert outcome.result is not None
+        needed = self._find_missing_capabilities(request, server, outcome.result)
+        if needed is not None:
+            return fail_for_missing_input(outcome, needed)
+        return replace(outcome, result=mark_result(server, outcome.result))
 
     def _to_outcome(self, call_round: CallRound, value: Outcome | JsonObject | InputRequired) -> Outcome:
         if isinstance(value, InputRequired):
@@ -267,7 +279,7 @@ class InputRequiredCalls:
         self, call_round: CallRound, method: str, params: JsonObject, *, timeout: float
     ) -> JsonObject:
         request, server = call_round.request, call_round.server
-        caller = self._build_caller(request, call_round.exchange, server, call_round.request_context)
+        caller = self.build_caller(request, call_round.exchange, server, call_round.request_context)
         request_context = replace(call_round.request_context, caller=caller)
 
         async def work() -> JsonObject:
@@ -305,9 +317,10 @@ class InputRequiredCalls:
         except (InvalidRequestState, CallError) as refused:
             self._refuse(call_round.request, _format_error(refused), started=_had_started(refused))
 
-    def _build_caller(
+    def build_caller(
         self, request: ClientRequest, exchange: ClientExchange, server: str, request_context: RequestContext
     ) -> GatewayCaller:
+        """Return the client of a request as servers see it."""
         return GatewayCaller(
             request, exchange, server=server, seconds=self._seconds, log_level=request_context.log_level
         )
