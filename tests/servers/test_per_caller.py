@@ -45,7 +45,7 @@ async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
     async with at_address(Talkative()) as (url, record), isolated(url, max_callers=2) as (own, tasks):
         for key in ("a", "b", "a"):
             async with own.use(key, tasks, None) as connection:
-                await connection.call({"name": "meta", "arguments": {}})
+                await connection.ask("tools/call", {"name": "meta", "arguments": {}})
         assert len(own) == 2
         async with own.use("a", tasks, None) as first:
             async with own.use("c", tasks, None):  # b goes: a is in use
@@ -66,7 +66,7 @@ async def test_one_that_nobody_uses_is_closed_and_a_lost_one_replaced():
         await eventually(lambda: len(own) == 0)
         assert connection.state.failure is None
         async with own.use("a", tasks, None) as connection:
-            await connection.call({"name": "meta", "arguments": {}})
+            await connection.ask("tools/call", {"name": "meta", "arguments": {}})
         assert len(record.of("initialize")) == 2
 
 

@@ -23,6 +23,7 @@ from fingerpost.servers.connection import (
     PROBE_SECONDS,
     InProcessTransport,
     RawClient,
+    RawSession,
     RequestTransport,
     ServerConnection,
     SessionTransport,
@@ -239,17 +240,18 @@ class _Connector:
 
     async def choose_transport(self, client: RawClient, *, modern: bool) -> RequestTransport:
         """Return the way of all requests. The MCP library's is used where OAuth or a proxy needs it."""
-        if self._spec.transport == "in_process":
-            return InProcessTransport(client.session)
+        session = cast("RawSession", client.session)
+        if session.is_in_process:
+            return InProcessTransport(session)
         if self._child is not None:
             return DirectStdio(self._spec.name, self._child, self._state)
         if self._client is None or self._transport is None or self._client.auth is not None:
-            return SessionTransport(client.session)
+            return SessionTransport(session)
         limits = self._deps.limits
         headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
         endpoint = await self._deps.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
         if endpoint is None:
-            return SessionTransport(client.session)
+            return SessionTransport(session)
         return DirectHttp(
             self._spec.name,
             endpoint,

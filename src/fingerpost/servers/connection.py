@@ -14,6 +14,7 @@ import anyio
 from mcp import Client
 from mcp.client.session import ClientSession
 from mcp.client.subscriptions import Subscription
+from mcp.shared.direct_dispatcher import DirectDispatcher
 from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import x_mcp_header_map
@@ -194,6 +195,11 @@ class RawSession(ClientSession):
             del full["_meta"]
         return full, options.get("headers", {})
 
+    @property
+    def is_in_process(self) -> bool:
+        """Whether the server runs in this process and is called without messages."""
+        return isinstance(self._dispatcher, DirectDispatcher)
+
     async def send_raw(self, method: str, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
         """Send params made by `build_params` and return the raw result. Raises `MCPError`."""
         return await self._dispatcher.send_raw_request(method, params, options)
@@ -292,8 +298,8 @@ class RequestTransport(Protocol):
 class SessionTransport:
     """Requests through the MCP library's session."""
 
-    def __init__(self, session: ClientSession) -> None:
-        self._session = cast("RawSession", session)
+    def __init__(self, session: RawSession) -> None:
+        self._session = session
 
     async def send_request(
         self,
