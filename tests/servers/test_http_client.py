@@ -131,7 +131,7 @@ REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], 
     "compression nobody asked for": (
         lambda body: [with_length(body, b"Content-Encoding: br\r\n")],
         ServerUnavailable,
-        "compressed",
+        "content encoding",
     ),
     "what is not compressed as it says": (
         lambda body: [with_length(body, b"Content-Encoding: gzip\r\n")],

@@ -87,7 +87,7 @@ async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
 
 
 async def test_who_never_said_which_logs_they_want_has_a_session_of_their_own_as_well() -> None:
-    caller, usual = Person(), {"log_level": "info", "usual_level": True}
+    caller, usual = Person(), {"log_level": "info", "is_default_log_level": True}
     async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for _ in range(FREQUENT_CALLS):
             sent = json.loads(await call(servers, "meta", caller, **usual))
@@ -136,7 +136,10 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
             await call(servers, "ask", caller, log_level="debug")
         for level in ("debug", "debug", "error"):
             assert await call(servers, "ask", caller, log_level=level) == "accept"
-        assert await call(servers, "ask", Person(key="other"), log_level="info", usual_level=True) == "accept"
+        assert (
+            await call(servers, "ask", Person(key="other"), log_level="info", is_default_log_level=True)
+            == "accept"
+        )
     assert levels == ["debug", "error"]
 
 

@@ -338,7 +338,7 @@ async def test_a_state_is_good_for_its_owner_its_endpoint_and_its_call_alone(tmp
         first = request()
         asked = await house.call(first)
         other_call = {"arguments": {"path": "/etc/passwd"}}
-        await refused(house.retry(first, asked, accept(), principal=EVE), "somebody else")
+        await refused(house.retry(first, asked, accept(), principal=EVE), "another caller")
         elsewhere = Endpoint(path="/mcp/all", mode="all")
         await refused(house.retry(first, asked, accept(), endpoint=elsewhere), "another endpoint")
         await refused(house.retry(first, asked, accept(), params=other_call), "another call")

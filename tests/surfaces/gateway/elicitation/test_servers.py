@@ -164,7 +164,7 @@ async def test_a_parked_call_goes_on_for_its_caller_alone(tmp_path: Path) -> Non
         asked = await house.call(first)
         key = next(iter(questions_of(asked)))
         answers = {key: named("Eve")}
-        await refused(house.go_on(first, asked, answers, principal=EVE), "somebody else")
+        await refused(house.go_on(first, asked, answers, principal=EVE), "another caller")
         await refused(house.go_on(first, asked, answers, params={"name": "old__twice"}), "another call")
         again = await house.go_on(first, asked, {"other": named("Eve")})  # no answer to what was asked
         assert next(iter(questions_of(again))) == key
