@@ -67,3 +67,12 @@ def test_what_lies_outside_of_any_scope_of_the_caller_is_hidden() -> None:
         "files/delete_file",
     }
     assert set(outside(Scope(tools=("files/read_*",)))) == {"shop/list_orders", "files/delete_file"}
+
+
+@proves("N1")
+def test_a_rule_about_operations_hides_a_tool_whose_every_call_it_denies() -> None:
+    everything = {card.key for card in CARDS}
+    assert set(hidden({"verdict": "deny", "operation": "*"})) == everything
+    assert set(hidden({"verdict": "deny", "operation": "delete_file"})) == {"files/delete_file"}
+    # A tool without operations has none that could be allowed.
+    assert set(hidden({"verdict": "allow", "operation": "*"}, {"verdict": "deny"})) == everything
