@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fingerpost import ConfigError, Policy, Router, Settings
-from fingerpost.policy.visibility import build_rule_names
+from fingerpost.policy.rules import build_rule_names
 from fingerpost.settings import RuleSettings
 
 

@@ -56,7 +56,8 @@ from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
 from fingerpost.policy.paths import PathPlacement
 from fingerpost.policy.rules import PolicyEngine, PolicyRule, apply_doubt, build_permit
-from fingerpost.policy.visibility import add_profile_scope, find_hidden_tools, is_within_scopes, may_call_any
+from fingerpost.policy.scopes import add_profile_scope, is_within_scopes
+from fingerpost.policy.visibility import find_hidden_tools, may_call_any
 from fingerpost.records import (
     Call,
     CallContext,

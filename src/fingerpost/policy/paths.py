@@ -101,13 +101,17 @@ def match_loosely(pattern: str, text: str, folder: str | None = None) -> Pattern
     """Match for rules that ask or deny: one reading must match. Paths are relative to `folder`."""
     if len(text) > MAX_TEXT_LENGTH:
         return PatternFit.MAYBE
-    patterns = {_casefold(pattern), _casefold(normalize_path(pattern))}
+    patterns = _list_pattern_forms(pattern)
     forms = {_casefold(form) for form in _list_forms(text, folder)}
     return (
         PatternFit.YES
         if any(fnmatchcase(form, each) for form in forms for each in patterns)
         else PatternFit.NO
     )
+
+
+def _list_pattern_forms(pattern: str) -> set[str]:
+    return {_casefold(pattern), _casefold(normalize_path(pattern))}
 
 
 def _casefold(text: str) -> str:
@@ -128,6 +132,45 @@ def _list_forms(text: str, folder: str | None) -> Iterator[str]:
                 yield posixpath.normpath(f"{folder}/{path}")
             if path.startswith("../"):
                 yield posixpath.normpath(f"/{path}")  # enough `..` lead to the root from any directory
+
+
+@frozen
+class UnknownText:
+    """A text of which only the start is known, and a character that it does not contain."""
+
+    start: str = ""
+    excluded: str = ""
+
+    def match(self, pattern: str, *, exactly: bool) -> PatternFit:
+        """Return YES if every such text matches (as `match_exactly` or `match_loosely`), NO if none does."""
+        if self.excluded and self.excluded in pattern:
+            return PatternFit.NO
+        # A pattern that ends in `*` and matches the start also matches what follows. Texts with odd readings
+        # never match exactly.
+        if not exactly and pattern.endswith("*") and fnmatchcase(_casefold(self.start), _casefold(pattern)):
+            return PatternFit.YES
+        return PatternFit.MAYBE if self._can_match(pattern, exactly=exactly) else PatternFit.NO
+
+    def _can_match(self, pattern: str, *, exactly: bool) -> bool:
+        match = match_exactly if exactly else match_loosely
+        return not self.start or any(
+            match(pattern[:end], self.start) is PatternFit.YES for end in range(1, len(pattern) + 1)
+        )
+
+
+def is_covered(narrow: str, wide: str) -> bool:
+    """Return whether every text that matches `narrow` also matches `wide` loosely. False if unclear."""
+    return all(
+        any(_covers(outer, inner) for outer in _list_pattern_forms(wide))
+        for inner in _list_pattern_forms(narrow)
+    )
+
+
+def _covers(wide: str, narrow: str) -> bool:
+    stem = wide.rstrip("*")
+    if re.search(r"[?\[]", wide):
+        return False
+    return wide == narrow or (stem != wide and "*" not in stem and narrow.startswith(stem))
 
 
 def match_argument(

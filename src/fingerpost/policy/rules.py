@@ -1,30 +1,38 @@
-"""Policy rules: which calls run, need approval, or are denied."""
+"""The rule engine: rules and their conditions, matched against what is known of a call, and the verdict.
+
+One matcher for each condition answers three questions: whether a call may run (all is known), whether a tool
+is shown (its arguments are not known), and whether a server is named (its tools are not known either).
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import lru_cache
 from typing import Final, Literal, Protocol
 
 import anyio
 import anyio.to_thread
 
+from fingerpost.catalog import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
 from fingerpost.policy.paths import (
     PathPlacement,
     PatternFit,
+    UnknownText,
+    is_covered,
     locate_paths,
     match_argument,
     match_exactly,
     match_loosely,
 )
-from fingerpost.policy.visibility import SCOPE_RULE, add_profile_scope, build_rule_names, is_within_scopes
-from fingerpost.records import Call, CallContext, Effect, Permit, Ruling, Scope, Verdict
+from fingerpost.policy.scopes import SCOPE_RULE, add_profile_scope, is_within_scopes
+from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, Ruling, Scope, Verdict
 from fingerpost.redaction import scrub
-from fingerpost.settings import RuleSettings
+from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
 
 log = logging.getLogger("fingerpost.policy")
 
@@ -58,6 +66,284 @@ LOCAL_ADDRESS_RULE: Final = "local addresses"
 _OUT_OF_SCOPE_RULING: Final = Ruling(
     verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE_RULE
 )
+
+
+class Unknown(Enum):
+    """Stands for a part of a subject that is not known."""
+
+    UNKNOWN = "unknown"
+
+
+UNKNOWN: Final = Unknown.UNKNOWN
+OPERATION: Final = "operation"  # the argument that names the operation of a tool
+
+
+@frozen
+class Subject:
+    """What is known of a call: all of it, or what the calls of one tool or of one server have in common.
+
+    There are few effects, so each possible one is a subject of its own.
+    """
+
+    server: str
+    effect: Effect
+    caller: str | None = None  # None: without a name
+    profile: str | None = None
+    tool: str | Unknown = UNKNOWN  # the key
+    name: str = ""  # the name on the server, if `tool` is known
+    operation: str | Unknown | None = UNKNOWN  # its key, `tool.operation`; None: without an operation
+    arguments: JsonObject | Unknown = UNKNOWN
+    placement: PathPlacement | Unknown = UNKNOWN
+    folder: str | None = None  # the working directory
+    required: frozenset[str] = frozenset()  # arguments that every such call has
+    assumed: tuple[RuleSettings, ...] = ()  # rules that match every such call, for what is not known
+
+    def list_tool_names(self) -> tuple[str | UnknownText, ...]:
+        """Return the key and the name of the tool. A name of which nothing is known has no `/`."""
+        if self.tool is UNKNOWN:
+            return (UnknownText(start=build_tool_key(self.server, "")), UnknownText(excluded="/"))
+        return (self.tool, self.name)
+
+    def list_operation_names(self) -> tuple[str | UnknownText, ...]:
+        """Return the names of the operation: `files/manage.delete` is also `delete` and `manage.delete`."""
+        if self.operation is None:
+            return ()
+        if self.tool is UNKNOWN:
+            return (UnknownText(start=build_tool_key(self.server, "")), UnknownText())
+        if self.operation is UNKNOWN:
+            return (UnknownText(start=f"{self.tool}."), UnknownText(), UnknownText(start=f"{self.name}."))
+        bare = self.operation.removeprefix(f"{self.tool}.")
+        return (self.operation, bare, f"{self.name}.{bare}")
+
+
+def describe_call(call: Call, context: CallContext, placement: PathPlacement | Unknown) -> Subject:
+    """Return the subject of one call, of which everything is known but perhaps where its paths are."""
+    return Subject(
+        server=call.server,
+        effect=call.effect,
+        caller=context.caller,
+        profile=context.profile,
+        tool=call.tool,
+        name=call.name,
+        operation=None if call.operation == call.tool else call.operation,
+        arguments=call.arguments,
+        placement=placement,
+        folder=context.working_directory,
+    )
+
+
+@frozen
+class Rule:
+    """A rule with its verdict, its name and the conditions that it has."""
+
+    settings: RuleSettings
+    verdict: Verdict
+    name: str
+    conditions: tuple[Condition, ...]
+
+    @property
+    def allows(self) -> bool:
+        return self.verdict is Verdict.ALLOW
+
+    def match(self, subject: Subject) -> PatternFit:
+        """Return YES if the rule matches every call of the subject, NO if none, else MAYBE.
+
+        MAYBE for a single call: whether the rule matches is unclear, so it counts against the call.
+        """
+        fit = PatternFit.YES
+        for condition in self.conditions:
+            fit = min(fit, condition.match(self, subject))
+            if fit is PatternFit.NO:
+                break
+        return fit
+
+    def build_ruling(self, *, doubtful: bool = False) -> Ruling:
+        reason = self.settings.reason or f"a rule {_VERDICT_WORDS[self.verdict]} such calls"
+        if doubtful:
+            reason += " (it is unclear whether the rule matches, so it applies)"
+        return Ruling(verdict=self.verdict, reason=reason, rule=self.name)
+
+
+@frozen
+class Condition:
+    """One condition of a rule: a field of `RuleSettings` and its matcher.
+
+    A matcher returns MAYBE where the answer depends on what is not known of the subject.
+    """
+
+    field: str
+    match: Callable[[Rule, Subject], PatternFit]
+    by_names: bool = True  # it looks at names and the effect alone, so that rulings can be cached
+
+
+def _match_effect(rule: Rule, subject: Subject) -> PatternFit:
+    return PatternFit.YES if rule.settings.effect is subject.effect else PatternFit.NO
+
+
+def _match_server(rule: Rule, subject: Subject) -> PatternFit:
+    return _match_names(rule, rule.settings.server, (subject.server,))
+
+
+def _match_tool(rule: Rule, subject: Subject) -> PatternFit:
+    fit = _match_names(rule, rule.settings.tool, subject.list_tool_names())
+    return _assume(rule, fit, rule.settings.tool, (other.tool for other in subject.assumed))
+
+
+def _match_operation(rule: Rule, subject: Subject) -> PatternFit:
+    """Match the operation. A tool without operations has none that could be allowed; rules that ask or deny
+    match the tool itself.
+    """
+    names = subject.list_operation_names()
+    if not names and not rule.allows:
+        names = subject.list_tool_names()
+    fit = _match_names(rule, rule.settings.operation, names)
+    return _assume(rule, fit, rule.settings.operation, (other.operation for other in subject.assumed))
+
+
+def _match_caller(rule: Rule, subject: Subject) -> PatternFit:
+    return _match_names(rule, rule.settings.caller, _list_caller_names(rule, subject.caller))
+
+
+def _match_profile(rule: Rule, subject: Subject) -> PatternFit:
+    return _match_names(rule, rule.settings.profile, _list_caller_names(rule, subject.profile))
+
+
+def _match_arguments(rule: Rule, subject: Subject) -> PatternFit:
+    wanted = rule.settings.arguments.items()
+    return min(_match_argument(rule, subject, name, pattern) for name, pattern in wanted)
+
+
+def _match_paths(rule: Rule, subject: Subject) -> PatternFit:
+    wanted, placement = rule.settings.paths, subject.placement
+    if placement is UNKNOWN:
+        assumed = any(other.paths == wanted for other in subject.assumed)
+        return PatternFit.YES if assumed and not rule.allows else PatternFit.MAYBE
+    if placement.value == wanted:
+        return PatternFit.YES
+    if rule.allows:
+        return PatternFit.NO
+    doubtful = (
+        {PathPlacement.UNCLEAR} if wanted == "inside" else {PathPlacement.UNCLEAR, PathPlacement.NOWHERE}
+    )
+    return PatternFit.MAYBE if placement in doubtful else PatternFit.NO
+
+
+CONDITIONS: Final = (
+    Condition(field="effect", match=_match_effect),
+    Condition(field="server", match=_match_server),
+    Condition(field="tool", match=_match_tool),
+    Condition(field="operation", match=_match_operation),
+    Condition(field="caller", match=_match_caller),
+    Condition(field="profile", match=_match_profile),
+    Condition(field="arguments", match=_match_arguments, by_names=False),
+    Condition(field="paths", match=_match_paths, by_names=False),
+)
+
+
+def _list_caller_names(rule: Rule, name: str | None) -> tuple[str, ...]:
+    """Return the names of the caller. No rule allows an anonymous caller, but `*` matches it in rules that
+    ask or deny.
+    """
+    if name is None:
+        return () if rule.allows else ("",)
+    return (name,)
+
+
+def _match_names(rule: Rule, pattern: str | None, names: Iterable[str | UnknownText]) -> PatternFit:
+    """Return the best match of one of the names."""
+    if pattern is None:
+        return PatternFit.YES
+    return max((_match_name(pattern, name, rule.allows) for name in names), default=PatternFit.NO)
+
+
+def _match_name(pattern: str, name: str | UnknownText, exactly: bool) -> PatternFit:
+    if isinstance(name, UnknownText) or len(name) <= MAX_CACHED_NAME_LENGTH:
+        return _match_name_cached(pattern, name, exactly)
+    return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
+
+
+@lru_cache(maxsize=4096)  # the same few names recur
+def _match_name_cached(pattern: str, name: str | UnknownText, exactly: bool) -> PatternFit:
+    if isinstance(name, UnknownText):
+        return name.match(pattern, exactly=exactly)
+    return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
+
+
+def _assume(rule: Rule, fit: PatternFit, pattern: str | None, assumed: Iterable[str | None]) -> PatternFit:
+    """Return the match, or YES if it is open but all that matches an assumed pattern matches this one too."""
+    if fit is not PatternFit.MAYBE or pattern is None or rule.allows:
+        return fit
+    covered = any(other is not None and is_covered(other, pattern) for other in assumed)
+    return PatternFit.YES if covered else fit
+
+
+def _match_argument(rule: Rule, subject: Subject, name: str, pattern: str) -> PatternFit:
+    if subject.arguments is not UNKNOWN:
+        return match_argument(subject.arguments, name, pattern, allowing=rule.allows, folder=subject.folder)
+    if name == OPERATION and isinstance(subject.operation, str):
+        given = subject.operation.removeprefix(f"{subject.tool}.")
+        fit = match_argument({name: given}, name, pattern, allowing=rule.allows, folder=subject.folder)
+        # A rule that asks or denies may also match another argument whose name looks like this one.
+        if rule.allows or fit is PatternFit.YES:
+            return fit
+    if not rule.allows and name in subject.required and pattern and not pattern.strip("*"):
+        return PatternFit.YES
+    return _assume(rule, PatternFit.MAYBE, pattern, (other.arguments.get(name) for other in subject.assumed))
+
+
+def build_rules(rules: Sequence[RuleSettings], source: str) -> tuple[Rule, ...]:
+    """Return the rules with their names and conditions, in order."""
+    return tuple(
+        Rule(
+            settings=settings,
+            verdict=Verdict(settings.verdict),
+            name=name,
+            conditions=tuple(
+                condition for condition in CONDITIONS if getattr(settings, condition.field) not in (None, {})
+            ),
+        )
+        for settings, name in zip(rules, build_rule_names(rules, source), strict=True)
+    )
+
+
+def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
+    """Return one name per rule, in order. Rules from code and from files are numbered separately."""
+    names: list[str] = []
+    given = written = 0
+    for rule in rules:
+        if isinstance(rule, ProfileRule):
+            names.append(f"a rule of the profile {rule.profile}")
+        elif isinstance(rule, OwnRule):
+            names.append(f"default of {rule.server}")
+        elif isinstance(rule, ProgramRule):
+            given += 1
+            names.append(f"rule {given} of the program's policy")
+        else:
+            written += 1
+            names.append(f"rule {written} in {source}")
+    return tuple(names)
+
+
+def find_denial(rules: Sequence[Rule], subject: Subject) -> int | None:
+    """Return the index of the rule by which every call of the subject is denied, or None if one may pass."""
+    denials: list[Rule] = []  # those that deny some such calls
+    for index, rule in enumerate(rules):
+        fit = rule.match(subject)
+        if fit is PatternFit.NO:
+            continue
+        if rule.verdict is Verdict.DENY:
+            if fit is PatternFit.YES:
+                return index
+            denials.append(rule)
+        elif not denials or not _is_denied(denials, subject, rule.settings):
+            return None
+    return None
+
+
+def _is_denied(denials: Sequence[Rule], subject: Subject, assumed: RuleSettings) -> bool:
+    """Return whether a rule denies every call of the subject that the assumed rule matches."""
+    narrowed = replace(subject, assumed=(*subject.assumed, assumed))
+    return any(denial.match(narrowed) is PatternFit.YES for denial in denials)
 
 
 class PolicyRule(Protocol):
@@ -99,12 +385,10 @@ class PolicyEngine:
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)
         self._local_addresses = Verdict(local_addresses)
         self._extra_rules = tuple(extra_rules)
-        self._rules = tuple(
-            _PolicyRule(settings=rule, verdict=Verdict(rule.verdict), name=name)
-            for rule, name in zip(rules, build_rule_names(rules, source), strict=True)
-        )
-        # Rules about arguments must be evaluated for every call.
-        self._by_names = all(not rule.arguments and rule.paths is None for rule in rules)
+        self._rules = build_rules(rules, source)
+        # Rules about more than names must be evaluated for every call.
+        self._by_names = all(condition.by_names for rule in self._rules for condition in rule.conditions)
+        self._path_rules = tuple(rule for rule in self._rules if rule.settings.paths is not None)
         self._cached_rulings: dict[tuple[str | None, ...], Ruling] = {}
 
     async def judge(self, call: Call, context: CallContext) -> Ruling:
@@ -155,7 +439,8 @@ class PolicyEngine:
     async def _judge_rules(self, call: Call, context: CallContext) -> Ruling:
         if self._by_names:
             return self._get_cached_ruling(call, context)
-        if not self._needs_placement(call, context):
+        subject = describe_call(call, context, UNKNOWN)
+        if all(rule.match(subject) is PatternFit.NO for rule in self._path_rules):
             return self.decide_by_rules(call, context, PathPlacement.NONE)
         placement = PathPlacement.UNCLEAR
         with anyio.move_on_after(PATH_LOOKUP_TIMEOUT_S):
@@ -166,9 +451,10 @@ class PolicyEngine:
 
     def decide_by_rules(self, call: Call, context: CallContext, placement: PathPlacement) -> Ruling:
         """Return the ruling for the call, given where its paths are."""
+        subject = describe_call(call, context, placement)
         doubtful: Ruling | None = None
         for rule in self._rules:
-            fit = rule.match(call, context, placement)
+            fit = rule.match(subject)
             if fit is PatternFit.YES:
                 return _choose_stricter(doubtful, rule.build_ruling())
             if fit is PatternFit.MAYBE:
@@ -190,12 +476,6 @@ class PolicyEngine:
                 self._cached_rulings.clear()
             self._cached_rulings[names] = ruling
         return ruling
-
-    def _needs_placement(self, call: Call, context: CallContext) -> bool:
-        return any(
-            rule.settings.paths is not None and rule.match_without_paths(call, context) is not PatternFit.NO
-            for rule in self._rules
-        )
 
 
 def apply_doubt(ruling: Ruling, context: CallContext) -> Ruling:
@@ -235,88 +515,3 @@ def _choose_stricter(first: Ruling | None, second: Ruling) -> Ruling:
     if first is None or _STRICTNESS[second.verdict] > _STRICTNESS[first.verdict]:
         return second
     return first
-
-
-def _match_name(pattern: str, name: str, *, exactly: bool) -> PatternFit:
-    if len(name) > MAX_CACHED_NAME_LENGTH:
-        return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
-    return _match_name_cached(pattern, name, exactly)
-
-
-@lru_cache(maxsize=4096)  # the same few names recur
-def _match_name_cached(pattern: str, name: str, exactly: bool) -> PatternFit:
-    return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
-
-
-@frozen
-class _PolicyRule:
-    settings: RuleSettings
-    verdict: Verdict
-    name: str
-
-    @property
-    def allows(self) -> bool:
-        return self.verdict is Verdict.ALLOW
-
-    def build_ruling(self, *, doubtful: bool = False) -> Ruling:
-        reason = self.settings.reason or f"a rule {_VERDICT_WORDS[self.verdict]} such calls"
-        if doubtful:
-            reason += " (it is unclear whether the rule matches, so it applies)"
-        return Ruling(verdict=self.verdict, reason=reason, rule=self.name)
-
-    def match(self, call: Call, context: CallContext, placement: PathPlacement) -> PatternFit:
-        others = self.match_without_paths(call, context)
-        return others if others is PatternFit.NO else min(others, self._match_paths(placement))
-
-    def match_without_paths(self, call: Call, context: CallContext) -> PatternFit:
-        rule = self.settings
-        if rule.effect is not None and rule.effect is not call.effect:
-            return PatternFit.NO
-        return min(
-            self._match_any(rule.server, (call.server,)),
-            self._match_any(rule.tool, (call.tool, call.name)),
-            self._match_any(rule.operation, self._list_operations(call)),
-            self._match_any(rule.caller, self._list_callers(context.caller)),
-            self._match_any(rule.profile, self._list_callers(context.profile)),
-            *(self._match_argument(call, context, name, pattern) for name, pattern in rule.arguments.items()),
-        )
-
-    def _match_any(self, pattern: str | None, names: Sequence[str]) -> PatternFit:
-        if pattern is None:
-            return PatternFit.YES
-        return max([_match_name(pattern, name, exactly=self.allows) for name in names], default=PatternFit.NO)
-
-    def _list_operations(self, call: Call) -> tuple[str, ...]:
-        """Return the names of the operation: `files/manage.delete` matches `delete` and `manage.delete`.
-
-        A tool without operations has none that could be allowed. Rules that ask or deny match the tool
-        itself.
-        """
-        bare = call.operation.removeprefix(f"{call.tool}.")
-        if call.operation == call.tool:
-            return () if self.allows else (call.tool, call.name)
-        return (call.operation, bare, f"{call.name}.{bare}")
-
-    def _list_callers(self, name: str | None) -> tuple[str, ...]:
-        """Return the names of the caller. No rule allows an anonymous caller, but `*` matches it in rules
-        that ask or deny.
-        """
-        if name is None:
-            return () if self.allows else ("",)
-        return (name,)
-
-    def _match_argument(self, call: Call, context: CallContext, name: str, pattern: str) -> PatternFit:
-        return match_argument(
-            call.arguments, name, pattern, allowing=self.allows, folder=context.working_directory
-        )
-
-    def _match_paths(self, placement: PathPlacement) -> PatternFit:
-        wanted = self.settings.paths
-        if wanted is None or placement.value == wanted:
-            return PatternFit.YES
-        if self.allows:
-            return PatternFit.NO
-        doubtful = (
-            {PathPlacement.UNCLEAR} if wanted == "inside" else {PathPlacement.UNCLEAR, PathPlacement.NOWHERE}
-        )
-        return PatternFit.MAYBE if placement in doubtful else PatternFit.NO

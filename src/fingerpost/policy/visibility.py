@@ -1,150 +1,27 @@
-"""Which tools and servers a caller can see: scopes of keys and profiles, rules that always deny, and the
+"""Which tools and servers a caller can see: those of which some call may pass the rules, and the
 catalog as each caller sees it.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Final
 
 import anyio.to_thread
 
-from fingerpost.catalog import Snapshot
+from fingerpost.catalog import Snapshot, build_tool_key
 from fingerpost.frozen import frozen
-from fingerpost.policy.paths import PatternFit, match_exactly, match_loosely
-from fingerpost.records import Effect, HiddenTool, Scope, ToolCard
-from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
+from fingerpost.policy.paths import PatternFit, UnknownText
+from fingerpost.policy.rules import OPERATION, UNKNOWN, Rule, Subject, Unknown, build_rules, find_denial
+from fingerpost.policy.scopes import SCOPE_RULE, add_profile_scope, is_within_scopes
+from fingerpost.records import Effect, HiddenTool, Json, Scope, ToolCard
+from fingerpost.settings import RuleSettings
 
-
-def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
-    """Return one name per rule, in order. Rules from code and from files are numbered separately."""
-    names: list[str] = []
-    given = written = 0
-    for rule in rules:
-        if isinstance(rule, ProfileRule):
-            names.append(f"a rule of the profile {rule.profile}")
-        elif isinstance(rule, OwnRule):
-            names.append(f"default of {rule.server}")
-        elif isinstance(rule, ProgramRule):
-            given += 1
-            names.append(f"rule {given} of the program's policy")
-        else:
-            written += 1
-            names.append(f"rule {written} in {source}")
-    return tuple(names)
-
-
-def add_profile_scope(
-    scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
-) -> tuple[Scope, ...]:
-    """Return the scopes with the scope of the profile added.
-
-    If the profile defines tools for agents, those replace the profile's scope for an agent. The scope of the
-    caller's key still applies.
-    """
-    bound = None if profile is None else bounds.get(profile)
-    if bound is not None and bound not in scopes:
-        scopes = (*scopes, bound)
-    delegated = {scope.profile for scope in scopes if scope.delegated}
-    if not delegated:
-        return scopes
-    return tuple(
-        scope
-        for scope in scopes
-        if scope.delegated or scope.profile is None or scope.profile not in delegated
-    )
-
-
-def is_within_scopes(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
-    """Return whether all scopes contain the tool."""
-    return all(_is_in_scope(scope, server, key, effect) for scope in scopes)
-
-
-def _is_in_scope(scope: Scope, server: str, key: str, effect: Effect) -> bool:
-    return (
-        (not scope.effects or effect in scope.effects)
-        and _matches_any(scope.servers, server)
-        and _matches_any(scope.tools, key)
-    )
-
-
-def _matches_any(patterns: Sequence[str], name: str) -> bool:
-    return not patterns or any(match_exactly(pattern, name) is PatternFit.YES for pattern in patterns)
-
-
-def may_call_any(
-    rules: Sequence[RuleSettings],
-    server: str,
-    *,
-    caller: str | None = None,
-    profile: str | None = None,
-    scopes: Sequence[Scope] = (),
-) -> bool:
-    """Return whether this caller could call any tool of the server."""
-    return _is_server_in_scopes(scopes, server) and not _is_all_denied(rules, server, caller, profile)
-
-
-def _is_server_in_scopes(scopes: Sequence[Scope], server: str) -> bool:
-    """Return whether all scopes contain the server and at least one possible tool of it."""
-    return all(
-        (
-            not scope.servers
-            or any(match_exactly(pattern, server) is PatternFit.YES for pattern in scope.servers)
-        )
-        and (not scope.tools or any(_can_match_server(pattern, server) for pattern in scope.tools))
-        for scope in scopes
-    )
-
-
-def _can_match_server(pattern: str, server: str) -> bool:
-    """Return whether the pattern can match some key of this server."""
-    return any(
-        match_exactly(pattern[:end], f"{server}/") is PatternFit.YES for end in range(1, len(pattern) + 1)
-    )
-
-
-def _is_all_denied(
-    rules: Sequence[RuleSettings], server: str, caller: str | None, profile: str | None
-) -> bool:
-    """Return whether a rule denies all tools of this server, before any rule that might allow one."""
-    for rule in rules:
-        if not _concerns_server(rule, server, caller, profile):
-            continue
-        if rule.verdict != "deny":
-            if rule.tool is None or "/" not in rule.tool or _can_match_server(rule.tool, server):
-                return False
-        elif _holds_for_server(rule, server):
-            return True
-    return False
-
-
-def _concerns_server(rule: RuleSettings, server: str, caller: str | None, profile: str | None) -> bool:
-    denying = rule.verdict != "allow"
-    fits = match_loosely if denying else match_exactly
-
-    def matches(pattern: str | None, name: str | None) -> bool:
-        if pattern is None:
-            return True
-        return (name is not None or denying) and fits(pattern, name or "") is PatternFit.YES
-
-    return matches(rule.server, server) and matches(rule.caller, caller) and matches(rule.profile, profile)
-
-
-def _holds_for_server(rule: RuleSettings, server: str) -> bool:
-    """Return whether the rule applies to every tool of the server, with any arguments."""
-    conditional = (
-        rule.effect is not None or rule.arguments or rule.paths is not None or rule.operation is not None
-    )
-    every = rule.tool is None or (
-        rule.tool.endswith("*") and match_loosely(rule.tool, f"{server}/") is PatternFit.YES
-    )
-    return every and not conditional
-
-
-SCOPE_RULE: Final = "scope of the caller"
 OWN_KEY_RULE: Final = "the caller's own key"
+MAX_LISTED_OPERATIONS: Final = 200  # of a tool with more, an operation can be anything
 
 
 def find_hidden_tools(
@@ -168,59 +45,105 @@ def find_hidden_tools(
     }
     if not scopes and not any(rule.verdict == "deny" for rule in rules):
         return hidden
-    names = build_rule_names(rules, source)
+    built = build_rules(rules, source)
     for card in cards:
-        if card.key in hidden:
-            continue
-        if not any(is_within_scopes(scopes, card.server, card.key, effect) for effect in card.effects):
-            hidden[card.key] = HiddenTool(
-                tool=card.key, rule=SCOPE_RULE, reason="it is outside of what you may use"
-            )
-            continue
-        number = _find_denying_rule(rules, card, caller, profile)
-        if number is not None:
-            reason = rules[number - 1].reason or "a rule forbids it"
-            hidden[card.key] = HiddenTool(tool=card.key, rule=names[number - 1], reason=reason)
+        if card.key not in hidden:
+            subjects = describe_tool(card, caller=caller, profile=profile)
+            found = _find_reason(built, [one for one in subjects if _is_within(scopes, one)])
+            if found is not None:
+                hidden[card.key] = HiddenTool(tool=card.key, rule=found[0], reason=found[1])
     return hidden
 
 
-def _find_denying_rule(
-    rules: Sequence[RuleSettings], card: ToolCard, caller: str | None, profile: str | None
-) -> int | None:
-    for number, rule in enumerate(rules, start=1):
-        if not _concerns_card(rule, card, caller, profile):
-            continue
-        if _holds_always(rule, card):
-            return number if rule.verdict == "deny" else None
-        if rule.verdict != "deny":
-            return None  # a call may pass with other arguments
-    return None
+def may_call_any(
+    rules: Sequence[RuleSettings],
+    server: str,
+    *,
+    caller: str | None = None,
+    profile: str | None = None,
+    scopes: Sequence[Scope] = (),
+) -> bool:
+    """Return whether this caller could call any tool of the server, whatever its tools are."""
+    subjects = [
+        Subject(server=server, effect=effect, operation=operation, caller=caller, profile=profile)
+        for effect in Effect
+        for operation in (None, UNKNOWN)
+    ]
+    return _find_reason(build_rules(rules, ""), [one for one in subjects if _is_within(scopes, one)]) is None
 
 
-def _holds_always(rule: RuleSettings, card: ToolCard) -> bool:
-    """Return whether the rule applies for any arguments."""
-    by_effect = rule.effect is not None and len(card.effects) > 1
-    return not by_effect and not rule.arguments and rule.paths is None and rule.operation is None
-
-
-def _concerns_card(rule: RuleSettings, card: ToolCard, caller: str | None, profile: str | None) -> bool:
-    if rule.effect is not None and rule.effect not in card.effects:
-        return False
-    denying = rule.verdict != "allow"
-    fits = match_loosely if denying else match_exactly
-
-    def matches_any(pattern: str | None, *names: str) -> bool:
-        return pattern is None or any(fits(pattern, name) is PatternFit.YES for name in names)
-
-    def matches_caller(pattern: str | None, name: str | None) -> bool:
-        return matches_any(pattern, *((name,) if name is not None else ("",) if denying else ()))
-
-    return (
-        matches_any(rule.server, card.server)
-        and matches_any(rule.tool, card.key, card.name)
-        and matches_caller(rule.caller, caller)
-        and matches_caller(rule.profile, profile)
+def describe_tool(card: ToolCard, *, caller: str | None, profile: str | None) -> tuple[Subject, ...]:
+    """Return what is known of the calls of a tool: one subject for each of its operations and effects."""
+    required = frozenset(card.intelligence.parameters.required)
+    return tuple(
+        Subject(
+            server=card.server,
+            effect=effect,
+            caller=caller,
+            profile=profile,
+            tool=card.key,
+            name=card.name,
+            operation=operation,
+            required=required,
+        )
+        for operation, effect in dict.fromkeys(_list_variants(card))
     )
+
+
+def _list_variants(card: ToolCard) -> Iterator[tuple[str | Unknown | None, Effect]]:
+    """Yield the operations that a call can name, each with its effect."""
+    schema = _get_operation_schema(card)
+    if schema is None:
+        yield from ((None, effect) for effect in sorted(card.effects))
+        return
+    match schema:
+        case {"enum": [*listed]} if 0 < len(listed) <= MAX_LISTED_OPERATIONS:
+            names = [name for name in listed if isinstance(name, str)]
+            is_text = len(names) == len(listed)
+        case _:
+            names = [*card.operations]
+            is_text = isinstance(schema, Mapping) and schema.get("type") == "string"
+            yield UNKNOWN, card.effect_of(None)
+    yield from ((f"{card.key}.{name}", card.effect_of(name)) for name in names)
+    if not is_text or OPERATION not in card.intelligence.parameters.required:
+        yield None, card.effect_of(None)
+
+
+def _get_operation_schema(card: ToolCard) -> Json:
+    """Return the schema of the argument that names the operation, or None if there is none."""
+    match card.definition.get("inputSchema"):
+        case {"properties": {"operation": schema}}:
+            return True if schema is None else schema
+        case _:
+            return None
+
+
+def _is_within(scopes: Sequence[Scope], subject: Subject) -> bool:
+    """Return whether a call of the subject may be within all scopes."""
+    if subject.tool is not UNKNOWN:
+        return is_within_scopes(scopes, subject.server, subject.tool, subject.effect)
+    key = UnknownText(start=build_tool_key(subject.server, ""))
+    return all(
+        is_within_scopes((replace(scope, tools=()),), subject.server, "", subject.effect)
+        and (
+            not scope.tools
+            or any(key.match(pattern, exactly=True) is not PatternFit.NO for pattern in scope.tools)
+        )
+        for scope in scopes
+    )
+
+
+def _find_reason(rules: Sequence[Rule], subjects: Sequence[Subject]) -> tuple[str, str] | None:
+    """Return the rule by which every call of these subjects is denied and its reason, or None."""
+    if not subjects:
+        return SCOPE_RULE, "it is outside of what you may use"
+    last = 0
+    for subject in subjects:
+        index = find_denial(rules, subject)
+        if index is None:
+            return None
+        last = max(last, index)
+    return rules[last].name, rules[last].settings.reason or "a rule forbids it"
 
 
 MAX_CACHED_VIEWS: Final = 100  # views

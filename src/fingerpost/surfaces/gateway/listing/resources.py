@@ -15,7 +15,7 @@ from fingerpost.catalog.resources import CatalogResource, ResourceCollection, co
 from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.frozen import frozen
 from fingerpost.policy.paths import PatternFit, match_exactly, match_loosely
-from fingerpost.policy.visibility import add_profile_scope
+from fingerpost.policy.scopes import add_profile_scope
 from fingerpost.records import Effect, Principal, Scope, ServerResources, ServerState
 from fingerpost.router import Router
 from fingerpost.settings import RuleSettings
