@@ -16,7 +16,7 @@ from fingerpost.catalog import UnavailableTool, escape_invisible_except
 from fingerpost.catalog.words import split_words
 from fingerpost.frozen import frozen
 from fingerpost.llm.content import UnreadableToolCall
-from fingerpost.policy.scopes import SCOPE_RULE
+from fingerpost.policy.rules import SCOPE_RULE
 from fingerpost.records import (
     Attempt,
     Call,

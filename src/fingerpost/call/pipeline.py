@@ -55,8 +55,14 @@ from fingerpost.events import (
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
 from fingerpost.policy.paths import PathPlacement
-from fingerpost.policy.rules import PolicyEngine, PolicyRule, apply_doubt, build_permit
-from fingerpost.policy.scopes import add_profile_scope, is_within_scopes
+from fingerpost.policy.rules import (
+    PolicyEngine,
+    PolicyRule,
+    add_profile_scope,
+    apply_doubt,
+    build_permit,
+    is_within_scopes,
+)
 from fingerpost.policy.visibility import find_hidden_tools, may_call_any
 from fingerpost.records import (
     Call,

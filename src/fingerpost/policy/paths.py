@@ -158,6 +158,11 @@ class UnknownText:
         )
 
 
+def is_literal(pattern: str) -> bool:
+    """Return whether the pattern has no wildcards."""
+    return not _GLOB.search(pattern)
+
+
 def is_covered(narrow: str, wide: str) -> bool:
     """Return whether every text that matches `narrow` also matches `wide` loosely. False if unclear."""
     return all(

@@ -7,7 +7,7 @@ is shown (its arguments are not known), and whether a server is named (its tools
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
@@ -24,12 +24,12 @@ from fingerpost.policy.paths import (
     PatternFit,
     UnknownText,
     is_covered,
+    is_literal,
     locate_paths,
     match_argument,
     match_exactly,
     match_loosely,
 )
-from fingerpost.policy.scopes import SCOPE_RULE, add_profile_scope, is_within_scopes
 from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, Ruling, Scope, Verdict
 from fingerpost.redaction import scrub
 from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
@@ -60,6 +60,7 @@ _UNCERTAIN_READ_RULE: Final = "default for a read that is not certain"
 _DEFAULT_RULE_NAMES: Final = frozenset(
     (_UNCERTAIN_READ_RULE, *(ruling.rule for ruling in _DEFAULT_RULINGS.values()))
 )
+SCOPE_RULE: Final = "scope of the caller"
 OWN_ADDRESS_RULE: Final = "our own address"
 LOCAL_ADDRESS_RULE: Final = "local addresses"
 
@@ -186,7 +187,7 @@ def _match_server(rule: Rule, subject: Subject) -> PatternFit:
 
 def _match_tool(rule: Rule, subject: Subject) -> PatternFit:
     fit = _match_names(rule, rule.settings.tool, subject.list_tool_names())
-    return _assume(rule, fit, rule.settings.tool, (other.tool for other in subject.assumed))
+    return _assume(rule, fit, rule.settings.tool, _list_assumed_tools(subject))
 
 
 def _match_operation(rule: Rule, subject: Subject) -> PatternFit:
@@ -197,7 +198,7 @@ def _match_operation(rule: Rule, subject: Subject) -> PatternFit:
     if not names and not rule.allows:
         names = subject.list_tool_names()
     fit = _match_names(rule, rule.settings.operation, names)
-    return _assume(rule, fit, rule.settings.operation, (other.operation for other in subject.assumed))
+    return _assume(rule, fit, rule.settings.operation, _list_assumed_operations(subject))
 
 
 def _match_caller(rule: Rule, subject: Subject) -> PatternFit:
@@ -269,26 +270,59 @@ def _match_name_cached(pattern: str, name: str | UnknownText, exactly: bool) -> 
     return match_exactly(pattern, name) if exactly else match_loosely(pattern, name)
 
 
-def _assume(rule: Rule, fit: PatternFit, pattern: str | None, assumed: Iterable[str | None]) -> PatternFit:
+def _assume(rule: Rule, fit: PatternFit, pattern: str | None, assumed: Iterable[str]) -> PatternFit:
     """Return the match, or YES if it is open but all that matches an assumed pattern matches this one too."""
     if fit is not PatternFit.MAYBE or pattern is None or rule.allows:
         return fit
-    covered = any(other is not None and is_covered(other, pattern) for other in assumed)
-    return PatternFit.YES if covered else fit
+    return PatternFit.YES if any(is_covered(other, pattern) for other in assumed) else fit
+
+
+def _list_assumed_tools(subject: Subject) -> Iterator[str]:
+    """Yield patterns that the key or the name of the tool matches."""
+    for pattern in (rule.tool for rule in subject.assumed):
+        if pattern is None:
+            continue
+        yield pattern
+        server, separator, name = pattern.partition("/")
+        if separator and is_literal(server):
+            yield name
+        elif not separator and is_literal(pattern):
+            yield build_tool_key(subject.server, pattern)
+
+
+def _list_assumed_operations(subject: Subject) -> Iterator[str]:
+    """Yield patterns that the operation matches."""
+    for rule in subject.assumed:
+        if rule.operation is not None:
+            yield rule.operation
+        if subject.operation is UNKNOWN and rule.verdict == "allow" and OPERATION in rule.arguments:
+            yield rule.arguments[OPERATION]
+
+
+def _list_assumed_arguments(subject: Subject, name: str) -> Iterator[str]:
+    """Yield patterns that the argument matches. The argument that names an operation matches its pattern."""
+    for rule in subject.assumed:
+        if name in rule.arguments:
+            yield rule.arguments[name]
+        # A pattern with more to it may match `tool.operation`, which ends with the tool if it is empty.
+        operation = rule.operation if name == OPERATION and subject.operation is UNKNOWN else None
+        if operation and operation.isidentifier() and operation.casefold() != subject.name.casefold():
+            yield operation
 
 
 def _match_argument(rule: Rule, subject: Subject, name: str, pattern: str) -> PatternFit:
     if subject.arguments is not UNKNOWN:
         return match_argument(subject.arguments, name, pattern, allowing=rule.allows, folder=subject.folder)
-    if name == OPERATION and isinstance(subject.operation, str):
+    is_operation = name == OPERATION and subject.operation is not None
+    if is_operation and isinstance(subject.operation, str):
         given = subject.operation.removeprefix(f"{subject.tool}.")
         fit = match_argument({name: given}, name, pattern, allowing=rule.allows, folder=subject.folder)
         # A rule that asks or denies may also match another argument whose name looks like this one.
         if rule.allows or fit is PatternFit.YES:
             return fit
-    if not rule.allows and name in subject.required and pattern and not pattern.strip("*"):
+    if not rule.allows and pattern and not pattern.strip("*") and (is_operation or name in subject.required):
         return PatternFit.YES
-    return _assume(rule, PatternFit.MAYBE, pattern, (other.arguments.get(name) for other in subject.assumed))
+    return _assume(rule, PatternFit.MAYBE, pattern, _list_assumed_arguments(subject, name))
 
 
 def build_rules(rules: Sequence[RuleSettings], source: str) -> tuple[Rule, ...]:
@@ -344,6 +378,44 @@ def _is_denied(denials: Sequence[Rule], subject: Subject, assumed: RuleSettings)
     """Return whether a rule denies every call of the subject that the assumed rule matches."""
     narrowed = replace(subject, assumed=(*subject.assumed, assumed))
     return any(denial.match(narrowed) is PatternFit.YES for denial in denials)
+
+
+def add_profile_scope(
+    scopes: tuple[Scope, ...], profile: str | None, bounds: Mapping[str, Scope]
+) -> tuple[Scope, ...]:
+    """Return the scopes with the scope of the profile added.
+
+    If the profile defines tools for agents, those replace the profile's scope for an agent. The scope of the
+    caller's key still applies.
+    """
+    bound = None if profile is None else bounds.get(profile)
+    if bound is not None and bound not in scopes:
+        scopes = (*scopes, bound)
+    delegated = {scope.profile for scope in scopes if scope.delegated}
+    if not delegated:
+        return scopes
+    return tuple(
+        scope
+        for scope in scopes
+        if scope.delegated or scope.profile is None or scope.profile not in delegated
+    )
+
+
+def is_within_scopes(scopes: Iterable[Scope], server: str, key: str, effect: Effect) -> bool:
+    """Return whether all scopes contain the tool."""
+    return all(_is_in_scope(scope, server, key, effect) for scope in scopes)
+
+
+def _is_in_scope(scope: Scope, server: str, key: str, effect: Effect) -> bool:
+    return (
+        (not scope.effects or effect in scope.effects)
+        and _matches_any(scope.servers, server)
+        and _matches_any(scope.tools, key)
+    )
+
+
+def _matches_any(patterns: Sequence[str], name: str) -> bool:
+    return not patterns or any(match_exactly(pattern, name) is PatternFit.YES for pattern in patterns)
 
 
 class PolicyRule(Protocol):

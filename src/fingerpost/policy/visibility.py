@@ -15,8 +15,18 @@ import anyio.to_thread
 from fingerpost.catalog import Snapshot, build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.policy.paths import PatternFit, UnknownText
-from fingerpost.policy.rules import OPERATION, UNKNOWN, Rule, Subject, Unknown, build_rules, find_denial
-from fingerpost.policy.scopes import SCOPE_RULE, add_profile_scope, is_within_scopes
+from fingerpost.policy.rules import (
+    OPERATION,
+    SCOPE_RULE,
+    UNKNOWN,
+    Rule,
+    Subject,
+    Unknown,
+    add_profile_scope,
+    build_rules,
+    find_denial,
+    is_within_scopes,
+)
 from fingerpost.records import Effect, HiddenTool, Json, Scope, ToolCard
 from fingerpost.settings import RuleSettings
 

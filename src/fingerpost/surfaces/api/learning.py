@@ -12,7 +12,7 @@ from fingerpost.analytics.records import Figures
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import PacketReceived
 from fingerpost.frozen import frozen
-from fingerpost.policy.scopes import is_within_scopes
+from fingerpost.policy.rules import is_within_scopes
 from fingerpost.records import (
     Feedback,
     FeedbackVerdict,

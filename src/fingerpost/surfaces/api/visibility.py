@@ -10,7 +10,7 @@ from dataclasses import replace
 from fingerpost.events import Event, RequestNarrowed
 from fingerpost.frozen import frozen
 from fingerpost.policy.paths import PatternFit, match_exactly
-from fingerpost.policy.scopes import is_within_scopes
+from fingerpost.policy.rules import is_within_scopes
 from fingerpost.records import Effect, Narrowing, Principal, Right, Scope
 from fingerpost.router.profiles import Profiles
 from fingerpost.surfaces.api.operation import ApiProblem

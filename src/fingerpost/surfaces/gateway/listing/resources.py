@@ -14,9 +14,9 @@ from fingerpost.catalog.cards import make_text_visible
 from fingerpost.catalog.resources import CatalogResource, ResourceCollection, collect_resources
 from fingerpost.catalog.tool_names import escape_invisible
 from fingerpost.frozen import frozen
-from fingerpost.policy.paths import PatternFit, match_exactly, match_loosely
-from fingerpost.policy.scopes import add_profile_scope
-from fingerpost.records import Effect, Principal, Scope, ServerResources, ServerState
+from fingerpost.policy.paths import PatternFit, match_exactly
+from fingerpost.policy.rules import Rule, Subject, add_profile_scope, build_rules
+from fingerpost.records import Effect, Principal, Scope, ServerResources, ServerState, Verdict
 from fingerpost.router import Router
 from fingerpost.settings import RuleSettings
 from fingerpost.surfaces.gateway.listing.pages import ListPages, conform_entry, encode_json
@@ -96,10 +96,9 @@ class ResourceListing:
         """Read the current rules about servers. Profiles add rules, and profiles may change."""
         router = self._router
         self._version = router.profiles.version
-        self._rules = tuple(
-            rule for rule in map(_widen_rule, router.settings.policy) if _is_about_a_server(rule)
-        )
-        by_rule = any(rule.caller is not None for rule in self._rules)
+        rules = build_rules([_widen_rule(rule) for rule in router.settings.policy], "fingerpost.toml")
+        self._rules = tuple(rule for rule in rules if _is_about_a_server(rule))
+        by_rule = any(rule.settings.caller is not None for rule in self._rules)
         self._by_caller = by_rule or router.profiles.depends_on_caller
         self._resources_by_viewer.clear()
 
@@ -137,15 +136,15 @@ class ResourceListing:
         if not all(_covers_server(scope, server) for scope in scopes):
             return False
         rule = self._find_rule(server, caller, profile)
-        return rule is None or rule.verdict != "deny"
+        return rule is None or rule.verdict is not Verdict.DENY
 
     def _get_approval_reason(self, viewer: ResourceViewer, server: str) -> str | None:
         """Return why reading from this server needs an approval, or None if it does not."""
         profile, _, caller = viewer
         rule = self._find_rule(server, caller, profile)
-        if rule is None or rule.verdict != "ask":
+        if rule is None or rule.verdict is not Verdict.ASK:
             return None
-        return rule.reason or f"a rule asks a person about everything of {server}"
+        return rule.settings.reason or f"a rule asks a person about everything of {server}"
 
     def _read_servers(self) -> tuple[ServerResources | None, ...]:
         servers = self._router.servers
@@ -175,14 +174,10 @@ class ResourceListing:
             approval_reasons=approval_reasons,
         )
 
-    def _find_rule(self, server: str, caller: str | None, profile: str | None) -> RuleSettings | None:
+    def _find_rule(self, server: str, caller: str | None, profile: str | None) -> Rule | None:
         """Return the first rule about this server as a whole. Without one, every read is permitted."""
-        for rule in self._rules:
-            allows = rule.verdict == "allow"
-            conditions = ((rule.server, server), (rule.caller, caller), (rule.profile, profile))
-            if all(_matches_pattern(pattern, value, allows=allows) for pattern, value in conditions):
-                return rule
-        return None
+        subject = Subject(server=server, effect=Effect.READ, caller=caller, profile=profile)
+        return next((rule for rule in self._rules if rule.match(subject) is not PatternFit.NO), None)
 
 
 def _widen_rule(rule: RuleSettings) -> RuleSettings:
@@ -193,22 +188,11 @@ def _widen_rule(rule: RuleSettings) -> RuleSettings:
     return rule.model_copy(update={"server": server, "tool": None}) if tools == "*" else rule
 
 
-def _is_about_a_server(rule: RuleSettings) -> bool:
+def _is_about_a_server(rule: Rule) -> bool:
     """Return whether the rule covers a whole server, or all reads of it."""
-    narrower = (rule.tool, rule.operation, rule.paths)
-    if rule.arguments or any(condition is not None for condition in narrower):
-        return False
-    return rule.effect is None or rule.effect is Effect.READ
-
-
-def _matches_pattern(pattern: str | None, value: str | None, *, allows: bool) -> bool:
-    """Match as for tools. A missing value never matches an allow rule; other rules match it only with `*`."""
-    if pattern is None:
-        return True
-    if value is None:
-        return not allows and pattern == "*"
-    fits = match_exactly if allows else match_loosely
-    return fits(pattern, value) is not PatternFit.NO
+    conditions = {condition.field for condition in rule.conditions}
+    is_wide = conditions <= {"server", "effect", "caller", "profile"}
+    return is_wide and rule.settings.effect in (None, Effect.READ)
 
 
 def _covers_server(scope: Scope, server: str) -> bool:
