@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.choose.reply_parser import UnusableReply
 from fingerpost.choose.review import build_review_request, parse_review, review_selection
+from fingerpost.choose.selection import UnusableReply
 from fingerpost.errors import ModelError, ModelRefused, ModelTimeout, ModelUnavailable
 from fingerpost.llm import ModelReply
 from fingerpost.records import Message, Packet, Review, Selection, Step

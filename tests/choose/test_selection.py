@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.choose.offered_tools import OfferedTools
-from fingerpost.choose.reply_parser import UnusableReply
-from fingerpost.choose.selection import build_selection_request, parse_choice, select_tool
+from fingerpost.choose.selection import UnusableReply, build_selection_request, parse_choice, select_tool
 from fingerpost.errors import ModelUnavailable
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject, Message, Packet, ParsedSelection, Step, find_json_problem

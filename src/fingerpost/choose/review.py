@@ -19,7 +19,7 @@ from fingerpost.choose.prompts import (
     shorten_arguments,
     to_json_line,
 )
-from fingerpost.choose.reply_parser import (
+from fingerpost.choose.selection import (
     UnusableReply,
     ask_and_parse,
     build_unusable_reply,
