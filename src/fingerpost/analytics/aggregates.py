@@ -21,7 +21,6 @@ from fingerpost.analytics.records import (
     ToolCount,
     UserCount,
 )
-from fingerpost.analytics.requests import get_saved_tokens
 from fingerpost.events import (
     AccessRefused,
     ApprovalDecided,
@@ -275,7 +274,7 @@ class EventCounter:
             counts["narrowed"] += 1
             counts["considered"] += shortlist.considered
             counts["offered"] += len(shortlist.offered)
-        counts["tokens_saved"] += get_saved_tokens(event) or 0
+        counts["tokens_saved"] += event.saved_tokens or 0
 
     def _count_route_ended(self, aggregate: Aggregate, event: RouteEnded) -> None:
         aggregate.outcomes[event.outcome.value] += 1
@@ -302,7 +301,7 @@ class EventCounter:
             return
         counts["server_choices"] += 1
         counts["server_choices_failed"] += not event.success
-        counts["server_choices_all_stayed"] += event.filtered_tools >= event.total_tools
+        counts["server_choices_all_stayed"] += event.kept_all
         counts["server_tools"] += event.total_tools
         counts["server_tools_kept"] += event.filtered_tools
         counts["server_tokens_saved"] += event.tokens_saved

@@ -75,13 +75,6 @@ def is_beginning(event: Event) -> bool:
     return isinstance(event, PacketReceived)
 
 
-def get_saved_tokens(event: RequestNarrowed) -> int | None:
-    """Return the tokens that one model call saves compared with showing every tool, or None if they were not
-    counted.
-    """
-    return max(0, event.tokens_all - event.tokens_offered) if event.tokens_all else None
-
-
 def _begin_line(entry: JournalEntry) -> PacketLine | None:
     event = entry.event
     if isinstance(event, PacketReceived):
@@ -141,7 +134,7 @@ def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
     }
     # A request with several steps is narrowed several times; the tokens of one model call count.
     if line.saved_tokens is None:
-        changes["saved_tokens"] = get_saved_tokens(event)
+        changes["saved_tokens"] = event.saved_tokens
     if line.mode is None:  # only narrowed, not routed: the request is complete
         changes |= {"state": "ended", "outcome": "narrowed", "milliseconds": narrowing.milliseconds}
     return changes

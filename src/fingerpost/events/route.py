@@ -279,6 +279,11 @@ class RequestNarrowed(PacketEvent):
     tokens_offered: int = 0  # tokens of the shortlist
     arms: dict[str, str] = field(default_factory=dict[str, str])  # of rollouts, by name
 
+    @property
+    def saved_tokens(self) -> int | None:
+        """The tokens that one model call saves compared with showing every tool. None: not counted."""
+        return max(0, self.tokens_all - self.tokens_offered) if self.tokens_all else None
+
     def apply(self, packet: Packet) -> Packet:
         return self.reflect(packet, "narrow", self.summary(), self.narrowing.shortlist.fit)
 
@@ -318,6 +323,15 @@ class SmartRoutingEnd(Event):
     success: bool
     error: str | None = None
     widened: tuple[str, ...] = ()  # servers added to an earlier selection; `by` is then "widened"
+
+    @property
+    def kept_all(self) -> bool:
+        """Whether no tool was left out, by failure or without a clear result."""
+        return self.filtered_tools >= self.total_tools
+
+    @property
+    def share_left_out(self) -> float:
+        return 1 - self.filtered_tools / self.total_tools if self.total_tools else 0.0
 
     def summary(self) -> str:
         if self.widened:

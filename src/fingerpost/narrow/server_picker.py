@@ -74,8 +74,8 @@ class SmartRoutingStats:
             widened=len(all_ends) - len(ends),
             by_model=sum(end.by == "model" for end in ends),
             success_rate=sum(end.success for end in ends) / len(ends),
-            fallback_rate=sum(end.filtered_tools >= end.total_tools for end in ends) / len(ends),
-            reduction=sum(_compute_share_left_out(end) for end in ends) / len(ends),
+            fallback_rate=sum(end.kept_all for end in ends) / len(ends),
+            reduction=sum(end.share_left_out for end in ends) / len(ends),
             p50_ms=_get_quantile(times, 0.5),
             p99_ms=_get_quantile(times, 0.99),
             tokens_saved=sum(end.tokens_saved for end in ends),
@@ -92,10 +92,6 @@ async def read_stored_stats(store: Store) -> SmartRoutingStats:
         found += [recorded.event for recorded in page]
         after = page[-1].seq
     return SmartRoutingStats.from_events(found)
-
-
-def _compute_share_left_out(end: SmartRoutingEnd) -> float:
-    return 1 - end.filtered_tools / end.total_tools if end.total_tools else 0.0
 
 
 def _get_quantile(ordered: Sequence[float], share: float) -> float:

@@ -96,7 +96,7 @@ class AgentCounter:
                 self._count_narrowing(event.narrowing)
             elif isinstance(event, SmartRoutingEnd) and not event.widened:
                 sums.choices += 1
-                sums.fallbacks += event.filtered_tools >= event.total_tools
+                sums.fallbacks += event.kept_all
                 sums.tokens_saved += event.tokens_saved
             elif isinstance(event, CallFinished):
                 sums.calls += 1
@@ -105,9 +105,9 @@ class AgentCounter:
                 sums.invented += event.count
 
     def _count_narrowing(self, narrowing: Narrowing) -> None:
-        sums, shortlist, servers = self._sums, narrowing.shortlist, narrowing.servers
+        sums, servers = self._sums, narrowing.servers
         sums.narrowings += 1
-        sums.reduction += 1 - len(shortlist.offered) / shortlist.considered if shortlist.considered else 0.0
+        sums.reduction += narrowing.shortlist.share_left_out
         sums.added_ms += narrowing.milliseconds + (0.0 if servers is None else servers.milliseconds)
 
     @property

@@ -289,7 +289,7 @@ class PrometheusMetrics:
         self._narrow_s.observe(narrowing.milliseconds)
         self._considered.add(amount=narrowing.shortlist.considered)
         self._offered.add(amount=len(narrowing.shortlist.offered))
-        self._saved.add(amount=max(0, event.tokens_all - event.tokens_offered))
+        self._saved.add(amount=event.saved_tokens or 0)
 
     def _count_route_ended(self, event: RouteEnded) -> None:
         self._requests.add((event.outcome.value,))
@@ -299,7 +299,7 @@ class PrometheusMetrics:
         if event.widened:
             self._server_choices.add(("widened",))
             return
-        self._server_choices.add(("chosen" if event.filtered_tools < event.total_tools else "all_stayed",))
+        self._server_choices.add(("all_stayed" if event.kept_all else "chosen",))
         self._server_tools.add(("kept",), amount=event.filtered_tools)
         self._server_tools.add(("left_out",), amount=event.total_tools - event.filtered_tools)
 

@@ -60,7 +60,7 @@ def count_saved_tokens(result: CompletionResult) -> int:
     for part in result.parts:
         for event in part.events:
             if isinstance(event, RequestNarrowed):
-                return max(0, event.tokens_all - event.tokens_offered)
+                return event.saved_tokens or 0
     return 0
 
 
