@@ -21,7 +21,7 @@ import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from fingerpost import Router
+from fingerpost import PolicyRule, Router, Scorer
 from fingerpost.llm import ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ConsoleSessions
@@ -74,26 +74,27 @@ def run_server(
     *,
     servers: Iterable[ServerSpec] | None = None,
     model: ScriptedModel | None = None,
+    scorers: Iterable[Scorer] = (),
+    rules: Iterable[PolicyRule] = (),
     **more: Any,
 ) -> Generator[House]:
     """Everything on one port; `more` are settings. Without `model` there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     specs = list(example_servers() if servers is None else servers)
+    router = Router(specs, settings=build_settings(folder, **more), model=model, scorers=scorers, rules=rules)
     with (
         start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(_opened(folder, specs, model, more)) as (router, address),
+        portal.wrap_async_context_manager(_opened(router)) as address,
     ):
         yield House(address, router, portal)
 
 
 @asynccontextmanager
-async def _opened(
-    folder: Path, servers: list[ServerSpec], model: ScriptedModel | None, more: dict[str, Any]
-) -> AsyncGenerator[tuple[Router, str]]:
-    async with Router(servers, settings=build_settings(folder, **more), model=model) as router:
+async def _opened(router: Router) -> AsyncGenerator[str]:
+    async with router:
         await wait_until_connected(router)
         async with serve_gateway(router) as address:
-            yield router, address
+            yield address
 
 
 # Its servers

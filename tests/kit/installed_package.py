@@ -63,14 +63,22 @@ ENTRY_POINTS = dedent(
 )
 
 
-def install(folder: Path) -> Path:
-    """Install the package `acme-harbour` 1.2 into `folder`, as an installer would; return the folder."""
-    metadata = folder / "acme_harbour-1.2.dist-info"
+def install(
+    folder: Path,
+    *,
+    name: str = "acme-harbour",
+    version: str = "1.2",
+    module: str = "acme_harbour",
+    source: str = HARBOUR,
+    entry_points: str = ENTRY_POINTS,
+) -> Path:
+    """Install a package of one module into `folder`, as an installer would; return the folder."""
+    metadata = folder / f"{name.replace('-', '_')}-{version}.dist-info"
     metadata.mkdir(parents=True)
-    (folder / "acme_harbour.py").write_text(HARBOUR, encoding="utf-8")
+    (folder / f"{module}.py").write_text(source, encoding="utf-8")
     (metadata / "METADATA").write_text(
-        "Metadata-Version: 2.1\nName: acme-harbour\nVersion: 1.2\n", encoding="utf-8"
+        f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n", encoding="utf-8"
     )
-    (metadata / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(entry_points, encoding="utf-8")
     (metadata / "RECORD").write_text("", encoding="utf-8")
     return folder

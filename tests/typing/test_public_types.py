@@ -6,7 +6,7 @@ OpenAI-compatible address, one server is a real program, the other is reached ov
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,8 @@ from fingerpost import (
     Agent,
     AnswerPiece,
     Approval,
+    Call,
+    CallContext,
     Event,
     EventSink,
     FingerpostError,
@@ -28,13 +30,20 @@ from fingerpost import (
     Outcome,
     Pending,
     Policy,
+    PolicyRule,
     Question,
     Route,
     RouteOutcome,
     Router,
+    Ruling,
+    Scorer,
+    ScorerRequest,
     Selection,
     Server,
     Settings,
+    ToolCard,
+    ToolScore,
+    Verdict,
 )
 from fingerpost.llm import ChatModel, ModelReply, ModelRequest, OnText, OpenAIChat
 from fingerpost.records import ParsedSelection, ServerState
@@ -190,6 +199,49 @@ def a_sink(kinds: Kinds) -> EventSink:
     return kinds
 
 
+class Short:
+    """A scorer that is nothing but a label, a weight and one method."""
+
+    label = "short"
+    weight = 0.1
+
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> list[float]:
+        assert_type(request.text, str)
+        assert_type(request.history, tuple[Message, ...])
+        return [1 / len(card.key) for card in cards]
+
+
+class Remarked(Short):
+    """One that gives its scores by tool, some with a reason."""
+
+    label = "remarked"
+
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Any:
+        found: Mapping[str, float | ToolScore] = {card.key: ToolScore(0.5, "why not") for card in cards}
+        return found
+
+
+class Quiet:
+    """A rule that is nothing but a label and one method."""
+
+    label = "quiet"
+
+    def judge(self, call: Call, context: CallContext) -> Ruling | None:
+        assert_type(call.tool, str)
+        assert_type(context.caller, str | None)
+        if context.caller != "noise":
+            return None
+        return Ruling(verdict=Verdict.DENY, reason="too loud", rule=self.label)
+
+
+def a_scorer(scorer: Short) -> Scorer:
+    return scorer
+
+
+def a_rule(rule: Quiet) -> PolicyRule:
+    return rule
+
+
 async def test_own_parts_need_no_base_class_and_every_value_has_its_type(tmp_path: Path) -> None:
     echo, kinds = Echo(), Kinds()
     async with (
@@ -199,6 +251,8 @@ async def test_own_parts_need_no_base_class_and_every_value_has_its_type(tmp_pat
             settings=world.settings,
             model=a_model(echo),
             sinks=[a_sink(kinds)],
+            scorers=[a_scorer(Short()), a_scorer(Remarked())],
+            rules=[a_rule(Quiet())],
         ) as router,
     ):
         said = (Message(role="user", text="Hi."), Message(role="assistant", text="Hello."))
@@ -215,6 +269,11 @@ async def test_own_parts_need_no_base_class_and_every_value_has_its_type(tmp_pat
         assert_type(route.events, tuple[Event, ...])
         narrowing = assert_type(await router.narrow("Count the open issues"), Narrowing)
         assert narrowing.shortlist.considered
+        signals = {part.signal for one in narrowing.shortlist.candidates for part in one.parts}
+        assert {"short", "remarked"} <= signals
+        assert (
+            await router.call("crm/count_issues", {"repository": "mill"}, caller="noise")
+        ).error == "denied"
         outcome = assert_type(await router.call("crm/count_issues", {"repository": "mill"}), Outcome)
         assert outcome.content == "7"
         agent = Agent(router, mode="simple")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.kit.code_blocks import blocks, matches, steps
 from tests.kit.command_line import Person
 from tests.kit.installed_package import install
 from tests.requirements import proves
@@ -122,3 +125,31 @@ def test_a_name_without_a_package_is_a_mistake_in_the_settings(sailor: Sailor) -
 
 def _read_findings(sailor: Sailor) -> dict[str, dict[str, Any]]:
     return {one["subject"]: one for one in json.loads(sailor.runs_with_package("doctor", "--json").stdout)}
+
+
+@proves("H26", "H24")
+def test_the_package_of_the_documentation_does_what_the_page_shows(tmp_path: Path) -> None:
+    page = [block for block in blocks("python", "text", "toml") if block.page == "docs/extending.md"]
+    source = next(block.body for block in page if block.body.startswith("# harbour.py"))
+    project = tomllib.loads(next(block.body for block in page if "[project]" in block.body))["project"]
+    groups = [
+        "\n".join([f"[{group}]", *(f"{name} = {value}" for name, value in entries.items())])
+        for group, entries in project["entry-points"].items()
+    ]
+    sailor = Sailor(tmp_path)
+    install(
+        tmp_path / "packages",
+        name=project["name"],
+        version=project["version"],
+        module="harbour",
+        source=source,
+        entry_points="\n".join(groups),
+    )
+    settings = next(block.body for block in page if block.language == "toml")
+    sailor.writes("fingerpost.toml", f"{settings}\n[flags]\ndense_scores = false\n")
+    (shown,) = [block for block in page if block.body.startswith("$ ")]
+    for step in steps(shown):
+        done = sailor.runs_with_package(*shlex.split(step.command)[1:])
+        assert matches(step.expected, done.stdout), done.stdout + done.stderr
+    denied = sailor.runs_with_package("call", "harbour/tide_table", "day=storm")
+    assert "nobody sails in a storm" in denied.stdout + denied.stderr

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from fingerpost import Call, CallContext, Ruling, ScorerRequest, ToolCard, ToolScore, Verdict
 from tests.kit.browser import House, both_schemes, check_access, run_server, shoot, visit
 from tests.requirements import proves
 
@@ -115,3 +117,48 @@ def test_it_can_be_read_by_everybody(browser: Browser, house: House, scheme: str
         expect(page.locator(".answer .badge")).to_have_text("answered")
         check_access(page)
         shoot(page, f"ask-{scheme}-{width}")
+
+
+class Popular:
+    """A scorer of a program."""
+
+    label = "popular"
+    weight = 0.4
+
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> dict[str, ToolScore]:
+        return {"time/get_current_time": ToolScore(0.5, "everybody takes it")}
+
+
+class Faulty:
+    """A scorer that fails."""
+
+    label = "faulty"
+    weight = 0.4
+
+    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> dict[str, float]:
+        return {"time/get_current_time": 1 / (request.text == "")}
+
+
+class NightRest:
+    """A rule of a program."""
+
+    label = "night rest"
+
+    def judge(self, call: Call, context: CallContext) -> Ruling | None:
+        return Ruling(verdict=Verdict.DENY, reason="everybody sleeps", rule="")
+
+
+@proves("H26")
+def test_scorers_and_rules_of_a_program_are_shown_by_their_labels(browser: Browser, tmp_path: Path):
+    scorers, rules = [Popular(), Faulty()], [NightRest()]
+    with run_server(tmp_path, scorers=scorers, rules=rules) as house, visit(browser, house, "#/ask") as page:
+        page.get_by_label("Request").fill("What time is it in Tokyo right now?")
+        page.get_by_role("button", name="Route only").click()
+        first = page.locator(".candidate").first
+        first.locator("summary").click()
+        expect(first.locator(".parts")).to_contain_text("popular +0.20 everybody takes it")
+        expect(page.locator(".legend").first).to_contain_text("popular")
+        failed = "The scorer faulty was left out: it raised ZeroDivisionError."
+        expect(page.get_by_text(failed)).to_be_visible()
+        page.get_by_role("button", name="Run", exact=True).click()
+        expect(page.locator(".step-call")).to_contain_text("everybody sleeps (night rest)")
