@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from fingerpost import ConfigError, Narrowing, Router, Scorer, ScorerRequest, Server, ToolCard, ToolScore
-from fingerpost.narrow.added_scorers import MAX_LATE_RUNS
+from fingerpost.narrow.components import MAX_LATE_RUNS
 from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.history_scorer import HistoryScorer
 from fingerpost.narrow.lexical_scorer import LexicalScorer

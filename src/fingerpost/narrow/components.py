@@ -1,26 +1,38 @@
-"""The components of the narrower as protocols, and the default components."""
+"""The components of the narrower as protocols, the default ones, and scorers of programs and packages.
+
+Such a scorer runs with a time limit, and is left out of a request if it fails.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+import logging
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Protocol
+from numbers import Real
+from threading import Lock, Thread
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.added_scorers import AddedScorers
 from fingerpost.narrow.dense import DenseScorer
-from fingerpost.narrow.features import Scores
+from fingerpost.narrow.features import Rows, Scores, ToolColumns
 from fingerpost.narrow.feedback import Corrections, Preferences
+from fingerpost.narrow.fusion import ScoreContribution
 from fingerpost.narrow.history_scorer import HistoryScorer
 from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.need import NeedClassifier
-from fingerpost.narrow.scorer import Scorer, ScorerRequest
+from fingerpost.narrow.scorer import Scorer, ScorerRequest, ToolScore, clean_line
 from fingerpost.narrow.signals.reader import SignalReader
-from fingerpost.records import Message, Need, Signals, ToolCard
+from fingerpost.records import Message, Need, ScorerFailure, Signals, ToolCard
 from fingerpost.settings import Settings
+
+if TYPE_CHECKING:
+    from fingerpost.narrow.scorer import ScoresByTool
 
 Vector = NDArray[np.float32]
 
@@ -86,6 +98,149 @@ class EmbeddingScorer(TextScorer, Protocol):
         ...
 
     def close(self) -> None: ...
+
+
+logger = logging.getLogger("fingerpost.narrow")
+
+MAX_NOTE_LENGTH: Final = 200
+MAX_LATE_RUNS: Final = 4  # unfinished runs of one scorer; with so many it is not started again
+
+
+def build_scorer_contribution(
+    scorer: Scorer, result: ScoresByTool, rows: Rows, columns: ToolColumns
+) -> ScoreContribution | None:
+    """Return the points of a scorer's result for these rows, or None if there are none.
+
+    Scores are limited to -1..1. Raises `_BadResult` if the result is not scores.
+    """
+    values = np.zeros(columns.size, np.float64)
+    notes: dict[int, str] = {}
+    if isinstance(result, Mapping):
+        keys = None if len(rows) == columns.size else {columns.cards[int(row)].key for row in rows}
+        for key, score in result.items():
+            if (row := columns.rows.get(key)) is not None and (keys is None or key in keys):
+                values[row] = _read_score(score.value if isinstance(score, ToolScore) else score)
+                if isinstance(score, ToolScore) and score.note:
+                    notes[row] = clean_line(str(score.note), MAX_NOTE_LENGTH)
+    else:
+        values[rows] = _read_scores(result, len(rows))
+    points = np.asarray(scorer.weight * np.clip(values, -1, 1), np.float32)
+    return ScoreContribution(signal=scorer.label, points=points, notes=notes) if points.any() else None
+
+
+class _BadResult(Exception):
+    """A scorer gave no scores. The message says why, without any text of the scorer."""
+
+
+def _read_score(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+        message = f"returned a score that is no finite number: {type(value).__name__}"
+        raise _BadResult(message)
+    return float(value)
+
+
+def _read_scores(result: object, size: int) -> Scores:
+    if isinstance(result, str | bytes) or not isinstance(result, Sequence | np.ndarray):
+        message = f"returned {type(result).__name__}: neither a mapping nor a sequence of scores"
+        raise _BadResult(message)
+    values = np.asarray(cast("Sequence[Any]", result))
+    if values.shape != (size,):
+        message = f"returned scores of shape {values.shape} for {size} tools"
+        raise _BadResult(message)
+    if size and (values.dtype.kind not in "fiu" or not np.isfinite(values).all()):
+        message = "returned scores that are no finite numbers"
+        raise _BadResult(message)
+    return values
+
+
+class AddedScorers:
+    """Runs scorers that are not our own, at the same time and each in a thread.
+
+    One that raises, returns nonsense or takes longer than `seconds` is left out of the request.
+    """
+
+    def __init__(self, scorers: Iterable[Scorer] = (), *, seconds: float = 1.0) -> None:
+        self._scorers = tuple(scorers)
+        self._seconds = seconds
+        self._lock = Lock()
+        self._late: list[_ScorerRun] = []  # runs that took too long
+
+    def __bool__(self) -> bool:
+        return bool(self._scorers)
+
+    def run(
+        self, request: ScorerRequest, columns: ToolColumns, eligible: Rows
+    ) -> tuple[list[ScoreContribution], tuple[ScorerFailure, ...]]:
+        """Return the points for the eligible tools, and the scorers that failed. The other tools are not
+        shown to them.
+        """
+        cards = columns.cards
+        if len(eligible) < columns.size:
+            cards = tuple(cards[int(row)] for row in eligible)
+        deadline = time.monotonic() + self._seconds
+        runs = [self._start(scorer, request, cards) for scorer in self._scorers]
+        contributions: list[ScoreContribution] = []
+        failures: list[ScorerFailure] = []
+        for run in runs:
+            try:
+                result = self._wait(run, deadline)
+                contribution = build_scorer_contribution(run.scorer, result, eligible, columns)
+            except Exception as error:  # noqa: BLE001 - the code of others must not break routing
+                failures.append(_note_failure(run.scorer, error))
+            else:
+                contributions += [] if contribution is None else [contribution]
+        return contributions, tuple(failures)
+
+    def _start(self, scorer: Scorer, request: ScorerRequest, cards: Sequence[ToolCard]) -> _ScorerRun:
+        run = _ScorerRun(scorer, request, cards)
+        with self._lock:
+            self._late = [late for late in self._late if late.is_alive()]
+            if sum(late.scorer is scorer for late in self._late) < MAX_LATE_RUNS:
+                run.start()
+        return run
+
+    def _wait(self, run: _ScorerRun, deadline: float) -> ScoresByTool:
+        if run.ident is None:
+            message = "is busy with earlier requests"
+            raise _BadResult(message)
+        run.join(max(0.0, deadline - time.monotonic()))
+        if run.is_alive():
+            with self._lock:
+                self._late.append(run)
+            message = f"took longer than {self._seconds:g} s"
+            raise _BadResult(message)
+        if run.error is not None:
+            message = f"raised {type(run.error).__name__}"
+            raise _BadResult(message) from run.error
+        return cast("ScoresByTool", run.result)
+
+
+class _ScorerRun(Thread):
+    """One scorer scoring for one request. A daemon, so that one that never ends does not keep the process."""
+
+    def __init__(self, scorer: Scorer, request: ScorerRequest, cards: Sequence[ToolCard]) -> None:
+        super().__init__(name=f"scorer {scorer.label}", daemon=True)
+        self.scorer = scorer
+        self.result: object = None
+        self.error: BaseException | None = None
+        self._request = request
+        self._cards = cards
+
+    def run(self) -> None:
+        try:
+            self.result = self.scorer.scores(self._request, self._cards)
+            if inspect.iscoroutine(self.result):
+                self.result.close()  # nothing would run it
+        except BaseException as error:  # noqa: BLE001 - it is handled where the result is read
+            self.error = error
+
+
+def _note_failure(scorer: Scorer, error: Exception) -> ScorerFailure:
+    """Log the failure with its cause, and return it without any text of the scorer."""
+    reason = str(error) if isinstance(error, _BadResult) else f"raised {type(error).__name__}"
+    cause = error.__cause__ if isinstance(error, _BadResult) else error
+    logger.warning("the scorer %s was left out of a request: it %s", scorer.label, reason, exc_info=cause)
+    return ScorerFailure(scorer=scorer.label, reason=reason)
 
 
 @frozen

@@ -12,8 +12,7 @@ import numpy as np
 from fingerpost.catalog.words import OFFICIAL_DATA
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.narrow.added_scorers import build_scorer_contribution
-from fingerpost.narrow.components import NarrowComponents, Vector
+from fingerpost.narrow.components import NarrowComponents, Vector, build_scorer_contribution
 from fingerpost.narrow.features import Rows, Scores, ToolColumns
 from fingerpost.narrow.feedback import NO_FEEDBACK, FeedbackAdjustments
 from fingerpost.narrow.fusion import (
