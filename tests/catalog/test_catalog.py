@@ -104,7 +104,7 @@ def test_the_same_name_on_two_servers_is_two_tools() -> None:
     snapshot = catalog(listing("a", tool("search")), listing("b", tool("search"))).snapshot
     assert [card.exposed_name for card in snapshot.cards] == ["a__search", "b__search"]
     assert snapshot.find("search") is None
-    assert [card.key for card in snapshot.find_by_name("search")] == ["a/search", "b/search"]
+    assert [card.key for card in snapshot.resolve("search").cards] == ["a/search", "b/search"]
 
 
 def nested(depth: int) -> Json:

@@ -259,14 +259,20 @@ def test_a_tool_that_was_not_offered_is_never_called(name: str) -> None:
         ("read_file", "files/read_file"),
         ("functions.read_file", "files/read_file"),
         ("ReadFile", "files/read_file"),
-        ("file_operations.read_file", "desk/file_operations.read_file"),
-        ("desk/file_operations.read", "desk/file_operations.read"),
+        ("default_api.ReadFile:0", "files/read_file"),
         ("read_result", "read_result"),
     ],
 )
 def test_a_name_is_understood_however_models_write_it(written: str, key: str) -> None:
     turn = parse_turn(reply("", (written, "{}")), CARDS, own_names=("read_result",))
     assert [call.name for call in turn.calls] == [key]
+
+
+@pytest.mark.parametrize("written", ["file_operations.read_file", "desk/file_operations::read_file"])
+def test_an_operation_in_a_name_becomes_an_argument(written: str) -> None:
+    turn = parse_turn(reply("", (written, '{"path": "a"}')), CARDS)
+    assert turn.calls[0].name == "desk/file_operations"
+    assert turn.calls[0].arguments == {"path": "a", "operation": "read_file"}
 
 
 def test_a_bare_name_two_tools_share_means_neither() -> None:

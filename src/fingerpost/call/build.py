@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import field, replace
 from difflib import get_close_matches
-from unicodedata import category, normalize
 
 from fingerpost.call.arguments import PreparedArguments, format_signature, prepare_arguments
 from fingerpost.call.outcomes import OutcomeBuilder
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool, build_tool_key, escape_invisible_except
+from fingerpost.catalog.name_resolver import MAX_WRITTEN_LENGTH, list_readings, list_server_readings
 from fingerpost.catalog.unavailable import build_refused, build_server_unavailable
 from fingerpost.errors import CallError
 from fingerpost.frozen import frozen
@@ -31,13 +30,7 @@ from fingerpost.records import (
 from fingerpost.records.json import to_canonical_json
 from fingerpost.schemas import get_properties
 
-MAX_NAME_LENGTH = 512
 MAX_NEAR_NAMES = 12  # parameters listed if none is similar
-SEPARATORS = ("/", "__", ".", ":")
-# Some models add the namespace of their prompt before the name.
-_PREFIX = re.compile(r"^(?:functions|tools|mcp)(?:\.|__|/)", re.IGNORECASE)
-# The ASCII characters that `_normalize_name` removes; this is faster.
-_SEPARATOR_CHARACTERS = re.compile(r"""[\s!"#%&'()*,\-./:;?@\[\\\]_{}]""")
 
 
 @frozen
@@ -61,19 +54,12 @@ def resolve_tool(call: ToolCall, snapshot: Snapshot) -> ResolvedTool | ToolNotFo
     """Return the tool of this call."""
     if (card := snapshot.find(call.name)) is not None:
         return ResolvedTool(card=card, arguments=call.arguments)  # the most frequent case
-    name = call.name[:MAX_NAME_LENGTH]
-    for written in dict.fromkeys((name, _PREFIX.sub("", name))):
-        card = snapshot.find(written) or _find_by_server(written, snapshot)
-        if card is not None:
-            return ResolvedTool(card=card, arguments=call.arguments)
-        if (found := _resolve_operation(written, call, snapshot)) is not None:
-            return found
-    namesakes = snapshot.find_by_name(name)
-    if namesakes:
-        return ToolNotFound(name=name, near=tuple(card.key for card in namesakes), ambiguous=True)
-    alike = _find_similar(name, snapshot)
-    if len(alike) == 1:
-        return ResolvedTool(card=alike[0], arguments=call.arguments)
+    match = snapshot.resolve(call.name)
+    if match.card is not None:
+        return ResolvedTool(card=match.card, arguments=match.add_operation(call.arguments))
+    name = call.name[:MAX_WRITTEN_LENGTH]
+    if match.is_ambiguous:
+        return ToolNotFound(name=name, near=tuple(card.key for card in match.cards), ambiguous=True)
     return ToolNotFound(name=name, near=snapshot.near(name))
 
 
@@ -84,15 +70,13 @@ def find_absence(
     found = resolve_tool(call, catalog.unavailable)
     if isinstance(found, ResolvedTool):
         return catalog.explain_unavailable(found.card)
-    names = {
-        call.name,
-        *(build_tool_key(server, tool) for server, tool in _split_name(call.name[:MAX_NAME_LENGTH])),
-    }
+    pairs = list(list_server_readings(call.name))
+    names = {call.name, *list_readings(call.name), *(build_tool_key(server, tool) for server, tool in pairs)}
     for drop in catalog.dropped:
         if not drop.switched_off and names & {drop.name, build_tool_key(drop.server, drop.name)}:
             return build_refused(drop)
     away = {status.name: status for status in statuses if not catalog.snapshot.by_server(status.name)}
-    for server, tool in _split_name(call.name[:MAX_NAME_LENGTH]):
+    for server, tool in pairs:
         if server in away:
             return build_server_unavailable(build_tool_key(server, tool), away[server])
     return None
@@ -120,59 +104,9 @@ def find_unknown_argument(card: ToolCard, names: Iterable[str]) -> tuple[str, tu
             pass
     for name in names:
         if name not in properties:
-            near = get_close_matches(name[:MAX_NAME_LENGTH], properties, n=3, cutoff=0.5)
+            near = get_close_matches(name[:MAX_WRITTEN_LENGTH], properties, n=3, cutoff=0.5)
             return name, tuple(near) or tuple(properties)[:MAX_NEAR_NAMES]
     return None
-
-
-def _split_name(name: str) -> Iterator[tuple[str, str]]:
-    for separator in SEPARATORS:
-        start = name.find(separator)
-        while start > 0:
-            yield name[:start], name[start + len(separator) :]
-            start = name.find(separator, start + 1)
-
-
-def _find_by_server(name: str, snapshot: Snapshot) -> ToolCard | None:
-    for server, tool in _split_name(name):
-        if (card := snapshot.get(build_tool_key(server, tool))) is not None:
-            return card
-    return None
-
-
-def _resolve_operation(name: str, call: ToolCall, snapshot: Snapshot) -> ResolvedTool | None:
-    """Resolve `file_operations.read_file` to the tool `file_operations` with an operation, if it takes
-    one.
-    """
-    for base, operation in _split_name(name):
-        card = snapshot.find(base) or _find_by_server(base, snapshot)
-        if card is not None and operation and "operation" in _get_properties(card):
-            explicit = call.arguments.get("operation")
-            chosen = explicit if explicit is not None else operation
-            return ResolvedTool(card=card, arguments={**call.arguments, "operation": chosen})
-    return None
-
-
-def _find_similar(name: str, snapshot: Snapshot) -> list[ToolCard]:
-    """Return tools whose name differs only in case and separators: `ReadFile` for `read_file`."""
-    wanted = _normalize_name(name)
-    if not wanted:
-        return []
-    return [
-        card for card in snapshot.cards if wanted in (_normalize_name(card.name), _normalize_name(card.key))
-    ]
-
-
-def _normalize_name(name: str) -> str:
-    """Return the letters, vowel signs, digits and symbols of any script, in lower case, without
-    separators.
-    """
-    if name.isascii():
-        return _SEPARATOR_CHARACTERS.sub("", name.lower())
-    folded = normalize("NFC", name.casefold())
-    return "".join(
-        character for character in folded if not character.isspace() and category(character)[0] not in "PZ"
-    )
 
 
 def _get_properties(card: ToolCard) -> JsonObject:

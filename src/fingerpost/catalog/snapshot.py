@@ -6,12 +6,11 @@ always give the same list and a provider's prompt cache can match it.
 
 from __future__ import annotations
 
-import difflib
-import heapq
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
+from fingerpost.catalog.name_resolver import NameMatch, ToolNameResolver
 from fingerpost.frozen import frozen
 from fingerpost.records import ToolCard
 
@@ -20,7 +19,6 @@ FIRST_LISTED: Final = ("memory/think", "collaboration/user_collaboration", "work
 _LIST_PLACES: Final = {key: place for place, key in enumerate(FIRST_LISTED)}
 
 _MAX_QUERY_LENGTH = 256
-_MAX_SHORTLISTED = 40
 
 
 def get_list_place(key: str) -> tuple[int, str]:
@@ -64,57 +62,33 @@ class Snapshot:
 
     version: int = 0
     cards: tuple[ToolCard, ...] = ()
-    _keys: dict[str, ToolCard] = field(init=False, repr=False, compare=False)
-    _exposed: dict[str, ToolCard] = field(init=False, repr=False, compare=False)
-    _names: dict[str, list[ToolCard]] = field(init=False, repr=False, compare=False)
+    _resolver: ToolNameResolver = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         cards = tuple(sorted(self.cards, key=lambda card: card.key))
-        names: dict[str, list[ToolCard]] = {}
-        for card in cards:
-            names.setdefault(card.name, []).append(card)
         object.__setattr__(self, "cards", cards)
-        object.__setattr__(self, "_keys", {card.key: card for card in cards})
-        object.__setattr__(self, "_exposed", {card.exposed_name: card for card in reversed(cards)})
-        object.__setattr__(self, "_names", names)
+        object.__setattr__(self, "_resolver", ToolNameResolver(cards))
 
     def get(self, key: str) -> ToolCard | None:
-        return self._keys.get(key)
+        return self._resolver.get(key)
 
     def by_exposed_name(self, name: str) -> ToolCard | None:
-        return self._exposed.get(name)
+        return self._resolver.by_exposed_name(name)
 
     def by_server(self, server: str) -> tuple[ToolCard, ...]:
         return tuple(card for card in self.cards if card.server == server)
 
-    def find_by_name(self, name: str) -> tuple[ToolCard, ...]:
-        """Return every tool that its server calls `name`."""
-        return tuple(self._names.get(name, ()))
-
-    def find(self, text: str) -> ToolCard | None:
+    def find(self, name: str) -> ToolCard | None:
         """Find a tool by key, by exposed name, or by its own name if that is unique."""
-        card = self._keys.get(text) or self._exposed.get(text)
-        if card is None and len(namesakes := self._names.get(text, ())) == 1:
-            card = namesakes[0]
-        return card
+        return self._resolver.find(name)
 
-    def near(self, text: str, n: int = 3) -> tuple[str, ...]:
-        """Return the keys most similar to `text`, best first, for "did you mean"."""
-        wanted = text[:_MAX_QUERY_LENGTH].casefold()
-        pairs = _get_letter_pairs(wanted)
-        likely = heapq.nlargest(
-            _MAX_SHORTLISTED, ((_compute_overlap(pairs, card), card.key) for card in self.cards)
-        )
-        keys = [key for score, key in likely if score > 0]
-        ranked = sorted(keys, key=lambda key: (-self._compute_similarity(wanted, key), key))
-        return tuple(ranked[:n])
+    def resolve(self, written: str) -> NameMatch:
+        """Return the tools that a name may mean as a model wrote it (see `ToolNameResolver`)."""
+        return self._resolver.resolve(written)
 
-    def _compute_similarity(self, wanted: str, key: str) -> float:
-        card = self._keys[key]
-        return max(
-            difflib.SequenceMatcher(None, wanted, form.casefold()[:_MAX_QUERY_LENGTH]).ratio()
-            for form in (card.name, card.key, card.exposed_name)
-        )
+    def near(self, written: str, n: int = 3) -> tuple[str, ...]:
+        """Return the keys most similar to a written name, best first, for "did you mean"."""
+        return self._resolver.near(written, n)
 
     def search(self, query: str) -> tuple[ToolCard, ...]:
         """Return tools whose key or description contains every word of `query`. Matches in the key come
@@ -130,18 +104,3 @@ class Snapshot:
             elif all(word in key or word in card.description.casefold() for word in words):
                 elsewhere.append(card)
         return (*in_key, *elsewhere)
-
-
-def _get_letter_pairs(text: str) -> set[str]:
-    return {text[index : index + 2] for index in range(len(text) - 1)} or {text}
-
-
-def _compute_overlap(wanted: set[str], card: ToolCard) -> float:
-    """Return the share of common letter pairs, a cheap filter before the full comparison."""
-    return max(
-        2 * len(wanted & pairs) / (len(wanted) + len(pairs))
-        for pairs in (
-            _get_letter_pairs(card.name.casefold()[:_MAX_QUERY_LENGTH]),
-            _get_letter_pairs(card.key.casefold()[:_MAX_QUERY_LENGTH]),
-        )
-    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import Final
 
-from fingerpost.choose.offered_tools import remove_name_prefix
+from fingerpost.catalog.name_resolver import find_reading
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelRequest
 from fingerpost.llm.content import as_mapping, get_named_tool, has_response_format
@@ -130,17 +130,25 @@ class SplitToolCalls:
     routed_calls: tuple[JsonObject, ...]
 
 
-def split_tool_calls(calls: Sequence[JsonObject], client_names: frozenset[str]) -> SplitToolCalls:
-    """Split the calls into those of client tools, each with a unique id, and the rest."""
+def split_tool_calls(
+    calls: Sequence[JsonObject], client_names: frozenset[str], cards: Sequence[ToolCard] = ()
+) -> SplitToolCalls:
+    """Split the calls into those of client tools, each with a unique id, and the rest.
+
+    A name that one of the cards is exposed by is never read as a client tool with a namespace.
+    """
+    exposed = {card.exposed_name for card in cards}
     client_calls: list[JsonObject] = []
     others: list[JsonObject] = []
     ids: set[str] = set()
     for call in calls:
-        name = _get_function_name(call)
-        if remove_name_prefix(name) not in client_names and name not in client_names:
+        written = _get_function_name(call)
+        is_routed = written in exposed and written not in client_names
+        name = None if is_routed else find_reading(written, client_names)
+        if name is None:
             others.append(call)
             continue
-        made = _ensure_call_id(call, name if name in client_names else remove_name_prefix(name), ids)
+        made = _ensure_call_id(call, name, ids)
         ids.add(str(made["id"]))
         client_calls.append(made)
     return SplitToolCalls(client_calls=tuple(client_calls), routed_calls=tuple(others))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
-import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, cast
 
 from fingerpost.catalog import Snapshot, escape_invisible_except, get_list_place
 from fingerpost.catalog.cards import build_model_definition
+from fingerpost.catalog.name_resolver import NameMatch, find_reading, list_readings
 from fingerpost.catalog.tool_names import FIND_TOOLS
 from fingerpost.records import JsonObject, ToolCall, ToolCard
 from fingerpost.redaction import scrub
@@ -107,11 +106,7 @@ def _get_function(definition: JsonObject) -> JsonObject:
     return cast("JsonObject", function) if isinstance(function, Mapping) else {}
 
 
-MAX_OFFERED_NAME_LENGTH: Final = 200
 _MAX_SUGGESTED_NAMES: Final = 8
-# Some models write the namespace of their prompt before the name.
-_OFFERED_PREFIX: Final = re.compile(r"\A(?:functions?|tools?|mcp)(?:\.|__|/|:)", re.IGNORECASE)
-_NAME_QUOTES: Final = " \t\r\n`'\"“”*"
 _NO_TOOL_NAMES: Final = frozenset({"", "none", "null", "nil", "no tool", "no_tool", "nothing", "n/a", "-"})
 
 
@@ -120,10 +115,6 @@ class OfferedTools:
 
     def __init__(self, cards: Iterable[ToolCard]) -> None:
         self._snapshot = Snapshot(cards=tuple(cards))
-        self._keys_by_folded_name: dict[str, set[str]] = {}
-        for card in self.cards:
-            for form in (card.key, card.exposed_name, card.name):
-                self._keys_by_folded_name.setdefault(_fold_tool_name(form), set()).add(card.key)
 
     @property
     def cards(self) -> tuple[ToolCard, ...]:
@@ -131,47 +122,32 @@ class OfferedTools:
         return self._snapshot.cards
 
     def find(self, name: str) -> ToolCard | None:
-        """Return the tool with this name, also in a similar spelling, or None if there is not exactly one."""
-        if len(name) > MAX_OFFERED_NAME_LENGTH:
-            return None
-        bare = name.strip(_NAME_QUOTES)
-        for written in dict.fromkeys((name, bare, _OFFERED_PREFIX.sub("", bare))):
-            found = self._snapshot.find(written) or self._find_similar(written)
-            if found is not None:
-                return found
-        return None
+        """Return the tool with exactly this name."""
+        return self._snapshot.find(name)
 
-    def _find_similar(self, name: str) -> ToolCard | None:
-        plain = _fold_tool_name(name)
-        alike = self._keys_by_folded_name.get(plain, ()) if plain else ()
-        return self._snapshot.get(next(iter(alike))) if len(alike) == 1 else None
+    def resolve(self, name: str) -> NameMatch:
+        """Return the tools that a name may mean."""
+        return self._snapshot.resolve(name)
 
     def is_no_tool(self, name: str) -> bool:
         """Return whether the name means that no tool is needed."""
-        return name[:MAX_OFFERED_NAME_LENGTH].strip(_NAME_QUOTES).casefold() in _NO_TOOL_NAMES
+        bare = next(list_readings(name), None)
+        return bare is not None and bare.casefold() in _NO_TOOL_NAMES and not self.resolve(name).cards
 
-    def describe_unknown(self, name: str) -> str:
-        """Describe an unknown name for the model, with the nearest offered names."""
+    def describe_unresolved(self, name: str) -> str:
+        """Describe a name that means no single tool, for the model, with the tools it may mean."""
         shown = scrub(escape_invisible_except(name[:80])) + ("…" if len(name) > 80 else "")
-        near = [self._snapshot.get(key) for key in self._snapshot.near(name)] if name else []
-        names = [card.exposed_name for card in near if card is not None]
-        listed = names or [card.exposed_name for card in self.cards[:_MAX_SUGGESTED_NAMES]]
-        which = f"near is {', '.join(listed)}" if names else f"there is {', '.join(listed) or 'none'}"
-        return f'no tool called "{shown}" was offered; {which}'
+        match = self.resolve(name)
+        if match.is_ambiguous:
+            return f'"{shown}" may mean {_format_names(match.cards)}: write one of these names'
+        near = [card for key in self._snapshot.near(name) if (card := self._snapshot.get(key)) is not None]
+        if name and near:
+            return f'no tool called "{shown}" was offered; near is {_format_names(near)}'
+        return f'no tool called "{shown}" was offered; there is {_format_names(self.cards) or "none"}'
 
 
-def _fold_tool_name(name: str) -> str:
-    folded = unicodedata.normalize("NFKC", name[:MAX_OFFERED_NAME_LENGTH]).casefold()
-    return "".join(character for character in folded if character.isalnum())
-
-
-_CALL_PREFIX = re.compile(r"\A(?:functions?|tools?|mcp)(?:\.|__|/|:)", re.IGNORECASE)
-_OPERATION_SEPARATORS: Final = (".", "/", "::", ":")
-
-
-def remove_name_prefix(name: str) -> str:
-    """Remove a namespace that some models write before the name."""
-    return _CALL_PREFIX.sub("", name.strip())
+def _format_names(cards: Sequence[ToolCard]) -> str:
+    return ", ".join(card.exposed_name for card in cards[:_MAX_SUGGESTED_NAMES])
 
 
 def resolve_call(
@@ -182,29 +158,12 @@ def resolve_call(
     `own_names` are Fingerpost's own tools, which have no card.
     """
     offered = OfferedTools(cards)
-    name = call.name.strip()[: MAX_OFFERED_NAME_LENGTH + 1]
-    plain = _CALL_PREFIX.sub("", name)
-    for written in dict.fromkeys((name, plain)):
-        if written in own_names:
-            return ToolCall(name=written, arguments=call.arguments, reference=call.reference)
-        if (key := _find_key(written, offered)) is not None:
-            return ToolCall(name=key, arguments=call.arguments, reference=call.reference)
-    return offered.describe_unknown(plain)
-
-
-def _find_key(name: str, offered: OfferedTools) -> str | None:
-    """Return the tool's key, with the operation appended if the name contains one, or None."""
-    if (card := offered.find(name)) is not None:
-        return card.key
-    for separator in _OPERATION_SEPARATORS:
-        base, _, operation = name.rpartition(separator)
-        card = offered.find(base) if base and operation else None
-        if card is not None and _has_operation_parameter(card):
-            return f"{card.key}.{operation}"
-    return None
-
-
-def _has_operation_parameter(card: ToolCard) -> bool:
-    schema = card.definition.get("inputSchema")
-    properties = schema.get("properties") if isinstance(schema, Mapping) else None
-    return isinstance(properties, Mapping) and "operation" in properties
+    if call.name in own_names or offered.find(call.name) is None:
+        own = find_reading(call.name, own_names)
+        if own is not None:
+            return ToolCall(name=own, arguments=call.arguments, reference=call.reference)
+    match = offered.resolve(call.name)
+    if match.card is None:
+        return offered.describe_unresolved(call.name)
+    arguments = match.add_operation(call.arguments)
+    return ToolCall(name=match.card.key, arguments=arguments, reference=call.reference)

@@ -209,7 +209,7 @@ def _resolve_react_call(
     arguments = _parse_react_arguments(given, next((card for card in cards if card.key == found.name), None))
     if isinstance(arguments, str):
         return f"the action {found.name} could not be read: {arguments}"
-    return ToolCall(name=found.name, arguments=arguments)
+    return ToolCall(name=found.name, arguments={**found.arguments, **arguments})
 
 
 def _parse_react_arguments(given: Json, card: ToolCard | None) -> JsonObject | str:

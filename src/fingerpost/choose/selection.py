@@ -193,7 +193,7 @@ def _parse_choice_fields(
         }
         named = _get_named_tool(inner)
     reasoning = to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH)
-    if named is None or (isinstance(named, str) and offered.is_no_tool(named) and not offered.find(named)):
+    if named is None or (isinstance(named, str) and offered.is_no_tool(named)):
         return ParsedSelection(
             selection=None,
             alternatives=_parse_alternatives(fields.get("alternatives"), offered),
@@ -212,15 +212,15 @@ def _parse_selection(
 ) -> Selection | UnusableReply:
     if not isinstance(named, str):
         return UnusableReply(problem=_NO_NAME_PROBLEM)
-    card = offered.find(named)
-    if card is None:
-        return UnusableReply(problem=offered.describe_unknown(named))
+    match = offered.resolve(named)
+    if match.card is None:
+        return UnusableReply(problem=offered.describe_unresolved(named))
     arguments = _parse_arguments(_get_first_field(fields, _ARGUMENT_FIELDS))
     if isinstance(arguments, str):
         return UnusableReply(problem=arguments)
     return Selection(
-        tool=card.key,
-        arguments=arguments,
+        tool=match.card.key,
+        arguments=match.add_operation(arguments),
         reasoning=to_single_line(_get_first_field(fields, _REASONING_FIELDS), MAX_REASONING_LENGTH),
         confidence=_parse_claimed_confidence(fields, default=default_confidence),
     )

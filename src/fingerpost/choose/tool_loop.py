@@ -281,7 +281,7 @@ def parse_turn(
     """
     text = to_valid_text(reply.text)
     if reply.tool_calls:
-        calls = split_tool_calls(reply.tool_calls, client_tools)
+        calls = split_tool_calls(reply.tool_calls, client_tools, cards)
         turn = _build_turn(parse_tool_calls({"tool_calls": list(calls.routed_calls)}), text, cards, own_names)
         return replace(turn, handed=calls.client_calls)
     if has_tool_support:

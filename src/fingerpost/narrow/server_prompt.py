@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from fingerpost.catalog import Snapshot, escape_invisible_except
+from fingerpost.catalog.name_resolver import MAX_WRITTEN_LENGTH, fold_name
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.llm import ResponseSchema, parse_structured
@@ -20,7 +21,6 @@ from fingerpost.records.json import to_valid_text
 from fingerpost.redaction import scrub
 from fingerpost.settings import SmartRoutingSettings
 
-MAX_SERVER_NAME_LENGTH: Final = 200
 MAX_SEARCHED_TEXT_LENGTH: Final = 20_000
 _MIN_LENGTH_IN_TEXT: Final = 3  # a server named "a" must not match the article
 _MIN_LENGTH_TO_GUESS: Final = 4
@@ -43,22 +43,20 @@ class ServerNames:
         self._squeezed: dict[str, str] = {}
         self._short: dict[str, str] = {}
         for server in self._servers:
-            self._squeezed.setdefault(_remove_separators(server), server)
+            self._squeezed.setdefault(fold_name(server), server)
             self._short.setdefault(_remove_affixes(server), server)
 
     def resolve(self, written: str) -> str | None:
         """Return the server with this name, also in a similar spelling, or None."""
-        whole = written.strip().strip("\"'`*_.,;[](){}<> ")[:MAX_SERVER_NAME_LENGTH]
-        for name in dict.fromkeys(
-            (written.strip()[:MAX_SERVER_NAME_LENGTH], whole, _NAME_REMARK.sub("", whole))
-        ):
+        whole = written.strip().strip("\"'`*_.,;[](){}<> ")[:MAX_WRITTEN_LENGTH]
+        for name in dict.fromkeys((written.strip()[:MAX_WRITTEN_LENGTH], whole, _NAME_REMARK.sub("", whole))):
             found = self._exact.get(name) or self._find_similar(name)
             if found is not None:
                 return found
         return None
 
     def _find_similar(self, name: str) -> str | None:
-        squeezed = _remove_separators(name)
+        squeezed = fold_name(name)
         if not squeezed:
             return None
         found = self._squeezed.get(squeezed) or self._short.get(_remove_affixes(name))
@@ -79,10 +77,6 @@ class ServerNames:
 
 def _split_words(text: str) -> list[str]:
     return [word.casefold() for word in _SERVER_WORD.findall(_CAMEL_BOUNDARY.sub(" ", text))]
-
-
-def _remove_separators(text: str) -> str:
-    return "".join(_split_words(text))
 
 
 def _remove_affixes(text: str) -> str:

@@ -555,14 +555,10 @@ class StreamGuard:
             return
         is_call = not (part.is_stray or part.has_no_calls or part.syntax == "thought")
         for call in self._parse_block_calls(part) if is_call else (_UNKNOWN_CALL,):
+            name, arguments = self._names.resolve(call.name, call.arguments)
+            raw = part.raw[:MAX_RAW_LENGTH]
             self._removed.append(
-                FoundSyntax(
-                    syntax=part.syntax,
-                    raw=part.raw[:MAX_RAW_LENGTH],
-                    name=self._names.get_key(call.name),
-                    arguments=call.arguments if self._names.get_key(call.name) else None,
-                    is_call=is_call,
-                )
+                FoundSyntax(syntax=part.syntax, raw=raw, name=name, arguments=arguments, is_call=is_call)
             )
 
     def _parse_block_calls(self, part: HiddenBlock) -> tuple[WrittenCall, ...]:
@@ -572,4 +568,5 @@ class StreamGuard:
         return known or (_UNKNOWN_CALL,)
 
     def _find_known_calls(self, block: str) -> tuple[WrittenCall, ...]:
-        return tuple(call for call in parse_calls(block, self._names) if self._names.get_key(call.name))
+        calls = parse_calls(block, self._names)
+        return tuple(call for call in calls if self._names.resolve(call.name, None)[0] is not None)

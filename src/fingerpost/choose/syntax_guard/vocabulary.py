@@ -8,22 +8,21 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final
 
-from fingerpost.records import ToolCard
+from fingerpost.catalog.name_resolver import (
+    MAX_WRITTEN_LENGTH,
+    NAMESPACES,
+    ToolNameResolver,
+    fold_name,
+    list_readings,
+)
+from fingerpost.records import JsonObject, ToolCard
 
 
 def build_word_set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-MAX_WRITTEN_NAME_LENGTH: Final = 160
-_IGNORED_CHARACTERS: Final = re.compile(r"[\W_]+")
-# Namespaces that models write before a name, and the counter that some write after it.
-_NAME_DECORATION: Final = re.compile(
-    r"\A(?:functions?|tools?|default_api|api|mcp|client|multi_tool_use)(?:\.|__|/|:)+|(?::\d+|\.call"
-    r"|\(\s*\))\Z",
-    re.IGNORECASE,
-)
-_NAMESPACES: Final = ("function", "functions", "tools", "defaultapi", "api", "mcp", "client", "multitooluse")
+_FOLDED_NAMESPACES: Final = tuple(map(fold_name, NAMESPACES))
 _TOOL_NAMESPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
 _ACTION_NAME: Final = re.compile(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
 _NAME_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
@@ -51,35 +50,50 @@ _recent_indexes: deque[tuple[tuple[ToolCard, ...], WrittenToolNames]] = deque(ma
 
 
 class WrittenToolNames:
-    """A lookup from written names to real tools."""
+    """Tells whether text is a tool's name. Which tool it means is answered by the `ToolNameResolver`."""
 
-    def __init__(self, tools: Iterable[ToolCard]) -> None:
-        self._keys: dict[str, str | None] = {}  # None: several tools have this name
-        for card in tools:
-            for name in {card.key, card.exposed_name, card.name}:
-                plain = _fold_name(name)
-                if plain:
-                    same = self._keys.setdefault(plain, card.key) == card.key
-                    self._keys[plain] = card.key if same else None
-        self._spelled = sorted(self._keys)
+    def __init__(self, tools: Iterable[ToolCard], others: Iterable[str] = ()) -> None:
+        self._resolver = ToolNameResolver(tools)
+        self._set_other_names(others)
+
+    def _set_other_names(self, names: Iterable[str]) -> None:
+        self._others = {fold_name(name): name for name in names if fold_name(name)}
+        self._folded = self._resolver.list_folded_names() | self._others.keys()
+        self._sorted_names = sorted(self._folded)
 
     def with_other_names(self, names: Iterable[str]) -> WrittenToolNames:
         """Return a copy with the names of tools that are not routed. They take precedence."""
         found = WrittenToolNames(())
-        found._keys = {**self._keys, **{_fold_name(name): name for name in names if _fold_name(name)}}
-        found._spelled = sorted(found._keys)
+        found._resolver = self._resolver
+        found._set_other_names(names)
         return found
 
     def is_known(self, written: str) -> bool:
-        """Return whether a real tool has this name or a variant of it."""
-        return any(plain in self._keys for plain in _list_readings(written))
+        """Return whether a real tool has this name or a variant of it, in whatever namespace."""
+        if len(written) > MAX_WRITTEN_LENGTH:
+            return False
+        if fold_name(written) in self._folded:
+            return True
+        *_, bare = list_readings(written)
+        if bare == written and _NAME_SEPARATOR.search(written) is None:
+            return False  # an ordinary word
+        return (
+            fold_name(_NAME_SEPARATOR.split(bare)[-1]) in self._folded
+            or fold_name(bare) in self._folded
+            or bool(self._resolver.resolve(written).cards)
+        )
 
-    def get_key(self, written: str) -> str | None:
-        """Return the key of the tool, or None if there is not exactly one."""
-        for plain in _list_readings(written):
-            if plain in self._keys:
-                return self._keys[plain]
-        return None
+    def resolve(self, written: str, arguments: JsonObject | None) -> tuple[str | None, JsonObject | None]:
+        """Return the key of the tool, or None if there is not exactly one, and the arguments with the
+        operation that the name contains.
+        """
+        for reading in list_readings(written):
+            if (other := self._others.get(fold_name(reading))) is not None:
+                return other, arguments
+        match = self._resolver.resolve(written)
+        if match.card is None:
+            return None, None
+        return match.card.key, None if arguments is None else match.add_operation(arguments)
 
     def is_known_from_start(self, written: str) -> bool:
         """Return whether a real tool has this name and its first part is already a prefix of a known name."""
@@ -87,11 +101,11 @@ class WrittenToolNames:
 
     def is_prefix(self, written: str) -> bool:
         """Return whether a known name may start with this text."""
-        plain = _fold_name(written)
-        if _NAME_SEPARATOR.search(written) or any(space.startswith(plain) for space in _NAMESPACES):
+        plain = fold_name(written)
+        if _NAME_SEPARATOR.search(written) or any(space.startswith(plain) for space in _FOLDED_NAMESPACES):
             return True
-        at = bisect_left(self._spelled, plain)
-        return at < len(self._spelled) and self._spelled[at].startswith(plain)
+        at = bisect_left(self._sorted_names, plain)
+        return at < len(self._sorted_names) and self._sorted_names[at].startswith(plain)
 
 
 def get_written_names(tools: Iterable[ToolCard]) -> WrittenToolNames:
@@ -138,23 +152,6 @@ def is_namespaced(name: str) -> bool:
     not.
     """
     return _TOOL_NAMESPACE.match(name) is not None
-
-
-def _list_readings(written: str) -> Iterable[str]:
-    """Return the possible names, most likely first: the whole, without namespaces, its last part."""
-    name = written.strip(" \t\n`*\"'")
-    if not name or len(name) > MAX_WRITTEN_NAME_LENGTH:
-        return
-    yield _fold_name(name)
-    bare = _NAME_DECORATION.sub("", _NAME_DECORATION.sub("", name))
-    yield _fold_name(bare)
-    parts = [part for part in _NAME_SEPARATOR.split(bare) if part]
-    if len(parts) > 1:
-        yield _fold_name(parts[-1])
-
-
-def _fold_name(name: str) -> str:
-    return _IGNORED_CHARACTERS.sub("", name).casefold()
 
 
 MAX_EXAMINED_LENGTH: Final = 8_000

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
+from fingerpost.catalog.name_resolver import ToolNameResolver, fold_name, list_operations
 from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, parse_word_set, split_words, to_singular
 from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew.gloss import Gloss
@@ -79,7 +80,9 @@ def _load_ordinary_words() -> frozenset[str]:
 MAX_MENTIONS: Final = 8
 
 _MENTION_WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_IDENTIFIER_PATTERN: Final = re.compile(r"(?<![\w/.:-])[A-Za-z][\w-]{0,128}(?:(?:[/.:]|::)[\w-]{1,128}){0,4}")
+_IDENTIFIER_PATTERN: Final = re.compile(r"(?<![\w/.:-])[^\W\d_][\w-]{0,128}(?:(?:::|[/.:])[\w-]{1,128}){0,4}")
+# Spellings of programs. `check-in`, `and/or` and `e.g` are spellings of people.
+_PROGRAM_SPELLING: Final = re.compile(r"[^\W_]_|_[^\W_]|::|[a-z][A-Z]")
 _IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # characters that no ordinary word contains
 
 # These after an ordinary word mark it as a name, and so do the next ones before it if nothing follows.
@@ -103,14 +106,13 @@ class MentionFinder:
     """Finds mentions of the tools and servers of one catalog."""
 
     def __init__(self, cards: Iterable[ToolCard] = ()) -> None:
-        self._identifiers: dict[str, dict[str, None]] = {}
+        cards = tuple(cards)
+        self._resolver = ToolNameResolver(cards)
         self._names: dict[str, list[_KnownName]] = {}
         servers: dict[tuple[str, ...], dict[str, None]] = {}
         plain: dict[str, dict[str, None]] = {}
         for card in cards:
             servers.setdefault(get_name_words(card.server), {}).setdefault(card.server)
-            for written in _list_identifiers(card):
-                self._identifiers.setdefault(written, {}).setdefault(card.key)
             if not _IDENTIFIER_SHAPE.search(card.name):
                 plain.setdefault(card.name.lower(), {}).setdefault(card.key)
         for words, known in servers.items():
@@ -139,8 +141,13 @@ class MentionFinder:
         for match in _IDENTIFIER_PATTERN.finditer(text):
             written = match.group().rstrip(".:-")
             if _IDENTIFIER_SHAPE.search(written):
-                for key in self._identifiers.get(written.lower(), ()):
-                    yield match.span(), Mention(kind="tool", name=key, text=written)
+                quoted = _is_quoted(text, match.start(), match.start() + len(written))
+                meant = self._resolver.resolve(written)
+                for card in meant.cards:
+                    if meant.operation and meant.operation not in (list_operations(card) or ()):
+                        continue  # more likely a file: `my_notes.txt`
+                    if _is_identifier(written, card, quoted=quoted):
+                        yield match.span(), Mention(kind="tool", name=card.key, text=written)
 
     def _find_known_names(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[Mention]:
         words = list(_MENTION_WORD.finditer(text))
@@ -175,21 +182,30 @@ class MentionFinder:
                         )
 
 
-def _list_identifiers(card: ToolCard) -> Iterator[str]:
-    """Return the spellings of a tool as an identifier."""
-    server, name = card.server.lower(), card.name.lower()
-    if _IDENTIFIER_SHAPE.search(card.name):
-        yield name
-    if _IDENTIFIER_SHAPE.search(card.exposed_name):
-        yield card.exposed_name.lower()
-    yield from (f"{server}{joint}{name}" for joint in ("/", ".", ":", "::", "__"))
+def _is_identifier(written: str, card: ToolCard, *, quoted: bool) -> bool:
+    """Return whether this spelling of the tool's name cannot be ordinary text."""
+    has_own_shape = _IDENTIFIER_SHAPE.search(card.name) is not None
+    if (quoted or _PROGRAM_SPELLING.search(written)) and (
+        has_own_shape or fold_name(written) != fold_name(card.name)
+    ):
+        return True
+    server, name, lowered = card.server.lower(), card.name.lower(), written.lower()
+    return (
+        (has_own_shape and lowered == name)
+        or lowered == card.exposed_name.lower()
+        or any(lowered == f"{server}{joint}{name}" for joint in ("/", ".", ":", "::", "__"))
+    )
+
+
+def _is_quoted(text: str, start: int, stop: int) -> bool:
+    return text[start - 1 : start] in _QUOTE_MARKS and text[stop : stop + 1] in _QUOTE_MARKS
 
 
 def _is_named(name: _KnownName, text: str, words: Sequence[str], index: int, start: int, stop: int) -> bool:
     """Return whether the context shows that this ordinary word is a name."""
     before = words[index - 1] if index else ""
     after = words[index + len(name.words)] if index + len(name.words) < len(words) else ""
-    if text[start - 1 : start] in _QUOTE_MARKS and text[stop : stop + 1] in _QUOTE_MARKS:
+    if _is_quoted(text, start, stop):
         return True
     if after in _KIND_WORDS:
         return _is_adjacent(text, stop)
