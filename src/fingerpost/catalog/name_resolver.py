@@ -37,11 +37,13 @@ NAMESPACES: Final = (
 _NAMESPACE: Final = re.compile(
     rf"({'|'.join(NAMESPACES)})(?:__|[./:])+(?=.)|(mcp)[_-](?=.)", re.IGNORECASE | re.DOTALL
 )
-_SEPARATOR: Final = re.compile(r"(?=(::|__|[./:]))")
+_SEPARATOR: Final = re.compile(r"::|__|[./:]")
 _OPERATION_NAME: Final = re.compile(r"[^\s()\[\]{}\"'`]+")
 _METHOD_NAME: Final = "call"  # `get_weather.call(…)`
-# The ASCII characters that `fold_name` removes; this is faster.
-_FOLDED_ASCII: Final = re.compile(r"""[\x00-\x20\x7f!"#%&'()*,\-./:;?@\[\\\]_{}]""")
+# What `fold_name` makes of each ASCII character: it keeps letters, digits and symbols.
+_FOLDED_ASCII: Final = {
+    code: chr(code).lower() if category(chr(code))[0] in "LNS" else None for code in range(128)
+}
 
 
 @frozen
@@ -75,7 +77,7 @@ def fold_name(name: str) -> str:
     separators.
     """
     if name.isascii():
-        return _FOLDED_ASCII.sub("", name).lower()
+        return name.translate(_FOLDED_ASCII)
     folded = normalize("NFKC", normalize("NFKC", name).casefold())
     kept = ((character, category(character)) for character in folded)
     return "".join(character for character, kind in kept if kind[0] not in "PZ" and kind not in {"Cc", "Cf"})
@@ -125,7 +127,7 @@ def _group_readings(written: str, own: Collection[str]) -> Iterator[list[str]]:
 def _split_name(name: str) -> Iterator[tuple[str, str]]:
     """Return the two parts of a name at each separator."""
     for separator in _SEPARATOR.finditer(name):
-        before, after = name[: separator.start()], name[separator.start() + len(separator[1]) :]
+        before, after = name[: separator.start()], name[separator.end() :]
         if before and after:
             yield before, after
 
@@ -255,12 +257,14 @@ class ToolNameResolver:
 
     def _find_similar(self, name: str) -> dict[str, ToolCard]:
         """Return the tools, by key, that this is another spelling of."""
+        folded = self._get_folded()
+        whole = fold_name(name)
+        if whole not in folded.own and whole not in folded.full:
+            return {}
         parts = list(_split_name(name))
         exact = [self._keys.get(build_tool_key(server, tool)) for server, tool in parts]
         if found := {card.key: card for card in exact if card is not None}:
             return found
-        folded = self._get_folded()
-        whole = fold_name(name)
         own = folded.own.get(whole, ())
         by_server = [
             card

@@ -80,7 +80,9 @@ def _load_ordinary_words() -> frozenset[str]:
 MAX_MENTIONS: Final = 8
 
 _MENTION_WORD: Final = re.compile(r"[A-Za-z0-9]+")
-_IDENTIFIER_PATTERN: Final = re.compile(r"(?<![\w/.:-])[^\W\d_][\w-]{0,128}(?:(?:::|[/.:])[\w-]{1,128}){0,4}")
+_IDENTIFIER_PATTERN: Final = re.compile(
+    r"(?<![\w/.:-])[^\W\d_][\w-]{0,128}(?:(?:::|[/.:])[\w-]{1,128}){0,4}[+#]{0,4}"
+)
 # Spellings of programs. `check-in`, `and/or` and `e.g` are spellings of people.
 _PROGRAM_SPELLING: Final = re.compile(r"[^\W_]_|_[^\W_]|::|[a-z][A-Z]")
 _IDENTIFIER_SHAPE: Final = re.compile(r"[_\-/.:]|[a-z][A-Z]|\d")  # characters that no ordinary word contains
@@ -142,12 +144,15 @@ class MentionFinder:
             written = match.group().rstrip(".:-")
             if _IDENTIFIER_SHAPE.search(written):
                 quoted = _is_quoted(text, match.start(), match.start() + len(written))
-                meant = self._resolver.resolve(written)
-                for card in meant.cards:
-                    if meant.operation and meant.operation not in (list_operations(card) or ()):
-                        continue  # more likely a file: `my_notes.txt`
-                    if _is_identifier(written, card, quoted=quoted):
-                        yield match.span(), Mention(kind="tool", name=card.key, text=written)
+                for card in self._find_written_tools(written, quoted=quoted):
+                    yield match.span(), Mention(kind="tool", name=card.key, text=written)
+
+    def _find_written_tools(self, written: str, *, quoted: bool) -> tuple[ToolCard, ...]:
+        match = self._resolver.resolve(written)
+        if match.operation and match.operation not in (list_operations(match.cards[0]) or ()):
+            return ()  # more likely a file: `my_notes.txt`
+        is_name = any(_is_identifier(written, card, quoted=quoted) for card in match.cards)
+        return match.cards if is_name else ()
 
     def _find_known_names(self, text: str, taken: Sequence[tuple[int, int]]) -> Iterator[Mention]:
         words = list(_MENTION_WORD.finditer(text))
