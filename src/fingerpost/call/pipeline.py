@@ -31,9 +31,8 @@ from fingerpost.call.build import (
 from fingerpost.call.digest import ResultStore, build_fitted_digest
 from fingerpost.call.execution import CallRun, CallRunner, ParallelJob, is_input_required, run_in_parallel
 from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_problem
-from fingerpost.call.outcomes import OutcomeBuilder
+from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, OutcomeBuilder, run_read_result
 from fingerpost.call.progress import CallProgress
-from fingerpost.call.read_result import READ_RESULT_TOOL_NAME, run_read_result
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
 from fingerpost.catalog.fallbacks import may_have_more_fallbacks
 from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError

@@ -11,8 +11,8 @@ from dataclasses import replace
 import anyio
 
 from fingerpost.call.build import ToolNotFound, resolve_tool
+from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME
 from fingerpost.call.pipeline import CallPipeline
-from fingerpost.call.read_result import READ_RESULT_TOOL_NAME
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.catalog.cards import RefusedDefinition
 from fingerpost.errors import ServerUnavailable, StoreUnavailable

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TypeAlias
 
-from fingerpost.call.read_result import READ_RESULT_TOOL_NAME
+from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME
 from fingerpost.catalog.tool_names import FIND_TOOLS
 from fingerpost.choose.offered_tools import (
     FIND_TOOLS_DEFINITION,

@@ -13,8 +13,8 @@ import anyio
 
 from fingerpost.call.digest.results import find_handles
 from fingerpost.call.digest.tokens import count_tokens
+from fingerpost.call.outcomes import MAX_PAGES, READ_RESULT_FUNCTION, READ_RESULT_TOOL_NAME
 from fingerpost.call.pipeline import CallPipeline
-from fingerpost.call.read_result import MAX_PAGES, READ_RESULT_FUNCTION, READ_RESULT_TOOL_NAME
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.client_options import ClientOptions, rename_conflicting_cards
 from fingerpost.choose.confidence import Calibration

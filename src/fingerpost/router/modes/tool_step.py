@@ -8,8 +8,7 @@ from typing import Final, cast
 
 from fingerpost.call.digest import build_digest, find_injection_signs, needs_summary
 from fingerpost.call.digest.tokens import count_tokens
-from fingerpost.call.outcomes import build_tool_message
-from fingerpost.call.read_result import READ_RESULT_TOOL_NAME
+from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, build_tool_message
 from fingerpost.choose.context_window import summarize_result
 from fingerpost.errors import FingerpostError
 from fingerpost.events import (

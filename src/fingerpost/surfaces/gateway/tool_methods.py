@@ -19,7 +19,7 @@ from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.call.arguments.coercion import read_scalar
 from fingerpost.call.build import ResolvedTool, ToolNotFound, resolve_tool
 from fingerpost.call.digest import compute_budget
-from fingerpost.call.read_result import run_read_result
+from fingerpost.call.outcomes import run_read_result
 from fingerpost.catalog import Snapshot
 from fingerpost.catalog.tool_names import RESERVED_NAMES
 from fingerpost.catalog.unavailable import build_server_unavailable

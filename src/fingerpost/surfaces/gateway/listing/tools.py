@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import anyio.lowlevel
 from mcp_types.jsonrpc import INVALID_REQUEST
 
-from fingerpost.call.read_result import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
+from fingerpost.call.outcomes import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
 from fingerpost.catalog import Snapshot, get_list_place
 from fingerpost.catalog.unavailable import build_server_unavailable
 from fingerpost.errors import FingerpostError
