@@ -322,17 +322,23 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X2": Requirement("Deciding about a call needs a secret that no model and no tool has"),
     "X3": Requirement("A person who may approve a call sees its exact arguments"),
     "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone"),
-    "X5": Requirement("An allowed command runs only what its rule says, in a sandbox where there is one"),
+    "X5": Requirement(
+        "An allowed command runs only what its rule says, in a sandbox where there is one; what runs files of "
+        "the folder asks once a caller has written there, also through another server"
+    ),
     "X6": Requirement("An elicitation answer approves only for a caller who may approve"),
     "X7": Requirement("A huge result delays no other caller and takes bounded memory"),
-    "X8": Requirement("Only a certain read runs unasked"),
+    "X8": Requirement(
+        "Only a certain read runs unasked; a person who manages tools can keep the answer about another one"
+    ),
     "X9": Requirement("No answer names a tool or a setting outside of the caller's bounds"),
     "X10": Requirement("New tools and changed instructions of a known server are reviewed first"),
     "X11": Requirement("Slots, queues and waiting approvals are shared fairly by caller"),
     "X12": Requirement("A damaged database is found at the start"),
     "X13": Requirement("The audit trail can be anchored elsewhere and verified against that"),
     "X14": Requirement(
-        "Left-over processes, echoed secrets, link-local servers, reused key names, file modes"
+        "Left-over processes, echoed secrets, link-local servers, reused key names, file modes, the "
+        "installation's secret outside of the database"
     ),
     "X15": Requirement(
         "Invisible and control characters in definitions, results and prompts are removed or shown"

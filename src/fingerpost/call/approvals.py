@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen
+from fingerpost.policy.rules import describe_uncertain_read
 from fingerpost.records import (
     Call,
     CallContext,
@@ -25,6 +26,7 @@ from fingerpost.records import (
     Pending,
     Permit,
     Ruling,
+    ToolCard,
     create_id,
     utc_now,
 )
@@ -367,6 +369,20 @@ def explain_once_only(pending: Pending) -> str | None:
     if pending.exact:
         return pending.reason
     return "it was asked in no conversation" if pending.conversation is None else None
+
+
+def is_uncertain_read(pending: Pending, card: ToolCard | None) -> bool:
+    """Return whether the call is asked about only because its tool may do more than read.
+
+    A person who manages tools can then say that this definition only reads, and is not asked again.
+    """
+    return (
+        card is not None
+        and bool(card.doubt)
+        and card.fingerprint == pending.definition_fingerprint
+        and pending.reason == describe_uncertain_read(card.doubt)
+        and not pending.exact
+    )
 
 
 def get_target_names(pending: Pending) -> tuple[str, ...] | None:

@@ -578,8 +578,13 @@ def _judge_by_extra_rule(rule: PolicyRule, call: Call, context: CallContext) -> 
         return Ruling(verdict=Verdict.DENY, reason=reason, rule=label)
 
 
+def describe_uncertain_read(doubt: str) -> str:
+    """Return the reason to ask about a read that is not certain."""
+    return f"it seems to read only, but that is not certain: {doubt}"
+
+
 def _build_uncertain_ruling(call: Call) -> Ruling:
-    reason = f"it seems to read only, but that is not certain: {call.doubt}"
+    reason = describe_uncertain_read(call.doubt)
     return Ruling(verdict=Verdict.ASK, reason=reason, rule=_UNCERTAIN_READ_RULE)
 
 

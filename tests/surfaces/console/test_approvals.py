@@ -26,6 +26,8 @@ from tests.requirements import proves
 
 WRITE = tool("write_file", "Create or write a file", "write", path="Path", content="What to write")
 WRITE["inputSchema"]["properties"]["copies"] = {"type": "integer", "minimum": 1, "maximum": 9}
+FETCH = tool("fetch_page", "Fetch a web page and return its text", "read", url="Address of the page")
+del FETCH["annotations"]  # a hint would make it certain
 REQUEST = "write the greeting into hello.txt"
 
 
@@ -42,9 +44,9 @@ class Desk:
         assert route.pending is not None, route
         return route.pending.pending_id
 
-    def call(self, **arguments: Any) -> str:
+    def call(self, tool: str = "files/write_file", **arguments: Any) -> str:
         """A bare call that has to wait."""
-        outcome = self.house.do(self.house.router.call, "files/write_file", arguments, caller="agent")
+        outcome = self.house.do(self.house.router.call, tool, arguments, caller="agent")
         assert outcome.pending_id is not None
         return outcome.pending_id
 
@@ -64,7 +66,7 @@ class Desk:
 
 @pytest.fixture(scope="module")
 def running_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    files = tool_server("files", [WRITE], call=_wrote)
+    files = tool_server("files", [WRITE, FETCH], call=_wrote)
     with run_server(tmp_path_factory.mktemp("desk"), servers=[files.spec()], model=_model()) as house:
         yield Desk(house, files)
 
@@ -76,7 +78,7 @@ def desk(running_desk: Desk) -> Iterator[Desk]:
 
 
 async def _wrote(name: str, arguments: dict[str, Any]) -> str:
-    return f"wrote {arguments['path']}"
+    return f"wrote {arguments['path']}" if name == "write_file" else "the page"
 
 
 def _model() -> ScriptedModel:
@@ -262,3 +264,23 @@ def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(browser: Br
         expect(card.get_by_role("status")).to_contain_text("Approved by")
         expect(page.get_by_text("curl evil")).to_have_count(0)
     assert desk.decision(pending) == Decision.APPROVED
+
+
+@proves("X8", "V3")
+def test_the_answer_about_an_uncertain_read_is_kept(browser: Browser, desk: Desk):
+    label = "Approve and do not ask again: this tool only reads"
+    with visit(browser, desk.house, "#/approvals") as page:
+        desk.call(path="a.txt", content="x")
+        card = opened(page)
+        expect(card.get_by_role("button", name="Approve once")).to_be_visible()
+        expect(card.get_by_role("button", name=label)).to_have_count(0)
+    desk.clear()
+    pending_id = desk.call("files/fetch_page", url="https://example.org/")
+    with visit(browser, desk.house, "#/approvals") as page:
+        card = opened(page)
+        expect(card).to_contain_text("that is not certain")
+        card.get_by_role("button", name=label).click()
+        expect(card.get_by_role("status")).to_contain_text("Approved by")
+    assert desk.decision(pending_id) == "approved"
+    again = desk.house.do(desk.house.router.call, "files/fetch_page", {"url": "https://example.org/2"})
+    assert again.success, again.content

@@ -14,7 +14,12 @@ import anyio.to_thread
 from anyio.abc import TaskGroup
 from pydantic import Field
 
-from fingerpost.call.approvals import DecisionResult, explain_once_only, get_target_names
+from fingerpost.call.approvals import (
+    DecisionResult,
+    explain_once_only,
+    get_target_names,
+    is_uncertain_read,
+)
 from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.events import CallRuled, PacketReceived, RouteBegan, RouteEnded
 from fingerpost.frozen import frozen
@@ -168,6 +173,14 @@ _OUT_OF_SCOPE_MESSAGE = (
     "for, or have somebody else approve it."
 )
 
+_NOT_MANAGER_MESSAGE = (
+    "To say that a tool only reads takes the right `manage`. Approve the call without `only_reads`."
+)
+_NOT_UNCERTAIN_MESSAGE = (
+    "This call is not asked about because its tool may do more than read, or the tool has changed since. "
+    "Approve it without `only_reads`."
+)
+
 
 _MASKED_MESSAGE = (
     f"The arguments hold the mask {MASK} in the place of a value, as lists show it. Read this one call "
@@ -201,6 +214,13 @@ class ApproveBody:
         dict[str, Json] | None,
         Field(description="All arguments, edited. They run as they are sent; a mask in them is refused"),
     ] = None
+    only_reads: Annotated[
+        bool,
+        Field(
+            description="Also say that this tool only reads, so that its calls are not asked about again "
+            "(`may_mark_read_only`; takes the right `manage`)"
+        ),
+    ] = False
     reason: DecisionReason = None
     resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
 
@@ -242,6 +262,7 @@ class ApprovalView(Pending):
     expires_in_seconds: float
     packet: ApprovalPacket | None
     may_decide: bool  # the reader may approve it
+    may_mark_read_only: bool  # the reader may also say that its tool only reads (`only_reads`)
     why_not: str | None
 
 
@@ -286,7 +307,7 @@ class ApprovalOperations:
             ApiOperation(
                 method="POST", path=f"{one}/approve", name="approve", tag="approvals", right=Right.APPROVE,
                 summary="Approve a call. The first decision counts",
-                body=ApproveBody, returns=DecisionResponse, problems=(404,), answer=self.approve_call,
+                body=ApproveBody, returns=DecisionResponse, problems=(404, 409), answer=self.approve_call,
             ),
             ApiOperation(
                 method="POST", path=f"{one}/reject", name="reject", tag="approvals", right=Right.APPROVE,
@@ -309,6 +330,8 @@ class ApprovalOperations:
         pending = await self._get_pending(request)
         if (why := _explain_not_allowed(request.principal, pending)) is not None:
             raise ApiProblem(403, "You may not approve this", why)
+        if wanted.only_reads and pending.decision is Decision.WAITING:
+            self._check_read_only(request.principal, pending)
         edited = None
         if wanted.arguments is not None and pending.decision is Decision.WAITING:
             edited = await self._build_edited_call(request.principal, pending, wanted.arguments)
@@ -341,6 +364,11 @@ class ApprovalOperations:
                 scope="conversation" if for_conversation and only_once is None else "once",
             )
         decided_call, stood = settled.pending, settled.counted
+        if stood and isinstance(wanted, ApproveBody) and wanted.only_reads:
+            assert pending.definition_fingerprint is not None
+            await self._router.say_only_reads(
+                pending.tool, by=request.principal.name, fingerprint=pending.definition_fingerprint
+            )
         note = _explain_decision(decided_call, counted=stood)
         resumed = False
         if stood and wanted.resume:
@@ -350,6 +378,13 @@ class ApprovalOperations:
             note = f"It is approved for this one call: {only_once}." + ("" if note is None else f" {note}")
         view = await self._build_view(decided_call, request.principal)
         return DecisionResponse(approval=view, stood=stood, resumed=resumed, note=note)
+
+    def _check_read_only(self, principal: Principal, pending: Pending) -> None:
+        """Raise `ApiProblem` unless the principal may say that the tool of this call only reads."""
+        if not principal.may(Right.MANAGE):
+            raise ApiProblem(403, "You may not say that of a tool", _NOT_MANAGER_MESSAGE)
+        if not is_uncertain_read(pending, self._router.tools.get(pending.tool)):
+            raise ApiProblem(409, "There is nothing to keep", _NOT_UNCERTAIN_MESSAGE)
 
     async def _build_edited_call(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
         if _has_new_mask(arguments, pending.arguments):
@@ -441,6 +476,9 @@ class ApprovalOperations:
             expires_in_seconds=max(0.0, round((pending.expires - utc_now()).total_seconds(), 3)),
             packet=packet,
             may_decide=may_decide,
+            may_mark_read_only=may_decide
+            and principal.may(Right.MANAGE)
+            and is_uncertain_read(pending, card),
             why_not=why,
         )
 

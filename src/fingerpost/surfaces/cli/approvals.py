@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio.to_thread
 import click
 
-from fingerpost.call.approvals import CallApprovals, DecisionResult, describe_widened, explain_once_only
+from fingerpost.call.approvals import (
+    CallApprovals,
+    DecisionResult,
+    describe_widened,
+    explain_once_only,
+    is_uncertain_read,
+)
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible_json
 from fingerpost.errors import CallError
@@ -45,7 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from fingerpost.records import Approval, Pending, ToolCard
-    from fingerpost.settings import Settings
+    from fingerpost.router import Router
+    from fingerpost.settings import Loaded, Settings
     from fingerpost.store import Store
 
 
@@ -96,15 +103,24 @@ def _is_cut(pending: Pending) -> bool:
     return any(len(_spell_out(value)) > MAX_VALUE_LENGTH for value in pending.arguments.values())
 
 
-def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Approval | None:
-    """Ask the person and return the decision, or None if there was no answer. The call then keeps waiting."""
+def ask_permission(
+    pending: Pending, *, by: str, card: ToolCard | None, mark_read_only: Callable[[], object]
+) -> Approval | None:
+    """Ask the person and return the decision, or None if there was no answer. The call then keeps waiting.
+
+    `mark_read_only` records the person's word that the tool only reads. It is offered only if the call is
+    asked about for that reason.
+    """
     refuse_tools()
     show_pending(pending)
     wide = explain_once_only(pending) is None
     if wide:
         covered = escape_invisible_except(describe_widened(pending))
         click.echo(style_text(f"  for this conversation: also {covered}, for a while", dim=True), err=True)
-    choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "") + "[e]dit, [n]o"
+    uncertain = is_uncertain_read(pending, card)
+    choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "")
+    choices += "yes and do not ask again: it only [r]eads, " if uncertain else ""
+    choices += "[e]dit, [n]o"
     choices += ", [s]how all of it: " if _is_cut(pending) else ": "
     for _ in range(MAX_TRIES):
         answer = ask_line(f"Run it? {choices}")
@@ -113,6 +129,9 @@ def ask_permission(pending: Pending, *, by: str, card: ToolCard | None) -> Appro
         if answer.strip().lower() in ("s", "show"):
             show_pending(pending, whole=True)
             continue
+        if uncertain and answer.strip().lower() in ("r", "reads"):
+            mark_read_only()
+            return pending.approve(by=by)
         approval = _read_decision(answer.strip().lower(), pending, by=by, wide=wide, card=card)
         if approval is not None:
             return approval
@@ -198,12 +217,15 @@ def approve_call(
     *,
     pending_id: str,
     for_conversation: bool,
+    only_reads: bool,
     seen: bool,
     config: Path | None,
     servers: Path | None,
     as_json: bool,
 ) -> int:
     """Let a waiting call run: exactly as it is, once."""
+    if only_reads:
+        return _approve_read(pending_id, seen=seen, options=CommonOptions(config, servers, as_json))
     by = _get_user()
     notes: list[str] = []
 
@@ -222,6 +244,33 @@ def approve_call(
     for note in notes if settled is not None and settled.counted else ():
         click.echo(clean_text(note), err=True)
     return _report_decision(pending_id, settled, as_json=as_json)
+
+
+def _approve_read(pending_id: str, *, seen: bool, options: CommonOptions) -> int:
+    """Approve a call and record that its tool only reads."""
+    loaded = read_settings(options)
+    by = _get_user()
+    marked: list[str] = []
+
+    async def settle(router: Router, pending: Pending) -> DecisionResult:
+        await _check_read(pending, seen=seen)
+        await connect_servers(router, pending.tool.partition("/")[0])
+        card = router.tools.get(pending.tool)
+        if card is None or not is_uncertain_read(pending, card):
+            message = f"{pending.tool} is not asked about because it may do more than read, or it has changed"
+            raise CallError(message, hint="approve the call without --only-reads")
+        approvals = router.calls.approvals
+        settled = await approvals.settle_decision(pending_id, Decision.APPROVED, by=by)
+        if settled.counted:
+            await router.say_only_reads(card.key, by=by, fingerprint=card.fingerprint)
+            marked.append(f"{clean_text(card.key)} only reads: it is not asked about again.")
+        return settled
+
+    settled = _run_on_router(loaded, pending_id, settle)
+    code = _report_decision(pending_id, settled, as_json=options.as_json)
+    for note in () if options.as_json else marked:
+        click.echo(note)
+    return code
 
 
 def reject_call(
@@ -254,22 +303,32 @@ def edit_call(
     loaded = read_settings(CommonOptions(config, servers, as_json))
     by = _get_user()
 
+    async def settle(router: Router, pending: Pending) -> DecisionResult:
+        unchanged = {name: value for name, value in pending.arguments.items() if name not in changed}
+        await _check_read(replace(pending, arguments=unchanged), seen=seen)
+        await connect_servers(router, pending.tool.partition("/")[0])
+        edited = await router.calls.build_edited_call(pending, {**pending.arguments, **changed})
+        return await router.calls.approvals.settle_decision(
+            pending_id, Decision.APPROVED, by=by, edited=edited
+        )
+
+    return _report_decision(pending_id, _run_on_router(loaded, pending_id, settle), as_json=as_json)
+
+
+def _run_on_router(
+    loaded: Loaded, pending_id: str, settle: Callable[[Router, Pending], Awaitable[DecisionResult]]
+) -> DecisionResult | None:
+    """Settle the call if it still waits, with a router whose servers can be asked about its tool."""
+
     async def work() -> DecisionResult | None:
         async with open_router(loaded) as router:
-            approvals = router.calls.approvals
-
-            async def settle(pending: Pending) -> DecisionResult:
-                unchanged = {name: value for name, value in pending.arguments.items() if name not in changed}
-                await _check_read(replace(pending, arguments=unchanged), seen=seen)
-                await connect_servers(router, pending.tool.partition("/")[0])
-                edited = await router.calls.build_edited_call(pending, {**pending.arguments, **changed})
-                return await approvals.settle_decision(pending_id, Decision.APPROVED, by=by, edited=edited)
-
-            settled = await _settle_waiting(approvals, pending_id, settle)
+            settled = await _settle_waiting(
+                router.calls.approvals, pending_id, lambda pending: settle(router, pending)
+            )
             await router.store.journal.flush()
             return settled
 
-    return _report_decision(pending_id, run_async(work), as_json=as_json)
+    return run_async(work)
 
 
 def _run_on_approvals(

@@ -109,6 +109,17 @@ class RouterThread:
 
         self.run(lambda _: work())
 
+    def ask_permission(self, pending: Pending, *, by: str) -> Approval | None:
+        """Ask the person about a call. Return the decision, or None if there was no answer."""
+        card = self.router.tools.get(pending.tool)
+
+        def mark_read_only() -> None:
+            fingerprint = pending.definition_fingerprint
+            assert fingerprint is not None
+            self.run(lambda _: self.router.say_only_reads(pending.tool, by=by, fingerprint=fingerprint))
+
+        return ask_permission(pending, by=by, card=card, mark_read_only=mark_read_only)
+
     def run(
         self, work: Callable[[OutputHandler], Coroutine[Any, Any, R]], handle: OutputHandler | None = None
     ) -> R:
@@ -375,7 +386,7 @@ class _AskRequest:
         if not self._can_ask:
             return None
         try:
-            return ask_permission(pending, by=self._by, card=self._thread.router.tools.get(pending.tool))
+            return self._thread.ask_permission(pending, by=self._by)
         except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
             click.echo(f"\nstopped; the call still waits for you. {_format_next_step(pending)}", err=True)
             raise

@@ -18,7 +18,7 @@ from fingerpost.router.conversations import append_exchange, find_open_question,
 from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import print_note
-from fingerpost.surfaces.cli.approvals import approve_edited, ask_permission, show_pending
+from fingerpost.surfaces.cli.approvals import approve_edited, show_pending
 from fingerpost.surfaces.cli.ask import AnswerDialog, RouterThread, format_footer, show_question
 from fingerpost.surfaces.cli.commands import CHOICES, MODES
 from fingerpost.surfaces.cli.common import CommonOptions, read_pairs, read_settings
@@ -402,7 +402,7 @@ class ChatSession:
         if not self._lines.is_interactive:
             return None
         try:
-            return ask_permission(pending, by=self.by, card=self.thread.router.tools.get(pending.tool))
+            return self.thread.ask_permission(pending, by=self.by)
         except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
             print_note(STILL_WAITING_MESSAGE)
             return None

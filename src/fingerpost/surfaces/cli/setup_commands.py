@@ -326,6 +326,11 @@ def approvals_show(**options: Any) -> Any:
     is_flag=True,
     help="Also allow its caller's further calls on the same target in this conversation, for a while.",
 )
+@click.option(
+    "--only-reads",
+    is_flag=True,
+    help="Also say that its tool only reads, so that it is not asked about again (see `pins reads`).",
+)
 @_seen_option
 @common_options
 @people_only
@@ -339,6 +344,7 @@ def approvals_approve(**options: Any) -> Any:
     Examples:
       fingerpost approvals approve apr_019a…
       fingerpost approvals approve apr_019a… --for-conversation
+      fingerpost approvals approve apr_019a… --only-reads
     """
     return run("approvals:approve_call", **options)
 

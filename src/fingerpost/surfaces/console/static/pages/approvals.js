@@ -338,6 +338,11 @@ function Actions({ approval, secrets, me, onAsk, onDone }) {
                   Approve for this conversation
                 <//>`
               : null}
+            ${approval.may_mark_read_only
+              ? html`<${Button} busy=${busy === "reads"} disabled=${hasUnread} title=${`Calls of ${approval.tool} are not asked about again, until its definition changes`} onClick=${() => send("approve", { only_reads: true }, "reads")}>
+                  Approve and do not ask again: this tool only reads
+                <//>`
+              : null}
             <${Button} onClick=${() => onAsk("edit")}>Edit arguments…<//>`}
       <${Button} tone="bad" onClick=${() => onAsk("reject")}>Reject…<//>
       ${error ? html`<${Problem} error=${error} />` : null}
