@@ -323,8 +323,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X3": Requirement("A person who may approve a call sees its exact arguments"),
     "X4": Requirement("A grant covers its caller, its conversation, its tool and its target alone"),
     "X5": Requirement(
-        "An allowed command runs only what its rule says, in a sandbox where there is one; what runs files of "
-        "the folder asks once a caller has written there, also through another server"
+        "An allowed command runs only what its rule says, in a sandbox where there is one; what runs files "
+        "of the folder asks once a caller has written there, also through another server"
     ),
     "X6": Requirement("An elicitation answer approves only for a caller who may approve"),
     "X7": Requirement("A huge result delays no other caller and takes bounded memory"),

@@ -11,7 +11,7 @@ from typing import Final
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.passages import get_default_folder
 from fingerpost.builtin.toolkit import BuiltinServer
-from fingerpost.builtin.workspace.context import ActionSwitches, WorkspaceContext
+from fingerpost.builtin.workspace.context import ActionSwitches, UnreviewedWrites, WorkspaceContext
 from fingerpost.builtin.workspace.definitions import INSIDE_ONLY, format_boundary
 from fingerpost.builtin.workspace.paths import OutsideAccess, RootFolder
 from fingerpost.builtin.workspace.processes import BackgroundJobs
@@ -36,7 +36,6 @@ from fingerpost.builtin.workspace.tools import (
     build_search_files,
     build_terminal_operations,
 )
-from fingerpost.builtin.workspace.unreviewed_writes import UnreviewedWrites
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
 from fingerpost.store import StoreLocation, get_data_directory, resolve_location
