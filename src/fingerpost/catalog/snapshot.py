@@ -78,17 +78,17 @@ class Snapshot:
     def by_server(self, server: str) -> tuple[ToolCard, ...]:
         return tuple(card for card in self.cards if card.server == server)
 
-    def find(self, name: str) -> ToolCard | None:
+    def find(self, text: str) -> ToolCard | None:
         """Find a tool by key, by exposed name, or by its own name if that is unique."""
-        return self._resolver.find(name)
+        return self._resolver.find(text)
 
     def resolve(self, written: str) -> NameMatch:
         """Return the tools that a name may mean as a model wrote it (see `ToolNameResolver`)."""
         return self._resolver.resolve(written)
 
-    def near(self, written: str, n: int = 3) -> tuple[str, ...]:
-        """Return the keys most similar to a written name, best first, for "did you mean"."""
-        return self._resolver.near(written, n)
+    def near(self, text: str, n: int = 3) -> tuple[str, ...]:
+        """Return the keys most similar to `text`, best first, for "did you mean"."""
+        return self._resolver.near(text, n)
 
     def search(self, query: str) -> tuple[ToolCard, ...]:
         """Return tools whose key or description contains every word of `query`. Matches in the key come

@@ -21,6 +21,7 @@ from fingerpost.call.build import ResolvedTool, ToolNotFound, resolve_tool
 from fingerpost.call.digest import compute_budget
 from fingerpost.call.outcomes import run_read_result
 from fingerpost.catalog import Snapshot
+from fingerpost.catalog.name_resolver import MAX_WRITTEN_LENGTH
 from fingerpost.catalog.tool_names import RESERVED_NAMES
 from fingerpost.catalog.unavailable import build_server_unavailable
 from fingerpost.records import (
@@ -342,7 +343,6 @@ def _build_error_result(text: str) -> JsonObject:
     return {"content": [_build_text_block(text)], "isError": True}
 
 
-MAX_TOOL_NAME_LENGTH: Final = 512
 SERVER_WAIT_S: Final = 2.0  # for servers that may still list the tool
 _NO_ARGUMENTS: Final[JsonObject] = {}
 
@@ -473,7 +473,7 @@ class ToolMethods:
 
 def _parse_call_params(params: JsonObject) -> tuple[str, JsonObject]:
     name, arguments = params.get("name"), params.get("arguments")
-    if not isinstance(name, str) or not name or len(name) > MAX_TOOL_NAME_LENGTH:
+    if not isinstance(name, str) or not name or len(name) > MAX_WRITTEN_LENGTH:
         raise JsonRpcError(INVALID_PARAMS, "tools/call needs the `name` of a tool; tools/list has them")
     if arguments is None:
         return name, _NO_ARGUMENTS
