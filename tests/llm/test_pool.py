@@ -87,7 +87,7 @@ async def test_nobody_stands_in_once_text_was_handed_over():
     async with served(model.app) as address:
         settings = ModelsSettings(prime=ModelSettings(model="tiny", base_url=f"{address}/v1"))
         pool = ModelPool.of(settings, lite=other)
-        with pytest.raises(ModelUnavailable, match="broke off"):
+        with pytest.raises(ModelUnavailable, match="closed the connection"):
             await pool.ask(Role.PRIME, HELLO, on_text=pieces.append)
         await pool.aclose()
     assert (pieces, other.asked) == (["Hel"], [])
