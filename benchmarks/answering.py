@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.answering_crowd import crowds
-from benchmarks.answering_guard import guarding
+from benchmarks.answering_guard import measure_guard
 from benchmarks.answering_prompts import prompts
 from benchmarks.answering_stages import parts_table, stage_table, stages
 from benchmarks.answering_world import TOOL, World, requests, small_talk, world
@@ -40,7 +40,7 @@ Way: TypeAlias = Callable[[str], Awaitable[object]]
 
 
 @dataclass(slots=True)
-class Cost:
+class AnswerCost:
     """Milliseconds of each request: by the clock until the answer, by the processor until all is stored."""
 
     clock: list[float] = field(default_factory=list[float])
@@ -48,31 +48,31 @@ class Cost:
     stages: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
 
 
-def ways(here: World) -> Mapping[str, tuple[Router, Way]]:
+def ways(bench_world: World) -> Mapping[str, tuple[Router, Way]]:
     """Every way to the answer, each with the router it goes through."""
 
     def routed(router: Router, mode: str, *, streamed: bool = False) -> tuple[Router, Way]:
         async def go(text: str) -> object:
             pieces: list[str] = []
             on_text = pieces.append if streamed else None
-            return checked(await router.route(text, mode=mode, on_text=on_text), direct=False)
+            return check_route(await router.route(text, mode=mode, on_text=on_text), direct=False)
 
         return router, go
 
     async def direct(text: str) -> object:
-        return checked(await here.router.route(text), direct=True)
+        return check_route(await bench_world.router.route(text), direct=True)
 
     return {
-        DIRECT: (here.router, direct),
-        "single": routed(here.router, "single"),
-        "react": routed(here.router, "react"),
-        "staged": routed(here.router, "staged"),
-        "staged, streamed": routed(here.router, "staged", streamed=True),
-        "keyless": routed(here.keyless, "keyless"),
+        DIRECT: (bench_world.router, direct),
+        "single": routed(bench_world.router, "single"),
+        "react": routed(bench_world.router, "react"),
+        "staged": routed(bench_world.router, "staged"),
+        "staged, streamed": routed(bench_world.router, "staged", streamed=True),
+        "keyless": routed(bench_world.keyless, "keyless"),
     }
 
 
-def checked(route: Route, *, direct: bool) -> Route:
+def check_route(route: Route, *, direct: bool) -> Route:
     """A way that did not get there is not measured."""
     used = [step.tool for step in route.packet.tool_routing.steps if step.success]
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
@@ -82,30 +82,35 @@ def checked(route: Route, *, direct: bool) -> Route:
     return route
 
 
-async def measure(here: World) -> dict[str, Cost]:
+async def measure(bench_world: World) -> dict[str, AnswerCost]:
     """Every way, in turns."""
-    all_ways = ways(here)
-    costs = {name: Cost() for name in (BARE, CALL, *all_ways)}
+    all_ways = ways(bench_world)
+    costs = {name: AnswerCost() for name in (BARE, CALL, *all_ways)}
     asked, talk = requests(), small_talk()
-    async with Client(here.server.server) as client:
+    async with Client(bench_world.server.server) as client:
         for number in range(WARM_UP + ROUNDS):
             if number == WARM_UP:
-                costs = {name: Cost() for name in costs}
-            await timed(costs[BARE], lambda: client.call_tool("get_current_time", dict(ZONE)))
-            await timed(costs[CALL], lambda: here.router.call(TOOL, dict(ZONE)), here, here.router)
+                costs = {name: AnswerCost() for name in costs}
+            await measure_time(costs[BARE], lambda: client.call_tool("get_current_time", dict(ZONE)))
+            await measure_time(
+                costs[CALL],
+                lambda: bench_world.router.call(TOOL, dict(ZONE)),
+                bench_world,
+                bench_world.router,
+            )
             for name, (router, go) in all_ways.items():
                 text = next(talk if name == DIRECT else asked)
-                await timed(costs[name], lambda go=go, text=text: go(text), here, router)
+                await measure_time(costs[name], lambda go=go, text=text: go(text), bench_world, router)
     return costs
 
 
-async def timed(
-    cost: Cost,
+async def measure_time(
+    cost: AnswerCost,
     work: Callable[[], Awaitable[object]],
-    here: World | None = None,
+    bench_world: World | None = None,
     router: Router | None = None,
 ) -> None:
-    marked = () if here is None or router is None else here.marks[router]
+    marked = () if bench_world is None or router is None else bench_world.marks[router]
     for marks in marked:
         marks.marks.clear()
     processor, clock = time.process_time(), time.perf_counter()
@@ -119,7 +124,7 @@ async def timed(
     cost.processor.append((time.process_time() - processor) * 1e3)
 
 
-def add_rows(table: Table, tools: int, costs: Mapping[str, Cost]) -> None:
+def add_rows(table: Table, tools: int, costs: Mapping[str, AnswerCost]) -> None:
     bare, call = (min(costs[name].clock) for name in (BARE, CALL))
     for name, cost in costs.items():
         best = min(cost.clock)
@@ -154,12 +159,16 @@ async def measure_all(console: Console) -> None:
     closer: list[Table] = []
     with tempfile.TemporaryDirectory() as folder:
         for count in SIZES:
-            async with world(count, Path(folder)) as here:
-                costs = await measure(here)
+            async with world(count, Path(folder)) as bench_world:
+                costs = await measure(bench_world)
                 add_rows(table, count, costs)
                 if count == CLOSER:
                     spans = {name: cost.stages for name, cost in costs.items() if name not in (BARE, CALL)}
-                    closer += [stage_table(spans, count), await parts_table(here), await prompts(here)]
+                    closer += [
+                        stage_table(spans, count),
+                        await parts_table(bench_world),
+                        await prompts(bench_world),
+                    ]
         closer.append(await crowds(CLOSER, Path(folder)))
     for made in (table, *closer):
         console.print(made)
@@ -168,7 +177,7 @@ async def measure_all(console: Console) -> None:
 def run() -> None:
     console = Console(width=130)
     anyio.run(measure_all, console)
-    console.print(guarding())
+    console.print(measure_guard())
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ MODES: Final = ("single", "staged")
 
 
 @dataclass(slots=True)
-class Crowd:
+class CrowdFigures:
     """Seconds of the whole, of each request, of the processor, and the longest the event loop was held."""
 
     whole: float
@@ -32,15 +32,15 @@ class Crowd:
     model_calls: float
 
 
-async def one(here: World, mode: str, text: str, each: list[float]) -> None:
+async def one(bench_world: World, mode: str, text: str, each: list[float]) -> None:
     began = time.perf_counter()
-    route = await here.router.route(text, mode=mode)
+    route = await bench_world.router.route(text, mode=mode)
     each.append(time.perf_counter() - began)
     assert route.outcome is RouteOutcome.ANSWERED, route.trace
     assert [step.tool for step in route.packet.tool_routing.steps] == [TOOL], route.trace
 
 
-async def crowd(here: World, mode: str, texts: Sequence[str], *, at_once: bool) -> Crowd:
+async def crowd(bench_world: World, mode: str, texts: Sequence[str], *, at_once: bool) -> CrowdFigures:
     each: list[float] = []
     held = 0.0
 
@@ -54,24 +54,24 @@ async def crowd(here: World, mode: str, texts: Sequence[str], *, at_once: bool) 
     async def all_of_them() -> None:
         if not at_once:
             for text in texts:
-                await one(here, mode, text, each)
+                await one(bench_world, mode, text, each)
             return
         async with anyio.create_task_group() as group:
             for text in texts:
-                group.start_soon(one, here, mode, text, each)
+                group.start_soon(one, bench_world, mode, text, each)
 
-    asked = len(here.model.asked)
+    asked = len(bench_world.model.asked)
     clock, processor = time.perf_counter(), time.process_time()
     async with anyio.create_task_group() as watching:
         watching.start_soon(watch)
         await all_of_them()
         watching.cancel_scope.cancel()
-    return Crowd(
+    return CrowdFigures(
         whole=time.perf_counter() - clock,
         each=each,
         processor=time.process_time() - processor,
         held=held,
-        model_calls=(len(here.model.asked) - asked) / len(texts),
+        model_calls=(len(bench_world.model.asked) - asked) / len(texts),
     )
 
 
@@ -91,11 +91,11 @@ async def crowds(tools: int, folder: Path) -> Table:
     ):
         table.add_column(column, justify="left" if column in ("way", "requests") else "right")
     asked = requests()
-    async with world(tools, folder, seconds=MODEL_S) as here:
+    async with world(tools, folder, seconds=MODEL_S) as bench_world:
         for mode in MODES:
-            await crowd(here, mode, [next(asked)], at_once=False)
-            alone = await crowd(here, mode, [next(asked) for _ in range(REQUESTS)], at_once=False)
-            together = await crowd(here, mode, [next(asked) for _ in range(REQUESTS)], at_once=True)
+            await crowd(bench_world, mode, [next(asked)], at_once=False)
+            alone = await crowd(bench_world, mode, [next(asked) for _ in range(REQUESTS)], at_once=False)
+            together = await crowd(bench_world, mode, [next(asked) for _ in range(REQUESTS)], at_once=True)
             for name, found in (("one after another", alone), ("at once", together)):
                 table.add_row(
                     mode,

@@ -85,22 +85,25 @@ def seconds(work: Callable[[], object]) -> float:
     return min(found)
 
 
-def streamed(guard: SyntaxGuard, text: str) -> None:
+def clean_stream(guard: SyntaxGuard, text: str) -> None:
     stream = guard.stream()
     for at in range(0, len(text), PIECE):
         stream.feed(text[at : at + PIECE])
     stream.finish()
 
 
-def filled(part: str, size: int) -> str:
+def fill_text(part: str, size: int) -> str:
     return (part * (size // len(part) + 1))[:size]
 
 
 def row(table: Table, guard: SyntaxGuard, name: str, part: str, plain: float) -> float:
-    text, short = filled(part, SIZE), filled(part, SIZE // 10)
+    text, short = fill_text(part, SIZE), fill_text(part, SIZE // 10)
     size = len(text.encode()) / 1e6
     whole = seconds(lambda: guard.clean(text))
-    pieces, beginning = seconds(lambda: streamed(guard, text)), seconds(lambda: streamed(guard, short))
+    pieces, beginning = (
+        seconds(lambda: clean_stream(guard, text)),
+        seconds(lambda: clean_stream(guard, short)),
+    )
     per_thousand = pieces * 1e3 / (count_tokens(text) / 1e3)
     plain = plain or per_thousand
     table.add_row(
@@ -114,7 +117,7 @@ def row(table: Table, guard: SyntaxGuard, name: str, part: str, plain: float) ->
     return plain
 
 
-def guarding() -> Table:
+def measure_guard() -> Table:
     guard = SyntaxGuard(build(listings(TOOLS)).snapshot.cards)
     title = f"The guard over {SIZE:,} characters, {TOOLS} tools known (processor, best of {ROUNDS})"
     table = Table(title=title)

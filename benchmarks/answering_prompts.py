@@ -37,11 +37,11 @@ class Read:
 
 def size(request: ModelRequest) -> int:
     """The tokens of everything that goes out."""
-    said = sum(
+    prompt = sum(
         count_tokens(message.text) + count_tokens(_plain(message.tool_calls)) for message in request.messages
     )
     shape = 0 if request.schema is None else count_tokens(_plain(request.schema.schema))
-    return said + shape + sum(count_tokens(_plain(tool)) for tool in request.tools)
+    return prompt + shape + sum(count_tokens(_plain(tool)) for tool in request.tools)
 
 
 def _plain(value: object) -> str:
@@ -54,19 +54,19 @@ def purpose(request: ModelRequest) -> str:
     return "decide" if request.tool_choice == "auto" else "answer"
 
 
-async def read_by(here: World, mode: str, texts: Iterator[str]) -> list[Read]:
+async def read_by(bench_world: World, mode: str, texts: Iterator[str]) -> list[Read]:
     found: list[Read] = []
     for _ in range(REQUESTS):
-        begin = len(here.model.asked)
-        await here.router.route(next(texts), mode=mode)
-        asked = here.model.asked[begin:]
+        begin = len(bench_world.model.asked)
+        await bench_world.router.route(next(texts), mode=mode)
+        asked = bench_world.model.asked[begin:]
         found.append(Read(tokens=tuple((purpose(request), size(request)) for request in asked)))
     return found
 
 
-def bare(here: World, text: str, *, used: bool) -> Read:
+def bare(bench_world: World, text: str, *, used: bool) -> Read:
     """Every definition, and nothing else of ours."""
-    packet, cards = Packet.start(text), here.router.tools.cards
+    packet, cards = Packet.start(text), bench_world.router.tools.cards
     settings = ChooseSettings()
     first = build_turn_request(packet, cards, system="", history=(), settings=settings)
     if not used:
@@ -79,15 +79,19 @@ def bare(here: World, text: str, *, used: bool) -> Read:
     return Read(tokens=(("decide", size(first)), ("answer", size(second))))
 
 
-async def prompts(here: World) -> Table:
+async def prompts(bench_world: World) -> Table:
     asked, talk = requests(), small_talk()
     rows = {
-        "every tool offered, no router": [bare(here, next(asked), used=True) for _ in range(REQUESTS)],
-        **{mode: await read_by(here, mode, asked) for mode in ("single", "react", "staged")},
-        "every tool offered, direct answer": [bare(here, next(talk), used=False) for _ in range(REQUESTS)],
-        "direct answer": await read_by(here, "staged", talk),
+        "every tool offered, no router": [bare(bench_world, next(asked), used=True) for _ in range(REQUESTS)],
+        **{mode: await read_by(bench_world, mode, asked) for mode in ("single", "react", "staged")},
+        "every tool offered, direct answer": [
+            bare(bench_world, next(talk), used=False) for _ in range(REQUESTS)
+        ],
+        "direct answer": await read_by(bench_world, "staged", talk),
     }
-    table = Table(title=f"Tokens a model reads for one request at {here.tools} tools ({REQUESTS} requests)")
+    table = Table(
+        title=f"Tokens a model reads for one request at {bench_world.tools} tools ({REQUESTS} requests)"
+    )
     for column in ("way", "prompts", "tokens", "of every tool", "each prompt"):
         table.add_column(
             column, justify="right" if column in ("prompts", "tokens", "of every tool") else "left"

@@ -1,7 +1,7 @@
-"""Where the time of a request goes, told by the events of its own journey.
+"""Where the time of a request goes, from its own events.
 
-A stage lasts from one event to another. Nothing of the product is changed to measure it: one sink
-stands before the journal and one behind it, and both look at the clock.
+A stage lasts from one event to another. Nothing of the product is changed to measure it: one sink stands
+before the journal and one behind it, and both look at the clock.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def stage_table(measured: Mapping[str, Sequence[Mapping[str, float]]], tools: in
     return table
 
 
-async def parts_table(here: World) -> Table:
+async def parts_table(bench_world: World) -> Table:
     """What some parts take of one staged request, each by itself."""
-    route = await here.router.route("What time is it in Tokyo right now?", mode="staged")
-    cards = here.router.tools.cards
+    route = await bench_world.router.route("What time is it in Tokyo right now?", mode="staged")
+    cards = bench_world.router.tools.cards
     SyntaxGuard(cards)
     largest = max(route.events, key=lambda event: len(encode(event)))
     parts: dict[str, Callable[[], object]] = {
@@ -81,7 +81,7 @@ async def parts_table(here: World) -> Table:
         "encoding them, in the writer's thread": lambda: [encode(one) for one in route.events],
         "the guard over the answer": lambda: SyntaxGuard(cards).clean(ANSWER),
     }
-    table = Table(title=f"Parts of one staged request at {here.tools} tools (processor)")
+    table = Table(title=f"Parts of one staged request at {bench_world.tools} tools (processor)")
     table.add_column("what")
     table.add_column("ms", justify="right")
     for name, work in parts.items():

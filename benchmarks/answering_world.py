@@ -104,7 +104,7 @@ def zone_of(request: ModelRequest) -> str:
 def play(request: ModelRequest) -> str | ModelReply:
     """What a good model says, whichever way it is asked."""
     if request.schema is not None:
-        return json.dumps(_structured(request.schema.name, request))
+        return json.dumps(_build_structured_reply(request.schema.name, request))
     if request.tools and request.tool_choice == "auto":
         return calls((EXPOSED, {"timezone": zone_of(request)}))
     if any(message.role == "tool" or EXPOSED in message.text for message in request.messages):
@@ -112,7 +112,7 @@ def play(request: ModelRequest) -> str | ModelReply:
     return ANSWER if _ASKED.search(request.messages[-1].text) else DIRECT
 
 
-def _structured(shape: str, request: ModelRequest) -> JsonObject:
+def _build_structured_reply(shape: str, request: ModelRequest) -> JsonObject:
     if shape == "relevant_servers":
         return {"relevant_servers": ["time"], "reasoning": "it is about the time"}
     if shape == "review":

@@ -106,11 +106,11 @@ def _first_accepted(options: dict[str, Any]) -> Arguments:
         accepted = cast("list[Any]", values if isinstance(values, list) else [values])
         given = [value for value in accepted if value != ""]
         if given:
-            chosen[name] = _unfolded(given[0])
+            chosen[name] = _unfold(given[0])
     return chosen
 
 
-def _unfolded(value: Any) -> Any:
+def _unfold(value: Any) -> Any:
     """Within an object, too, every value is a list of accepted ones."""
     if not isinstance(value, dict):
         return value
@@ -156,11 +156,11 @@ def number_for_text(arguments: Arguments, schema: dict[str, Any], _: random.Rand
 
 
 def other_case(arguments: Arguments, _: dict[str, Any], chance: random.Random) -> Arguments | None:
-    broken = {_restyled(name, chance.randrange(4)): value for name, value in arguments.items()}
+    broken = {_restyle(name, chance.randrange(4)): value for name, value in arguments.items()}
     return broken if broken.keys() != arguments.keys() and len(broken) == len(arguments) else None
 
 
-def _restyled(name: str, style: int) -> str:
+def _restyle(name: str, style: int) -> str:
     parts = "".join(f" {letter}" if letter.isupper() else letter for letter in name)
     words = parts.replace("_", " ").replace("-", " ").split()
     if not words or any(len(word) == 1 for word in words[1:]):
@@ -279,7 +279,7 @@ def several(arguments: Arguments, schema: dict[str, Any], chance: random.Random)
     return broken if broken != arguments else None
 
 
-def untouched(arguments: Arguments, _: dict[str, Any], __: random.Random) -> Arguments | None:
+def keep_arguments(arguments: Arguments, _: dict[str, Any], __: random.Random) -> Arguments | None:
     return arguments
 
 
@@ -297,7 +297,7 @@ WAYS: dict[str, Break] = {
     "extra null keys": extra_nulls,
     "a slip of the pen in a key": slip_of_the_pen,
     "several at once": several,
-    "(nothing broken)": untouched,
+    "(nothing broken)": keep_arguments,
 }
 
 

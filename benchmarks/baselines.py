@@ -31,7 +31,9 @@ TOP = 20
 bm25s: Any = importlib.import_module("bm25s")  # it comes without types
 
 
-def predicted(query: QueryRecord, tools: Sequence[str], scores: Sequence[float], ms: float) -> Prediction:
+def create_prediction(
+    query: QueryRecord, tools: Sequence[str], scores: Sequence[float], ms: float
+) -> Prediction:
     """A baseline's ranking as a prediction. It says nothing about need; its best score stands for fit."""
     ranking = tuple(RankingEntry(tool=tool, score=score) for tool, score in zip(tools, scores, strict=True))
     return Prediction(
@@ -100,7 +102,7 @@ async def _fastmcp_search(shelf: EvalCatalog, queries: Sequence[QueryRecord]) ->
         began = time.perf_counter()
         tools = await search.ask(query.query)
         ms = (time.perf_counter() - began) * 1000
-        found.append(predicted(query, tools, [1 - place / TOP for place in range(len(tools))], ms))
+        found.append(create_prediction(query, tools, [1 - place / TOP for place in range(len(tools))], ms))
     return found
 
 
@@ -142,4 +144,4 @@ def best_of(shelf: EvalCatalog, query: QueryRecord, score: Encode) -> Prediction
     scores = score(query.query)
     best: list[int] = np.argsort(-scores, kind="stable")[:TOP].tolist()
     ms = (time.perf_counter() - began) * 1000
-    return predicted(query, [shelf.ids[cards[row].key] for row in best], scores[best].tolist(), ms)
+    return create_prediction(query, [shelf.ids[cards[row].key] for row in best], scores[best].tolist(), ms)

@@ -44,7 +44,7 @@ BROKEN = {"Query": "opening hours", "limit": "3", "sort": "NEW"}
 RESULT = {"content": [{"type": "text", "text": "The library opens at nine and closes at eight. " * 8}]}
 
 
-class ImmediateDoor:
+class ImmediateServers:
     """A server that costs nothing."""
 
     async def ensure(self, name: str, *, timeout: float) -> None:
@@ -78,7 +78,7 @@ def microseconds(work: Callable[[], object]) -> float:
     return median(samples)
 
 
-async def waited(work: Callable[[], Awaitable[object]]) -> float:
+async def measure_median(work: Callable[[], Awaitable[object]]) -> float:
     samples: list[float] = []
     for _ in range(BATCHES):
         began = time.perf_counter()
@@ -99,8 +99,8 @@ async def measure() -> None:
         )
         async with Router([server.spec()], settings=settings) as router:
             await router.connect()
-            wish = ToolCall(name="notes/search_notes", arguments=GOOD)
-            found = resolve_tool(wish, router.tools)
+            tool_call = ToolCall(name="notes/search_notes", arguments=GOOD)
+            found = resolve_tool(tool_call, router.tools)
             assert isinstance(found, ResolvedTool)
             card = found.card
             call = Call(
@@ -111,21 +111,21 @@ async def measure() -> None:
             policy = PolicyEngine(())
             leave = Permit(call_fingerprint=call.fingerprint, given_by="benchmark")
             runner = CallRunner(
-                ImmediateDoor(),
+                ImmediateServers(),
                 settings=settings.call,
                 flags=settings.flags,
                 events=MemorySink(),
                 journal=nowhere,
             )
             steps = {
-                "name": microseconds(lambda: resolve_tool(wish, router.tools)),
+                "name": microseconds(lambda: resolve_tool(tool_call, router.tools)),
                 "arguments (valid)": microseconds(lambda: prepare_arguments(card, GOOD)),
                 "arguments (three repairs)": microseconds(lambda: prepare_arguments(card, BROKEN)),
                 "fingerprint": microseconds(
                     lambda: compute_call_fingerprint(card.fingerprint, card.key, GOOD)
                 ),
-                "policy": await waited(lambda: policy.judge(call, context)),
-                "execution (a door that answers at once)": await waited(
+                "policy": await measure_median(lambda: policy.judge(call, context)),
+                "execution (a door that answers at once)": await measure_median(
                     lambda: runner.run(CallRun(call, leave, context, latency=card.intelligence.latency))
                 ),
                 "digest": microseconds(lambda: build_digest(RESULT, card, budget=4000)),
@@ -134,9 +134,11 @@ async def measure() -> None:
                     lambda: encode(CallReceived(call_id="c", packet_id="c", name="n", arguments=GOOD))
                 ),
             }
-            direct = await waited(lambda: router.servers.call("notes", "search_notes", GOOD, timeout=10))
-            through = await waited(lambda: router.call("notes/search_notes", GOOD))
-            repaired = await waited(lambda: router.call("notes/search_notes", BROKEN))
+            direct = await measure_median(
+                lambda: router.servers.call("notes", "search_notes", GOOD, timeout=10)
+            )
+            through = await measure_median(lambda: router.call("notes/search_notes", GOOD))
+            repaired = await measure_median(lambda: router.call("notes/search_notes", BROKEN))
     show(steps, direct, through, repaired)
 
 

@@ -71,13 +71,13 @@ def listings(count: int) -> list[Listing]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CatalogCost:
     seconds: float
     listed_again: float  # seconds for the same listings once more, changing nothing
     bytes: int
 
 
-def cost(count: int) -> Cost:
+def cost(count: int) -> CatalogCost:
     """Best of some rounds for the time; memory in a round of its own, because tracing is slow."""
     offered = listings(count)
     again = listings(count)
@@ -99,7 +99,7 @@ def cost(count: int) -> Cost:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert kept.snapshot.version
-    return Cost(min(seconds), min(repeated), size)
+    return CatalogCost(min(seconds), min(repeated), size)
 
 
 def growth() -> Table:
@@ -157,7 +157,7 @@ async def start(*others: ServerSpec) -> Start:
     catalog = Catalog(events=MemorySink())
     complete = anyio.Event()
 
-    # The others come first: if they could hold anybody up, they would.
+    # The others come first: if they could delay it, they would.
     async with ServerPool(
         [*others, *(server.spec() for server in good)], events=MemorySink(), limits=LimitSettings()
     ) as servers:
@@ -179,7 +179,7 @@ async def start(*others: ServerSpec) -> Start:
         return Start(ready, len(catalog.snapshot.cards), trying)
 
 
-def connecting() -> Table:
+def measure_connecting() -> Table:
     table = Table(title=f"{SERVERS} in-process MCP servers with {TOOLS_PER_SERVER} tools each (wall clock)")
     for column in ("with", "catalog ready ms", "tools", "others still connecting"):
         table.add_column(column, justify="left" if column == "with" else "right")
@@ -194,4 +194,4 @@ def connecting() -> Table:
 def run() -> None:
     console = Console()
     console.print(growth())
-    console.print(connecting())
+    console.print(measure_connecting())

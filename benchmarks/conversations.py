@@ -170,8 +170,8 @@ async def measure(
                     turn.text, history=history, conversation=f"c{conversation.number}"
                 )
                 results.append(Result(conversation=conversation, turn=turn, found=found))
-                said = Message(role="user", text=turn.text)
-                history = (*history, said, Message(role="assistant", text=turn.reply or "Good."))
+                turn_messages = Message(role="user", text=turn.text)
+                history = (*history, turn_messages, Message(role="assistant", text=turn.reply or "Good."))
     return results
 
 

@@ -128,7 +128,7 @@ def costs(card: ToolCard) -> Table:
     return shown
 
 
-def kept(card: ToolCard, kind: Kind, size: int, *, asked: bool) -> float:
+def measure_kept_share(card: ToolCard, kind: Kind, size: int, *, asked: bool) -> float:
     """The share of needles that are still there."""
     found = [
         fact
@@ -152,8 +152,8 @@ def facts(card: ToolCard) -> Table:
             shown.add_row(
                 kind.name,
                 f"{size:,}",
-                f"{kept(card, kind, size, asked=True):.0%}",
-                f"{kept(card, kind, size, asked=False):.0%}",
+                f"{measure_kept_share(card, kind, size, asked=True):.0%}",
+                f"{measure_kept_share(card, kind, size, asked=False):.0%}",
             )
     return shown
 

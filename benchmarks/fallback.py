@@ -85,7 +85,7 @@ def a_call(server: str, number: int) -> Call:
     )
 
 
-async def permitted(call: Call) -> Permit | None:
+async def create_permit(call: Call) -> Permit | None:
     return Permit(call_fingerprint=call.fingerprint, given_by="benchmark")
 
 
@@ -93,7 +93,7 @@ async def unwritten(_: Event) -> None:
     """Nothing here is dangerous, so nothing is written down."""
 
 
-def lasting(seconds: float) -> LatencyProfile:
+def create_latency(seconds: float) -> LatencyProfile:
     return LatencyProfile(
         typical=Known(10, Source.WRITTEN),
         timeout=Known(int(seconds * 1000), Source.WRITTEN),
@@ -114,10 +114,10 @@ class Others:
         pass
 
     async def permit_fallback(self, call: Call, context: CallContext) -> Permit | None:
-        return await permitted(call)
+        return await create_permit(call)
 
     def get_latency(self, call: Call) -> LatencyProfile | None:
-        return lasting(0.25)
+        return create_latency(0.25)
 
 
 async def ask(runner: CallRunner, number: int, *, fallback: bool = True) -> Execution:
@@ -126,7 +126,7 @@ async def ask(runner: CallRunner, number: int, *, fallback: bool = True) -> Exec
         first,
         Permit(call_fingerprint=first.fingerprint, given_by="benchmark"),
         CallContext(call_id=create_id("cal")),
-        latency=lasting(0.25),
+        latency=create_latency(0.25),
         fallbacks=Others(others if fallback else ()),
     )
     return await runner.run(run)
@@ -183,13 +183,13 @@ async def at_random(*, seed: int, fallback: bool) -> list[Execution]:
     return done
 
 
-def answered(execution: Execution) -> bool:
+def has_answer(execution: Execution) -> bool:
     content: Any = (execution.result or {}).get("content")
     return execution.error is None and bool(content and content[0]["text"])
 
 
 def first_failed(execution: Execution) -> bool:
-    return execution.call.server != "first" or not answered(execution)
+    return execution.call.server != "first" or not has_answer(execution)
 
 
 def run() -> None:
@@ -207,7 +207,7 @@ def run() -> None:
     for fallback in (False, True):
         done = anyio.run(partial(at_random, seed=7, fallback=fallback))
         failed = [execution for execution in done if first_failed(execution)]
-        saved = sum(answered(execution) for execution in failed)
+        saved = sum(has_answer(execution) for execution in failed)
         table.add_row(
             "with fallback" if fallback else "without",
             f"{len(failed)}",

@@ -57,7 +57,7 @@ def settings(folder: str) -> Settings:
 
 
 @asynccontextmanager
-async def misbehaving(via: str, fault: str, folder: str) -> AsyncGenerator[ServerSpec]:
+async def open_faulty_server(via: str, fault: str, folder: str) -> AsyncGenerator[ServerSpec]:
     if via == "stdio":
         note = str(Path(folder) / f"{fault}.txt")
         yield replace(stdio_fault(fault, note, name="odd"), connect_timeout=3.0)
@@ -70,7 +70,7 @@ async def try_fault(via: str, fault: str, row: int) -> Trial:
     process = psutil.Process()
     before = process.memory_info().rss
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        async with misbehaving(via, fault, folder) as odd:
+        async with open_faulty_server(via, fault, folder) as odd:
             good = tool_server("good", ["echo"])
             async with Router([odd, good.spec()], settings=settings(folder)) as router:
                 await router.connect()

@@ -38,7 +38,9 @@ GRANTS = 10_000
 PROCESSES = 6
 TASKS = 50  # calls at once in each process
 PAUSE = 0.25  # at most, between two calls of a task: so the processes really meet
-PATIENCE = 120.0  # SQLite's lock goes to whoever asks at the right moment; six who never rest can starve one
+PATIENCE = (
+    120.0  # SQLite's lock goes to the process that asks at the right moment; six busy ones can starve one
+)
 ROOT = Path(__file__).parents[1]
 CONTEXT = CallContext(call_id="cal_race")
 
@@ -49,7 +51,7 @@ class Race:
 
     grants: int
     doubles: int  # grants that two runners were given
-    left: int  # grants nobody spent
+    left: int  # grants that were not spent
     unheard: int  # spent by the killed process, which died before it could say so
     killed: bool  # in the middle of it
     seconds: float
@@ -57,7 +59,7 @@ class Race:
 
 
 @dataclass(slots=True)
-class _Heard:
+class _RunnerReports:
     """What the runners said while the race was on."""
 
     spent: Counter[str] = field(default_factory=Counter[str])
@@ -68,7 +70,7 @@ class _Heard:
 
 async def race(url: str, *, grants: int, processes: int, way: str = "atomic") -> Race:
     """Let `processes` processes try to spend every grant, killing the first while it is at it."""
-    heard = _Heard(by_runner=[0] * processes)
+    received = _RunnerReports(by_runner=[0] * processes)
     ready = [anyio.Event() for _ in range(processes)]
     begin = anyio.Event()
     start = 0.0
@@ -77,7 +79,7 @@ async def race(url: str, *, grants: int, processes: int, way: str = "atomic") ->
         async with anyio.create_task_group() as tasks:
             for number in range(processes):
                 tasks.start_soon(
-                    _watch, _command(url, grants, way), number, heard, ready[number], begin, grants // 4
+                    _watch, _command(url, grants, way), number, received, ready[number], begin, grants // 4
                 )
             for event in ready:
                 await event.wait()
@@ -87,12 +89,12 @@ async def race(url: str, *, grants: int, processes: int, way: str = "atomic") ->
         left = len(await store.grants.list_active())
     return Race(
         grants=grants,
-        doubles=sum(1 for times in heard.spent.values() if times > 1),
+        doubles=sum(1 for times in received.spent.values() if times > 1),
         left=left,
-        unheard=grants - left - len(heard.spent),
-        killed=heard.killed,
+        unheard=grants - left - len(received.spent),
+        killed=received.killed,
         seconds=seconds,
-        spent_by=tuple(heard.by_runner),
+        spent_by=tuple(received.by_runner),
     )
 
 
@@ -123,7 +125,7 @@ async def _give(store: Store, count: int) -> None:
 async def _watch(
     command: list[str],
     number: int,
-    heard: _Heard,
+    received: _RunnerReports,
     ready: anyio.Event,
     begin: anyio.Event,
     kill_after: int,
@@ -131,7 +133,7 @@ async def _watch(
     """Run one process and count what it was given. The first is killed (SIGKILL) in the middle of it."""
     process = await anyio.open_process(command, cwd=ROOT, stdin=subprocess.PIPE, stderr=None)
     if number == 0:
-        heard.victim = process
+        received.victim = process
     try:
         async for line in _lines(process):
             if line == "ready":
@@ -140,13 +142,13 @@ async def _watch(
                 assert process.stdin is not None
                 await process.stdin.send(b"\n")
                 continue
-            heard.spent[line] += 1
-            heard.by_runner[number] += 1
-            if heard.victim is not None and heard.spent.total() >= kill_after:
-                heard.victim.kill()
-                heard.victim = None
+            received.spent[line] += 1
+            received.by_runner[number] += 1
+            if received.victim is not None and received.spent.total() >= kill_after:
+                received.victim.kill()
+                received.victim = None
         code = await process.wait()
-        heard.killed |= code == -signal.SIGKILL
+        received.killed |= code == -signal.SIGKILL
         if number > 0 and code != 0:
             message = f"a runner failed with exit code {code}"
             raise RuntimeError(message)
@@ -231,15 +233,15 @@ def _statements(url: str) -> tuple[Callable[[str], bool], Callable[[str], None]]
 
         connection = sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
         connection.execute("PRAGMA synchronous=OFF")
-        here = "?"
+        placeholder = "?"
     else:
         import psycopg
 
         connection = psycopg.connect(url, autocommit=True)
         connection.execute("SET synchronous_commit = off")
-        here = "%s"
-    unspent = f"SELECT 1 FROM grants WHERE grant_id = {here} AND spent_at IS NULL"
-    spent = f"UPDATE grants SET spent_at = {time.time_ns() // 1000} WHERE grant_id = {here}"
+        placeholder = "%s"
+    unspent = f"SELECT 1 FROM grants WHERE grant_id = {placeholder} AND spent_at IS NULL"
+    spent = f"UPDATE grants SET spent_at = {time.time_ns() // 1000} WHERE grant_id = {placeholder}"
 
     def look(grant: str) -> bool:
         return connection.execute(unspent, (grant,)).fetchone() is not None

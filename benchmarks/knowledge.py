@@ -31,7 +31,7 @@ ENCODED = 200  # texts encoded for real to say what one costs
 SETTLE_SECONDS = 1800.0
 
 
-def timed(work: Callable[[], object]) -> float:
+def measure_time(work: Callable[[], object]) -> float:
     begin = time.process_time()
     work()
     return time.process_time() - begin
@@ -41,21 +41,21 @@ def notes() -> Iterator[tuple[str, str]]:
     return chain(topic_notes(), module_notes(), object_notes())
 
 
-def speed(table: Table, size: int) -> None:
+def measure_speed(table: Table, size: int) -> None:
     """From nothing, looking again at an unchanged folder, after one change, and queries by words."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         count = write(notes(), root, size)
         base = KnowledgeBase(root, file_bytes=FILE_BYTES, by_meaning=False)
         begin = time.perf_counter()
-        busy = timed(base.refresh)
+        busy = measure_time(base.refresh)
         whole = time.perf_counter() - begin
         time.sleep(FRESH_SECONDS)
-        again = timed(base.refresh)
+        again = measure_time(base.refresh)
         (root / "new.md").write_text("# A new note\n\nIt says something.\n", encoding="utf-8")
         time.sleep(FRESH_SECONDS)
-        one = timed(base.refresh)
-        queries = [timed(lambda text=text: base.search(text, 6)) for text, _ in QUESTIONS]
+        one = measure_time(base.refresh)
+        queries = [measure_time(lambda text=text: base.search(text, 6)) for text, _ in QUESTIONS]
         base.close()
         table.add_row(
             f"{count:,}",
@@ -164,6 +164,6 @@ def run() -> None:
     ):
         table.add_column(column, justify="right")
     for size in SIZES:
-        speed(table, size)
+        measure_speed(table, size)
     console.print(table)
     recall(console)

@@ -37,30 +37,28 @@ def topic_notes() -> Iterator[tuple[str, str]]:
 def module_notes() -> Iterator[tuple[str, str]]:
     """`library/difflib.md` and its text, for each public module that says something of itself."""
     for name, tree in _modules():
-        said = ast.get_docstring(tree)
-        parts = [f"# {name}", said or ""]
-        for node in _documented(tree):
+        text = ast.get_docstring(tree)
+        parts = [f"# {name}", text or ""]
+        for node in _list_documented(tree):
             parts += [f"## {node.name}", ast.get_docstring(node) or ""]
             parts += [
                 f"### {method.name}\n\n{ast.get_docstring(method)}"
-                for method in _documented(node)
+                for method in _list_documented(node)
                 if not method.name.startswith("_")
             ]
-        if said or len(parts) > 2:
+        if text or len(parts) > 2:
             yield f"library/{name}.md", "\n\n".join(parts)
 
 
 def object_notes() -> Iterator[tuple[str, str]]:
     """One for each class, method and function with a docstring: thousands."""
     for name, tree in _modules():
-        for node in _documented(tree):
+        for node in _list_documented(tree):
             about = ast.get_docstring(node) or ""
             yield f"objects/{name}/{node.name}.md", f"# {name}.{node.name}\n\n{about}\n"
-            for method in _documented(node):
-                said = ast.get_docstring(method) or ""
-                text = (
-                    f"---\ntags: [{name.partition('.')[0]}]\n---\n# {node.name}.{method.name}\n\n{said}\n\n"
-                )
+            for method in _list_documented(node):
+                doc = ast.get_docstring(method) or ""
+                text = f"---\ntags: [{name.partition('.')[0]}]\n---\n# {node.name}.{method.name}\n\n{doc}\n\n"
                 yield f"objects/{name}/{node.name}-{method.name}.md", f"{text}Of [[{node.name}]] in {name}.\n"
 
 
@@ -77,7 +75,7 @@ def _modules() -> Iterator[tuple[str, ast.Module]]:
         yield ".".join(part for part in parts if part != "__init__"), tree
 
 
-def _documented(tree: ast.Module | Documented) -> list[Documented]:
+def _list_documented(tree: ast.Module | Documented) -> list[Documented]:
     return [
         node
         for node in tree.body

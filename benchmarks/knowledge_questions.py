@@ -1,4 +1,4 @@
-"""Questions on Python's own documentation, in the words of somebody who does not know its words.
+"""Questions on Python's own documentation, in the words of a person who does not know its terms.
 
 Each with the notes that answer it: any of them counts. Written before anything was measured (two were
 replaced whose notes Python does not carry); the words a note is called by are avoided.

@@ -56,7 +56,7 @@ TURNS = 20
 CONVERSATIONS = 10
 STRETCHES = {"one server": 20, "three servers": 7}  # turns about one server
 DIRECT = frozenset({4, 11, 17})  # turns that need no tool
-MOST = 4  # tools offered, as the settings say unless told otherwise
+MOST = 4  # tools offered, by default as in the settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ RESULT = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PrefixTurn:
     """One turn: the request, the shortlist for it (none: no tool is needed), what came of it."""
 
     number: int
@@ -115,7 +115,7 @@ class Share:
 def pieces(request: ModelRequest) -> list[bytes]:
     """The prompt in the order in which providers cache it, in the pieces that can come again."""
     tools = [json.dumps(tool, ensure_ascii=False) for tool in request.tools]
-    said = [
+    prompt = [
         part
         for message in request.messages
         for part in (
@@ -124,7 +124,7 @@ def pieces(request: ModelRequest) -> list[bytes]:
             json.dumps([message.tool_calls, message.tool_call_id], ensure_ascii=False),
         )
     ]
-    return [f"{part}\n".encode() for part in (*tools, *said)]
+    return [f"{part}\n".encode() for part in (*tools, *prompt)]
 
 
 def common(one: bytes, other: bytes) -> int:
@@ -158,10 +158,10 @@ def prose(sentences: int, turn: int, between: str = " ") -> str:
 
 async def turns_of(
     narrower: Narrower, shelf: EvalCatalog, queries: Sequence[QueryRecord], chance: random.Random
-) -> list[Asked]:
+) -> list[PrefixTurn]:
     """The turns with the shortlists the router finds, in the course of the conversation."""
     history: list[Message] = []
-    turns: list[Asked] = []
+    turns: list[PrefixTurn] = []
     for number, query in enumerate(queries):
         text = "Thank you, that helps." if number in DIRECT else query.query
         found = await narrower.narrow_snapshot(
@@ -178,7 +178,7 @@ async def turns_of(
             call_id=f"call_{number:04}",
         )
         turns.append(
-            Asked(
+            PrefixTurn(
                 number=number,
                 text=text,
                 shortlist=shortlist,
@@ -193,7 +193,7 @@ async def turns_of(
     return turns
 
 
-def next_offer(previous: tuple[str, ...], turn: Asked, how: Offer) -> tuple[str, ...]:
+def next_offer(previous: tuple[str, ...], turn: PrefixTurn, how: Offer) -> tuple[str, ...]:
     """The tools of this turn: the set before it, if it does, or a new one."""
     best: dict[int, float] = {}
     for each in turn.shortlist:
@@ -205,7 +205,7 @@ def next_offer(previous: tuple[str, ...], turn: Asked, how: Offer) -> tuple[str,
     return order_offered_keys(previous, (each.tool for each in turn.shortlist), how.limit, turn.ranked)
 
 
-def packets(turns: Sequence[Asked], how: Offer) -> Iterator[tuple[Packet, tuple[str, ...], Asked]]:
+def packets(turns: Sequence[PrefixTurn], how: Offer) -> Iterator[tuple[Packet, tuple[str, ...], PrefixTurn]]:
     """Each turn's packet before and, where a tool was used, after its step; with the tools on offer."""
     offer: tuple[str, ...] = ()
     history: tuple[Message, ...] = ()
@@ -217,15 +217,15 @@ def packets(turns: Sequence[Asked], how: Offer) -> Iterator[tuple[Packet, tuple[
         if turn.shortlist:
             routing = replace(packet.tool_routing, steps=(turn.step,))
             yield replace(packet, tool_routing=routing), offer, turn
-        said = (Message(role="user", text=turn.text), Message(role="assistant", text=turn.answer))
-        history = (*history, *said)
+        turn_messages = (Message(role="user", text=turn.text), Message(role="assistant", text=turn.answer))
+        history = (*history, *turn_messages)
 
 
-Prompt = tuple[ModelRequest, tuple[str, ...], Asked]  # with the tools that stand in it, and its turn
+Prompt = tuple[ModelRequest, tuple[str, ...], PrefixTurn]  # with the tools that stand in it, and its turn
 
 
 def requests(
-    kind: str, shelf: EvalCatalog, turns: Sequence[Asked], how: Offer, settings: Settings
+    kind: str, shelf: EvalCatalog, turns: Sequence[PrefixTurn], how: Offer, settings: Settings
 ) -> Iterator[Prompt]:
     """Every request of one kind in the conversation."""
     known = {card.key: card for card in shelf.snapshot.cards}
@@ -259,21 +259,21 @@ def share(conversations: Sequence[Sequence[Prompt]]) -> Share:
     size = possible = known = changes = tools = filled = right = 0
     by_server = {True: [0, 0], False: [0, 0]}  # known and old, about the same server and another
     for made in conversations:
-        told = [pieces(request) for request, _, _ in made]
-        whole = [b"".join(prompt) for prompt in told]
-        seen: set[bytes] = set(told[0])
+        prompt_pieces = [pieces(request) for request, _, _ in made]
+        whole = [b"".join(prompt) for prompt in prompt_pieces]
+        seen: set[bytes] = set(prompt_pieces[0])
         servers = [turn.server for turn in {turn.number: turn for _, _, turn in made}.values()]
         stays = [one == other for one, other in itertools.pairwise((servers[0], *servers))]
         numbers = list(dict.fromkeys(turn.number for _, _, turn in made))
         same_server = dict(zip(numbers, stays, strict=True))
         for at in range(1, len(made)):
             same = max(common(before, whole[at]) for before in whole[:at])
-            old = sum(len(piece) for piece in told[at] if piece in seen)
+            old = sum(len(piece) for piece in prompt_pieces[at] if piece in seen)
             counts = by_server[same_server[made[at][2].number]]
             counts[0] += same
             counts[1] += old
             size, known, possible = size + len(whole[at]), known + same, possible + old
-            seen.update(told[at])
+            seen.update(prompt_pieces[at])
         offers = {turn.number: (turn, offer) for _, offer, turn in made if offer}.values()
         changes += sum(one != other for (_, one), (_, other) in itertools.pairwise(offers))
         tools += sum(len(offer) for _, offer in offers)
@@ -294,7 +294,7 @@ def share(conversations: Sequence[Sequence[Prompt]]) -> Share:
 
 
 def rows(
-    shelf: EvalCatalog, talks: Sequence[Sequence[Asked]], settings: Settings
+    shelf: EvalCatalog, talks: Sequence[Sequence[PrefixTurn]], settings: Settings
 ) -> Iterator[tuple[str, str, Share]]:
     for kind in ("single", "single, text", "react", "selection", "answer"):
         for how in (

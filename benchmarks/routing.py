@@ -67,7 +67,7 @@ class Way:
 
 
 @dataclass
-class Figures:
+class RoutingFigures:
     """What every way came to on every set: figure → way → set → value."""
 
     values: dict[str, dict[str, dict[str, float]]] = field(
@@ -101,7 +101,7 @@ def ours(encoders: Encoders, **off: bool) -> Answer:
     return answer
 
 
-def meaning(encoders: Encoders) -> Answer:
+def score_by_meaning(encoders: Encoders) -> Answer:
     """The second witness of ours alone: best sentences and glosses included, nothing else."""
 
     def answer(source: Set, queries: Sequence[QueryRecord], _: RankingScope) -> list[Prediction]:
@@ -141,7 +141,7 @@ def ways(encoders: Encoders) -> list[Way]:
     found.append(Way(name="ours: words", answer=ours(encoders, dense_scores=False), judges=True))
     if not encoders.can_compare_meanings:
         return found
-    found.append(Way(name="ours: meaning", answer=meaning(encoders)))
+    found.append(Way(name="ours: meaning", answer=score_by_meaning(encoders)))
     return [
         *found,
         Way(name="ours", answer=ours(encoders), judges=True),
@@ -151,9 +151,9 @@ def ways(encoders: Encoders) -> list[Way]:
     ]
 
 
-def measure(sets: Sequence[Set], tried: Sequence[Way], say: Callable[[str], None]) -> Figures:
+def measure(sets: Sequence[Set], tried: Sequence[Way], say: Callable[[str], None]) -> RoutingFigures:
     """Every way on every set."""
-    figures = Figures()
+    figures = RoutingFigures()
     for source in sets:
         for way in tried:
             say(f"{source.name}: {way.name.strip()}")
@@ -167,10 +167,13 @@ def measure(sets: Sequence[Set], tried: Sequence[Way], say: Callable[[str], None
 
 
 def summary(queries: Sequence[QueryRecord], answered: Sequence[Prediction]) -> dict[str, float]:
-    return {one.name: one.value for one in compute_measures(queries, {said.id: said for said in answered})}
+    return {
+        one.name: one.value
+        for one in compute_measures(queries, {prediction.id: prediction for prediction in answered})
+    }
 
 
-def show(figures: Figures, sets: Sequence[Set], starred: frozenset[str], console: Console) -> None:
+def show(figures: RoutingFigures, sets: Sequence[Set], starred: frozenset[str], console: Console) -> None:
     """All figures in one table: a block for each, a line for each way, a column for each set."""
     eight = [source.name for source in sets if source.name in EIGHT]
     title = "Requests and their tools (%)" + ("; * the encoder has seen this source" if starred else "")

@@ -45,12 +45,12 @@ def _read(name: str, files: Sequence[tuple[Path, Path]], sample: int) -> Set:
     return Set(
         name=name,
         tools=[tool for path, _ in files for tool in read_tools(path)],
-        found=_sampled([query for query in queries if query.has_recall_labels], sample),
-        judged=_sampled(queries, sample) if {True, False} <= labels else [],
+        found=_sample([query for query in queries if query.has_recall_labels], sample),
+        judged=_sample(queries, sample) if {True, False} <= labels else [],
     )
 
 
-def _sampled(queries: list[QueryRecord], sample: int) -> list[QueryRecord]:
+def _sample(queries: list[QueryRecord], sample: int) -> list[QueryRecord]:
     return random.Random(SEED).sample(queries, sample) if len(queries) > sample else queries
 
 
@@ -61,7 +61,7 @@ def _own_sets(sample: int) -> list[Set]:
     whole = _read("own", [pair for pair in files if pair[0].is_file()], 10**9)
     kept = [query for query in whole.found if is_held_out(query.id)]
     return [
-        replace(whole, name=name, found=_sampled(queries, sample))
+        replace(whole, name=name, found=_sample(queries, sample))
         for name, queries in (
             ("own, English", [query for query in kept if query.lang != "he"]),
             ("own, Hebrew", [query for query in kept if query.lang == "he"]),

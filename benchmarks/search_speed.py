@@ -59,7 +59,7 @@ def requests() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class SearchCost:
     """Seconds of CPU: to build, and for each query."""
 
     build: float
@@ -74,18 +74,19 @@ class Cost:
         return float(np.percentile(self.queries, 99))
 
 
-def timed(work: Callable[[], object]) -> float:
+def measure_time(work: Callable[[], object]) -> float:
     begin = time.process_time()
     work()
     return time.process_time() - begin
 
 
-def lexical(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
+def lexical(cards: Sequence[ToolCard], texts: Sequence[str]) -> SearchCost:
     scorer = LexicalScorer()
-    building = timed(lambda: scorer.prepare(cards))
+    building = measure_time(lambda: scorer.prepare(cards))
     scorer.scores(ScorerRequest(text="warm up"), cards)
-    return Cost(
-        building, [timed(lambda text=text: scorer.scores(ScorerRequest(text=text), cards)) for text in texts]
+    return SearchCost(
+        building,
+        [measure_time(lambda text=text: scorer.scores(ScorerRequest(text=text), cards)) for text in texts],
     )
 
 
@@ -106,24 +107,28 @@ class Halfway:
         return made / np.float32(np.linalg.norm(made))
 
 
-def dense(cards: Sequence[ToolCard], texts: Sequence[str], encoder: OnnxEncoder, per_tool: float) -> Cost:
+def dense(
+    cards: Sequence[ToolCard], texts: Sequence[str], encoder: OnnxEncoder, per_tool: float
+) -> SearchCost:
     halfway = Halfway(encoder)
     with DenseScorer(halfway) as scorer:
         scorer.prepare(cards)
         scorer.wait(120)
         halfway.is_real = True
         scorer.scores(ScorerRequest(text="warm up"), cards)
-        queries = [timed(lambda text=text: scorer.scores(ScorerRequest(text=text), cards)) for text in texts]
-    return Cost(per_tool * len(cards), queries)
+        queries = [
+            measure_time(lambda text=text: scorer.scores(ScorerRequest(text=text), cards)) for text in texts
+        ]
+    return SearchCost(per_tool * len(cards), queries)
 
 
 def cost_of_encoding(encoder: OnnxEncoder, cards: Sequence[ToolCard]) -> float:
     encoder.encode("warm up")
     texts = [build_tool_text(card).format_long() for card in cards[:ENCODED]]
-    return timed(lambda: [encoder.encode(text) for text in texts]) / len(texts)
+    return measure_time(lambda: [encoder.encode(text) for text in texts]) / len(texts)
 
 
-def with_bm25s(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
+def with_bm25s(cards: Sequence[ToolCard], texts: Sequence[str]) -> SearchCost:
     index: Any = bm25s.BM25()
 
     def tokens(passages: list[str]) -> list[list[str]]:
@@ -133,18 +138,20 @@ def with_bm25s(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
     def make() -> None:
         index.index(tokens([build_tool_text(card).format_long() for card in cards]), show_progress=False)
 
-    building = timed(make)
-    return Cost(building, [timed(lambda text=text: index.get_scores(tokens([text])[0])) for text in texts])
+    building = measure_time(make)
+    return SearchCost(
+        building, [measure_time(lambda text=text: index.get_scores(tokens([text])[0])) for text in texts]
+    )
 
 
 class Offered(Tool):
-    """A tool on a FastMCP server; nobody runs it."""
+    """A tool on a FastMCP server that is never run."""
 
     async def run(self, arguments: dict[str, Any], **_: Any) -> ToolResult:
         return ToolResult(content="")
 
 
-async def with_fastmcp(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
+async def with_fastmcp(cards: Sequence[ToolCard], texts: Sequence[str]) -> SearchCost:
     for name in ("fastmcp", "mcp"):
         logging.getLogger(name).setLevel(logging.ERROR)
     server: Any = FastMCP("bench")
@@ -160,7 +167,7 @@ async def with_fastmcp(cards: Sequence[ToolCard], texts: Sequence[str]) -> Cost:
         return time.process_time() - begin
 
     building = await search("anything")  # the first search makes the index
-    return Cost(building, [await search(text) for text in texts[:20]])
+    return SearchCost(building, [await search(text) for text in texts[:20]])
 
 
 def compare(table: Table, count: int, encoder: OnnxEncoder) -> None:
@@ -192,11 +199,11 @@ def change_of_one() -> Table:
     for count in SIZES:
         catalog = build(listings(count))
         scorer = LexicalScorer()
-        whole = timed(lambda scorer=scorer, cards=catalog.snapshot.cards: scorer.prepare(cards))
+        whole = measure_time(lambda scorer=scorer, cards=catalog.snapshot.cards: scorer.prepare(cards))
         last = listings(count)[-1]
         changed = {**definition(count), "name": last.definitions[-1]["name"]}
         catalog.replace_server(type(last)(server=last.server, definitions=(*last.definitions[:-1], changed)))
-        again = timed(lambda scorer=scorer, cards=catalog.snapshot.cards: scorer.prepare(cards))
+        again = measure_time(lambda scorer=scorer, cards=catalog.snapshot.cards: scorer.prepare(cards))
         table.add_row(f"{count:,}", f"{whole * 1e3:.0f}", f"{again * 1e3:.0f}")
     return table
 

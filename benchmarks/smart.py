@@ -35,7 +35,7 @@ VECTORS_S = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class SmartFigures:
     """One catalog, and what pre-selection did to it over its requests."""
 
     name: str
@@ -52,7 +52,7 @@ class Measured:
         return self.figures.tokens_saved / (self.tokens * self.requests)
 
 
-async def measure(names: Sequence[str], vectors: Path) -> Measured:
+async def measure(names: Sequence[str], vectors: Path) -> SmartFigures:
     settings = Settings.model_validate({"narrow": {"vectors": str(vectors)}})
     shelf = EvalCatalog.from_tools(
         [tool for name in names for tool in read_tools(DATA / f"tools-{name}.jsonl")], settings
@@ -70,7 +70,7 @@ async def measure(names: Sequence[str], vectors: Path) -> Measured:
     events.add(sink)
     kept = [await pick(picker, narrower, shelf, query) for query in chosen]
     narrower.close()
-    return Measured(
+    return SmartFigures(
         name=" + ".join(names),
         tools=len(shelf.snapshot.cards),
         servers=len({card.server for card in shelf.snapshot.cards}),
@@ -104,7 +104,7 @@ def has_all(shelf: EvalCatalog, query: QueryRecord, choice: ServerChoice) -> boo
     )
 
 
-def show(rows: Sequence[Measured]) -> None:
+def show(rows: Sequence[SmartFigures]) -> None:
     table = Table(title=f"Smart routing without a model ({REQUESTS} requests each)", title_justify="left")
     table.add_column("catalog")
     for column in (

@@ -23,7 +23,7 @@ Load = Callable[[Store, list[Event]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class StoreFigures:
     """One way of writing the events: how long it took, and how many flushes it paid for."""
 
     name: str
@@ -63,21 +63,21 @@ LOADS: dict[str, Load] = {
 }
 
 
-def audited_events() -> list[Event]:
+def create_audited_events() -> list[Event]:
     selection = Selection(tool="git/log", arguments={"path": ".", "count": 10}, confidence=0.9)
     return [ToolSelected(packet_id=create_id("pkt"), selection=selection) for _ in range(EVENTS)]
 
 
-async def measure(name: str, load: Load) -> Measured:
+async def measure(name: str, load: Load) -> StoreFigures:
     with tempfile.TemporaryDirectory() as folder:
         async with Store.open(f"sqlite:///{Path(folder) / 'bench.db'}") as store:
-            events = audited_events()
-            await store.journal.append(audited_events()[0])  # the first write pays for warming up
+            events = create_audited_events()
+            await store.journal.append(create_audited_events()[0])  # the first write pays for warming up
             before = store.statistics.commits
             start = time.perf_counter()
             await load(store, events)
             seconds = time.perf_counter() - start
-            return Measured(name=name, seconds=seconds, commits=store.statistics.commits - before)
+            return StoreFigures(name=name, seconds=seconds, commits=store.statistics.commits - before)
 
 
 def run() -> None:

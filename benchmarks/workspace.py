@@ -79,27 +79,27 @@ def write_tree(folder: Path) -> None:
     (folder / "large.txt").write_text("\n".join(lines[number % 500] for number in range(2_000)))
 
 
-def spent() -> float:
+def read_cpu_seconds() -> float:
     """Seconds of CPU so far, of this process and those it waited for."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
-async def timed(do: Callable[[], Awaitable[object]]) -> Took:
+async def measure_time(do: Callable[[], Awaitable[object]]) -> Took:
     await do()
     runs: list[float] = []
     for _ in range(RUNS):
-        started = spent()
+        started = read_cpu_seconds()
         await do()
-        runs.append((spent() - started) * 1000)
+        runs.append((read_cpu_seconds() - started) * 1000)
     return Took(tuple(runs))
 
 
-async def timed_plain(do: Callable[[], object]) -> Took:
+async def measure_plain(do: Callable[[], object]) -> Took:
     async def once() -> None:
         do()
 
-    return await timed(once)
+    return await measure_time(once)
 
 
 def plain_search(folder: Path, needle: bytes) -> int:
@@ -122,7 +122,7 @@ def grep(folder: Path) -> None:
     subprocess.run(["grep", "-rIi", NEEDLE, str(folder)], capture_output=True, check=False)
 
 
-class Bench:
+class WorkspaceBench:
     """One folder behind a router."""
 
     def __init__(self, router: Router, folder: Path, table: Table) -> None:
@@ -135,13 +135,13 @@ class Bench:
             outcome = await self._router.call("workspace/file_operations", arguments)
             assert outcome.success, outcome.content
 
-        took = await timed(call)
+        took = await measure_time(call)
         ratio = "" if plain is None else f"{took.usual / plain.usual:.1f} ×"
         self._table.add_row(name, str(took), goal, "" if plain is None else str(plain), ratio)
 
     async def reads(self) -> None:
         for name, goal in (("small.txt", "1–5"), ("large.txt", "10–50")):
-            plain = await timed_plain((self._folder / name).read_text)
+            plain = await measure_plain((self._folder / name).read_text)
             size = (self._folder / name).stat().st_size // 1000
             await self.row(f"read {name} ({size} kB)", goal, plain, operation="read_file", path=name)
         await self.row(
@@ -150,7 +150,7 @@ class Bench:
         )  # fmt: skip
 
     async def searches(self, what: str) -> None:
-        plain = await timed_plain(lambda: plain_search(self._folder, NEEDLE.encode()))
+        plain = await measure_plain(lambda: plain_search(self._folder, NEEDLE.encode()))
         files = sum(len(names) for _, _, names in os.walk(self._folder))
         about = f"{what}, {files} files"
         search = {"operation": "grep_search", "include_ignored": True}
@@ -159,11 +159,11 @@ class Bench:
         pattern = r"needle in \w+ haystack"
         await self.row(f"  pattern: {about}", "50–200", plain, **search, query=pattern, regex=True)
         if shutil.which("grep"):
-            took = await timed_plain(lambda: grep(self._folder))
+            took = await measure_plain(lambda: grep(self._folder))
             self._table.add_row(
                 f"  grep -rIi: {about}", str(took), "", str(plain), f"{took.usual / plain.usual:.1f} ×"
             )
-        listed = await timed_plain(lambda: plain_find(self._folder))
+        listed = await measure_plain(lambda: plain_find(self._folder))
         await self.row(
             f"find *99.txt: {about}",
             "",
@@ -246,7 +246,7 @@ async def measure(table: Table) -> None:
             )
             async with open_router(settings=settings, folder=folder) as router:
                 await router.connect()
-                bench = Bench(router, folder, table)
+                bench = WorkspaceBench(router, folder, table)
                 if folder == tree:
                     await bench.reads()
                 await bench.searches(what)

@@ -345,7 +345,7 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
-    # H. The house
+    # H. The project itself
     "H1": Requirement("File, environment and arguments merge in that order, each value with its origin"),
     "H2": Requirement("Every configuration error names file, line and fix"),
     "H3": Requirement("mcpServers files of Claude Desktop, Cursor and VS Code are read as they are"),

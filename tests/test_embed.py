@@ -53,7 +53,7 @@ async def answer(name: str, arguments: dict[str, Any]) -> str:
     return f"{name}: {arguments}"
 
 
-def desk(
+def create_embedded(
     folder: Path, lines: list[Any] | Callable[[ModelRequest], Any] | None = None, **options: Any
 ) -> tuple[Embedded, ToolServer]:
     notes = tool_server("notes", NOTES, call=answer)
@@ -63,7 +63,7 @@ def desk(
 
 @proves("E8", "W8")
 def test_a_program_without_an_event_loop_asks_narrows_and_calls(tmp_path: Path):
-    embedded, notes = desk(tmp_path, lambda _: "Two notes.")
+    embedded, notes = create_embedded(tmp_path, lambda _: "Two notes.")
     with embedded as fingerpost:
         (status,) = fingerpost.connect()
         assert status.state is ServerState.READY
@@ -92,12 +92,12 @@ def test_servers_come_from_a_file_as_other_programs_write_it(tmp_path: Path):
 
 
 @proves("E8", "W8")
-def test_nobody_has_to_connect_first(tmp_path: Path):
-    embedded, notes = desk(tmp_path)
+def test_servers_need_not_be_connected_first(tmp_path: Path):
+    embedded, notes = create_embedded(tmp_path)
     with embedded as fingerpost:
         assert fingerpost.call("notes/search_notes", {"query": "budget"}).success
     assert notes.calls == [("search_notes", {"query": "budget"})]
-    embedded, _ = desk(tmp_path)
+    embedded, _ = create_embedded(tmp_path)
     with embedded as fingerpost:
         found = fingerpost.narrow("search my notes for the budget")
         assert found.shortlist.offered[0].tool == "notes/search_notes"
@@ -105,23 +105,23 @@ def test_nobody_has_to_connect_first(tmp_path: Path):
 
 @proves("E8", "W8")
 def test_the_answer_is_heard_in_the_thread_that_asked(tmp_path: Path):
-    heard: list[tuple[str, int]] = []
-    embedded, _ = desk(tmp_path, ["There are two notes about it."])
+    received: list[tuple[str, int]] = []
+    embedded, _ = create_embedded(tmp_path, ["There are two notes about it."])
     with embedded as fingerpost:
         route = fingerpost.ask(
             "Search my notes for the budget",
             mode="simple",
-            on_text=lambda piece: heard.append((piece, threading.get_ident())),
+            on_text=lambda piece: received.append((piece, threading.get_ident())),
         )
-    assert "".join(piece for piece, _ in heard) == route.answer
-    assert {thread for _, thread in heard} == {threading.get_ident()}
+    assert "".join(piece for piece, _ in received) == route.answer
+    assert {thread for _, thread in received} == {threading.get_ident()}
 
 
 def test_a_listener_that_raises_ends_its_request_and_no_other(tmp_path: Path):
     def lines(request: ModelRequest) -> str:
         return "A long answer, in several pieces, that nobody wants to hear to its end."
 
-    embedded, _ = desk(tmp_path, lines)
+    embedded, _ = create_embedded(tmp_path, lines)
     with embedded as fingerpost:
 
         def interrupt(_: str) -> None:
@@ -139,7 +139,7 @@ def test_many_threads_ask_at_once(tmp_path: Path):
     def echo(request: ModelRequest) -> str:
         return next(message.text for message in reversed(request.messages) if "number" in message.text)[-40:]
 
-    embedded, _ = desk(tmp_path, echo)
+    embedded, _ = create_embedded(tmp_path, echo)
     with embedded as fingerpost, ThreadPoolExecutor(8) as threads:
 
         def ask(number: int) -> str:
@@ -147,12 +147,12 @@ def test_many_threads_ask_at_once(tmp_path: Path):
             return fingerpost.ask(f"Search my notes for number {number}!", mode="simple").answer
 
         answers = list(threads.map(ask, range(8)))
-    for number, said in enumerate(answers):
-        assert f"number {number}!" in said
+    for number, answer in enumerate(answers):
+        assert f"number {number}!" in answer
 
 
 def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path):
-    embedded, _ = desk(tmp_path, [HANG, "there"], timeout=30)
+    embedded, _ = create_embedded(tmp_path, [HANG, "there"], timeout=30)
     with embedded as fingerpost:
         with pytest.raises(LimitReached, match=r"no answer within 0\.5 s") as late:
             fingerpost.ask("Search my notes for the budget", mode="simple", timeout=0.5)
@@ -162,7 +162,9 @@ def test_an_answer_that_takes_too_long_is_given_up(tmp_path: Path):
 
 @proves("E8", "W8")
 def test_a_dangerous_call_waits_for_a_person_and_goes_on(tmp_path: Path):
-    embedded, notes = desk(tmp_path, [calls(("notes__delete_note", {"name": "plan.md"})), "It is gone."])
+    embedded, notes = create_embedded(
+        tmp_path, [calls(("notes__delete_note", {"name": "plan.md"})), "It is gone."]
+    )
     with embedded as fingerpost:
         route = fingerpost.ask("Delete the note plan.md", mode="simple")
         assert route.pending is not None
@@ -176,30 +178,30 @@ def test_a_dangerous_call_waits_for_a_person_and_goes_on(tmp_path: Path):
 
 @proves("E8", "C6")
 def test_a_call_that_waited_goes_on_in_another_process(tmp_path: Path):
-    embedded, _ = desk(tmp_path, [])
+    embedded, _ = create_embedded(tmp_path, [])
     with embedded as fingerpost:
         asked = fingerpost.call("notes/delete_note", {"name": "old.md"})
         assert asked.pending_id is not None
-    embedded, notes = desk(tmp_path, [])
+    embedded, notes = create_embedded(tmp_path, [])
     with embedded as later:
         later.decide(Approval(pending_id=asked.pending_id, decision=Decision.APPROVED, by="dana"))
-        assert later.resume_call(asked.pending_id).success  # nobody has connected the server here
+        assert later.resume_call(asked.pending_id).success  # the server is not connected yet
     assert notes.calls == [("delete_note", {"name": "old.md"})]
 
 
 @proves("E8", "W8")
 def test_an_agent_keeps_its_conversation_and_is_switched_from_another_thread(tmp_path: Path):
     thinking = '{"thought": "easy", "action": null, "answer": "Still two."}'
-    embedded, _ = desk(tmp_path, ["Two notes.", thinking])
+    embedded, _ = create_embedded(tmp_path, ["Two notes.", thinking])
     with embedded as fingerpost:
         agent = fingerpost.agent()
-        heard: list[str] = []
-        agent.ask("Search my notes for the budget", on_text=heard.append)
+        received: list[str] = []
+        agent.ask("Search my notes for the budget", on_text=received.append)
         switching = threading.Thread(target=agent.agent.set_mode, args=("react",))
         switching.start()
         switching.join()
         route = agent.ask("Search my notes again: how many?")
-        assert "".join(heard) == "Two notes."
+        assert "".join(received) == "Two notes."
         assert (route.mode.value, route.answer) == ("react", "Still two.")
         assert [message.role for message in agent.history] == ["user", "assistant"] * 2
         assert agent.stats().requests == 2
@@ -211,7 +213,7 @@ def test_an_agent_keeps_its_conversation_and_is_switched_from_another_thread(tmp
 
 
 def test_errors_are_those_of_the_router(tmp_path: Path):
-    embedded, _ = desk(tmp_path)
+    embedded, _ = create_embedded(tmp_path)
     with embedded as fingerpost:
         with pytest.raises(UnknownServer):
             fingerpost.connect("nobody")
@@ -219,7 +221,7 @@ def test_errors_are_those_of_the_router(tmp_path: Path):
             fingerpost.ask("Search my notes", mode="react")
 
 
-def test_whoever_still_waits_when_it_closes_is_told(tmp_path: Path):
+def test_pending_calls_get_an_error_when_it_closes(tmp_path: Path):
     reached = threading.Event()
 
     def hang(_: ModelRequest) -> str:
@@ -227,7 +229,7 @@ def test_whoever_still_waits_when_it_closes_is_told(tmp_path: Path):
         return HANG
 
     failures: list[BaseException] = []
-    embedded, _ = desk(tmp_path, hang)
+    embedded, _ = create_embedded(tmp_path, hang)
     with embedded as fingerpost:
 
         def wait() -> None:
@@ -245,24 +247,24 @@ def test_whoever_still_waits_when_it_closes_is_told(tmp_path: Path):
 
 
 def test_it_answers_only_between_its_beginning_and_its_end(tmp_path: Path):
-    embedded, _ = desk(tmp_path)
+    embedded, _ = create_embedded(tmp_path)
     with pytest.raises(ConfigError, match="not running here"):
         embedded.status()
     with embedded:
         with pytest.raises(ConfigError, match="open already"), embedded:
             pass
-        assert len(embedded.status()) == 1  # whoever has it open keeps it
+        assert len(embedded.status()) == 1  # other users of it keep it open
     with pytest.raises(ConfigError, match="not running here"):
         embedded.status()
     with pytest.raises(ConfigError, match="cannot be opened again"), embedded:
         pass
     assert not [thread for thread in threading.enumerate() if thread.name == "fingerpost"]
     with pytest.raises(ConfigError, match="timeout = 0"):
-        desk(tmp_path, timeout=0)
+        create_embedded(tmp_path, timeout=0)
 
 
 def test_an_error_in_the_block_closes_everything_and_stays_itself(tmp_path: Path):
-    embedded, _ = desk(tmp_path)
+    embedded, _ = create_embedded(tmp_path)
     with pytest.raises(ZeroDivisionError), embedded as fingerpost:
         fingerpost.connect()
         raise ZeroDivisionError
@@ -277,7 +279,7 @@ def test_a_store_that_cannot_be_opened_is_an_error_at_once(tmp_path: Path):
 
 
 async def test_it_does_not_stop_an_event_loop(tmp_path: Path):
-    embedded, _ = desk(tmp_path)
+    embedded, _ = create_embedded(tmp_path)
     with pytest.raises(ConfigError, match="this thread runs an event loop"), embedded:
         pass
 

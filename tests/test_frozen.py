@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
+class FrozenModel:
     first: int
     second: str = "two"
     third: tuple[int, ...] = field(default=(), kw_only=True)
@@ -73,7 +73,7 @@ class Named:
 
 
 @frozen(kw_only=False)
-class Held(Generic[T]):
+class HeldValue(Generic[T]):
     value: T
 
 
@@ -110,7 +110,7 @@ _FIELDS = st.fixed_dictionaries(
 
 @given(_FIELDS, _FIELDS)
 def test_it_is_equal_hashed_and_shown_as_a_dataclass_is(one: dict[str, Any], other: dict[str, Any]) -> None:
-    models, records = (Model(**one), Model(**other)), (Record(**one), Record(**other))
+    models, records = (FrozenModel(**one), FrozenModel(**other)), (Record(**one), Record(**other))
     assert (records[0] == records[1]) == (models[0] == models[1])
     assert [hash(record) for record in records] == [hash(model) for model in models]
     assert [repr(record) for record in records] == [f"Record{repr(model)[5:]}" for model in models]
@@ -163,7 +163,7 @@ def test_fields_go_by_name_unless_said_otherwise() -> None:
 
 
 def test_a_generic_one_and_one_that_is_only_equal_to_itself() -> None:
-    assert Held(1) == Held[int](1) != Held(2)
+    assert HeldValue(1) == HeldValue[int](1) != HeldValue(2)
     one = Itself(first=1)
     assert one == one != Itself(first=1)
     assert len({one, Itself(first=1)}) == 2

@@ -29,7 +29,7 @@ HEAVY = {
 }
 
 
-def loaded_by(program: str) -> set[str]:
+def list_loaded_packages(program: str) -> set[str]:
     """The top-level packages that running `program` loads, in a fresh interpreter."""
     report = "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"
     source = f"import json, sys\n{program}\n{report}"
@@ -41,7 +41,7 @@ def loaded_by(program: str) -> set[str]:
 
 @proves("P9")
 def test_importing_fingerpost_loads_nothing_heavy() -> None:
-    assert loaded_by("import fingerpost") & (HEAVY | {"click", "asyncio", "anyio"}) == set()
+    assert list_loaded_packages("import fingerpost") & (HEAVY | {"click", "asyncio", "anyio"}) == set()
 
 
 @proves("P9")
@@ -54,7 +54,7 @@ def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> 
         "from fingerpost.surfaces.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
     )
-    loaded = loaded_by(program)
+    loaded = list_loaded_packages(program)
     assert "click" in loaded
     assert loaded & HEAVY == set()
 
@@ -67,7 +67,7 @@ def test_naming_a_model_loads_neither_its_library_nor_the_encoder() -> None:
         "model = OpenAIChat('m', base_url='http://127.0.0.1:1/v1')\n"
         "Router([], model=model, policy=Policy(ask_for={'write'}))"
     )
-    assert loaded_by(program) & {"numpy", "onnxruntime", "openai", "rich", "tokenizers"} == set()
+    assert list_loaded_packages(program) & {"numpy", "onnxruntime", "openai", "rich", "tokenizers"} == set()
 
 
 def test_the_public_names_are_these_and_no_others() -> None:

@@ -122,10 +122,10 @@ HINTS = (
 @given(st.lists(st.sampled_from(HINTS) | st.text(max_size=3), max_size=8).map("".join))
 def test_the_quick_look_misses_nothing_the_patterns_would_find(text: str) -> None:
     known: Any = vars(redaction)  # the patterns themselves, without the quick look before them
-    told = (
+    masked = (
         text if known["_known_secrets_pattern"] is None else known["_known_secrets_pattern"].sub(MASK, text)
     )
-    thorough = known["_SECRET_AFTER_WORD"].sub(known["_mask_after"], known["_SECRET_SHAPE"].sub(MASK, told))
+    thorough = known["_SECRET_AFTER_WORD"].sub(known["_mask_after"], known["_SECRET_SHAPE"].sub(MASK, masked))
     assert scrub(text) == thorough
 
 

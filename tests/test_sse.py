@@ -28,7 +28,7 @@ def id_of(value: bytes) -> bytes:
     return b"id: " + value
 
 
-def written(events: Sequence[tuple[list[bytes], bytes]]) -> bytes:
+def encode_events(events: Sequence[tuple[list[bytes], bytes]]) -> bytes:
     return b"".join(end.join(lines) + end + end for lines, end in events)
 
 
@@ -36,7 +36,7 @@ FIXED = (b"event: message", b"event:message", b"event: other", b"retry: 5", b": 
 WORDS = st.binary(max_size=12).map(one_line)
 LINES = WORDS.map(data_of) | WORDS.map(tight_data_of) | WORDS.map(id_of) | st.sampled_from(FIXED) | WORDS
 ENDS = st.sampled_from((b"\n", b"\r\n", b"\r"))
-STREAMS = st.lists(st.tuples(st.lists(LINES, min_size=1, max_size=4), ENDS), max_size=5).map(written)
+STREAMS = st.lists(st.tuples(st.lists(LINES, min_size=1, max_size=4), ENDS), max_size=5).map(encode_events)
 
 
 async def read(pieces: list[bytes], *, event_limit: int = 10_000) -> list[SseEvent]:

@@ -20,6 +20,7 @@ import inspect
 import json
 import os
 import re
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -34,8 +35,6 @@ from typing import Any, Final, cast
 
 ROOT: Final = Path(__file__).parent.parent
 PUBLIC: Final = ("fingerpost", "fingerpost.llm", "fingerpost.testing", "fingerpost.embed")
-PORT: Final = 8797
-URL: Final = f"http://127.0.0.1:{PORT}"
 MODES: Final = ("auto", "route", "all")
 REQUESTS: Final = (
     "What time is it in Tokyo right now?",
@@ -100,10 +99,10 @@ def record(folder: Path) -> None:
             "help": collect_help(home),
             "exits": collect_exit_codes(home),
         }
-        with serve(home):
-            found["openapi"] = describe_api()
-            found["tools_list"] = list_tools()
-            found["routing"] = route_requests()
+        with serve(home) as url:
+            found["openapi"] = describe_api(url)
+            found["tools_list"] = list_tools(url)
+            found["routing"] = route_requests(url)
         found["schema"] = read_schema(home / "golden.db")
     for name, value in found.items():
         text = value if isinstance(value, str) else json.dumps(value, indent=1, ensure_ascii=False)
@@ -201,28 +200,32 @@ def collect_exit_codes(home: Path) -> dict[str, list[object]]:
 
 
 @contextmanager
-def serve(home: Path) -> Generator[None, None, None]:
+def serve(home: Path) -> Generator[str, None, None]:
+    """Run the gateway at a free port; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
     command = [
         str(Path(sys.executable).parent / "fingerpost"),
         *("serve", "--config", "examples/own.toml", "--servers", "examples/servers.json"),
-        *("--port", str(PORT)),
+        *("--port", str(port)),
     ]
     with (home / "serve.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=_environment(home), stdout=log, stderr=log)
         try:
-            _wait_until_ready(process, home / "serve.log")
-            yield
+            _wait_until_ready(process, home / "serve.log", url)
+            yield url
         finally:
             process.terminate()
             process.wait(30)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(process: subprocess.Popen[bytes], log: Path, url: str) -> None:
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and process.poll() is None:
         servers: list[dict[str, str]] = []
         with suppress(OSError):
-            servers = _get("/api/servers")["items"]
+            servers = _get(f"{url}/api/servers")["items"]
         if servers and all(server["state"] == "ready" for server in servers):
             return
         time.sleep(0.5)
@@ -230,21 +233,21 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
     raise RuntimeError(message)
 
 
-def _get(path: str) -> Any:
-    with urllib.request.urlopen(URL + path, timeout=30) as reply:
+def _get(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=30) as reply:
         return json.load(reply)
 
 
-def _post(path: str, body: object, **headers: str) -> bytes:
+def _post(url: str, body: object, **headers: str) -> bytes:
     head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **headers}
-    request = urllib.request.Request(URL + path, json.dumps(body).encode(), head)
+    request = urllib.request.Request(url, json.dumps(body).encode(), head)
     with urllib.request.urlopen(request, timeout=60) as reply:
         return reply.read()
 
 
-def describe_api() -> object:
+def describe_api(url: str) -> object:
     """The OpenAPI document with its references written out: the names of components are ours."""
-    document = _get("/api/openapi.json")
+    document = _get(f"{url}/api/openapi.json")
     document["servers"] = []
     schemas = document.pop("components", {}).get("schemas", {})
     return _write_out(document, schemas, ())
@@ -270,12 +273,14 @@ def _write_out(value: object, schemas: dict[str, object], above: tuple[str, ...]
     }
 
 
-def list_tools() -> dict[str, str]:
+def list_tools(url: str) -> dict[str, str]:
     """The replies to `tools/list`, as text, page by page."""
-    return {mode: "\n".join(_pages(f"/mcp/{mode}" if mode != "auto" else "/mcp")) for mode in MODES}
+    return {
+        mode: "\n".join(_pages(f"{url}/mcp/{mode}" if mode != "auto" else f"{url}/mcp")) for mode in MODES
+    }
 
 
-def _pages(path: str) -> Iterator[str]:
+def _pages(url: str) -> Iterator[str]:
     cursor: str | None = None
     while True:
         meta = {
@@ -286,26 +291,26 @@ def _pages(path: str) -> Iterator[str]:
         params = {"_meta": meta, **({"cursor": cursor} if cursor else {})}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": params}
         headers = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/list"}
-        reply = _post(path, body, **headers).decode()
+        reply = _post(url, body, **headers).decode()
         yield reply
         cursor = json.loads(reply)["result"].get("nextCursor")
         if cursor is None:
             return
 
 
-def route_requests() -> dict[str, object]:
+def route_requests(url: str) -> dict[str, object]:
     """The scores once all vectors are made: repeated until they no longer change."""
     before: dict[str, object] = {}
     while True:
-        found = {text: _route(text) for text in REQUESTS}
+        found = {text: _route(url, text) for text in REQUESTS}
         if found == before:
             return found
         before = found
         time.sleep(3)
 
 
-def _route(text: str) -> object:
-    return _without_changing(json.loads(_post("/api/route", {"request": text})))
+def _route(url: str, text: str) -> object:
+    return _without_changing(json.loads(_post(f"{url}/api/route", {"request": text})))
 
 
 def _without_changing(value: object) -> object:

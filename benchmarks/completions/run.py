@@ -70,10 +70,10 @@ async def _run() -> None:
 
 
 def _add(table: Table, crowd: int, what: str, direct: list[float], ours: list[float]) -> None:
-    told = {"whole": "whole answer", "first": "first word", "end": "last word"}[what]
+    label = {"whole": "whole answer", "first": "first word", "end": "last word"}[what]
     (d50, d99), (o50, o99) = _quantiles(direct), _quantiles(ours)
     cells = (f"{d50:.1f}", f"{o50:.1f}", f"{o50 - d50:.1f}", f"{o50 / d50:.2f}", f"{d99:.1f}", f"{o99:.1f}")
-    table.add_row(str(crowd), told, *cells)
+    table.add_row(str(crowd), label, *cells)
 
 
 def _quantiles(times: list[float]) -> tuple[float, float]:
@@ -104,14 +104,14 @@ async def _ask_whole(client: httpx2.AsyncClient, model: str, times: Times) -> No
 
 async def _ask_stream(client: httpx2.AsyncClient, model: str, times: Times) -> None:
     began = time.perf_counter()
-    heard = False
+    got_text = False
     body = {"model": model, "messages": _messages(), "stream": True}
     async with client.stream("POST", "/v1/chat/completions", json=body) as got:
         async for line in got.aiter_lines():
-            if not heard and line.startswith("data: {") and _has_text(line):
-                heard = True
+            if not got_text and line.startswith("data: {") and _has_text(line):
+                got_text = True
                 times.first.append((time.perf_counter() - began) * 1e3)
-    assert heard
+    assert got_text
     times.end.append((time.perf_counter() - began) * 1e3)
 
 
@@ -134,7 +134,7 @@ def _messages() -> list[dict[str, str]]:
 
 
 @dataclass(frozen=True)
-class Program:
+class CompletionsProgram:
     """A running program that serves."""
 
     address: str
@@ -146,13 +146,13 @@ class Program:
 
 
 @contextmanager
-def _program(module: str, *arguments: str) -> Generator[Program]:
+def _program(module: str, *arguments: str) -> Generator[CompletionsProgram]:
     """A program that prints its address first, while it runs."""
     command = [sys.executable, "-m", module, *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
-            yield Program(running.stdout.readline().strip(), psutil.Process(running.pid))
+            yield CompletionsProgram(running.stdout.readline().strip(), psutil.Process(running.pid))
         finally:
             running.terminate()
 

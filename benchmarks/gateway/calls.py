@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.gateway.client import HANDSHAKE, MODERN, Era
-from benchmarks.gateway.fronts import Bench, Front, NotReady, ready
+from benchmarks.gateway.fronts import Front, GatewayBench, NotReady, ready
 from benchmarks.gateway.goals import Finding, at_least, at_most, console, show_load
-from benchmarks.gateway.load import Figures, Subject, alternate, echo
-from benchmarks.gateway.programs import Program
+from benchmarks.gateway.load import LoadFigures, Subject, alternate, echo
+from benchmarks.gateway.programs import RunningProgram
 
 DIRECT = "direct"
 OURS = "fingerpost"
@@ -34,7 +34,7 @@ class Plan:
 class Field:
     """All gateways in front of one upstream, started."""
 
-    upstream: Program
+    upstream: RunningProgram
     url: str
     fronts: dict[str, Front] = field(default_factory=dict[str, Front])
 
@@ -63,7 +63,7 @@ class Field:
         self.upstream.stop()
 
 
-async def start_field(bench: Bench, names: Sequence[str]) -> Field:
+async def start_field(bench: GatewayBench, names: Sequence[str]) -> Field:
     """One upstream and these gateways in front of it, one after another; one that fails is left out."""
     upstream, urls = bench.upstream(tools=30)
     await ready(DIRECT, upstream, urls[0])
@@ -80,7 +80,9 @@ async def start_field(bench: Bench, names: Sequence[str]) -> Field:
     return field
 
 
-async def launch(bench: Bench, name: str, urls: Sequence[str]) -> tuple[Program, str, dict[str, str]]:
+async def launch(
+    bench: GatewayBench, name: str, urls: Sequence[str]
+) -> tuple[RunningProgram, str, dict[str, str]]:
     if name == CONTEXTFORGE:
         from benchmarks.gateway.contextforge import start
 
@@ -94,14 +96,14 @@ async def launch(bench: Bench, name: str, urls: Sequence[str]) -> tuple[Program,
 
 async def measure(field: Field, plan: Plan) -> list[Finding]:
     """Print a table for every load and give what is to be said of P1–P3."""
-    by_load: dict[int, dict[str, Figures]] = {}
+    by_load: dict[int, dict[str, LoadFigures]] = {}
     for workers in LOADS:
         subjects = field.subjects(HANDSHAKE, plan.peers)
         by_load[workers] = await alternate(
             subjects, echo, workers=workers, seconds=plan.seconds, rounds=plan.rounds
         )
         show_load(f"tools/call, 2025-11-25, {workers} at once", DIRECT, by_load[workers])
-    modern: dict[int, dict[str, Figures]] = {}
+    modern: dict[int, dict[str, LoadFigures]] = {}
     for workers in (1, 32):
         subjects = field.subjects(MODERN, [name for name in plan.peers if name in {OURS, FORWARDER}])
         modern[workers] = await alternate(
@@ -111,7 +113,7 @@ async def measure(field: Field, plan: Plan) -> list[Finding]:
     return [*_first_goal(by_load, "2025-11-25"), *_first_goal(modern, "2026-07-28"), *_cpu_goals(by_load)]
 
 
-def _first_goal(by_load: dict[int, dict[str, Figures]], era: str) -> list[Finding]:
+def _first_goal(by_load: dict[int, dict[str, LoadFigures]], era: str) -> list[Finding]:
     slow = by_load[1][OURS].p50 / by_load[1][DIRECT].p50
     share = by_load[32][OURS].per_second / by_load[32][DIRECT].per_second
     return [
@@ -120,7 +122,7 @@ def _first_goal(by_load: dict[int, dict[str, Figures]], era: str) -> list[Findin
     ]
 
 
-def _cpu_goals(by_load: dict[int, dict[str, Figures]]) -> list[Finding]:
+def _cpu_goals(by_load: dict[int, dict[str, LoadFigures]]) -> list[Finding]:
     loaded = by_load[32]
     ours = loaded[OURS].gateway_ms
     found = [at_most("P2", "gateway CPU of the upstream's own", ours / loaded[OURS].upstream_ms, 0.5)]

@@ -30,7 +30,7 @@ class CallFailed(Exception):
         self.code = code
 
 
-class Client:
+class GatewayClient:
     """One worker: its own connection, in a session of its own or in another worker's."""
 
     def __init__(self, url: str, era: Era = HANDSHAKE, headers: Mapping[str, str] | None = None) -> None:
@@ -45,7 +45,7 @@ class Client:
             + "".join(f"{name}: {value}\r\n" for name, value in (headers or {}).items())
         )
 
-    async def open(self, sharing: Client | None = None) -> Client:
+    async def open(self, sharing: GatewayClient | None = None) -> GatewayClient:
         """Begin a session (2025-11-25), or join another worker's."""
         if sharing is not None:
             self._session = sharing._session

@@ -14,7 +14,7 @@ from typing import Any
 import anyio.to_thread
 
 from benchmarks.gateway.fronts import NotReady
-from benchmarks.gateway.programs import Program, free_port
+from benchmarks.gateway.programs import RunningProgram, free_port
 
 COMMAND = Path(__file__).parents[2] / ".venv-peers" / "bin" / "mcpgateway"
 PATIENCE_S = 90.0
@@ -22,25 +22,27 @@ _SECRET = "of-this-measurement-alone-0123456789-0123456789"
 _WORD = "Of-this-measurement-1!"
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     return COMMAND.exists()
 
 
-async def start(folder: Path, urls: Sequence[str]) -> tuple[Program, str, dict[str, str]]:
-    """The program, its MCP address and the headers a client needs. Its servers are told to it by REST."""
+async def start(folder: Path, urls: Sequence[str]) -> tuple[RunningProgram, str, dict[str, str]]:
+    """The program, its MCP address and the headers a client needs. Its servers are registered by REST."""
     port = free_port()
     home = folder / f"contextforge-{port}"
     home.mkdir()
     environment = _environment(home)
     command = [str(COMMAND), "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    program = Program(command, folder / f"contextforge-{port}.log", environment=environment, folder=home)
+    program = RunningProgram(
+        command, folder / f"contextforge-{port}.log", environment=environment, folder=home
+    )
     base = f"http://127.0.0.1:{port}"
     try:
         headers = await anyio.to_thread.run_sync(_register, base, urls, environment, home)
     except (OSError, subprocess.CalledProcessError) as error:
-        said = program.last_words()
+        last_output = program.last_words()
         program.stop()
-        raise NotReady(f"ContextForge could not be set up: {error!r}; it said: {said}") from error
+        raise NotReady(f"ContextForge could not be set up: {error!r}; it said: {last_output}") from error
     return program, f"{base}/mcp", headers
 
 

@@ -15,7 +15,7 @@ from fastmcp.server import create_proxy
 from fastmcp.server.providers.proxy import FastMCPProxy, ProxyClient
 
 
-def held(upstream: str) -> FastMCP[Any]:
+def create_shared_proxy(upstream: str) -> FastMCP[Any]:
     maker: Any = ProxyClient
     shared: Any = maker(upstream, mode="legacy").new()
 
@@ -33,7 +33,7 @@ def main() -> None:
     reader.add_argument("--port", type=int, required=True)
     reader.add_argument("--held", action="store_true")
     asked = reader.parse_args()
-    make = held if asked.held else create_proxy
+    make = create_shared_proxy if asked.held else create_proxy
     app: FastMCP[Any]
     if len(asked.upstreams) == 1:
         app = make(asked.upstreams[0])

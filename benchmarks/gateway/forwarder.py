@@ -41,14 +41,16 @@ class Forwarder:
         headers = {name.decode(): value.decode() for name, value in scope["headers"] if name in PASSED}
         async with self._client.post(self._upstream, data=orjson.dumps(request), headers=headers) as reply:
             answer = await reply.read()
-            said = [(b"content-type", reply.headers.get("content-type", "application/json").encode())]
+            answer_headers = [
+                (b"content-type", reply.headers.get("content-type", "application/json").encode())
+            ]
             if (session := reply.headers.get("mcp-session-id")) is not None:
-                said.append((b"mcp-session-id", session.encode()))
+                answer_headers.append((b"mcp-session-id", session.encode()))
             status = reply.status
         if answer.startswith(b"{"):
             answer = orjson.dumps(orjson.loads(answer))
-        said.append((b"content-length", str(len(answer)).encode()))
-        await send({"type": "http.response.start", "status": status, "headers": said})
+        answer_headers.append((b"content-length", str(len(answer)).encode()))
+        await send({"type": "http.response.start", "status": status, "headers": answer_headers})
         await send({"type": "http.response.body", "body": answer})
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks.gateway.client import HANDSHAKE, CallFailed, Client, Era
-from benchmarks.gateway.programs import Program, free_port
+from benchmarks.gateway.client import HANDSHAKE, CallFailed, Era, GatewayClient
+from benchmarks.gateway.programs import RunningProgram, free_port
 
 ROOT = Path(__file__).parents[2]
 PROFILE = "BENCH_PROFILE"  # a file: ours is run under cProfile, which writes there when it ends
@@ -39,7 +39,7 @@ class Front:
 
     name: str
     url: str
-    program: Program
+    program: RunningProgram
     tool: str = "echo"
     seconds: float = 0.0  # from its start to its first answered call
     headers: dict[str, str] = field(default_factory=dict[str, str])
@@ -50,20 +50,20 @@ class NotReady(Exception):
 
 
 @dataclass(frozen=True)
-class Bench:
+class GatewayBench:
     """Where files of one run go."""
 
     folder: Path
 
-    def upstream(self, *, tools: int, servers: int = 1) -> tuple[Program, list[str]]:
+    def upstream(self, *, tools: int, servers: int = 1) -> tuple[RunningProgram, list[str]]:
         port = free_port()
         command = [sys.executable, "-m", "benchmarks.gateway.upstream", "--port", str(port)]
         command += ["--tools", str(tools), "--servers", str(servers)]
-        program = Program(command, self.folder / f"upstream-{port}.log", folder=ROOT)
+        program = RunningProgram(command, self.folder / f"upstream-{port}.log", folder=ROOT)
         base = f"http://127.0.0.1:{port}"
         return program, [f"{base}/mcp"] if servers == 1 else [f"{base}/s{n}/mcp" for n in range(servers)]
 
-    def ours(self, urls: Sequence[str], *, safe: bool = True, extra: str = "") -> tuple[Program, str]:
+    def ours(self, urls: Sequence[str], *, safe: bool = True, extra: str = "") -> tuple[RunningProgram, str]:
         port = free_port()
         servers = self.folder / f"servers-{port}.json"
         servers.write_text(json.dumps({"mcpServers": {f"s{n}": {"url": u} for n, u in enumerate(urls)}}))
@@ -76,26 +76,26 @@ class Bench:
             start = [sys.executable, "-m", "benchmarks.gateway.profiled", profile]
         command = [*start, "serve", "--port", str(port), "--mode", "all", "--json"]
         command += ["--servers", str(servers), "--config", str(config)]
-        program = Program(command, self.folder / f"fingerpost-{port}.log", folder=ROOT)
+        program = RunningProgram(command, self.folder / f"fingerpost-{port}.log", folder=ROOT)
         return program, f"http://127.0.0.1:{port}/mcp"
 
-    def forwarder(self, urls: Sequence[str]) -> tuple[Program, str]:
+    def forwarder(self, urls: Sequence[str]) -> tuple[RunningProgram, str]:
         port = free_port()
         command = [sys.executable, "-m", "benchmarks.gateway.forwarder", urls[0], "--port", str(port)]
-        program = Program(command, self.folder / f"forwarder-{port}.log", folder=ROOT)
+        program = RunningProgram(command, self.folder / f"forwarder-{port}.log", folder=ROOT)
         return program, f"http://127.0.0.1:{port}/mcp"
 
-    def fastmcp(self, urls: Sequence[str], *, held: bool = False) -> tuple[Program, str]:
+    def fastmcp(self, urls: Sequence[str], *, held: bool = False) -> tuple[RunningProgram, str]:
         port = free_port()
         command = [sys.executable, str(ROOT / "benchmarks/gateway/fastmcp_proxy.py"), "--port", str(port)]
         command += [*(["--held"] if held else []), *urls]
-        program = Program(command, self.folder / f"fastmcp-{port}.log", folder=self.folder)
+        program = RunningProgram(command, self.folder / f"fastmcp-{port}.log", folder=self.folder)
         return program, f"http://127.0.0.1:{port}/mcp"
 
 
 async def ready(
     name: str,
-    program: Program,
+    program: RunningProgram,
     url: str,
     *,
     era: Era = HANDSHAKE,
@@ -105,7 +105,7 @@ async def ready(
     """Wait for its first answered call, however early it is asked."""
     last: object = None
     while time.perf_counter() < program.started + limit and program.alive:
-        client = Client(url, era, headers)
+        client = GatewayClient(url, era, headers)
         try:
             with anyio.fail_after(20):
                 await client.open()

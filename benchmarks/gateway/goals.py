@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.gateway.load import Figures
+from benchmarks.gateway.load import LoadFigures
 
 console = Console(width=150)
 
@@ -35,13 +35,13 @@ def show_findings(findings: Sequence[Finding]) -> None:
     table = Table(title="Goals", title_justify="left")
     for column in ("", "goal", "measured", "met?"):
         table.add_column(column)
-    said = {True: "yes", False: "NO", None: "not measured"}
+    marks = {True: "yes", False: "NO", None: "not measured"}
     for found in findings:
-        table.add_row(found.goal, found.words, found.measured, said[found.met])
+        table.add_row(found.goal, found.words, found.measured, marks[found.met])
     console.print(table)
 
 
-def show_load(title: str, direct: str, figures: dict[str, Figures]) -> None:
+def show_load(title: str, direct: str, figures: dict[str, LoadFigures]) -> None:
     """One load: every subject beside the direct connection of the same run."""
     table = Table(title=title, title_justify="left")
     table.add_column("")

@@ -15,22 +15,22 @@ import aiohttp
 import anyio
 import orjson
 
-from benchmarks.gateway.programs import Program, free_port
+from benchmarks.gateway.programs import RunningProgram, free_port
 
 COMMAND = Path(__file__).parents[2] / ".peers" / "node" / "node_modules" / ".bin" / "mcp-hub"
 
 
-def installed() -> bool:
+def is_installed() -> bool:
     return COMMAND.exists()
 
 
-def start(folder: Path, urls: Sequence[str]) -> tuple[Program, str]:
+def start(folder: Path, urls: Sequence[str]) -> tuple[RunningProgram, str]:
     port = free_port()
     config = folder / f"hub-{port}.json"
     config.write_text(json.dumps({"mcpServers": {f"s{n}": {"url": url} for n, url in enumerate(urls)}}))
     command = [str(COMMAND), "--port", str(port), "--config", str(config)]
     environment = {"XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
-    program = Program(command, folder / f"hub-{port}.log", environment=environment)
+    program = RunningProgram(command, folder / f"hub-{port}.log", environment=environment)
     return program, f"http://127.0.0.1:{port}/mcp"
 
 
@@ -63,7 +63,7 @@ class HubClient:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncGenerator[HubClient]:
+async def connect_hub(url: str) -> AsyncGenerator[HubClient]:
     async with aiohttp.ClientSession() as session, session.get(url) as stream:
         client: HubClient | None = None
         ready = anyio.Event()
@@ -100,14 +100,14 @@ async def _events(stream: aiohttp.ClientResponse) -> AsyncGenerator[bytes]:
                 yield b"".join(lines)
 
 
-async def list_milliseconds(program: Program, url: str, *, tools: int, seconds: float) -> list[float]:
+async def list_milliseconds(program: RunningProgram, url: str, *, tools: int, seconds: float) -> list[float]:
     """How long each tools/list took, once it has all `tools`."""
     end = time.perf_counter() + 60
     while program.alive and time.perf_counter() < end:
         try:
             # A stream opened while it starts never answers: short patience, then another one.
             with anyio.fail_after(5):
-                async with connected(url) as client:
+                async with connect_hub(url) as client:
                     listed = await client.request("tools/list", {})
             if len(listed["tools"]) >= tools:
                 return await _measure(url, seconds)
@@ -119,7 +119,7 @@ async def list_milliseconds(program: Program, url: str, *, tools: int, seconds: 
 
 async def _measure(url: str, seconds: float) -> list[float]:
     taken: list[float] = []
-    async with connected(url) as client:
+    async with connect_hub(url) as client:
         end = time.perf_counter() + seconds
         while (at := time.perf_counter()) < end:
             await client.request("tools/list", {})

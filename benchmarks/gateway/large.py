@@ -20,10 +20,10 @@ import psutil
 import uvloop
 from rich.table import Table
 
-from benchmarks.gateway.client import MODERN, CallFailed, Client
+from benchmarks.gateway.client import MODERN, CallFailed, GatewayClient
 from benchmarks.gateway.fronts import ALLOW, ROOT
 from benchmarks.gateway.goals import console
-from benchmarks.gateway.programs import MIB, Program, free_port
+from benchmarks.gateway.programs import MIB, RunningProgram, free_port
 
 SMALL_CALLERS: Final = 4
 LARGE_CALLERS: Final = 4
@@ -109,8 +109,8 @@ class _Bench:
         self._gateway = self._start("gateway", command)
         self._url = f"http://127.0.0.1:{ports[2]}/mcp"
 
-    def _start(self, name: str, command: list[str]) -> Program:
-        return Program(command, self._folder / f"{name}.log", folder=ROOT)
+    def _start(self, name: str, command: list[str]) -> RunningProgram:
+        return RunningProgram(command, self._folder / f"{name}.log", folder=ROOT)
 
     def stop(self) -> None:
         for program in (self._gateway, *self._programs):
@@ -138,7 +138,7 @@ class _Bench:
     async def _until_ready(self) -> None:
         with anyio.fail_after(60):
             while True:
-                client = Client(self._url, MODERN)
+                client = GatewayClient(self._url, MODERN)
                 try:
                     if {"small__echo", "big__large"} <= set(await client.list_tools()):
                         return
@@ -152,7 +152,7 @@ class _Bench:
         end = time.perf_counter() + seconds
 
         async def work(number: int) -> None:
-            client = Client(self._url, MODERN)
+            client = GatewayClient(self._url, MODERN)
             while (began := time.perf_counter()) < end:
                 await client.call("small__echo", {"text": f"{number} {began}"})
                 took.append(1000 * (time.perf_counter() - began))
@@ -165,7 +165,7 @@ class _Bench:
                 group.start_soon(work, number)
 
     async def _large(self, found: Found, words: str, size: float) -> None:
-        client = Client(self._url, MODERN)
+        client = GatewayClient(self._url, MODERN)
         while True:
             size += 0.0001  # never the same call twice
             try:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import anyio
 
-from benchmarks.gateway.client import HANDSHAKE, CallFailed, Client, Era
-from benchmarks.gateway.programs import Program
+from benchmarks.gateway.client import HANDSHAKE, CallFailed, Era, GatewayClient
+from benchmarks.gateway.programs import RunningProgram
 
 _TEXTS = itertools.count()
 _PADDING = "x" * 92
@@ -23,17 +23,17 @@ class Subject:
     name: str
     url: str
     tool: str  # what echo is called there
-    upstream: Program
-    gateway: Program | None = None  # None: direct
+    upstream: RunningProgram
+    gateway: RunningProgram | None = None  # None: direct
     era: Era = HANDSHAKE
     headers: dict[str, str] = field(default_factory=dict[str, str])
 
-    def client(self) -> Client:
-        return Client(self.url, self.era, self.headers)
+    def client(self) -> GatewayClient:
+        return GatewayClient(self.url, self.era, self.headers)
 
 
 @dataclass
-class Figures:
+class LoadFigures:
     """What came of all slices of one subject at one load."""
 
     milliseconds: list[float] = field(default_factory=list[float])
@@ -70,21 +70,21 @@ class Figures:
         return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
 
 
-Work = Callable[[Client, Subject], Awaitable[object]]
+Work = Callable[[GatewayClient, Subject], Awaitable[object]]
 
 
-async def echo(client: Client, subject: Subject) -> None:
-    """One call; never the same twice, so that nobody answers from memory or sees a loop."""
+async def echo(client: GatewayClient, subject: Subject) -> None:
+    """One call; never the same twice, so that no cache and no loop guard applies."""
     text = f"{next(_TEXTS):08d}{_PADDING}"
     if await client.call(subject.tool, {"text": text}) != text:
         raise CallFailed("the answer of another call")
 
 
-async def list_tools(client: Client, _: Subject) -> None:
+async def list_tools(client: GatewayClient, _: Subject) -> None:
     await client.list_tools()
 
 
-async def first_page(client: Client, _: Subject) -> None:
+async def first_page(client: GatewayClient, _: Subject) -> None:
     await client.first_page()
 
 
@@ -96,9 +96,9 @@ async def alternate(
     seconds: float,
     rounds: int,
     own_sessions: bool = False,
-) -> dict[str, Figures]:
+) -> dict[str, LoadFigures]:
     """Slices of `seconds` on each subject in turn, `rounds` times."""
-    figures = {subject.name: Figures() for subject in subjects}
+    figures = {subject.name: LoadFigures() for subject in subjects}
     for _ in range(rounds):
         for subject in subjects:
             found = figures[subject.name]
@@ -107,7 +107,7 @@ async def alternate(
 
 
 async def _slice(
-    subject: Subject, work: Work, found: Figures, *, workers: int, seconds: float, own_sessions: bool
+    subject: Subject, work: Work, found: LoadFigures, *, workers: int, seconds: float, own_sessions: bool
 ) -> None:
     first = await subject.client().open()
     sharing = None if own_sessions else first
@@ -117,7 +117,7 @@ async def _slice(
     begun = time.perf_counter()
     end = begun + seconds
 
-    async def worker(client: Client) -> None:
+    async def worker(client: GatewayClient) -> None:
         while (at := time.perf_counter()) < end:
             try:
                 await work(client, subject)

@@ -25,7 +25,7 @@ def free_port() -> int:
             return port
 
 
-class Program:
+class RunningProgram:
     """One running program, its output in a file."""
 
     def __init__(

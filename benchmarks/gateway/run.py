@@ -22,7 +22,7 @@ from benchmarks.gateway.calls import (
     measure,
     start_field,
 )
-from benchmarks.gateway.fronts import Bench
+from benchmarks.gateway.fronts import GatewayBench
 from benchmarks.gateway.goals import Finding, show_findings
 
 QUICK = Plan(seconds=0.7, rounds=3, peers=(OURS, UNSAFE, FORWARDER, FASTMCP))
@@ -36,10 +36,10 @@ def run(*, quick: bool = False) -> None:
 async def _run(quick: bool) -> None:
     findings: list[Finding] = []
     plan = QUICK if quick else FULL
-    if not quick and contextforge.installed():
+    if not quick and contextforge.is_installed():
         plan = replace(plan, peers=(*plan.peers, CONTEXTFORGE))
     with tempfile.TemporaryDirectory(prefix="bench-gateway-") as folder:
-        bench = Bench(Path(folder))
+        bench = GatewayBench(Path(folder))
         field = await start_field(bench, plan.peers)
         try:
             findings += await measure(field, plan)
@@ -47,7 +47,7 @@ async def _run(quick: bool) -> None:
         finally:
             field.stop()
         if not quick:
-            findings += await scale.starting(bench, times=5)
+            findings += await scale.measure_start(bench, times=5)
             findings += await scale.long_lists(bench, seconds=plan.seconds)
             findings += await scale.many_servers(bench, seconds=plan.seconds, counts=(5, 20, 50), starts=5)
     show_findings(findings)

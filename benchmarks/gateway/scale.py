@@ -12,16 +12,16 @@ from rich.table import Table
 from benchmarks.gateway import hub
 from benchmarks.gateway.calls import DIRECT, FASTMCP, OURS, Field
 from benchmarks.gateway.client import HANDSHAKE, MODERN, Era
-from benchmarks.gateway.fronts import Bench, Front, NotReady, ready
+from benchmarks.gateway.fronts import Front, GatewayBench, NotReady, ready
 from benchmarks.gateway.goals import Finding, at_least, at_most, console
-from benchmarks.gateway.load import Figures, Subject, alternate, echo, first_page, list_tools
-from benchmarks.gateway.programs import Program
+from benchmarks.gateway.load import LoadFigures, Subject, alternate, echo, first_page, list_tools
+from benchmarks.gateway.programs import RunningProgram
 
 ERAS: tuple[Era, ...] = (HANDSHAKE, MODERN)
 
 
 @contextlib.contextmanager
-def stopping(*programs: Program) -> Generator[None]:
+def stop_at_end(*programs: RunningProgram) -> Generator[None]:
     try:
         yield
     finally:
@@ -29,7 +29,7 @@ def stopping(*programs: Program) -> Generator[None]:
             program.stop()
 
 
-def subject(front: Front, upstream: Program, era: Era = HANDSHAKE) -> Subject:
+def subject(front: Front, upstream: RunningProgram, era: Era = HANDSHAKE) -> Subject:
     return Subject(
         name=front.name,
         url=front.url,
@@ -41,7 +41,7 @@ def subject(front: Front, upstream: Program, era: Era = HANDSHAKE) -> Subject:
     )
 
 
-async def long_lists(bench: Bench, *, seconds: float) -> list[Finding]:
+async def long_lists(bench: GatewayBench, *, seconds: float) -> list[Finding]:
     """tools/list of one server with 30, 300 and 3,000 tools, whole and first page, in both eras."""
     table = Table(title="tools/list of one server, ms (p50)", title_justify="left")
     for column in ("tools", "era", "direct", OURS, "first page", "tools listed"):
@@ -50,7 +50,7 @@ async def long_lists(bench: Bench, *, seconds: float) -> list[Finding]:
     for tools in (30, 300, 3000):
         upstream, urls = bench.upstream(tools=tools)
         ours, url = bench.ours(urls)
-        with stopping(ours, upstream):
+        with stop_at_end(ours, upstream):
             front = await ready(OURS, ours, url)
             for era in ERAS:
                 direct = Subject(name=DIRECT, url=urls[0], tool="echo", upstream=upstream, era=era)
@@ -72,7 +72,7 @@ async def long_lists(bench: Bench, *, seconds: float) -> list[Finding]:
 
 
 async def many_servers(
-    bench: Bench, *, seconds: float, counts: tuple[int, ...], starts: int
+    bench: GatewayBench, *, seconds: float, counts: tuple[int, ...], starts: int
 ) -> list[Finding]:
     """One call and tools/list with more and more servers of 30 tools; the peers' list beside ours."""
     table = Table(title="Servers with 30 tools each", title_justify="left")
@@ -81,14 +81,14 @@ async def many_servers(
     findings: list[Finding] = []
     one, one_url = bench.upstream(tools=30)
     ours, url = bench.ours(one_url)
-    with stopping(ours, one):
+    with stop_at_end(ours, one):
         alone = await ready(OURS, ours, url)
         for count in counts:
             upstream, urls = bench.upstream(tools=30, servers=count)
             many, many_url = bench.ours(urls)
-            with stopping(many, upstream):
+            with stop_at_end(many, upstream):
                 front = await _with_all(many, many_url, tools=30 * count)
-                pair = [subject(alone, one), _renamed(subject(front, upstream), str(count))]
+                pair = [subject(alone, one), _rename_subject(subject(front, upstream), str(count))]
                 calls = await alternate(pair, echo, workers=1, seconds=seconds, rounds=4)
                 lists = await alternate([pair[1]], list_tools, workers=1, seconds=seconds, rounds=1)
                 grown = calls[str(count)].p50 / calls[OURS].p50
@@ -118,13 +118,13 @@ def _list_findings(count: int, ours: float, hub_ms: float | None, proxy: float |
     return found
 
 
-def _renamed(subject: Subject, name: str) -> Subject:
+def _rename_subject(subject: Subject, name: str) -> Subject:
     return Subject(
         name=name, url=subject.url, tool=subject.tool, upstream=subject.upstream, gateway=subject.gateway
     )
 
 
-async def _with_all(program: Program, url: str, *, tools: int) -> Front:
+async def _with_all(program: RunningProgram, url: str, *, tools: int) -> Front:
     """Started, and every server's tools are there."""
     front = await ready(OURS, program, url)
     client = await subject(front, program).client().open()
@@ -137,18 +137,18 @@ async def _with_all(program: Program, url: str, *, tools: int) -> Front:
     return front
 
 
-async def _hub(bench: Bench, urls: list[str], *, seconds: float) -> float | None:
-    if not hub.installed():
+async def _hub(bench: GatewayBench, urls: list[str], *, seconds: float) -> float | None:
+    if not hub.is_installed():
         return None
     program, url = hub.start(bench.folder, urls)
-    with stopping(program):
+    with stop_at_end(program):
         taken = await hub.list_milliseconds(program, url, tools=30 * len(urls), seconds=seconds)
     return median(taken) if taken else None
 
 
-async def _fastmcp(bench: Bench, urls: list[str], upstream: Program) -> float | None:
+async def _fastmcp(bench: GatewayBench, urls: list[str], upstream: RunningProgram) -> float | None:
     program, url = bench.fastmcp(urls)
-    with stopping(program):
+    with stop_at_end(program):
         try:
             front = await ready(FASTMCP, program, url)
         except NotReady:
@@ -183,16 +183,16 @@ async def many_sessions(field: Field, *, seconds: float) -> list[Finding]:
     return findings
 
 
-def _complain(found: dict[str, Figures]) -> None:
+def _complain(found: dict[str, LoadFigures]) -> None:
     for name, figures in found.items():
         if figures.errors:
             console.print(f"  {name}: {len(figures.errors)} errors: {figures.errors[0]}", markup=False)
 
 
-async def starting(bench: Bench, *, times: int) -> list[Finding]:
+async def measure_start(bench: GatewayBench, *, times: int) -> list[Finding]:
     """From the start of the process to its first answered call, and what it holds then."""
     upstream, urls = bench.upstream(tools=30)
-    with stopping(upstream):
+    with stop_at_end(upstream):
         await ready(DIRECT, upstream, urls[0])
         begun = await _starts(
             {OURS: lambda: bench.ours(urls), FASTMCP: lambda: bench.fastmcp(urls)}, times=times
@@ -210,7 +210,7 @@ async def starting(bench: Bench, *, times: int) -> list[Finding]:
     ]
 
 
-async def _longer_start(bench: Bench, one: list[str], many: list[str], *, times: int) -> list[Finding]:
+async def _longer_start(bench: GatewayBench, one: list[str], many: list[str], *, times: int) -> list[Finding]:
     """Our start with many servers, beside FastMCP's and ours with one. All of them are up already."""
     begun = await _starts(
         {
@@ -229,7 +229,7 @@ async def _longer_start(bench: Bench, one: list[str], many: list[str], *, times:
 
 
 async def _starts(
-    subjects: Mapping[str, Callable[[], tuple[Program, str]]], *, times: int
+    subjects: Mapping[str, Callable[[], tuple[RunningProgram, str]]], *, times: int
 ) -> dict[str, tuple[float, float]]:
     """Seconds and MiB (medians), started in turns: what the machine does meanwhile happens to all of them."""
     seconds: dict[str, list[float]] = {name: [] for name in subjects}
@@ -237,7 +237,7 @@ async def _starts(
     for _ in range(times):
         for name, start in subjects.items():
             program, url = start()
-            with stopping(program):
+            with stop_at_end(program):
                 front = await ready(name, program, url)
                 seconds[name].append(front.seconds)
                 memory[name].append(program.memory_mib())

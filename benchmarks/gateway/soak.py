@@ -19,9 +19,9 @@ from pathlib import Path
 import anyio
 import psutil
 
-from benchmarks.gateway.client import HANDSHAKE, MODERN, CallFailed, Client, Era
+from benchmarks.gateway.client import HANDSHAKE, MODERN, CallFailed, Era, GatewayClient
 from benchmarks.gateway.fronts import ALLOW, ROOT
-from benchmarks.gateway.programs import Program, free_port
+from benchmarks.gateway.programs import RunningProgram, free_port
 
 WORKERS = 32
 ANSWER_S = 90.0  # beyond every deadline of the gateway's own: later than this, an answer is lost
@@ -61,7 +61,7 @@ class Soaked:
 
 
 class Soak:
-    """One gateway under load, and somebody who kills its servers."""
+    """One gateway under load, whose servers are killed."""
 
     def __init__(self, folder: Path, *, workers: int = WORKERS) -> None:
         self._folder = folder
@@ -93,11 +93,11 @@ class Soak:
 
     # -- what runs ----------------------------------------------------------------------------------
 
-    def _start_web(self) -> Program:
+    def _start_web(self) -> RunningProgram:
         command = [sys.executable, "-m", "benchmarks.gateway.upstream", "--port", str(self._web_port)]
-        return Program(command, self._folder / "web.log", folder=ROOT)
+        return RunningProgram(command, self._folder / "web.log", folder=ROOT)
 
-    def _start_gateway(self) -> Program:
+    def _start_gateway(self) -> RunningProgram:
         piped = {"command": sys.executable, "args": ["-m", "benchmarks.gateway.upstream"], "cwd": str(ROOT)}
         web = {"url": f"http://127.0.0.1:{self._web_port}/mcp"}
         servers = self._folder / "servers.json"
@@ -110,14 +110,14 @@ class Soak:
         )
         command = [sys.executable, "-m", "fingerpost", "serve", "--port", str(self._port), "--mode", "all"]
         command += ["--json", "--servers", str(servers), "--config", str(config)]
-        return Program(command, self._folder / "gateway.log", folder=ROOT)
+        return RunningProgram(command, self._folder / "gateway.log", folder=ROOT)
 
     @property
     def _store(self) -> Path:
         return self._folder / "store.db"
 
-    def _client(self, era: Era) -> Client:
-        return Client(f"http://127.0.0.1:{self._port}/mcp", era)
+    def _client(self, era: Era) -> GatewayClient:
+        return GatewayClient(f"http://127.0.0.1:{self._port}/mcp", era)
 
     async def _until_ready(self) -> None:
         with anyio.fail_after(60):
@@ -156,7 +156,9 @@ class Soak:
         await client.close()
 
     def _note(self, tool: str, error: CallFailed) -> None:
-        """A server that is down is told of; a fault of the gateway's own is no answer, however typed."""
+        """An error about a server that is down is a proper answer; a fault of the gateway is not, however
+        typed.
+        """
         if error.code == INTERNAL_ERROR:
             self.found.faults.append(_kind(tool, error))
         else:

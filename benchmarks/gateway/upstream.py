@@ -45,7 +45,7 @@ def large_tool() -> types.Tool:
 
 
 def filler_tool(number: int) -> types.Tool:
-    """A tool nobody calls, as long as such definitions usually are."""
+    """A tool that is never called, of the usual length."""
     verb, noun = VERBS[number % 8], NOUNS[number // 8 % 8]
     return types.Tool(
         name=f"tool_{number:05d}",

@@ -34,7 +34,7 @@ HELD: Final = "import('/console/live.js').then((module) => module.live.get().lin
 
 
 @dataclass(frozen=True)
-class Held:
+class PageMemory:
     """What a page holds once everything that can go is gone."""
 
     heap: int  # bytes
@@ -44,7 +44,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Seen:
+class PageFigures:
     """What a page went through."""
 
     gap: float  # ms between two frames, at most
@@ -73,24 +73,24 @@ class Watcher:
         await box.press("Control+a")
         await box.press("Delete")
 
-    async def held(self) -> Held:
+    async def held(self) -> PageMemory:
         session: Any = await self._page.context.new_cdp_session(self._page)
         await session.send("HeapProfiler.collectGarbage")
         counters = await session.send("Memory.getDOMCounters")
         await session.detach()
-        return Held(
+        return PageMemory(
             heap=int(await self._page.evaluate("performance.memory.usedJSHeapSize")),
             nodes=int(counters["nodes"]),
             rows=await self._page.locator(".line").count(),
             lines=int(await self._page.evaluate(HELD)),
         )
 
-    async def seen(self) -> Seen:
-        return Seen(**await self._page.evaluate("window.seen"))
+    async def seen(self) -> PageFigures:
+        return PageFigures(**await self._page.evaluate("window.seen"))
 
 
 @asynccontextmanager
-async def watching(address: str) -> AsyncGenerator[Watcher]:
+async def open_watcher(address: str) -> AsyncGenerator[Watcher]:
     path = next((found for name in NAMES if (found := shutil.which(name))), None)
     if path is None:
         message = "no Chromium on this machine: install the package `chromium`"

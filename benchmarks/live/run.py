@@ -22,7 +22,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.live.browser import Held, Seen, Watcher, watching
+from benchmarks.live.browser import PageFigures, PageMemory, Watcher, open_watcher
 
 PER_SECOND: Final = 50
 WARM_UP: Final = 400  # more than the page holds: its list is full before anything is measured
@@ -43,7 +43,7 @@ class Load:
 
 
 @dataclass(frozen=True)
-class Server:
+class LiveServer:
     """The running program."""
 
     address: str
@@ -62,7 +62,7 @@ class Server:
 class Standing:
     """How page and server stand at a moment."""
 
-    page: Held
+    page: PageMemory
     memory: float
     processor: float
 
@@ -77,7 +77,7 @@ async def _run(seconds: float) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-live-") as folder, _front(folder) as server:
         async with (
             httpx2.AsyncClient(base_url=server.address, timeout=60, limits=limits) as client,
-            watching(server.address) as page,
+            open_watcher(server.address) as page,
         ):
             await _ask_all(client, Load(), WARM_UP, "warming up")
             await page.newest(f"warming up {WARM_UP - 1}")
@@ -134,7 +134,7 @@ async def _type(page: Watcher) -> None:
         await anyio.sleep(TYPES_EVERY_S)
 
 
-def _show(load: Load, seconds: float, before: Standing, after: Standing, seen: Seen) -> None:
+def _show(load: Load, seconds: float, before: Standing, after: Standing, seen: PageFigures) -> None:
     table = Table(title=f"Live with {PER_SECOND} requests a second for {seconds:.0f} s")
     for name in ("what", "figure"):
         table.add_column(name, justify="left" if name == "what" else "right")
@@ -169,12 +169,12 @@ def _mib(size: int) -> str:
 
 
 @contextmanager
-def _front(folder: str) -> Generator[Server]:
+def _front(folder: str) -> Generator[LiveServer]:
     command = [sys.executable, "-m", "benchmarks.live.front", folder]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
         assert running.stdout is not None
         try:
-            yield Server(running.stdout.readline().strip(), psutil.Process(running.pid))
+            yield LiveServer(running.stdout.readline().strip(), psutil.Process(running.pid))
         finally:
             running.terminate()
 

@@ -27,7 +27,7 @@ from fingerpost.records import (
 )
 from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.store import Store
-from tests.kit.journal_events import NOON, asked, call, decided, numbered, request
+from tests.kit.journal_events import NOON, call, create_decided, create_requested, number_entries, request
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -63,7 +63,7 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
         tokens_saved=900,
         success=True,
     )
-    told = await figures_of(
+    figures = await figures_of(
         store,
         *request("pkt_1", at=now, within=call("cal_1", packet_id="pkt_1", at=now), profile="ops"),
         *request("pkt_2", at=now, caller="noa", need=NeedVerdict.NONE),
@@ -77,11 +77,11 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
         replace(chosen, event_id=create_id("evt"), by="widened", widened=("files",)),
         BreakerMoved(server="time", state="open", reason="", at=now),
         BreakerMoved(server="time", state="closed", reason="", at=now),
-        asked("cal_5", "pen_1", at=now),
-        decided("cal_5", "pen_1", Decision.APPROVED, at=now, seconds=8.0),
+        create_requested("cal_5", "pen_1", at=now),
+        create_decided("cal_5", "pen_1", Decision.APPROVED, at=now, seconds=8.0),
         tools=("time/now", "files/read"),
     )
-    totals = told.totals
+    totals = figures.totals
     assert (totals.requests, totals.no_tool, totals.no_tool_share) == (3, 1, pytest.approx(1 / 3))
     assert (totals.considered, totals.offered, totals.reduction) == (120, 4, pytest.approx(1 - 4 / 120))
     assert totals.tokens_saved == 3_800 + 4_000 + 3_800
@@ -98,20 +98,20 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
     assert (totals.breaker_openings, totals.approvals_asked, totals.approved) == (1, 1, 1)
     assert totals.stages["approval"].p50 == pytest.approx(8_000, rel=0.02)
     assert totals.stages["whole"].p95 == pytest.approx(120, rel=0.02)
-    assert [(used.tool, used.calls, used.failures) for used in told.most_used] == [
+    assert [(used.tool, used.calls, used.failures) for used in figures.most_used] == [
         ("time/now", 3, 1),
         ("clock/now", 1, 0),
     ]
-    assert {(one.name, one.requests, one.calls) for one in told.callers} == {("dana", 2, 3), ("noa", 1, 1)}
-    assert {(one.name, one.requests) for one in told.profiles} == {("ops", 1), ("", 2)}
-    assert told.complete
-    assert from_plain(Figures, to_plain(told)) == told
+    assert {(one.name, one.requests, one.calls) for one in figures.callers} == {("dana", 2, 3), ("noa", 1, 1)}
+    assert {(one.name, one.requests) for one in figures.profiles} == {("ops", 1), ("", 2)}
+    assert figures.complete
+    assert from_plain(Figures, to_plain(figures)) == figures
 
 
 async def test_steps_follow_each_other_and_add_up(store: Store) -> None:
     now = utc_now()
     minutes = (0, 1, 1, 50, 100)
-    told = await figures_of(
+    figures = await figures_of(
         store,
         *(
             event
@@ -119,11 +119,11 @@ async def test_steps_follow_each_other_and_add_up(store: Store) -> None:
             for event in request(f"pkt_{number}", at=now - timedelta(minutes=ago))
         ),
     )
-    assert (told.step, told.step_seconds) == ("minute", 60)
-    gaps = {later.at - one.at for one, later in zip(told.buckets, told.buckets[1:], strict=False)}
+    assert (figures.step, figures.step_seconds) == ("minute", 60)
+    gaps = {later.at - one.at for one, later in zip(figures.buckets, figures.buckets[1:], strict=False)}
     assert gaps == {timedelta(minutes=1)}
-    assert [bucket.requests for bucket in told.buckets if bucket.requests] == [1, 2, 1]
-    assert (told.totals.requests, told.before and told.before.requests) == (4, 1)
+    assert [bucket.requests for bucket in figures.buckets if bucket.requests] == [1, 2, 1]
+    assert (figures.totals.requests, figures.before and figures.before.requests) == (4, 1)
 
 
 async def test_the_next_question_counts_what_came_since(store: Store) -> None:
@@ -135,7 +135,7 @@ async def test_the_next_question_counts_what_came_since(store: Store) -> None:
         assert (await ledger.get_figures(hours=200)).totals.requests == 2
 
 
-async def test_an_approval_nobody_gave_expires(store: Store) -> None:
+async def test_an_approval_without_a_decision_expires(store: Store) -> None:
     then = utc_now() - timedelta(minutes=30)
     await store.approvals.add(
         Pending(
@@ -150,16 +150,16 @@ async def test_an_approval_nobody_gave_expires(store: Store) -> None:
             expires=then + timedelta(minutes=10),
         )
     )
-    told = await figures_of(store, asked("cal_1", "pen_1", at=then))
-    assert (told.totals.approvals_asked, told.totals.expired) == (1, 1)
+    figures = await figures_of(store, create_requested("cal_1", "pen_1", at=then))
+    assert (figures.totals.approvals_asked, figures.totals.expired) == (1, 1)
 
 
 async def test_never_used_are_those_no_call_was_ever_made_of(store: Store) -> None:
     used = UsageSample(tool="time/now", milliseconds=3.0, tokens=1, success=True, at=NOON)
     await store.usage.record(used)
-    told = await figures_of(store, tools=("time/now", "files/read", "files/write"))
-    assert told.never_used == ("files/read", "files/write")
-    assert (told.totals.requests, told.totals.failed_share) == (0, None)
+    figures = await figures_of(store, tools=("time/now", "files/read", "files/write"))
+    assert figures.never_used == ("files/read", "files/write")
+    assert (figures.totals.requests, figures.totals.failed_share) == (0, None)
 
 
 @proves("D13")
@@ -167,8 +167,8 @@ def test_estimates_are_compared_with_what_it_took() -> None:
     counting = EventCounter(60)
     took = [100.0] * 5 + [140.0, 160.0, 60.0]  # five teach; two of the three after them are within 50 %
     events = [event for number, ms in enumerate(took) for event in call(f"cal_{number}", milliseconds=ms)]
-    counting.count(numbered(events))
-    counting.count(numbered(events))  # once more: nothing is counted twice
+    counting.count(number_entries(events))
+    counting.count(number_entries(events))  # once more: nothing is counted twice
     (sums,) = counting.sums.values()
     assert (sums.counts["estimates"], sums.counts["good_estimates"], sums.counts["calls"]) == (3, 2, 8)
 

@@ -23,7 +23,7 @@ from tests.requirements import proves
 pytestmark = pytest.mark.anyio
 
 
-class House:
+class OpenJournal:
     """A store, its live feed and a ledger, as a process has them."""
 
     def __init__(self, store: Store, live: LiveFeed, ledger: JournalReader) -> None:
@@ -31,25 +31,25 @@ class House:
         self.live = live
         self.ledger = ledger
 
-    async def tell(self, *events: Event) -> None:
+    async def record(self, *events: Event) -> None:
         for event in events:
             self.live.emit(event)
         await self.store.journal.append(*events)
 
 
 @asynccontextmanager
-async def open_house(folder: Path) -> AsyncGenerator[House]:
+async def open_journal(folder: Path) -> AsyncGenerator[OpenJournal]:
     live = LiveFeed()
     async with (
         Store.open(f"sqlite:///{folder}/store.db", flush_ms=1.0, audit=False) as store,
         JournalReader.open(store, live) as ledger,
     ):
-        yield House(store, live, ledger)
+        yield OpenJournal(store, live, ledger)
 
 
 @pytest.fixture
-async def house(tmp_path: Path) -> AsyncGenerator[House]:
-    async with open_house(tmp_path) as opened:
+async def journal(tmp_path: Path) -> AsyncGenerator[OpenJournal]:
+    async with open_journal(tmp_path) as opened:
         yield opened
 
 
@@ -67,69 +67,69 @@ async def take(events: AsyncIterator[JournalEntry], count: int) -> list[JournalE
 
 
 @proves("I2")
-async def test_lines_come_while_it_happens(house: House) -> None:
-    await house.tell(*request("pkt_old"))
-    with house.ledger.follow_lines() as frames:
+async def test_lines_come_while_it_happens(journal: OpenJournal) -> None:
+    await journal.record(*request("pkt_old"))
+    with journal.ledger.follow_lines() as frames:
         await lines_until(frames, "pkt_old")
-        assert [line.packet_id for line in house.ledger.get_newest_lines()] == ["pkt_old"]
+        assert [line.packet_id for line in journal.ledger.get_newest_lines()] == ["pkt_old"]
         events = request("pkt_new")
-        await house.tell(*events[:3])
+        await journal.record(*events[:3])
         assert (await lines_until(frames, "pkt_new"))["pkt_new"].state == "running"
-        await house.tell(*events[3:])
+        await journal.record(*events[3:])
         assert (await lines_until(frames, "pkt_new"))["pkt_new"].outcome == "answered"
-        assert [line.packet_id for line in house.ledger.get_newest_lines(1)] == ["pkt_new"]
+        assert [line.packet_id for line in journal.ledger.get_newest_lines(1)] == ["pkt_new"]
 
 
 async def test_an_error_of_its_user_comes_out_as_it_is(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="mine"):
-        async with open_house(tmp_path) as house:
-            with house.ledger.follow_lines():
+        async with open_journal(tmp_path) as journal:
+            with journal.ledger.follow_lines():
                 await anyio.sleep(0.001)
                 raise LookupError("mine")
 
 
 async def test_what_another_process_writes_is_seen(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as watching, open_house(tmp_path) as working:
+    async with open_journal(tmp_path) as watching, open_journal(tmp_path) as working:
         with watching.ledger.follow_lines() as frames:
-            await working.tell(*call("cal_1"))
+            await working.record(*call("cal_1"))
             assert (await lines_until(frames, "cal_1"))["cal_1"].kind == "call"
 
 
-async def test_frames_are_gathered_and_bounded(house: House) -> None:
-    with house.ledger.follow_lines() as frames:
-        await house.tell(*request("pkt_0"))
+async def test_frames_are_gathered_and_bounded(journal: OpenJournal) -> None:
+    with journal.ledger.follow_lines() as frames:
+        await journal.record(*request("pkt_0"))
         await lines_until(frames, "pkt_0")
         began = anyio.current_time()
-        await house.tell(*(event for number in range(700) for event in call(f"cal_{number}")[:2]))
+        await journal.record(*(event for number in range(700) for event in call(f"cal_{number}")[:2]))
         await lines_until(frames, "cal_699")
-        sizes = [len(house.ledger.get_newest_lines(10_000)), len(house.ledger.get_newest_lines())]
+        sizes = [len(journal.ledger.get_newest_lines(10_000)), len(journal.ledger.get_newest_lines())]
         assert sizes == [701, 200]
         assert anyio.current_time() - began >= GATHER_INTERVAL_S / 2
 
 
-async def test_a_request_that_waited_for_long_comes_back_whole(house: House) -> None:
+async def test_a_request_that_waited_for_long_comes_back_whole(journal: OpenJournal) -> None:
     events = request("pkt_1", within=call("cal_1", packet_id="pkt_1"))
-    await house.tell(*events[:-1])
-    await house.tell(*(event for number in range(250) for event in call(f"cal_b{number}")[:1]))
-    with house.ledger.follow_lines() as frames:
+    await journal.record(*events[:-1])
+    await journal.record(*(event for number in range(250) for event in call(f"cal_b{number}")[:1]))
+    with journal.ledger.follow_lines() as frames:
         await lines_until(frames, "cal_b249")
-        assert "pkt_1" not in {line.packet_id for line in house.ledger.get_newest_lines(1000)}
-        await house.tell(events[-1])
+        assert "pkt_1" not in {line.packet_id for line in journal.ledger.get_newest_lines(1000)}
+        await journal.record(events[-1])
         line = (await lines_until(frames, "pkt_1"))["pkt_1"]
     assert (line.prompt, line.tools, line.outcome) == ("what time is it in Tokyo?", ("time/now",), "answered")
 
 
 @proves("I2")
-async def test_pages_go_back_through_everything(house: House) -> None:
+async def test_pages_go_back_through_everything(journal: OpenJournal) -> None:
     for number in range(7):
-        await house.tell(
+        await journal.record(
             *request(f"pkt_{number}", within=call(f"cal_in_{number}", packet_id=f"pkt_{number}")),
             *call(f"cal_{number}"),
         )
     seen: list[str] = []
     before: int | None = None
     while True:
-        page = await house.ledger.get_page(PacketQuery(limit=5, before=before))
+        page = await journal.ledger.get_page(PacketQuery(limit=5, before=before))
         seen += [line.packet_id for line in page.items]
         if page.next is None:
             break
@@ -158,63 +158,63 @@ async def test_pages_go_back_through_everything(house: House) -> None:
     ],
     ids=repr,
 )
-async def test_pages_are_filtered(house: House, query: PacketQuery, found: list[str]) -> None:
-    await house.tell(
+async def test_pages_are_filtered(journal: OpenJournal, query: PacketQuery, found: list[str]) -> None:
+    await journal.record(
         *request("pkt_1", within=call("cal_in", packet_id="pkt_1")),
         *request("pkt_2", "find my file", caller="noa", outcome=RouteOutcome.FAILED),
         *request("pkt_3", "hello", outcome=None),
         *call("cal_1", error=ErrorKind.TIMEOUT),
         *call("cal_2", "files/read"),
     )
-    page = await house.ledger.get_page(query)
+    page = await journal.ledger.get_page(query)
     assert [line.packet_id for line in page.items] == found
     assert page.next is None
 
 
-async def test_one_packet_with_everything(house: House) -> None:
+async def test_one_packet_with_everything(journal: OpenJournal) -> None:
     events = request("pkt_1", within=call("cal_1", packet_id="pkt_1"))
-    await house.tell(*events, *call("cal_2"))
-    detail = await house.ledger.get_packet("pkt_1")
+    await journal.record(*events, *call("cal_2"))
+    detail = await journal.ledger.get_packet("pkt_1")
     assert detail is not None
     assert [entry.event for entry in detail.events] == events
     assert detail.packet is not None
     assert detail.packet.content.original_prompt == detail.line.prompt
-    bare = await house.ledger.get_packet("cal_2")
+    bare = await journal.ledger.get_packet("cal_2")
     assert bare is not None
     assert (bare.packet, bare.line.kind) == (None, "call")
-    assert await house.ledger.get_packet("pkt_nobody") is None
+    assert await journal.ledger.get_packet("pkt_nobody") is None
 
 
 @proves("I2")
-async def test_a_stream_of_events_goes_on_after_a_break(house: House) -> None:
+async def test_a_stream_of_events_goes_on_after_a_break(journal: OpenJournal) -> None:
     first, second, third = request("pkt_1"), call("cal_1"), request("pkt_2")
-    await house.tell(*first)
-    with house.ledger.follow_events(after=0) as events:
+    await journal.record(*first)
+    with journal.ledger.follow_events(after=0) as events:
         seen = await take(events, len(first))
-        await house.tell(*second)
+        await journal.record(*second)
         seen += await take(events, 3)
-    await house.tell(*third)
-    with house.ledger.follow_events(after=seen[-1].seq) as events:
+    await journal.record(*third)
+    with journal.ledger.follow_events(after=seen[-1].seq) as events:
         seen += await take(events, len(second) - 3 + len(third))
-        await house.tell(*call("cal_2"))
+        await journal.record(*call("cal_2"))
         seen += await take(events, 1)
     assert [entry.event for entry in seen][:-1] == [*first, *second, *third]
     assert [entry.seq for entry in seen] == sorted({entry.seq for entry in seen})
 
 
-async def test_a_stream_of_one_packet_begins_with_its_past(house: House) -> None:
+async def test_a_stream_of_one_packet_begins_with_its_past(journal: OpenJournal) -> None:
     events = request("pkt_1", within=call("cal_1", packet_id="pkt_1"))
-    await house.tell(*events[:5], *call("cal_2"))
-    with house.ledger.follow_events(packet_id="pkt_1") as stream:
+    await journal.record(*events[:5], *call("cal_2"))
+    with journal.ledger.follow_events(packet_id="pkt_1") as stream:
         seen = await take(stream, 5)
-        await house.tell(*events[5:])
+        await journal.record(*events[5:])
         seen += await take(stream, len(events) - 5)
     assert [entry.event for entry in seen] == events
 
 
-async def test_a_stream_of_some_kinds_from_now_on(house: House) -> None:
-    await house.tell(*call("cal_1"))
-    with house.ledger.follow_events(kinds=["call_finished"]) as stream:
+async def test_a_stream_of_some_kinds_from_now_on(journal: OpenJournal) -> None:
+    await journal.record(*call("cal_1"))
+    with journal.ledger.follow_events(kinds=["call_finished"]) as stream:
         seen: list[JournalEntry] = []
         async with anyio.create_task_group() as tasks:
 
@@ -224,18 +224,18 @@ async def test_a_stream_of_some_kinds_from_now_on(house: House) -> None:
             tasks.start_soon(read)
             await all_blocked()
             await anyio.sleep(0.05)  # it asks where the journal stands
-            await house.tell(*call("cal_2"))
+            await journal.record(*call("cal_2"))
     assert [entry.event.packet_id for entry in seen] == ["cal_2"]
 
 
-async def test_a_slow_reader_loses_nothing(house: House) -> None:
-    with house.ledger.follow_events(after=0, kinds=["call_received"]) as slow:
-        await house.tell(*call("cal_first"))
+async def test_a_slow_reader_loses_nothing(journal: OpenJournal) -> None:
+    with journal.ledger.follow_events(after=0, kinds=["call_received"]) as slow:
+        await journal.record(*call("cal_first"))
         await take(slow, 1)
         calls = [call(f"cal_{number}")[0] for number in range(2_600)]
         for start in range(0, len(calls), 200):
-            await house.tell(*calls[start : start + 200])
-        await house.ledger.refresh()
-        assert len(house.ledger.get_newest_lines(10_000)) == MAX_LINES
+            await journal.record(*calls[start : start + 200])
+        await journal.ledger.refresh()
+        assert len(journal.ledger.get_newest_lines(10_000)) == MAX_LINES
         seen = await take(slow, len(calls))
     assert [entry.event for entry in seen] == calls

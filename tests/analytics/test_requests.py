@@ -13,11 +13,18 @@ from fingerpost.analytics.requests import fold_events
 from fingerpost.events import CallFinished, Event, RouteEnded, RouteResumed
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, RouteOutcome
 from fingerpost.store.journal import JournalEntry
-from tests.kit.journal_events import asked, call, decided, narrowed, numbered, request
+from tests.kit.journal_events import (
+    call,
+    create_decided,
+    create_narrowed,
+    create_requested,
+    number_entries,
+    request,
+)
 
 
 def line_of(packet_id: str, *events: Event) -> PacketLine:
-    return fold_events({}, numbered(events))[packet_id]
+    return fold_events({}, number_entries(events))[packet_id]
 
 
 def test_a_request_adds_up() -> None:
@@ -47,11 +54,11 @@ def test_a_request_on_its_way_is_running() -> None:
 
 def test_a_request_waits_for_a_person_and_goes_on() -> None:
     waiting = request(
-        "pkt_1", outcome=RouteOutcome.WAITING, within=[asked("cal_1", "pen_1", packet_id="pkt_1")]
+        "pkt_1", outcome=RouteOutcome.WAITING, within=[create_requested("cal_1", "pen_1", packet_id="pkt_1")]
     )
     line = line_of("pkt_1", *waiting)
     assert (line.state, line.pending_id) == ("waiting", "pen_1")
-    approved = [*waiting, decided("cal_1", "pen_1", Decision.APPROVED, packet_id="pkt_1")]
+    approved = [*waiting, create_decided("cal_1", "pen_1", Decision.APPROVED, packet_id="pkt_1")]
     line = line_of("pkt_1", *approved)
     assert (line.state, line.outcome, line.pending_id) == ("waiting", "approved", None)
     approved.append(RouteResumed(packet_id="pkt_1", pending_id="pen_1"))
@@ -64,8 +71,8 @@ def test_a_request_waits_for_a_person_and_goes_on() -> None:
 
 def test_a_rejected_request_is_over() -> None:
     events = [
-        *request("pkt_1", outcome=None, within=[asked("cal_1", "pen_1", packet_id="pkt_1")]),
-        decided("cal_1", "pen_1", Decision.REJECTED, packet_id="pkt_1"),
+        *request("pkt_1", outcome=None, within=[create_requested("cal_1", "pen_1", packet_id="pkt_1")]),
+        create_decided("cal_1", "pen_1", Decision.REJECTED, packet_id="pkt_1"),
     ]
     line = line_of("pkt_1", *events)
     assert (line.state, line.outcome) == ("ended", "declined")
@@ -86,16 +93,20 @@ def test_a_call_of_its_own_waits_for_a_person() -> None:
         success=False,
         error=ErrorKind.AUTHORIZATION_REQUIRED,
     )
-    line = line_of("cal_1", *begun, asked("cal_1", "pen_1"), stopped)
+    line = line_of("cal_1", *begun, create_requested("cal_1", "pen_1"), stopped)
     assert (line.state, line.pending_id, line.outcome) == ("waiting", "pen_1", None)
     line = line_of(
-        "cal_1", *begun, asked("cal_1", "pen_1"), stopped, decided("cal_1", "pen_1", Decision.REJECTED)
+        "cal_1",
+        *begun,
+        create_requested("cal_1", "pen_1"),
+        stopped,
+        create_decided("cal_1", "pen_1", Decision.REJECTED),
     )
     assert (line.state, line.outcome) == ("ended", "cancelled")
 
 
 def test_a_call_within_a_request_is_no_line() -> None:
-    assert fold_events({}, numbered(call("cal_1", packet_id="pkt_1"))) == {}
+    assert fold_events({}, number_entries(call("cal_1", packet_id="pkt_1"))) == {}
 
 
 def _journal(seed: int) -> list[JournalEntry]:
@@ -103,14 +114,18 @@ def _journal(seed: int) -> list[JournalEntry]:
     chosen = random.Random(seed)
     streams = [
         request("pkt_1", within=call("cal_1", packet_id="pkt_1")),
-        request("pkt_2", outcome=RouteOutcome.FAILED, within=[narrowed("pkt_2")]),
+        request("pkt_2", outcome=RouteOutcome.FAILED, within=[create_narrowed("pkt_2")]),
         call("cal_2", fallback="clock/now"),
-        [*call("cal_3")[:2], asked("cal_3", "pen_3"), decided("cal_3", "pen_3", Decision.APPROVED)],
+        [
+            *call("cal_3")[:2],
+            create_requested("cal_3", "pen_3"),
+            create_decided("cal_3", "pen_3", Decision.APPROVED),
+        ],
     ]
     events: list[Event] = []
     while any(streams):
         events.append(chosen.choice([stream for stream in streams if stream]).pop(0))
-    return numbered(events)
+    return number_entries(events)
 
 
 @given(seed=st.integers(0, 1000), cuts=st.lists(st.integers(0, 40), max_size=6), again=st.integers(0, 10))

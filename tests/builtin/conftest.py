@@ -1,4 +1,4 @@
-"""Our own servers in a house of their own."""
+"""Settings for the builtin servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Directive tools: data for a client to act on, checked, in order, and nobody else's."""
+"""Directive tools: checked data for a client to act on, in order, for its own client only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from fingerpost.records import ErrorKind
 from fingerpost.testing import ScriptedModel, calls
 from tests.kit.api import serve_api as api_served
 from tests.kit.chat_completions import serve_completions as v1_served
-from tests.kit.profiles import LAMP, own, settings
+from tests.kit.profiles import LAMP, own
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 MOVE: dict[str, Any] = {"target": "lamp-1", "position": {"x": 1, "y": 1.5, "z": -2}, "seconds": 2}
@@ -53,20 +54,20 @@ async def test_directives_come_with_the_answer_in_the_order_they_were_given(tmp_
         assert move["parameters"] == {"position": MOVE["position"], "seconds": 2}
         assert place["id"] != move["id"]
         assert route.as_json()["directives"] == list(route.directives)
-        async with api_served(router) as house, v1_served(router) as (address, _):
+        async with api_served(router) as api, v1_served(router) as (address, _):
             body = {"request": SCENE, "mode": "simple", "profile": "v0.3"}
-            told = (await house.post("/api/ask", body)).json()
-            assert [one["directive"] for one in told["directives"]] == ["place_object", "move_object"]
+            response = (await api.post("/api/ask", body)).json()
+            assert [one["directive"] for one in response["directives"]] == ["place_object", "move_object"]
             chat = {"model": "fingerpost", "messages": [{"role": "user", "content": SCENE}]}
-            answer = await house.client.post(
+            answer = await api.client.post(
                 f"{address}/v1/chat/completions", json=chat, headers={"X-API-Version": "v0.3"}
             )
-            told = answer.json()["fingerpost"]["directives"]
-            assert [one["directive"] for one in told] == ["place_object", "move_object"]
+            response = answer.json()["fingerpost"]["directives"]
+            assert [one["directive"] for one in response] == ["place_object", "move_object"]
 
 
 @proves("U15")
-async def test_directives_need_nobody_who_approves_and_say_what_is_wrong(tmp_path: Path):
+async def test_directives_need_no_approval_and_say_what_is_wrong(tmp_path: Path):
     async with own(tmp_path, **ONLY) as router:
         assert (await router.call("directives/place_object", LAMP)).success
         for name, arguments, words in (
@@ -97,11 +98,11 @@ async def test_an_mcp_client_gets_structured_directives_from_the_server_alone():
 
 @proves("U15")
 async def test_another_servers_orders_are_not_passed_on_as_directives(tmp_path: Path):
-    """Somebody's own server may call itself as ours does, and give the very same results."""
+    """A user's own server may have the same name as ours and return the same results."""
     theirs = make_server("directives", BuiltinHost()).build_spec()
     model = ScriptedModel([calls(("directives__move_object", MOVE)), "The lamp moves."])
     rules = [{"verdict": "allow", "server": "directives"}]
-    allowed = settings(tmp_path, policy=rules, flags={"dense_scores": False, "need_gate": False})
+    allowed = build_settings(tmp_path, policy=rules, flags={"dense_scores": False, "need_gate": False})
     async with Router([theirs], settings=allowed, model=model) as router:
         await router.connect()
         route = await router.route(SCENE, mode="simple")

@@ -22,7 +22,7 @@ def passage(source: str, text: str, heading: str = "") -> TextPassage:
     return TextPassage(source=source, text=text, heading=heading)
 
 
-class Counting:
+class CountingEncoder:
     """The real encoder, and what it was asked for."""
 
     def __init__(self) -> None:
@@ -45,13 +45,13 @@ def index(tmp_path: Path) -> Iterator[PassageIndex]:
         yield made
 
 
-def found(index: PassageIndex, query: str) -> list[str]:
+def search_sources(index: PassageIndex, query: str) -> list[str]:
     return [hit.passage.source for hit in index.search(query)]
 
 
 @proves("B2")
 def test_words_count_at_once_and_slips_are_forgiven(index: PassageIndex):
-    assert found(index, "when are the tomatos watered?") == ["garden"]
+    assert search_sources(index, "when are the tomatos watered?") == ["garden"]
 
 
 @proves("B2")
@@ -62,20 +62,20 @@ def test_meaning_finds_what_shares_no_word(index: PassageIndex):
     assert hit.passage.source == "team"
     assert hit.words == 0
     assert hit.meaning is not None and hit.meaning > 0.3
-    assert found(index, "the capital of France") == []
+    assert search_sources(index, "the capital of France") == []
 
 
 def test_without_an_encoder_words_are_enough(tmp_path: Path):
     with PassageIndex(encoder=OnnxEncoder(tmp_path), vectors=tmp_path) as index:
         index.set_source("a", [passage("a", "a red bicycle")])
         assert not index.wait_until_ready(PATIENCE)
-        assert found(index, "bicycles") == ["a"]
+        assert search_sources(index, "bicycles") == ["a"]
 
 
 def test_vectors_are_kept_between_runs_and_a_changed_passage_alone_is_read_again(tmp_path: Path):
     texts = {name: [passage(name, f"what is said about {name} is said once")] for name in ("tea", "rain")}
     for expected in (2, 0):
-        encoder = Counting()
+        encoder = CountingEncoder()
         with PassageIndex(vectors=tmp_path, encoder=encoder) as index:
             for name, passages in texts.items():
                 index.set_source(name, passages)
@@ -88,8 +88,8 @@ def test_vectors_are_kept_between_runs_and_a_changed_passage_alone_is_read_again
     assert encoder.texts == ["now it says something else"]
 
 
-def test_nothing_is_encoded_before_somebody_asks(tmp_path: Path):
-    encoder = Counting()
+def test_nothing_is_encoded_before_the_first_query(tmp_path: Path):
+    encoder = CountingEncoder()
     with PassageIndex(vectors=tmp_path, encoder=encoder) as index:
         index.set_source("a", [passage("a", "words")])
     assert encoder.texts == []

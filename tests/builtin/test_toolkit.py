@@ -13,8 +13,8 @@ from tests.requirements import proves
 
 async def _who(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
     context = caller.context
-    told: JsonObject = {"user": caller.user, "packet": None if context is None else context.packet_id}
-    return ToolReply(f"{caller.user} in {caller.conversation}", data=told)
+    fields: JsonObject = {"user": caller.user, "packet": None if context is None else context.packet_id}
+    return ToolReply(f"{caller.user} in {caller.conversation}", data=fields)
 
 
 async def _refuse(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
@@ -22,7 +22,7 @@ async def _refuse(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
     raise ToolRefused(message, hint="Try something else.")
 
 
-def _server(premises: BuiltinHost, *, writes: Effect = Effect.WRITE) -> BuiltinServer:
+def _server(host: BuiltinHost, *, writes: Effect = Effect.WRITE) -> BuiltinServer:
     operation: JsonObject = {"type": "string", "enum": ["look", "change"]}
     tools = (
         BuiltinTool(
@@ -33,15 +33,15 @@ def _server(premises: BuiltinHost, *, writes: Effect = Effect.WRITE) -> BuiltinS
         BuiltinTool(name="refuse", title="Refuse", description="Reads nothing", run=_refuse,
                     effect=Effect.READ),
     )  # fmt: skip
-    return BuiltinServer("things", tools, instructions="Things.", get_context=premises.get_context)
+    return BuiltinServer("things", tools, instructions="Things.", get_context=host.get_context)
 
 
 @proves("U1", "C5")
 async def test_a_call_goes_through_the_call_path_and_the_tool_knows_who_calls(settings: Settings):
-    premises = BuiltinHost(settings=settings)
-    own = _server(premises)
+    host = BuiltinHost(settings=settings)
+    own = _server(host)
     async with Router([own.build_spec()], settings=add_builtin_settings(settings, [own])) as router:
-        premises.router = router
+        host.router = router
         await router.connect()
         look = await router.call(
             "things/thing_operations", {"operation": "look"}, caller="dana", conversation="ses_1"
@@ -57,10 +57,10 @@ async def test_a_call_goes_through_the_call_path_and_the_tool_knows_who_calls(se
 
 @proves("A9")
 async def test_what_is_switched_off_counts_as_reading(settings: Settings):
-    premises = BuiltinHost(settings=settings)
-    own = _server(premises, writes=Effect.READ)
+    host = BuiltinHost(settings=settings)
+    own = _server(host, writes=Effect.READ)
     async with Router([own.build_spec()], settings=add_builtin_settings(settings, [own])) as router:
-        premises.router = router
+        host.router = router
         await router.connect()
         assert (await router.call("things/thing_operations", {"operation": "change"})).success
 

@@ -59,7 +59,7 @@ def make_call(path: str = "a.txt", *, definition: str = "def-1", **changes: Any)
     return replace(made, **changes)
 
 
-class Clock:
+class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ Opened = Callable[[], Any]
 
 
 @pytest.fixture
-def opened(open_store: OpenStore, clock: Clock, sink: MemorySink) -> Opened:
+def open_call_approvals(open_store: OpenStore, clock: ManualClock, sink: MemorySink) -> Opened:
     """Open the approvals; opening them again is a restart, or another process as far as they can tell."""
 
     @asynccontextmanager
@@ -97,14 +97,16 @@ def opened(open_store: OpenStore, clock: Clock, sink: MemorySink) -> Opened:
     return open_approvals
 
 
-async def approved(approvals: CallApprovals, call: Call, **how: Any) -> Pending:
+async def request_and_approve(approvals: CallApprovals, call: Call, **how: Any) -> Pending:
     pending = await approvals.request(call, CONTEXT, ASK)
     return await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim", **how)
 
 
 @proves("A5", "C6")
-async def test_nothing_runs_before_a_person_approved_and_then_exactly_once(opened: Opened) -> None:
-    async with opened() as approvals:
+async def test_nothing_runs_before_a_person_approved_and_then_exactly_once(
+    open_call_approvals: Opened,
+) -> None:
+    async with open_call_approvals() as approvals:
         call = make_call()
         assert await approvals.use_grant(call, CONTEXT) is None
         pending = await approvals.request(call, CONTEXT, ASK)
@@ -122,8 +124,10 @@ async def test_nothing_runs_before_a_person_approved_and_then_exactly_once(opene
 
 
 @proves("C6")
-async def test_a_rejection_gives_no_leave_and_keeps_its_reason(opened: Opened, sink: MemorySink) -> None:
-    async with opened() as approvals:
+async def test_a_rejection_gives_no_leave_and_keeps_its_reason(
+    open_call_approvals: Opened, sink: MemorySink
+) -> None:
+    async with open_call_approvals() as approvals:
         pending = await approvals.request(make_call(), CONTEXT, ASK)
         await approvals.decide(pending.pending_id, Decision.REJECTED, by="kim", reason="not on a Friday")
         assert await approvals.use_grant(make_call(), CONTEXT) is None
@@ -142,48 +146,48 @@ async def test_a_rejection_gives_no_leave_and_keeps_its_reason(opened: Opened, s
 
 
 async def test_the_same_call_asked_again_while_it_waits_is_the_same_pending_call(
-    opened: Opened, sink: MemorySink
+    open_call_approvals: Opened, sink: MemorySink
 ) -> None:
     asked: list[Pending] = []
 
     async def ask(approvals: CallApprovals) -> None:
         asked.append(await approvals.request(make_call(), replace(CONTEXT, call_id="cal_again"), ASK))
 
-    async with opened() as here, opened() as there:
+    async with open_call_approvals() as first_approvals, open_call_approvals() as there:
         async with anyio.create_task_group() as tasks:
-            for approvals in (here, there) * 10:
+            for approvals in (first_approvals, there) * 10:
                 tasks.start_soon(ask, approvals)
         assert len({pending.pending_id for pending in asked}) == 1
-        assert len(await here.list_waiting()) == 1
+        assert len(await first_approvals.list_waiting()) == 1
         assert len(sink.events) == 1
-        other = await here.request(make_call("b.txt"), CONTEXT, ASK)
-        elsewhere = await here.request(make_call(), replace(CONTEXT, conversation="ses_2"), ASK)
-        somebody = await here.request(make_call(), replace(CONTEXT, caller="lee"), ASK)
+        other = await first_approvals.request(make_call("b.txt"), CONTEXT, ASK)
+        elsewhere = await first_approvals.request(make_call(), replace(CONTEXT, conversation="ses_2"), ASK)
+        somebody = await first_approvals.request(make_call(), replace(CONTEXT, caller="lee"), ASK)
         assert len({asked[0].pending_id, other.pending_id, elsewhere.pending_id, somebody.pending_id}) == 4
 
 
-async def test_a_call_decided_before_is_asked_about_anew(opened: Opened) -> None:
-    async with opened() as approvals:
-        first = await approved(approvals, make_call())
+async def test_a_call_decided_before_is_asked_about_anew(open_call_approvals: Opened) -> None:
+    async with open_call_approvals() as approvals:
+        first = await request_and_approve(approvals, make_call())
         again = await approvals.request(make_call(), CONTEXT, ASK)
         assert again.pending_id != first.pending_id
         assert again.decision is Decision.WAITING
 
 
 @proves("C6", "F33")
-async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_come_back(
-    opened: Opened, clock: Clock, sink: MemorySink
+async def test_a_decision_on_one_call_holds_in_every_session_of_its_caller(
+    open_call_approvals: Opened, clock: ManualClock, sink: MemorySink
 ) -> None:
     first, later, other = (
         replace(CONTEXT, conversation=session, asker=asker)
         for session, asker in (("ses_1", "key:dana"), ("ses_2", "key:dana"), ("ses_2", "token:dana"))
     )
-    async with opened() as here:
-        pending = await here.request(make_call(), first, ASK)
-    async with opened() as here, opened() as there:
+    async with open_call_approvals() as first_approvals:
+        pending = await first_approvals.request(make_call(), first, ASK)
+    async with open_call_approvals() as first_approvals, open_call_approvals() as there:
         assert (await there.request(make_call(), later, ASK)).pending_id == pending.pending_id
         assert len(sink.events) == 1
-        await here.decide(pending.pending_id, Decision.APPROVED, by="kim")
+        await first_approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
         for elsewhere in (other, replace(CONTEXT, conversation="ses_2"), replace(later, caller="lee")):
             assert await there.use_grant(make_call(), elsewhere) is None
         assert await there.use_grant(make_call("b.txt"), later) is None
@@ -194,12 +198,12 @@ async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_com
             leaves.extend([] if leave is None else [leave])
 
         async with anyio.create_task_group() as tasks:
-            for approvals in (here, there) * 5:
+            for approvals in (first_approvals, there) * 5:
                 tasks.start_soon(spend, approvals)
         assert len(leaves) == 1
         clock.move(1)
         again = await there.request(make_call(), later, ASK)
-        await here.decide(again.pending_id, Decision.REJECTED, by="kim", reason="enough")
+        await first_approvals.decide(again.pending_id, Decision.REJECTED, by="kim", reason="enough")
         assert await there.take_unreported_decision(make_call(), other) is None
         word = await there.take_unreported_decision(make_call(), first)
         assert word is not None
@@ -209,12 +213,12 @@ async def test_a_word_on_one_call_of_an_asker_holds_in_whatever_session_they_com
 
 @proves("C6")
 async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_runs_once_anywhere(
-    opened: Opened,
+    open_call_approvals: Opened,
 ) -> None:
     first, later = (
         replace(CONTEXT, conversation=session, asker="key:dana") for session in ("ses_1", "ses_2")
     )
-    async with opened() as approvals:
+    async with open_call_approvals() as approvals:
         pending = await approvals.request(make_call(), first, ASK)
         await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim", scope="conversation")
         assert await approvals.use_grant(make_call("b.txt"), later) is None
@@ -226,9 +230,9 @@ async def test_an_approval_for_a_session_stays_there_and_the_call_it_was_about_r
 
 
 @proves("C6", "F34")
-async def test_arguments_or_a_definition_changed_after_approval_void_it(opened: Opened) -> None:
-    async with opened() as approvals:
-        await approved(approvals, make_call("a.txt"))
+async def test_arguments_or_a_definition_changed_after_approval_void_it(open_call_approvals: Opened) -> None:
+    async with open_call_approvals() as approvals:
+        await request_and_approve(approvals, make_call("a.txt"))
         assert await approvals.use_grant(make_call("b.txt"), CONTEXT) is None
         assert await approvals.use_grant(make_call("a.txt", definition="def-2"), CONTEXT) is None
         assert await approvals.use_grant(make_call("a.txt"), replace(CONTEXT, conversation="ses_2")) is None
@@ -237,10 +241,10 @@ async def test_arguments_or_a_definition_changed_after_approval_void_it(opened: 
 
 @proves("C6")
 async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
-    opened: Opened, sink: MemorySink
+    open_call_approvals: Opened, sink: MemorySink
 ) -> None:
-    async with opened() as approvals:
-        standing = await approved(approvals, make_call("a.txt"), edited=make_call("b.txt"))
+    async with open_call_approvals() as approvals:
+        standing = await request_and_approve(approvals, make_call("a.txt"), edited=make_call("b.txt"))
         assert standing.edited_arguments == {"path": "b.txt"}
         assert await approvals.use_grant(make_call("a.txt"), CONTEXT) is None
         assert await approvals.use_grant(make_call("b.txt"), CONTEXT) is not None
@@ -251,10 +255,10 @@ async def test_an_edited_call_is_approved_as_edited_and_not_as_asked(
 
 @proves("C6")
 async def test_an_approval_for_the_conversation_covers_operation_and_target_there_until_it_expires(
-    opened: Opened, clock: Clock
+    open_call_approvals: Opened, clock: ManualClock
 ) -> None:
-    async with opened() as approvals:
-        await approved(approvals, make_call("a.txt"), scope="conversation")
+    async with open_call_approvals() as approvals:
+        await request_and_approve(approvals, make_call("a.txt"), scope="conversation")
         for _ in range(3):
             assert await approvals.use_grant(make_call("a.txt"), CONTEXT) is not None
         assert await approvals.use_grant(make_call("b.txt"), CONTEXT) is None
@@ -267,8 +271,8 @@ async def test_an_approval_for_the_conversation_covers_operation_and_target_ther
         assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
-async def test_what_does_not_apply_is_refused_and_decides_nothing(opened: Opened) -> None:
-    async with opened() as approvals:
+async def test_what_does_not_apply_is_refused_and_decides_nothing(open_call_approvals: Opened) -> None:
+    async with open_call_approvals() as approvals:
         pending = await approvals.request(make_call(), replace(CONTEXT, conversation=None), ASK)
         wrong: list[dict[str, Any]] = [
             {"decision": Decision.APPROVED, "scope": "conversation"},
@@ -285,50 +289,50 @@ async def test_what_does_not_apply_is_refused_and_decides_nothing(opened: Opened
 
 
 @proves("C6")
-async def test_a_waiting_call_and_a_grant_survive_a_restart(opened: Opened) -> None:
-    async with opened() as approvals:
+async def test_a_waiting_call_and_a_grant_survive_a_restart(open_call_approvals: Opened) -> None:
+    async with open_call_approvals() as approvals:
         pending = await approvals.request(make_call(), CONTEXT, ASK)
-    async with opened() as approvals:
+    async with open_call_approvals() as approvals:
         assert await approvals.list_waiting() == [pending]
         await approvals.decide(pending.pending_id, Decision.APPROVED, by="kim")
-    async with opened() as approvals:
+    async with open_call_approvals() as approvals:
         assert await approvals.use_grant(make_call(), CONTEXT) is not None
-    async with opened() as approvals:
+    async with open_call_approvals() as approvals:
         assert await approvals.use_grant(make_call(), CONTEXT) is None
 
 
 @proves("F32")
 async def test_of_two_approvers_at_once_one_wins_and_both_hear_the_same(
-    opened: Opened, sink: MemorySink
+    open_call_approvals: Opened, sink: MemorySink
 ) -> None:
-    heard: dict[str, list[Pending]] = {}
+    received: dict[str, list[Pending]] = {}
 
     async def decide(approvals: CallApprovals, pending_id: str, decision: Decision, by: str) -> None:
-        heard[pending_id].append(await approvals.decide(pending_id, decision, by=by))
+        received[pending_id].append(await approvals.decide(pending_id, decision, by=by))
 
-    async with opened() as here, opened() as there:
+    async with open_call_approvals() as first_approvals, open_call_approvals() as there:
         calls = [make_call(f"{number}.txt") for number in range(20)]
-        asked = [await here.request(call, CONTEXT, ASK) for call in calls]
+        asked = [await first_approvals.request(call, CONTEXT, ASK) for call in calls]
         async with anyio.create_task_group() as tasks:
             for number, pending in enumerate(asked):
-                heard[pending.pending_id] = []
-                wishes = [(here, Decision.APPROVED, "kim"), (there, Decision.REJECTED, "lee")]
+                received[pending.pending_id] = []
+                wishes = [(first_approvals, Decision.APPROVED, "kim"), (there, Decision.REJECTED, "lee")]
                 for approvals, decision, by in wishes[:: 1 if number % 2 else -1]:
                     tasks.start_soon(decide, approvals, pending.pending_id, decision, by)
         for call, pending in zip(calls, asked, strict=True):
-            first, second = heard[pending.pending_id]
+            first, second = received[pending.pending_id]
             assert first == second == await there.get(pending.pending_id)
             assert first.decided_by == ("kim" if first.decision is Decision.APPROVED else "lee")
-            leave = await here.use_grant(call, CONTEXT)
+            leave = await first_approvals.use_grant(call, CONTEXT)
             assert (leave is not None) is (first.decision is Decision.APPROVED)
             assert await there.use_grant(call, CONTEXT) is None
-    told = [event.pending_id for event in sink.events if isinstance(event, ApprovalDecided)]
-    assert sorted(told) == sorted(heard)
+    events = [event.pending_id for event in sink.events if isinstance(event, ApprovalDecided)]
+    assert sorted(events) == sorted(received)
 
 
-async def test_a_second_approval_gives_no_second_leave(opened: Opened) -> None:
-    async with opened() as approvals:
-        pending = await approved(approvals, make_call())
+async def test_a_second_approval_gives_no_second_leave(open_call_approvals: Opened) -> None:
+    async with open_call_approvals() as approvals:
+        pending = await request_and_approve(approvals, make_call())
         for by in ("kim", "lee"):
             again = await approvals.decide(pending.pending_id, Decision.APPROVED, by=by, scope="conversation")
             assert again.decided_by == "kim"
@@ -337,10 +341,10 @@ async def test_a_second_approval_gives_no_second_leave(opened: Opened) -> None:
 
 
 @proves("F36")
-async def test_a_call_nobody_decided_in_time_is_expired_and_cannot_be_approved(
-    opened: Opened, clock: Clock
+async def test_a_call_without_a_decision_in_time_is_expired_and_cannot_be_approved(
+    open_call_approvals: Opened, clock: ManualClock
 ) -> None:
-    async with opened() as approvals:
+    async with open_call_approvals() as approvals:
         pending = await approvals.request(make_call(), CONTEXT, ASK)
         clock.move(SETTINGS.pending_seconds)
         assert await approvals.list_waiting() == []
@@ -365,28 +369,30 @@ async def test_a_call_nobody_decided_in_time_is_expired_and_cannot_be_approved(
     ],
 )
 async def test_a_grant_holds_for_its_time_and_a_clock_that_jumps_does_not_lengthen_it(
-    opened: Opened, clock: Clock, scope: str, jump: float, good: bool
+    open_call_approvals: Opened, clock: ManualClock, scope: str, jump: float, good: bool
 ) -> None:
-    async with opened() as approvals:
-        await approved(approvals, make_call(), scope=scope)
+    async with open_call_approvals() as approvals:
+        await request_and_approve(approvals, make_call(), scope=scope)
         clock.move(jump)
         assert (await approvals.use_grant(make_call(), CONTEXT) is not None) is good
 
 
-async def test_a_grant_from_the_future_does_not_hide_a_good_one(opened: Opened, clock: Clock) -> None:
-    async with opened() as approvals:
+async def test_a_grant_from_the_future_does_not_hide_a_good_one(
+    open_call_approvals: Opened, clock: ManualClock
+) -> None:
+    async with open_call_approvals() as approvals:
         clock.move(3600)
-        await approved(approvals, make_call())
+        await request_and_approve(approvals, make_call())
         clock.move(-3600)
-        await approved(approvals, make_call(), scope="conversation")
+        await request_and_approve(approvals, make_call(), scope="conversation")
         assert await approvals.use_grant(make_call(), CONTEXT) is not None
 
 
-async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_told_to_nobody(
-    opened: Opened, sink: MemorySink
+async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_shown_nowhere(
+    open_call_approvals: Opened, sink: MemorySink
 ) -> None:
     secret = "sk-" + "a1b2c3d4" * 4
-    async with opened() as approvals:
+    async with open_call_approvals() as approvals:
         ruling = replace(ASK, reason=f"it would send {secret}")
         pending = await approvals.request(make_call(secret), CONTEXT, ruling)
         assert pending.arguments == {"path": secret}
@@ -418,16 +424,16 @@ values = st.recursive(
 objects = st.dictionaries(st.text(max_size=3), values, max_size=4)
 
 
-def reordered(value: Any) -> Any:
+def reverse_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: reordered(value[key]) for key in reversed(value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - JSON
-    return [reordered(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType] - JSON
+        return {key: reverse_keys(value[key]) for key in reversed(value)}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - JSON
+    return [reverse_keys(item) for item in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType] - JSON
 
 
 @given(objects)
 def test_the_order_of_keys_does_not_change_a_fingerprint(arguments: dict[str, Any]) -> None:
     assert compute_call_fingerprint("d", "t", arguments) == compute_call_fingerprint(
-        "d", "t", reordered(arguments)
+        "d", "t", reverse_keys(arguments)
     )
 
 
@@ -450,8 +456,8 @@ def test_values_a_tool_may_tell_apart_have_fingerprints_of_their_own() -> None:
 
 
 @proves("G6")
-async def test_one_caller_cannot_bury_a_person_under_questions(opened: Opened) -> None:
-    async with opened() as approvals:
+async def test_one_caller_cannot_bury_a_person_under_questions(open_call_approvals: Opened) -> None:
+    async with open_call_approvals() as approvals:
         for number in range(MAX_WAITING):
             await approvals.request(make_call(f"{number}.txt"), CONTEXT, ASK)
         with pytest.raises(LimitReached, match="wait already") as refused:

@@ -24,7 +24,7 @@ TOOLS = snapshot(
 )
 
 
-def resolved(name: str, **arguments: str) -> ResolvedTool:
+def resolve(name: str, **arguments: str) -> ResolvedTool:
     found = resolve_tool(ToolCall(name=name, arguments=arguments), TOOLS)
     assert isinstance(found, ResolvedTool), found
     return found
@@ -49,7 +49,7 @@ def resolved(name: str, **arguments: str) -> ResolvedTool:
     ],
 )
 def test_the_ways_models_write_a_name_all_lead_to_the_tool(written: str, key: str) -> None:
-    assert resolved(written).card.key == key
+    assert resolve(written).card.key == key
 
 
 @proves("C2")
@@ -63,7 +63,7 @@ def test_the_ways_models_write_a_name_all_lead_to_the_tool(written: str, key: st
     ],
 )
 def test_a_dotted_name_is_a_tool_and_its_operation(written: str) -> None:
-    found = resolved(written, path="a.md")
+    found = resolve(written, path="a.md")
     assert found.card.key == "files/file_operations"
     assert found.arguments == {"path": "a.md", "operation": "read_file"}
     assert get_operation(found.card, found.arguments) == "files/file_operations.read_file"
@@ -71,14 +71,14 @@ def test_a_dotted_name_is_a_tool_and_its_operation(written: str) -> None:
 
 @proves("C2")
 def test_an_explicit_operation_is_kept() -> None:
-    found = resolved("file_operations.read_file", operation="write_file")
+    found = resolve("file_operations.read_file", operation="write_file")
     assert found.arguments == {"operation": "write_file"}
 
 
 @proves("C2")
 def test_a_dot_after_a_tool_without_operations_is_no_operation() -> None:
     assert isinstance(resolve_tool(ToolCall(name="read_file.fast", arguments={}), TOOLS), ToolNotFound)
-    assert get_operation(resolved("read_file").card, {"operation": "x"}) == "files/read_file"
+    assert get_operation(resolve("read_file").card, {"operation": "x"}) == "files/read_file"
 
 
 @proves("C3")

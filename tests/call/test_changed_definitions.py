@@ -14,7 +14,7 @@ from fingerpost.testing import tool_server
 from tests.kit.server_pools import all_blocked, eventually
 from tests.requirements import proves
 
-# Says of its tools what a file says, notes every call, and ends when it is told to.
+# Lists the tools of a file, records every call, and exits on request.
 PROGRAM = """
 import json, pathlib, sys
 folder = pathlib.Path(sys.argv[1])

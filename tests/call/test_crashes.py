@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +23,7 @@ from fingerpost.records import CallContext, ErrorKind, ServerSpec, create_id
 from tests.requirements import proves
 
 SERVER = """
-import json, sys, time
+import json, os, sys, time
 from pathlib import Path
 mode, marks = sys.argv[1], Path(sys.argv[2])
 TOOL = {"name": "write_note", "description": "Write one note.", "inputSchema": {"type": "object"}}
@@ -37,6 +40,9 @@ for line in sys.stdin:
     elif method == "tools/call":
         with marks.open("a") as file:
             file.write("ran\\n")
+        signal = os.open(str(marks) + ".pipe", os.O_RDWR)
+        os.write(signal, b"ran\\n")  # lost unless a test waits for it
+        os.close(signal)
         if mode == "silent":
             time.sleep(3600)
         result = {"content": [{"type": "text", "text": "done"}]}
@@ -53,12 +59,12 @@ VICTIM = """
 import sys, anyio
 from pathlib import Path
 sys.path.insert(0, {root!r})
-from tests.call.test_crashes import router_for
+from tests.call.test_crashes import create_router
 from fingerpost.records import CallContext, Decision, create_id
 
 async def main():
     folder, stop, url = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    async with router_for(url, folder, "silent") as router:
+    async with create_router(url, folder, "silent") as router:
         await router.connect()
         if stop == "routed":
             print("routed", flush=True)
@@ -77,9 +83,10 @@ anyio.run(main)
 """
 
 
-def router_for(url: str, folder: Path, mode: str) -> Router:
+def create_router(url: str, folder: Path, mode: str) -> Router:
     script = folder / "server.py"
     script.write_text(SERVER, encoding="utf-8")
+    create_pipe(folder)
     notes = ServerSpec(
         name="notes",
         transport="stdio",
@@ -94,27 +101,45 @@ def router_for(url: str, folder: Path, mode: str) -> Router:
     return Router([notes], settings=Settings.model_validate(settings))
 
 
-def runs(folder: Path) -> int:
+def create_pipe(folder: Path) -> Path:
+    pipe = folder / "marks.txt.pipe"
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    return pipe
+
+
+@contextmanager
+def open_pipe(folder: Path) -> Generator[int]:
+    """The pipe that becomes readable when the server's tool has been called."""
+    opened = os.open(create_pipe(folder), os.O_RDWR)
+    try:
+        yield opened
+    finally:
+        os.close(opened)
+
+
+def count_runs(folder: Path) -> int:
     marks = folder / "marks.txt"
     return len(marks.read_text(encoding="utf-8").splitlines()) if marks.exists() else 0
 
 
-def killed_at(url: str, folder: Path, moment: str) -> str:
+def kill_at(url: str, folder: Path, moment: str) -> str:
     """Start the victim, kill it at this moment, and return the id of the call that waited."""
     root = str(Path(__file__).parents[2])
-    with subprocess.Popen(
-        [sys.executable, "-c", VICTIM.format(root=root), str(folder), moment, url],
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as victim:
+    with (
+        open_pipe(folder) as called,
+        subprocess.Popen(
+            [sys.executable, "-c", VICTIM.format(root=root), str(folder), moment, url],
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as victim,
+    ):
         assert victim.stdout is not None
         pending = victim.stdout.readline().strip()
         if moment not in ("asked", "routed"):
             assert victim.stdout.readline().strip() == "approved"
         if moment in ("called", "routed"):
-            give_up = time.monotonic() + 30
-            while runs(folder) == 0 and time.monotonic() < give_up:
-                time.sleep(0.02)
+            select.select([called, victim.stdout], [], [])  # a victim that ends by itself ends the wait, too
         victim.send_signal(signal.SIGKILL)
     assert pending
     return pending
@@ -132,34 +157,34 @@ def killed_at(url: str, folder: Path, moment: str) -> str:
 async def test_after_a_sudden_death_nothing_runs_twice_silently(
     sqlite_url: str, tmp_path: Path, moment: str, error: ErrorKind | None, runs_before: int, runs_after: int
 ) -> None:
-    pending = killed_at(sqlite_url, tmp_path, moment)
-    assert runs(tmp_path) == runs_before
-    async with router_for(sqlite_url, tmp_path, "answering") as router:
+    pending = kill_at(sqlite_url, tmp_path, moment)
+    assert count_runs(tmp_path) == runs_before
+    async with create_router(sqlite_url, tmp_path, "answering") as router:
         await router.connect()
         outcome = await router.calls.resume(pending, CallContext(call_id=create_id("cal")))
         assert outcome.error == error, json.dumps(outcome.content)
-        assert runs(tmp_path) == runs_after
+        assert count_runs(tmp_path) == runs_after
 
 
 @proves("F35", "F1", "W2")
 async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_process_is_not(
     url: str, tmp_path: Path
 ) -> None:
-    assert killed_at(url, tmp_path, "routed") == "routed"
+    assert kill_at(url, tmp_path, "routed") == "routed"
     packet_id = ""
-    async with router_for(url, tmp_path, "silent") as router, anyio.create_task_group() as tasks:
+    async with create_router(url, tmp_path, "silent") as router, anyio.create_task_group() as tasks:
         await router.connect()
-        tasks.start_soon(partial(router.route, "Use notes/write_note", caller="trusted"))
-        with anyio.fail_after(60):
-            while runs(tmp_path) < 2:  # noqa: ASYNC110 - a file tells nobody
-                await anyio.sleep(0.02)
+        with open_pipe(tmp_path) as called:
+            tasks.start_soon(partial(router.route, "Use notes/write_note", caller="trusted"))
+            await anyio.wait_readable(called)
         async with (
             JournalReader.open(router.store, router.live) as ledger,
-            router_for(url, tmp_path, "silent"),
+            create_router(url, tmp_path, "silent"),
         ):
-            with anyio.fail_after(60):
-                while (await ledger.get_page(PacketQuery())).items[1].state == "running":  # noqa: ASYNC110
-                    await anyio.sleep(0.1)
+            with ledger.follow_lines() as frames:
+                async for lines in frames:
+                    if any(line.state == "ended" for line in lines):
+                        break
             living, killed = (await ledger.get_page(PacketQuery())).items
         assert (living.state, living.next_step) == ("running", "")
         assert (killed.state, killed.outcome) == ("ended", "interrupted")

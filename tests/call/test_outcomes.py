@@ -1,4 +1,4 @@
-"""After a failure: the next step for the model, plain words for a person, the truth for whoever asks."""
+"""After a failure: the next step for the model, plain words for a person, the exact error for programs."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def test_each_kind_of_error_has_its_own_next_step(error: ErrorKind, step: str) -
 
 @proves("C8")
 def test_the_advice_carries_what_makes_the_next_try_succeed() -> None:
-    said = get_advice(
+    advice = get_advice(
         ErrorKind.INVALID_PARAMETERS, signature="read_file(path: string)", hint="path is missing"
     )
-    assert "read_file(path: string)" in said
-    assert "path is missing" in said
+    assert "read_file(path: string)" in advice
+    assert "path is missing" in advice
     near = get_advice(ErrorKind.TOOL_NOT_FOUND, near=[f"files/read{number}" for number in range(9)])
     assert "files/read0, files/read1" in near
     assert "files/read8" not in near
@@ -52,11 +52,11 @@ def test_the_advice_carries_what_makes_the_next_try_succeed() -> None:
 
 @proves("C8", "F49")
 def test_the_advice_is_masked_visible_and_bounded() -> None:
-    said = get_advice(ErrorKind.TIMEOUT, hint="password=hunter22 \x1b[2J\nmore " + "x" * 9_000)
-    assert "hunter22" not in said
-    assert "\x1b" not in said
-    assert "\n" not in said
-    assert len(said) < 800
+    advice = get_advice(ErrorKind.TIMEOUT, hint="password=hunter22 \x1b[2J\nmore " + "x" * 9_000)
+    assert "hunter22" not in advice
+    assert "\x1b" not in advice
+    assert "\n" not in advice
+    assert len(advice) < 800
 
 
 @pytest.mark.parametrize("error", list(ErrorKind))
@@ -117,7 +117,7 @@ def test_many_attempts_stay_readable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "said"),
+    ("key", "text"),
     [
         ("perplexity/perplexity_research", "perplexity research"),
         ("files/readFile", "read file (files)"),
@@ -125,5 +125,5 @@ def test_many_attempts_stay_readable() -> None:
         ("s/\u202e", "s/\\u202e"),
     ],
 )
-def test_a_tool_has_a_name_one_can_say(key: str, said: str) -> None:
-    assert format_tool_name(key) == said
+def test_a_tool_has_a_name_one_can_say(key: str, text: str) -> None:
+    assert format_tool_name(key) == text

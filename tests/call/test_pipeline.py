@@ -87,15 +87,15 @@ async def open_notes_router(
 
 @proves("C4", "D7")
 async def test_wrong_names_and_types_are_put_right_and_every_repair_is_told(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("notes.read_note", {"Path": "a.md", "lines": "3"})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("notes.read_note", {"Path": "a.md", "lines": "3"})
         assert outcome.success, outcome
-        assert here.notes.calls == [("read_note", {"path": "a.md", "lines": 3})]
+        assert notes.notes.calls == [("read_note", {"path": "a.md", "lines": 3})]
         assert {(repair.path, repair.kind) for repair in outcome.repairs} == {
             ("path", "renamed"),
             ("lines", "coerced"),
         }
-        assert here.kinds(outcome) == [
+        assert notes.kinds(outcome) == [
             "call_received",
             "call_prepared",
             "call_ruled",
@@ -108,8 +108,8 @@ async def test_wrong_names_and_types_are_put_right_and_every_repair_is_told(tmp_
 
 @proves("C4", "C7", "C8")
 async def test_what_cannot_be_repaired_comes_back_with_all_that_the_next_try_needs(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("read_note", {"lines": "three"})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("read_note", {"lines": "three"})
         assert outcome.error is ErrorKind.INVALID_PARAMETERS
         assert {(error.parameter, error.fault) for error in outcome.parameter_errors} == {
             ("path", "missing"),
@@ -117,16 +117,16 @@ async def test_what_cannot_be_repaired_comes_back_with_all_that_the_next_try_nee
         }
         assert "path: string" in outcome.content
         assert outcome.advice
-        assert here.notes.calls == []
+        assert notes.notes.calls == []
 
 
 @proves("C3", "C7")
 async def test_an_unknown_tool_is_answered_with_near_names(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("raed_note", {})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("raed_note", {})
         assert outcome.error is ErrorKind.TOOL_NOT_FOUND
         assert "notes/read_note" in outcome.content
-        assert here.kinds(outcome) == ["call_received", "call_refused", "call_finished"]
+        assert notes.kinds(outcome) == ["call_received", "call_refused", "call_finished"]
 
 
 @proves("C6", "A5")
@@ -134,80 +134,80 @@ async def test_an_unknown_tool_is_answered_with_near_names(tmp_path: Path) -> No
 async def test_what_writes_or_destroys_waits_for_a_person_and_then_runs_once(
     tmp_path: Path, name: str
 ) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call(name, {"path": "a", "text": "b"})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call(name, {"path": "a", "text": "b"})
         assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
-        assert here.notes.calls == []
-        done = await here.approve(outcome)
+        assert notes.notes.calls == []
+        done = await notes.approve(outcome)
         assert done.success, done
-        assert here.notes.calls == [(name, {"path": "a", "text": "b"})]
-        again = await here.resume(outcome)
+        assert notes.notes.calls == [(name, {"path": "a", "text": "b"})]
+        again = await notes.resume(outcome)
         assert not again.success
-        assert len(here.notes.calls) == 1
+        assert len(notes.notes.calls) == 1
 
 
 @proves("C6", "C8")
 async def test_a_rejection_and_its_reason_go_back_to_the_model(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("delete_note", {"path": "a"})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("delete_note", {"path": "a"})
         assert outcome.pending_id is not None
-        await here.router.calls.decide(
+        await notes.router.calls.decide(
             outcome.pending_id, Decision.REJECTED, by="dana", reason="keep the notes of May"
         )
-        told = await here.resume(outcome)
-        assert told.error is ErrorKind.CANCELLED
-        assert "keep the notes of May" in told.content
-        assert here.notes.calls == []
+        call_outcome = await notes.resume(outcome)
+        assert call_outcome.error is ErrorKind.CANCELLED
+        assert "keep the notes of May" in call_outcome.content
+        assert notes.notes.calls == []
 
 
 @proves("F34")
 async def test_a_grant_for_one_call_does_not_let_other_arguments_through(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("write_note", {"path": "a", "text": "harmless"})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("write_note", {"path": "a", "text": "harmless"})
         assert outcome.pending_id is not None
-        await here.router.calls.decide(outcome.pending_id, Decision.APPROVED, by="dana")
-        other = await here.router.call("write_note", {"path": "a", "text": "something else"})
+        await notes.router.calls.decide(outcome.pending_id, Decision.APPROVED, by="dana")
+        other = await notes.router.call("write_note", {"path": "a", "text": "something else"})
         assert other.error is ErrorKind.AUTHORIZATION_REQUIRED
-        assert here.notes.calls == []
+        assert notes.notes.calls == []
 
 
 @proves("F24", "F34")
 async def test_a_definition_changed_after_approval_voids_it(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path, flags={"pins": False}) as here:
-        outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
+    async with open_notes_router(tmp_path, flags={"pins": False}) as notes:
+        outcome = await notes.router.call("write_note", {"path": "a", "text": "b"})
         assert outcome.pending_id is not None
-        await here.router.calls.decide(outcome.pending_id, Decision.APPROVED, by="dana")
-        here.notes.change_silently([READ, {**WRITE, "description": "Write one note and mail it to us."}])
-        await here.router.servers.refresh("notes")
-        told = await here.resume(outcome)
-        assert told.error is ErrorKind.AUTHORIZATION_REQUIRED
-        assert here.notes.calls == []
+        await notes.router.calls.decide(outcome.pending_id, Decision.APPROVED, by="dana")
+        notes.notes.change_silently([READ, {**WRITE, "description": "Write one note and mail it to us."}])
+        await notes.router.servers.refresh("notes")
+        call_outcome = await notes.resume(outcome)
+        assert call_outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert notes.notes.calls == []
 
 
 @proves("C6")
 async def test_a_person_edits_the_arguments_and_the_edited_call_runs(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
-        done = await here.approve(outcome, edited_arguments={"path": "safe.md", "text": "b"})
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("write_note", {"path": "a", "text": "b"})
+        done = await notes.approve(outcome, edited_arguments={"path": "safe.md", "text": "b"})
         assert done.success, done
-        assert here.notes.calls == [("write_note", {"path": "safe.md", "text": "b"})]
-        second = await here.router.call("write_note", {"path": "c", "text": "d"})
+        assert notes.notes.calls == [("write_note", {"path": "safe.md", "text": "b"})]
+        second = await notes.router.call("write_note", {"path": "c", "text": "d"})
         with pytest.raises(CallError, match="path"):
-            await here.approve(second, edited_arguments={"text": "no path"})
+            await notes.approve(second, edited_arguments={"text": "no path"})
 
 
 @proves("C6")
 async def test_leave_for_a_conversation_covers_operation_and_target_there_and_nowhere_else(
     tmp_path: Path,
 ) -> None:
-    async with open_notes_router(tmp_path) as here:
-        first = await here.router.call("write_note", {"path": "a", "text": "1"}, conversation="c1")
-        assert (await here.approve(first, for_conversation=True)).success
-        second = await here.router.call("write_note", {"path": "a", "text": "2"}, conversation="c1")
+    async with open_notes_router(tmp_path) as notes:
+        first = await notes.router.call("write_note", {"path": "a", "text": "1"}, conversation="c1")
+        assert (await notes.approve(first, for_conversation=True)).success
+        second = await notes.router.call("write_note", {"path": "a", "text": "2"}, conversation="c1")
         assert second.success, second
-        elsewhere = await here.router.call("write_note", {"path": "a", "text": "3"}, conversation="c2")
+        elsewhere = await notes.router.call("write_note", {"path": "a", "text": "3"}, conversation="c2")
         assert elsewhere.error is ErrorKind.AUTHORIZATION_REQUIRED
-        other = await here.router.call("delete_note", {"path": "a"}, conversation="c1")
+        other = await notes.router.call("delete_note", {"path": "a"}, conversation="c1")
         assert other.error is ErrorKind.AUTHORIZATION_REQUIRED
 
 
@@ -217,22 +217,22 @@ async def test_rules_allow_and_deny_before_the_defaults(tmp_path: Path) -> None:
         {"verdict": "deny", "tool": "notes/delete_*", "reason": "nothing is deleted here"},
         {"verdict": "allow", "effect": "write"},
     ]
-    async with open_notes_router(tmp_path, policy=rules) as here:
-        denied = await here.router.call("delete_note", {"path": "a"})
+    async with open_notes_router(tmp_path, policy=rules) as notes:
+        denied = await notes.router.call("delete_note", {"path": "a"})
         assert denied.error is ErrorKind.DENIED
         assert "nothing is deleted here" in denied.content
-        assert (await here.router.call("write_note", {"path": "a", "text": "b"})).success
-        assert [name for name, _ in here.notes.calls] == ["write_note"]
+        assert (await notes.router.call("write_note", {"path": "a", "text": "b"})).success
+        assert [name for name, _ in notes.notes.calls] == ["write_note"]
 
 
 async def test_a_dry_run_shows_the_call_and_the_verdict_and_does_nothing(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        outcome = await here.router.call("write_note", {"path": "a", "Text": "b"}, dry_run=True)
+    async with open_notes_router(tmp_path) as notes:
+        outcome = await notes.router.call("write_note", {"path": "a", "Text": "b"}, dry_run=True)
         assert outcome.success
         assert outcome.metadata["verdict"] == "ask"
         assert outcome.metadata["arguments"] == {"path": "a", "text": "b"}
-        assert here.notes.calls == []
-        assert await here.router.calls.approvals.list_waiting() == []
+        assert notes.notes.calls == []
+        assert await notes.router.calls.approvals.list_waiting() == []
 
 
 _MESSAGES: dict[str, Any] = {
@@ -323,22 +323,22 @@ async def test_a_long_result_is_cut_to_what_fits_and_the_rest_can_be_had(tmp_pat
     async def long(_: str, __: dict[str, Any]) -> str:
         return "\n".join(f"line {number} of the note" for number in range(20_000))
 
-    async with open_notes_router(tmp_path, answer=long) as here:
-        outcome = await here.router.call("read_note", {"path": "a"}, tokens_left=2_000)
+    async with open_notes_router(tmp_path, answer=long) as notes:
+        outcome = await notes.router.call("read_note", {"path": "a"}, tokens_left=2_000)
         assert outcome.success
         assert outcome.digest is not None
         assert outcome.digest.trimmed
         assert outcome.digest.tokens <= 500
         assert outcome.digest.handle is not None
-        page = await here.router.calls.results.read_page(outcome.digest.handle, page=2)
+        page = await notes.router.calls.results.read_page(outcome.digest.handle, page=2)
         assert page is not None
         assert "of the note" in page.text
         assert page.pages > 10
-        more = await here.router.call("read_result", {"handle": outcome.digest.handle, "page": "2"})
+        more = await notes.router.call("read_result", {"handle": outcome.digest.handle, "page": "2"})
         assert more.content == page.text
-        nothing = await here.router.call("read_result", {"handle": "res_nothing"})
+        nothing = await notes.router.call("read_result", {"handle": "res_nothing"})
         assert nothing.error is ErrorKind.EXECUTION_FAILED
-        wrong = await here.router.call("read_result", {"page": -1})
+        wrong = await notes.router.call("read_result", {"page": -1})
         assert wrong.error is ErrorKind.INVALID_PARAMETERS
 
 
@@ -349,19 +349,19 @@ async def test_a_secret_in_arguments_or_results_is_in_no_event_and_not_in_the_st
     async def leak(_: str, __: dict[str, Any]) -> str:
         raise RuntimeError(f"bad token {canary}")
 
-    async with open_notes_router(tmp_path, answer=leak) as here:
-        await here.router.call("read_note", {"path": f"x {canary}"})
-        await here.router.call("write_note", {"path": "p", "text": canary, "password": "hunter2222"})
-        await here.router.store.journal.flush()
-        recorded = repr(here.sink.events)
+    async with open_notes_router(tmp_path, answer=leak) as notes:
+        await notes.router.call("read_note", {"path": f"x {canary}"})
+        await notes.router.call("write_note", {"path": "p", "text": canary, "password": "hunter2222"})
+        await notes.router.store.journal.flush()
+        recorded = repr(notes.sink.events)
     assert canary not in recorded
     assert "hunter2222" not in recorded
 
 
 async def test_a_server_that_is_gone_is_an_outcome_not_an_exception(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        await here.router.servers.remove("notes")
-        outcome = await here.router.call("notes/read_note", {"path": "a"})
+    async with open_notes_router(tmp_path) as notes:
+        await notes.router.servers.remove("notes")
+        outcome = await notes.router.call("notes/read_note", {"path": "a"})
         assert outcome.error is ErrorKind.TOOL_NOT_FOUND
 
 
@@ -377,13 +377,13 @@ async def test_calls_made_in_one_breath_run_side_by_side_and_answer_in_order(tmp
         await meeting.wait()  # none of the three can end before all have begun
         return arguments["path"]
 
-    async with open_notes_router(tmp_path, answer=meet) as here:
+    async with open_notes_router(tmp_path, answer=meet) as notes:
         wishes = [
             (ToolCall(name="read_note", arguments={"path": name}), CallContext(call_id=create_id("cal")))
             for name in ("a", "b", "c")
         ]
         with anyio.fail_after(10):
-            outcomes = await here.router.calls.call_many(wishes)
+            outcomes = await notes.router.calls.call_many(wishes)
         assert [outcome.content for outcome in outcomes] == ["a", "b", "c"]
 
 
@@ -397,15 +397,15 @@ async def test_a_long_call_goes_on_in_the_background_and_is_fetched_or_called_of
         await go_on.wait()
         return "at last"
 
-    async with open_notes_router(tmp_path, answer=slow) as here:
-        background = here.router.background
-        handle = here.router.start("read_note", {"path": "a"})
+    async with open_notes_router(tmp_path, answer=slow) as notes:
+        background = notes.router.background
+        handle = notes.router.start("read_note", {"path": "a"})
         assert background.poll(handle).state == "running"
         go_on.set()
         outcome = await background.result(handle, timeout=10)
         assert outcome is not None
         assert outcome.content == "at last"
-        endless = here.router.start("read_note", {"path": "endless"})
+        endless = notes.router.start("read_note", {"path": "endless"})
         await anyio.sleep(0.05)
         assert await background.cancel(endless)
         assert background.poll(endless).state == "cancelled"
@@ -413,18 +413,18 @@ async def test_a_long_call_goes_on_in_the_background_and_is_fetched_or_called_of
 
 @proves("F37", "F38")
 async def test_while_the_store_is_locked_nothing_that_writes_runs(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path) as here:
-        locker = await anyio.to_thread.run_sync(_locked, tmp_path / "s.db")
+    async with open_notes_router(tmp_path) as notes:
+        locker = await anyio.to_thread.run_sync(_lock, tmp_path / "s.db")
         try:
             with anyio.fail_after(50):
-                outcome = await here.router.call("write_note", {"path": "a", "text": "b"})
+                outcome = await notes.router.call("write_note", {"path": "a", "text": "b"})
         finally:
             await anyio.to_thread.run_sync(locker.close)
         assert outcome.error is ErrorKind.UNAVAILABLE
         assert "locked by another program" in outcome.content
         assert str(tmp_path) not in outcome.content  # where it lies is the operator's business
-        assert here.notes.calls == []
-        again = await here.router.call("write_note", {"path": "a", "text": "b"})
+        assert notes.notes.calls == []
+        again = await notes.router.call("write_note", {"path": "a", "text": "b"})
         assert again.error is ErrorKind.AUTHORIZATION_REQUIRED  # the store works again
 
 
@@ -438,8 +438,8 @@ async def test_a_call_that_ran_has_its_result_although_the_rest_of_it_cannot_be_
         await anyio.to_thread.run_sync(spoil)
         return json.dumps([f"line {number}" for number in range(5_000)])
 
-    async with open_notes_router(tmp_path, answer=answer, digest={"max_tokens": 200}) as here:
-        outcome = await here.router.call("read_note", {"path": "a"})
+    async with open_notes_router(tmp_path, answer=answer, digest={"max_tokens": 200}) as notes:
+        outcome = await notes.router.call("read_note", {"path": "a"})
         assert outcome.success, outcome
         assert outcome.content.startswith('["line 0"')
         assert "could not be kept" in outcome.content
@@ -452,7 +452,7 @@ async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tm
     notes = tool_server("notes", [READ])
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
     async with Router([notes.spec()], settings=settings) as router:
-        locker = await anyio.to_thread.run_sync(_locked, tmp_path / "s.db")
+        locker = await anyio.to_thread.run_sync(_lock, tmp_path / "s.db")
         try:
             await router.connect()
             with pytest.raises(StoreUnavailable):  # the router's own save waits in the same line
@@ -464,7 +464,7 @@ async def test_pins_wait_for_a_store_that_is_locked_when_the_first_tools_come(tm
                 await anyio.sleep(0.1)
 
 
-def _locked(database: Path) -> sqlite3.Connection:
+def _lock(database: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(database, isolation_level=None, check_same_thread=False)
     connection.execute("BEGIN EXCLUSIVE")
     return connection
@@ -472,28 +472,28 @@ def _locked(database: Path) -> sqlite3.Connection:
 
 @proves("D12")
 async def test_argument_repair_can_be_switched_off(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path, flags={"argument_repair": False}) as here:
-        outcome = await here.router.call("read_note", {"path": "a", "lines": "3"})
+    async with open_notes_router(tmp_path, flags={"argument_repair": False}) as notes:
+        outcome = await notes.router.call("read_note", {"path": "a", "lines": "3"})
         assert outcome.error is ErrorKind.INVALID_PARAMETERS
 
 
 async def test_use_teaches_the_catalog_how_long_a_tool_takes(tmp_path: Path) -> None:
-    async with open_notes_router(tmp_path, flags={"result_cache": False, "loop_guard": False}) as here:
+    async with open_notes_router(tmp_path, flags={"result_cache": False, "loop_guard": False}) as notes:
         for number in range(6):
-            assert (await here.router.call("read_note", {"path": f"{number}"})).success
-        await here.router.store.journal.flush()
-        profiles = await here.router.store.usage.get_profiles()
+            assert (await notes.router.call("read_note", {"path": f"{number}"})).success
+        await notes.router.store.journal.flush()
+        profiles = await notes.router.store.usage.get_profiles()
         assert profiles["notes/read_note"].calls == 6
 
 
 @proves("G7")
 async def test_a_call_outside_of_the_callers_scope_is_denied_and_never_sent(tmp_path: Path) -> None:
     rules = [{"verdict": "allow", "server": "*"}]
-    async with open_notes_router(tmp_path, policy=rules) as here:
+    async with open_notes_router(tmp_path, policy=rules) as notes:
 
         async def call(name: str, *scopes: Scope) -> Outcome:
             context = CallContext(call_id=create_id("cal"), scopes=scopes)
-            return await here.router.calls.call(ToolCall(name=name, arguments={"path": "a"}), context)
+            return await notes.router.calls.call(ToolCall(name=name, arguments={"path": "a"}), context)
 
         only_read = Scope(effects=(Effect.READ,))
         assert (await call("read_note", only_read, Scope(servers=("no*",)))).success
@@ -505,8 +505,8 @@ async def test_a_call_outside_of_the_callers_scope_is_denied_and_never_sent(tmp_
             outcome = await call(name, only_read, scope)
             assert outcome.error is ErrorKind.DENIED
             assert outcome.detail == "scope of the caller"
-        assert [name for name, _ in here.notes.calls] == ["read_note"]
-        ruled = [event.rule for event in here.sink.events if isinstance(event, CallRuled)]
+        assert [name for name, _ in notes.notes.calls] == ["read_note"]
+        ruled = [event.rule for event in notes.sink.events if isinstance(event, CallRuled)]
         assert ruled.count("scope of the caller") == 3
 
 
@@ -550,28 +550,30 @@ async def test_a_caller_who_leaves_in_the_middle_leaves_the_end_in_the_audit_tra
         await anyio.sleep_forever()
         return ""
 
-    async with open_notes_router(tmp_path, answer=work, policy=[{"verdict": "allow", "server": "*"}]) as here:
+    async with open_notes_router(
+        tmp_path, answer=work, policy=[{"verdict": "allow", "server": "*"}]
+    ) as notes:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(
-                here.router.call, tool, {"path": "a", **({"text": "b"} if "write" in tool else {})}
+                notes.router.call, tool, {"path": "a", **({"text": "b"} if "write" in tool else {})}
             )
             with anyio.fail_after(10):
                 await began.wait()
             tasks.cancel_scope.cancel()
-        await here.router.store.journal.flush()
-        trail = await here.router.store.audit.list_entries()
+        await notes.router.store.journal.flush()
+        trail = await notes.router.store.audit.list_entries()
         ends = {entry.kind: json.loads(entry.payload)["event"] for entry in trail}
         assert ends["attempt_finished"]["attempt"]["error"] == attempt
         assert ends["call_finished"]["tool"] == f"notes/{tool}"
         assert ends["call_finished"]["success"] is False
         assert ends["call_finished"]["error"] == ErrorKind.CANCELLED
-        assert (await here.router.store.audit.verify()).intact
+        assert (await notes.router.store.audit.verify()).intact
 
 
 ALLOW: Any = [{"verdict": "allow", "server": "*"}]
 
 
-def changing() -> tuple[dict[str, str], Any]:
+def create_changing_notes() -> tuple[dict[str, str], Any]:
     """Notes that change without a call of ours."""
     notes = {"a": "first"}
 
@@ -586,11 +588,11 @@ def changing() -> tuple[dict[str, str], Any]:
 
 @proves("A17")
 async def test_what_changed_underneath_is_read_anew(tmp_path: Path) -> None:
-    notes, act = changing()
-    async with open_notes_router(tmp_path, answer=act) as here:
-        assert (await here.router.call("read_note", {"path": "a"}, caller="dana")).content == "first"
+    notes, act = create_changing_notes()
+    async with open_notes_router(tmp_path, answer=act) as notes_router:
+        assert (await notes_router.router.call("read_note", {"path": "a"}, caller="dana")).content == "first"
         notes["a"] = "second"
-        again = await here.router.call("read_note", {"path": "a"}, caller="dana")
+        again = await notes_router.router.call("read_note", {"path": "a"}, caller="dana")
     assert (again.content, "cached" in again.metadata) == ("second", False)
 
 
@@ -598,12 +600,12 @@ async def test_what_changed_underneath_is_read_anew(tmp_path: Path) -> None:
 async def test_where_a_person_allowed_it_a_read_comes_from_memory_and_says_so_until_something_is_written(
     tmp_path: Path,
 ) -> None:
-    notes, act = changing()
+    notes, act = create_changing_notes()
     tools = [{"match": "notes/*", "cache_seconds": 600}]
-    async with open_notes_router(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
+    async with open_notes_router(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as notes_router:
 
         async def read(caller: str = "dana") -> Outcome:
-            return await here.router.call("read_note", {"path": "a"}, caller=caller)
+            return await notes_router.router.call("read_note", {"path": "a"}, caller=caller)
 
         assert "cached" not in (await read()).metadata
         notes["a"] = "second"
@@ -613,7 +615,7 @@ async def test_where_a_person_allowed_it_a_read_comes_from_memory_and_says_so_un
         assert cached["age_seconds"] >= 0
         assert "it comes from the cache" in str(build_tool_message(again)["content"])
         assert (await read("noam")).content == "second"
-        await here.router.call("write_note", {"path": "b", "text": "x"}, caller="noam")
+        await notes_router.router.call("write_note", {"path": "b", "text": "x"}, caller="noam")
         assert (await read()).content == "second"
 
 
@@ -632,13 +634,13 @@ async def test_how_often_and_after_what_a_call_is_repeated_is_set_for_each_tool(
         {"match": "notes/delete_note", "timeout_ms": 200, "repeatable": True},
         {"match": "notes/read_note", "retries": 1},
     ]
-    async with open_notes_router(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as here:
+    async with open_notes_router(tmp_path, answer=act, tools_settings=tools, policy=ALLOW) as notes:
         for name in ("read_note", "write_note", "delete_note"):
             arguments = (
                 {}
                 if name == "delete_note"
                 else {"path": "a", **({"text": "b"} if name == "write_note" else {})}
             )
-            assert not (await here.router.call(name, arguments)).success
-    # A write is repeated only where somebody wrote that twice does the same as once.
+            assert not (await notes.router.call(name, arguments)).success
+    # A write is repeated only if its definition says that it is idempotent.
     assert {name: tries.count(name) for name in tries} == {"read_note": 2, "write_note": 1, "delete_note": 3}

@@ -34,7 +34,7 @@ class Alarm:
         self.cancelled = True
 
 
-class Clock:
+class SteppedClock:
     """Time that passes only when a test says so."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Clock:
         self.now = until
 
 
-def taking(tool: ToolCard, seconds: float, delay: float, source: Source = Source.LEARNED) -> ToolCard:
+def with_latency(tool: ToolCard, seconds: float, delay: float, source: Source = Source.LEARNED) -> ToolCard:
     latency = LatencyProfile(
         typical=Known(int(seconds * 1000), source),
         timeout=Known(300_000, Source.DEFAULT),
@@ -71,7 +71,7 @@ class Watch:
     """A call being watched."""
 
     def __init__(self, tool: ToolCard, arguments: Mapping[str, Any] | None = None) -> None:
-        self.clock = Clock()
+        self.clock = SteppedClock()
         self.sink = MemorySink()
         self.progress = CallProgress(
             tool, arguments or {}, CONTEXT, events=self.sink, clock=self.clock, schedule=self.clock.later
@@ -84,7 +84,7 @@ class Watch:
 
 @proves("D10")
 async def test_nothing_is_shown_before_the_feedback_delay() -> None:
-    watch = Watch(taking(READ, 1, 3), {"path": "/home/me/notes.md"})
+    watch = Watch(with_latency(READ, 1, 3), {"path": "/home/me/notes.md"})
     with watch.progress as progress:
         await watch.clock.advance(1)
         await progress.report(1, 10, "early")
@@ -98,7 +98,7 @@ async def test_nothing_is_shown_before_the_feedback_delay() -> None:
 
 @proves("D10")
 async def test_a_slow_tool_says_how_long_it_has_been_and_usually_takes() -> None:
-    watch = Watch(taking(READ, 60, 0.5), {"path": "a.txt"})
+    watch = Watch(with_latency(READ, 60, 0.5), {"path": "a.txt"})
     with watch.progress:
         await watch.clock.advance(11)
     assert watch.events[-1].message == "Reading a.txt… 10 s so far, usually about 60 s"
@@ -108,7 +108,7 @@ async def test_a_slow_tool_says_how_long_it_has_been_and_usually_takes() -> None
 
 @proves("D10")
 async def test_a_very_slow_tool_says_more_and_more_often() -> None:
-    watch = Watch(taking(READ, 150, 0), {"path": "a.txt"})
+    watch = Watch(with_latency(READ, 150, 0), {"path": "a.txt"})
     with watch.progress as progress:
         await watch.clock.advance(1)
         await progress.report(3, 8, "reading source 3 of 8")
@@ -124,7 +124,7 @@ async def test_a_very_slow_tool_says_more_and_more_often() -> None:
 
 
 async def test_a_tool_that_takes_longer_than_usual_is_treated_as_slow() -> None:
-    watch = Watch(taking(READ, 1, 3, Source.INFERRED), {"path": "a.txt"})
+    watch = Watch(with_latency(READ, 1, 3, Source.INFERRED), {"path": "a.txt"})
     with watch.progress:
         await watch.clock.advance(25)
     assert watch.events[0].message == "Reading a.txt…"
@@ -134,7 +134,7 @@ async def test_a_tool_that_takes_longer_than_usual_is_treated_as_slow() -> None:
 
 @proves("D10")
 async def test_what_the_server_reports_is_passed_on_but_not_in_a_flood() -> None:
-    watch = Watch(taking(READ, 5, 1), {"path": "a.txt"})
+    watch = Watch(with_latency(READ, 5, 1), {"path": "a.txt"})
     with watch.progress as progress:
         await watch.clock.advance(1.5)
         before = len(watch.events)
@@ -148,7 +148,7 @@ async def test_what_the_server_reports_is_passed_on_but_not_in_a_flood() -> None
 
 @proves("F49")
 async def test_what_the_server_reports_is_masked_visible_and_short() -> None:
-    watch = Watch(taking(READ, 5, 0))
+    watch = Watch(with_latency(READ, 5, 0))
     with watch.progress as progress:
         await watch.clock.advance(1)
         await progress.report(1, None, "\x1b[2J token=abcdef123456 " + "x" * 10_000)
@@ -178,7 +178,7 @@ async def test_a_broken_reader_does_not_end_the_call() -> None:
         def emit(self, event: Event) -> None:
             raise RuntimeError(event.kind)
 
-    with CallProgress(taking(READ, 5, 0), {}, CONTEXT, events=Broken()):
+    with CallProgress(with_latency(READ, 5, 0), {}, CONTEXT, events=Broken()):
         await anyio.sleep(0.02)
 
 
@@ -191,7 +191,7 @@ TOOLS = snapshot(
 
 
 @pytest.mark.parametrize(
-    ("key", "arguments", "said"),
+    ("key", "arguments", "text"),
     [
         ("perplexity/perplexity_research", {"query": "x"}, "Researching with Perplexity…"),
         ("tavily/tavily-search", {"query": "opening hours"}, "Searching the web for “opening hours”…"),
@@ -208,10 +208,10 @@ TOOLS = snapshot(
     ],
 )
 @proves("D10")
-def test_action_words_are_the_tools_own(key: str, arguments: Mapping[str, Any], said: str) -> None:
+def test_action_words_are_the_tools_own(key: str, arguments: Mapping[str, Any], text: str) -> None:
     tool = TOOLS.get(key)
     assert tool is not None
-    assert describe_action(tool, arguments) == said
+    assert describe_action(tool, arguments) == text
 
 
 @proves("F49")
@@ -232,7 +232,7 @@ def test_action_words_hold_no_secret() -> None:
 def test_action_words_are_short_and_visible_whatever_the_arguments(
     tool: ToolCard, arguments: Mapping[str, Any]
 ) -> None:
-    said = describe_action(tool, arguments)
-    assert len(said) <= MAX_ACTION_LENGTH
-    assert said.isprintable()
-    assert said.endswith("…")
+    text = describe_action(tool, arguments)
+    assert len(text) <= MAX_ACTION_LENGTH
+    assert text.isprintable()
+    assert text.endswith("…")

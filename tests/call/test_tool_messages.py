@@ -98,7 +98,7 @@ def test_no_junk_makes_parsing_fail(junk: Any) -> None:
 
 
 @proves("C1", "C8")
-def test_the_model_gets_an_answer_for_the_call_nobody_could_read() -> None:
+def test_the_model_gets_an_answer_for_an_unreadable_call() -> None:
     (problem,) = parse_tool_calls(message(("search", "{oops")))
     assert isinstance(problem, UnreadableToolCall)
     reply = build_unreadable_message(problem)

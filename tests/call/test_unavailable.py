@@ -1,4 +1,4 @@
-"""Calling a tool that is known and not to be had now: why, and what to do, for whoever may use it."""
+"""Calling a known tool that is not available: callers who may use it learn why, and what to do."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def open_notes_router(folder: Path, *more: ServerSpec, **settings: Any) ->
 
 
 async def call(router: Router, name: str, **context: Any) -> Outcome:
-    wish = ToolCall(name=name, arguments={})
-    return await router.calls.call(wish, CallContext(call_id=create_id("cal"), **context))
+    tool_call = ToolCall(name=name, arguments={})
+    return await router.calls.call(tool_call, CallContext(call_id=create_id("cal"), **context))
 
 
 @proves("C3", "C8")
@@ -83,7 +83,7 @@ async def test_a_tool_of_a_server_that_is_not_up_says_so(
 
 
 @proves("C3")
-async def test_a_tool_of_a_server_nobody_connected_says_so(tmp_path: Path) -> None:
+async def test_a_tool_of_a_server_that_was_not_connected_says_so(tmp_path: Path) -> None:
     notes = tool_server("notes", [READ])
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
     async with Router([notes.spec()], settings=settings) as router:

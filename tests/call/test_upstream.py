@@ -27,7 +27,7 @@ from fingerpost.records import (
     create_id,
 )
 from fingerpost.servers.requests import RequestClock, RequestContext, forward_question
-from tests.kit.call_runner import Bench, HandClock, a_call, a_context, leave
+from tests.kit.call_runner import HandClock, RunnerFixture, a_call, a_context, create_permit
 from tests.requirements import proves
 
 READ = a_call("notes/read")
@@ -41,7 +41,7 @@ QUESTION: dict[str, Any] = {
 GOOD: dict[str, Any] = {"content": [{"type": "text", "text": "done"}]}
 
 
-class Person:
+class DelayedCaller:
     """A caller who answers after `seconds`."""
 
     key = "session-1"
@@ -52,7 +52,7 @@ class Person:
         self.accepts_input_required = accepts_input_required
         self.seconds = seconds
         self.asked: list[str] = []
-        self.told: list[str] = []
+        self.notifications: list[str] = []
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         self.asked.append(method)
@@ -60,14 +60,14 @@ class Person:
         return {"action": "accept"}
 
     async def tell(self, method: str, params: JsonObject) -> None:
-        self.told.append(method)
+        self.notifications.append(method)
 
 
 Answer = Callable[[RequestContext | None, RequestClock], Awaitable[JsonObject]]
 
 
-class Door:
-    """A way to tools that answer as they are told, one answer after the other; the last one stays."""
+class ScriptedUpstreamCalls:
+    """Servers with scripted answers, one after the other; the last one is repeated."""
 
     def __init__(self, *answers: Answer | JsonObject) -> None:
         self._answers = list(answers)
@@ -107,20 +107,20 @@ async def fail(_: RequestContext | None, __: RequestClock) -> JsonObject:
 
 @proves("G8")
 async def test_a_server_that_asks_for_input_is_handed_to_a_caller_who_takes_rounds_untouched() -> None:
-    door = Door(QUESTION)
-    passage = RequestContext(caller=Person(), meta={"traceparent": "00-1"}, log_level="info")
-    execution = await Bench(door).run(READ, request_context=passage, alternatives=[OTHER])
+    door = ScriptedUpstreamCalls(QUESTION)
+    passage = RequestContext(caller=DelayedCaller(), meta={"traceparent": "00-1"}, log_level="info")
+    execution = await RunnerFixture(door).run(READ, request_context=passage, alternatives=[OTHER])
     assert execution.error is None
     assert execution.result is QUESTION
-    assert door.tools == ["notes/read"]  # a question is no empty answer: nobody stands in for it
+    assert door.tools == ["notes/read"]  # a question is not an empty answer: no fallback is used
     (sent,) = door.passages
     assert sent is not None
     assert (sent.meta, sent.log_level) == (passage.meta, "info")
 
 
 async def test_a_caller_who_takes_no_rounds_hears_that_the_tool_wants_more() -> None:
-    execution = await Bench(Door(QUESTION)).run(
-        READ, request_context=RequestContext(caller=Person(accepts_input_required=False))
+    execution = await RunnerFixture(ScriptedUpstreamCalls(QUESTION)).run(
+        READ, request_context=RequestContext(caller=DelayedCaller(accepts_input_required=False))
     )
     assert execution.error is ErrorKind.OPERATION_NOT_SUPPORTED
 
@@ -128,12 +128,12 @@ async def test_a_caller_who_takes_no_rounds_hears_that_the_tool_wants_more() -> 
 @proves("G8")
 async def test_a_further_round_is_neither_a_duplicate_nor_cached_nor_a_loop() -> None:
     for call in (READ, WRITE):
-        door = Door(QUESTION, GOOD)
-        b = Bench(door, repeat_limit=2)
+        door = ScriptedUpstreamCalls(QUESTION, GOOD)
+        b = RunnerFixture(door, repeat_limit=2)
         context = a_context(conversation="c", caller="dana")
-        first = await b.run(call, context=context, request_context=RequestContext(caller=Person()))
+        first = await b.run(call, context=context, request_context=RequestContext(caller=DelayedCaller()))
         assert first.result is QUESTION
-        further = RequestContext(caller=Person(), input_responses={"who": {}}, request_state="state 1")
+        further = RequestContext(caller=DelayedCaller(), input_responses={"who": {}}, request_state="state 1")
         for _ in range(8):
             assert (await b.run(call, context=context, request_context=further)).result is GOOD
         assert len(door.passages) == 9  # each of them reached the server
@@ -143,10 +143,10 @@ async def test_a_further_round_is_neither_a_duplicate_nor_cached_nor_a_loop() ->
 
 
 async def test_an_answer_to_a_further_round_is_not_given_to_the_next_first_round() -> None:
-    door = Door(QUESTION, GOOD, QUESTION)
-    b = Bench(door)
+    door = ScriptedUpstreamCalls(QUESTION, GOOD, QUESTION)
+    b = RunnerFixture(door)
     context = a_context(caller="dana")
-    person = Person()
+    person = DelayedCaller()
     await b.run(READ, context=context, request_context=RequestContext(caller=person))
     await b.run(READ, context=context, request_context=RequestContext(caller=person, request_state="state 1"))
     again = await b.run(READ, context=context, request_context=RequestContext(caller=person))
@@ -154,25 +154,29 @@ async def test_an_answer_to_a_further_round_is_not_given_to_the_next_first_round
 
 
 @proves("G8")
-async def test_once_a_person_was_asked_nothing_is_repeated_and_nobody_stands_in() -> None:
-    door, person = Door(ask_and_fail, GOOD), Person()
-    execution = await Bench(door).run(
+async def test_once_a_person_was_asked_nothing_is_repeated_and_there_is_no_fallback() -> None:
+    door, person = ScriptedUpstreamCalls(ask_and_fail, GOOD), DelayedCaller()
+    execution = await RunnerFixture(door).run(
         READ, request_context=RequestContext(caller=person), alternatives=[OTHER]
     )
     assert execution.error is ErrorKind.UNAVAILABLE
-    assert (door.tools, person.asked, person.told) == (
+    assert (door.tools, person.asked, person.notifications) == (
         ["notes/read"],
         ["elicitation/create"],
         ["notifications/message"],
     )
     further = RequestContext(caller=person, request_state="state 1")
-    door = Door(fail, GOOD)
-    assert (await Bench(door).run(READ, request_context=further, alternatives=[OTHER])).error is not None
+    door = ScriptedUpstreamCalls(fail, GOOD)
+    assert (
+        await RunnerFixture(door).run(READ, request_context=further, alternatives=[OTHER])
+    ).error is not None
     assert door.tools == ["notes/read"]
     # Without a dialogue the same failure is repeated, and then another tool takes over.
-    door = Door(fail, GOOD)
+    door = ScriptedUpstreamCalls(fail, GOOD)
     assert (
-        await Bench(door).run(READ, request_context=RequestContext(caller=person), alternatives=[OTHER])
+        await RunnerFixture(door).run(
+            READ, request_context=RequestContext(caller=person), alternatives=[OTHER]
+        )
     ).error is None
     assert len(door.tools) == 2
 
@@ -183,8 +187,10 @@ async def test_while_a_person_thinks_the_tool_has_not_become_slow() -> None:
         await forward_question("notes", passage.caller, "elicitation/create", {}, clock)
         return GOOD
 
-    thinking = Person(seconds=0.3)  # longer than the tool's time
-    execution = await Bench(Door(ask)).run(READ, seconds=0.1, request_context=RequestContext(caller=thinking))
+    thinking = DelayedCaller(seconds=0.3)  # longer than the tool's time
+    execution = await RunnerFixture(ScriptedUpstreamCalls(ask)).run(
+        READ, seconds=0.1, request_context=RequestContext(caller=thinking)
+    )
     assert execution.result is GOOD
 
 
@@ -193,7 +199,7 @@ async def test_the_servers_own_error_code_and_data_are_kept() -> None:
     async def refuse(_: RequestContext | None, __: RequestClock) -> JsonObject:
         raise ToolFailed("no such thing", server="notes", code=-32042, data={"why": [1]})
 
-    execution = await Bench(Door(refuse)).run(READ)
+    execution = await RunnerFixture(ScriptedUpstreamCalls(refuse)).run(READ)
     assert (execution.code, execution.data) == (-32042, {"why": [1]})
 
 
@@ -201,7 +207,7 @@ def test_leave_for_a_further_round_is_for_this_call_caller_and_state_once_and_fo
     clock = HandClock()
     rounds = RoundPermits(clock=clock)
     context = a_context(caller="dana", conversation="c")
-    given = leave(WRITE, "grant gnt_1 by eve")
+    given = create_permit(WRITE, "grant gnt_1 by eve")
     passage = RequestContext(request_state="state 1")
 
     def kept() -> None:
@@ -229,7 +235,7 @@ WRITE_TOOL = {
 }
 
 
-class Asking:
+class AskingServer:
     """A real server that asks who it is before it writes."""
 
     def __init__(self) -> None:
@@ -254,27 +260,27 @@ class Asking:
 
 @proves("G6", "G8")
 async def test_a_person_is_asked_once_for_all_rounds_of_a_call(tmp_path: Path) -> None:
-    asking = Asking()
+    asking = AskingServer()
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
-    wish = ToolCall(name="notes/write", arguments={"text": "hello"})
+    tool_call = ToolCall(name="notes/write", arguments={"text": "hello"})
 
     async def call(passage: RequestContext, caller: str = "dana") -> Outcome:
         context = CallContext(call_id=create_id("cal"), conversation="c", caller=caller)
-        return await router.calls.call(wish, context, passage)
+        return await router.calls.call(tool_call, context, passage)
 
     async with Router([asking.spec], settings=settings) as router:
         await router.connect()
-        waiting = await call(RequestContext(caller=Person()))
+        waiting = await call(RequestContext(caller=DelayedCaller()))
         assert waiting.pending_id is not None
         await router.calls.decide(waiting.pending_id, Decision.APPROVED, by="eve")
         asked = await router.calls.resume(
-            waiting.pending_id, CallContext(call_id=create_id("cal")), RequestContext(caller=Person())
+            waiting.pending_id, CallContext(call_id=create_id("cal")), RequestContext(caller=DelayedCaller())
         )
         assert asked.success, asked
         assert asked.result is not None
         assert asked.result["resultType"] == "input_required"
         assert asked.digest is None
-        further = RequestContext(caller=Person(), request_state="who are you?")
+        further = RequestContext(caller=DelayedCaller(), request_state="who are you?")
         assert (await call(further, caller="mallory")).error is ErrorKind.AUTHORIZATION_REQUIRED
         assert asking.written == []
         done = await call(further)

@@ -31,7 +31,7 @@ class LabelledTool(NamedTuple):
     package: str | None
 
 
-class Figures(NamedTuple):
+class CertaintyFigures(NamedTuple):
     """What was judged of some tools."""
 
     reads: int
@@ -45,7 +45,7 @@ class Figures(NamedTuple):
         return len(self.asking) / self.reads if self.reads else 0.0
 
 
-def labelled_tools() -> Iterator[LabelledTool]:
+def read_labelled_tools() -> Iterator[LabelledTool]:
     for server, entry in json.loads(_SET.read_text(encoding="utf-8")).items():
         invented = server in _INVENTED
         for number, tool in enumerate(entry["tools"]):
@@ -54,12 +54,12 @@ def labelled_tools() -> Iterator[LabelledTool]:
             yield LabelledTool(server, _definition(tool), reads, held_out, invented, entry["package"])
 
 
-def measure(*, held_out: bool, invented: bool, known: bool = True) -> Figures:
+def measure(*, held_out: bool, invented: bool, known: bool = True) -> CertaintyFigures:
     """How this part of the set is judged; `known`: with what is shipped about servers, by their package."""
     reads = acts = 0
     asking: list[str] = []
     unasked: list[str] = []
-    for tool in labelled_tools():
+    for tool in read_labelled_tools():
         if (tool.held_out, tool.invented) != (held_out, invented):
             continue
         origin = Listing(
@@ -72,7 +72,7 @@ def measure(*, held_out: bool, invented: bool, known: bool = True) -> Figures:
             asking.append(_line(judged))
         if runs and not tool.reads:
             unasked.append(_line(judged))
-    return Figures(reads, asking, acts, unasked)
+    return CertaintyFigures(reads, asking, acts, unasked)
 
 
 def _line(judged: ToolCard) -> str:

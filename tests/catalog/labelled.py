@@ -1,8 +1,8 @@
 """Tools of well-known public servers, in our own words, each with the effect a careful person gives it.
 
-Labelled before the rules were tried on them. `read`: nothing changes. `write`:
-something new or different remains, or something leaves the house. `destroy`:
-something may be lost, or anything at all may happen (code, commands, SQL).
+Labelled before the rules were tried on them. `read`: nothing changes. `write`: something new or different
+remains, or data is sent elsewhere. `destroy`: something may be lost, or anything at all may happen (code,
+commands, SQL).
 """
 
 from __future__ import annotations

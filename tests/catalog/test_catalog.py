@@ -18,7 +18,7 @@ from fingerpost.records import DroppedTool, Json, Listing
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.records.tools import ToolCard
 from fingerpost.settings.model import FlagSettings, ToolOverride
-from tests.kit.catalogs import UNHURRIED, catalog, listing, many, tool
+from tests.kit.catalogs import UNHURRIED, catalog, create_listing, many, tool
 from tests.requirements import proves
 
 
@@ -27,23 +27,23 @@ from tests.requirements import proves
 @given(st.randoms(use_true_random=False))
 def test_the_order_is_the_same_whatever_order_things_arrive_in(shuffler: random.Random) -> None:
     servers = {name: [tool(f"get_{part}") for part in "abcd"] for name in ("b", "a", "a-b", "B")}
-    reference = catalog(*(listing(name, *tools) for name, tools in servers.items())).snapshot.cards
+    reference = catalog(*(create_listing(name, *tools) for name, tools in servers.items())).snapshot.cards
     names = list(servers)
     shuffler.shuffle(names)
     for tools in servers.values():
         shuffler.shuffle(tools)
-    cards = catalog(*(listing(name, *servers[name]) for name in names)).snapshot.cards
+    cards = catalog(*(create_listing(name, *servers[name]) for name in names)).snapshot.cards
     assert cards == reference
     assert [card.key for card in cards] == sorted(card.key for card in cards)
 
 
 @proves("H17")
 def test_a_snapshot_stays_as_it_was_and_is_reused_until_something_changes() -> None:
-    it = catalog(listing("shop", tool("get_price")))
+    it = catalog(create_listing("shop", tool("get_price")))
     before = it.snapshot
-    it.replace_server(listing("shop", tool("get_price")))
+    it.replace_server(create_listing("shop", tool("get_price")))
     assert it.snapshot is before
-    it.replace_server(listing("shop", tool("get_price"), tool("get_stock")))
+    it.replace_server(create_listing("shop", tool("get_price"), tool("get_stock")))
     assert [card.key for card in before.cards] == ["shop/get_price"]
     assert it.snapshot is not before
     assert it.snapshot.version == before.version + 1
@@ -55,13 +55,13 @@ def test_a_snapshot_stays_as_it_was_and_is_reused_until_something_changes() -> N
 def test_every_change_is_one_event_with_its_difference() -> None:
     events = MemorySink()
     it = catalog(events=events, flags=FlagSettings(pins=False))
-    it.replace_server(listing("shop", tool("get_b"), tool("get_a")))
-    it.replace_server(listing("shop", tool("get_b"), tool("get_a")))
-    it.replace_server(listing("shop", tool("get_b", "Look at it differently"), tool("get_c")))
+    it.replace_server(create_listing("shop", tool("get_b"), tool("get_a")))
+    it.replace_server(create_listing("shop", tool("get_b"), tool("get_a")))
+    it.replace_server(create_listing("shop", tool("get_b", "Look at it differently"), tool("get_c")))
     it.remove_server("shop")
     it.remove_server("shop")
-    told = [event for event in events.events if isinstance(event, CatalogChanged)]
-    assert [(event.catalog_version, event.added, event.removed, event.changed) for event in told] == [
+    listed = [event for event in events.events if isinstance(event, CatalogChanged)]
+    assert [(event.catalog_version, event.added, event.removed, event.changed) for event in listed] == [
         (1, ("shop/get_a", "shop/get_b"), (), ()),
         (2, ("shop/get_c",), ("shop/get_a",), ("shop/get_b",)),
         (3, (), ("shop/get_b", "shop/get_c"), ()),
@@ -71,7 +71,7 @@ def test_every_change_is_one_event_with_its_difference() -> None:
 @proves("H17")
 def test_the_definition_is_kept_unmodified_and_a_card_survives_json() -> None:
     definition = tool("get_price", _meta={"x": [1, None]}, icons=[{"src": "data:,"}], anything={"new": True})
-    (card,) = catalog(listing("shop", definition)).snapshot.cards
+    (card,) = catalog(create_listing("shop", definition)).snapshot.cards
     assert card.definition is definition
     assert from_json(ToolCard, to_json(card)) == card
 
@@ -81,7 +81,7 @@ def test_a_tool_a_person_switched_off_is_not_listed_and_says_why() -> None:
     events = MemorySink()
     off = [ToolOverride(match="shop/*", enabled=False), ToolOverride(match="shop/get_price", enabled=True)]
     tools = (tool("get_price"), tool("get_stock"), tool("get_more"))
-    it = catalog(listing("shop", *tools), overrides=off, events=events)
+    it = catalog(create_listing("shop", *tools), overrides=off, events=events)
     assert [card.key for card in it.snapshot.cards] == ["shop/get_price"]
     assert [(drop.name, drop.reason) for drop in it.dropped] == [
         ("get_stock", "switched off: written for 'shop/*'"),
@@ -92,7 +92,7 @@ def test_a_tool_a_person_switched_off_is_not_listed_and_says_why() -> None:
 
 @proves("F20")
 def test_of_two_tools_with_one_name_in_one_server_the_first_stays() -> None:
-    it = catalog(listing("shop", tool("get_price", "the first"), tool("get_price", "the second")))
+    it = catalog(create_listing("shop", tool("get_price", "the first"), tool("get_price", "the second")))
     assert [card.description for card in it.snapshot.cards] == ["the first"]
     assert [(drop.name, drop.reason) for drop in it.dropped] == [
         ("get_price", "has the name of a tool listed before it")
@@ -101,13 +101,13 @@ def test_of_two_tools_with_one_name_in_one_server_the_first_stays() -> None:
 
 @proves("F20")
 def test_the_same_name_on_two_servers_is_two_tools() -> None:
-    snapshot = catalog(listing("a", tool("search")), listing("b", tool("search"))).snapshot
+    snapshot = catalog(create_listing("a", tool("search")), create_listing("b", tool("search"))).snapshot
     assert [card.exposed_name for card in snapshot.cards] == ["a__search", "b__search"]
     assert snapshot.find("search") is None
     assert [card.key for card in snapshot.resolve("search").cards] == ["a/search", "b/search"]
 
 
-def nested(depth: int) -> Json:
+def nest_objects(depth: int) -> Json:
     value: Json = {}
     for _ in range(depth):
         value = {"items": value}
@@ -124,7 +124,7 @@ def nested(depth: int) -> Json:
         ({"name": 7}, "has no name"),
         ({"name": "x" * 1025}, "has a name of more than 1024 characters"),
         ({"name": "half \ud800"}, "holds text that is not valid Unicode"),
-        ({"name": "deep", "inputSchema": nested(10_000)}, "is nested more than 100 levels deep"),
+        ({"name": "deep", "inputSchema": nest_objects(10_000)}, "is nested more than 100 levels deep"),
         ({"name": "nan", "inputSchema": {"default": float("nan")}}, "holds nan, which JSON cannot represent"),
         ("not even an object", "is not an object"),
     ],
@@ -135,13 +135,13 @@ def test_a_definition_that_cannot_be_taken_is_dropped_alone_with_the_reason(bad:
     it = catalog(wrong, wrong, events=events)
     assert [card.key for card in it.snapshot.cards] == ["shop/get_price"]
     assert [drop.reason for drop in it.dropped] == [reason]
-    told = [event.reason for event in events.events if isinstance(event, ToolDropped)]
-    assert told == [reason]
+    listed = [event.reason for event in events.events if isinstance(event, ToolDropped)]
+    assert listed == [reason]
 
 
 @proves("F22")
 def test_the_name_of_a_dropped_tool_is_shown_with_what_it_hides() -> None:
-    it = catalog(listing("shop", {"name": "half \ud800\u202e"}))
+    it = catalog(create_listing("shop", {"name": "half \ud800\u202e"}))
     assert [drop.name for drop in it.dropped] == ["half \\ud800\\u202e"]
 
 
@@ -158,7 +158,7 @@ def test_what_was_dropped_while_listing_is_shown_and_not_told_twice() -> None:
 @proves("F16")
 def test_a_schema_that_refers_to_itself_is_listed_as_it_is() -> None:
     schema: Json = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}, "y": {"$ref": "#"}}}
-    it = catalog(listing("shop", tool("get_loop", inputSchema=schema, outputSchema={"$ref": "#"})))
+    it = catalog(create_listing("shop", tool("get_loop", inputSchema=schema, outputSchema={"$ref": "#"})))
     (card,) = it.snapshot.cards
     assert card.definition["inputSchema"] == schema
     assert card.intelligence.parameters.optional == ("x", "y")
@@ -174,7 +174,7 @@ def test_a_reference_into_the_network_is_never_fetched() -> None:
             "properties": {"x": {"$ref": address}},
             "allOf": [{"$ref": address}],
         }
-        it = catalog(listing("shop", tool("get_far", inputSchema=schema)))
+        it = catalog(create_listing("shop", tool("get_far", inputSchema=schema)))
         assert [card.key for card in it.snapshot.cards] == ["shop/get_far"]
         with pytest.raises(TimeoutError):
             listener.accept()
@@ -182,7 +182,7 @@ def test_a_reference_into_the_network_is_never_fetched() -> None:
 
 @proves("F21")
 def test_ten_thousand_tools_of_one_server_are_all_reachable() -> None:
-    snapshot = catalog(listing("big", *many(10_000))).snapshot
+    snapshot = catalog(create_listing("big", *many(10_000))).snapshot
     assert len(snapshot.cards) == 10_000
     for number in (0, 4_999, 9_999):
         name = f"get_thing_{number:05}"
@@ -208,7 +208,9 @@ class Churn(RuleBasedStateMachine):
     @rule(server=servers, offer=tools)
     def lists(self, server: str, offer: dict[str, str]) -> None:
         self._offer(server, offer)
-        self.catalog.replace_server(listing(server, *(tool(name, text) for name, text in offer.items())))
+        self.catalog.replace_server(
+            create_listing(server, *(tool(name, text) for name, text in offer.items()))
+        )
 
     @rule(server=servers)
     def leaves(self, server: str) -> None:
@@ -259,5 +261,5 @@ class _Colour(Enum):
 @pytest.mark.parametrize("value", [UUID(int=1), _Colour.RED, object()])
 def test_what_only_python_can_say_is_no_part_of_a_definition(value: Any) -> None:
     strange = {"name": "get", "inputSchema": {"type": "object", "default": value}}
-    (drop,) = catalog(listing("shop", strange)).dropped
+    (drop,) = catalog(create_listing("shop", strange)).dropped
     assert "which JSON cannot represent" in drop.reason

@@ -11,14 +11,14 @@ from fingerpost.records import Effect, Json, JsonObject, Listing, Source, ToolCa
 from fingerpost.servers import Server
 from fingerpost.servers.spec import get_package
 from fingerpost.settings.model import ToolOverride
-from tests.catalog.certainty import labelled_tools, measure
+from tests.catalog.certainty import measure, read_labelled_tools
 from tests.kit.catalogs import card, catalog, tool
 from tests.requirements import proves
 
 
 @proves("X8")
 def test_of_635_labelled_tools_none_that_acts_runs_unasked_and_at_most_one_read_in_twenty_asks() -> None:
-    tools = list(labelled_tools())
+    tools = list(read_labelled_tools())
     real = [one for one in tools if not one.invented]
     assert len(real) >= 600
     assert sum(one.held_out for one in real) * 3 >= len(real)
@@ -34,7 +34,9 @@ def schema(*parameters: str) -> JsonObject:
     return {"type": "object", "properties": {name: {"type": "string"} for name in parameters}}
 
 
-def judged(name: str, description: str, *parameters: str, hint: bool = False, **origin: object) -> ToolCard:
+def build_card(
+    name: str, description: str, *parameters: str, hint: bool = False, **origin: object
+) -> ToolCard:
     annotations: dict[str, Json] = {"annotations": {"readOnlyHint": True}} if hint else {}
     definition = tool(name, description, inputSchema=schema(*parameters), **annotations)
     (only,) = catalog(Listing(server="shop", definitions=(definition,), **origin)).snapshot.cards  # type: ignore[arg-type]
@@ -64,7 +66,7 @@ def judged(name: str, description: str, *parameters: str, hint: bool = False, **
 )
 def test_what_speaks_against_reading_makes_it_uncertain(name: str, description: str, parameter: str) -> None:
     for hint in (False, True):
-        found = judged(name, description, parameter, hint=hint)
+        found = build_card(name, description, parameter, hint=hint)
         assert found.effect.value is not Effect.READ or found.doubt
         assert found.effect_of(None) is not Effect.READ
         assert Effect.READ not in found.effects
@@ -73,24 +75,24 @@ def test_what_speaks_against_reading_makes_it_uncertain(name: str, description: 
 @proves("X8")
 def test_a_hint_counts_only_of_a_server_the_operator_trusts_and_never_for_a_program() -> None:
     words = ("open_nodes", "Open some nodes", "names")
-    assert judged(*words, hint=True).doubt
-    assert judged(*words, hint=True, trust_hints=True).certain
+    assert build_card(*words, hint=True).doubt
+    assert build_card(*words, hint=True, trust_hints=True).certain
     assert (
-        judged("delete_nodes", "Delete nodes", "names", hint=True, trust_hints=True).effect.value
+        build_card("delete_nodes", "Delete nodes", "names", hint=True, trust_hints=True).effect.value
         is not Effect.READ
     )
-    assert judged("inspect", "Inspect it", "code", hint=True, trust_hints=True).doubt
+    assert build_card("inspect", "Inspect it", "code", hint=True, trust_hints=True).doubt
 
 
 @proves("X8")
 def test_what_is_known_of_a_server_is_found_by_its_entry_and_by_the_parameters_of_the_tool() -> None:
     words = ("fetch", "Fetches a URL from the internet", "url", "raw")
-    assert judged(*words).doubt
-    known = judged(*words, package="mcp-server-fetch")
+    assert build_card(*words).doubt
+    known = build_card(*words, package="mcp-server-fetch")
     assert known.certain
     assert known.effect.source is Source.WRITTEN
-    assert judged(*words, "method", package="mcp-server-fetch").doubt  # a newer one that may post
-    assert judged(*words, package="mcp-server-fetch-pro").doubt
+    assert build_card(*words, "method", package="mcp-server-fetch").doubt  # a newer one that may post
+    assert build_card(*words, package="mcp-server-fetch-pro").doubt
 
 
 @proves("X8")

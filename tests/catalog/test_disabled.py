@@ -48,10 +48,10 @@ class Switching(RuleBasedStateMachine):
     @rule(tools=some_keys, servers=some_servers)
     def switch(self, tools: set[str], servers: set[str]) -> None:
         before = set(self._present())
-        told = len(self._changes())
+        count = len(self._changes())
         self.catalog.set_disabled(dict.fromkeys(tools, "off"), dict.fromkeys(servers, "off"))
         self.off, self.servers_off = tools, servers
-        assert len(self._changes()) - told == (before != set(self._present()))
+        assert len(self._changes()) - count == (before != set(self._present()))
 
     @invariant()
     def only_what_is_on_is_there(self) -> None:

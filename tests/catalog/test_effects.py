@@ -109,7 +109,7 @@ _ENUM: Json = {"type": "string", "enum": ["list", "delete"]}
 _DEFS: dict[str, Json] = {"$defs": {"Act": _ENUM, "a/b": {"$ref": "#/$defs/Act"}}}
 
 
-def choosing(schema: Json, name: str = "action") -> dict[str, Json]:
+def build_choice_schema(schema: Json, name: str = "action") -> dict[str, Json]:
     return {"type": "object", "properties": {name: schema}, **_DEFS}
 
 
@@ -117,18 +117,20 @@ def choosing(schema: Json, name: str = "action") -> dict[str, Json]:
 @pytest.mark.parametrize(
     "schema",
     [
-        choosing({"anyOf": [_ENUM, {"type": "null"}], "default": None}),
-        choosing({"$ref": "#/$defs/Act"}),
-        choosing({"allOf": [{"$ref": "#/$defs/a~1b"}], "default": "list"}),
-        choosing({"oneOf": [{"const": "list"}, {"const": "delete_all"}]}),
-        choosing({"enum": ["list", "drop"]}, name="cmd"),
-        choosing({"enum": ["get", "delete"]}, name="type"),
-        choosing({"enum": ["show", "wipe everything"]}, name="what"),
-        choosing(choosing(_ENUM), name="request"),
-        choosing({"type": "array", "items": _ENUM}, name="actions"),
-        choosing({"type": "array", "items": choosing({"$ref": "#/$defs/Act"})}, name="steps"),
-        {"oneOf": [choosing({"const": "list"}), choosing({"const": "delete"})]},
-        choosing({"enum": [*(f"list_{number}" for number in range(500)), "delete"]}),
+        build_choice_schema({"anyOf": [_ENUM, {"type": "null"}], "default": None}),
+        build_choice_schema({"$ref": "#/$defs/Act"}),
+        build_choice_schema({"allOf": [{"$ref": "#/$defs/a~1b"}], "default": "list"}),
+        build_choice_schema({"oneOf": [{"const": "list"}, {"const": "delete_all"}]}),
+        build_choice_schema({"enum": ["list", "drop"]}, name="cmd"),
+        build_choice_schema({"enum": ["get", "delete"]}, name="type"),
+        build_choice_schema({"enum": ["show", "wipe everything"]}, name="what"),
+        build_choice_schema(build_choice_schema(_ENUM), name="request"),
+        build_choice_schema({"type": "array", "items": _ENUM}, name="actions"),
+        build_choice_schema(
+            {"type": "array", "items": build_choice_schema({"$ref": "#/$defs/Act"})}, name="steps"
+        ),
+        {"oneOf": [build_choice_schema({"const": "list"}), build_choice_schema({"const": "delete"})]},
+        build_choice_schema({"enum": [*(f"list_{number}" for number in range(500)), "delete"]}),
     ],
 )
 def test_a_choice_counts_however_the_schema_writes_it(schema: Json) -> None:
@@ -139,15 +141,15 @@ def test_a_choice_counts_however_the_schema_writes_it(schema: Json) -> None:
 @pytest.mark.parametrize(
     "schema",
     [
-        choosing({"anyOf": [{"enum": ["list", "show"]}, {"type": "null"}]}),
-        choosing({"$ref": "#/$defs/Missing"}),
-        choosing({"$ref": "https://example.com/elsewhere"}),
-        choosing({"$ref": "#/properties/action"}),
-        choosing({"enum": ["bash", "python"]}, name="language"),
-        choosing({"enum": ["create_time", "update_time", "delete_time"]}, name="sort"),
-        choosing({"enum": ["post", "link", "comment"]}, name="type"),
-        choosing({"enum": ["create", "update", "delete"]}, name="event_type"),
-        choosing({"type": "string", "description": "delete"}),
+        build_choice_schema({"anyOf": [{"enum": ["list", "show"]}, {"type": "null"}]}),
+        build_choice_schema({"$ref": "#/$defs/Missing"}),
+        build_choice_schema({"$ref": "https://example.com/elsewhere"}),
+        build_choice_schema({"$ref": "#/properties/action"}),
+        build_choice_schema({"enum": ["bash", "python"]}, name="language"),
+        build_choice_schema({"enum": ["create_time", "update_time", "delete_time"]}, name="sort"),
+        build_choice_schema({"enum": ["post", "link", "comment"]}, name="type"),
+        build_choice_schema({"enum": ["create", "update", "delete"]}, name="event_type"),
+        build_choice_schema({"type": "string", "description": "delete"}),
     ],
 )
 def test_choices_that_do_nothing_leave_a_reading_tool_alone(schema: Json) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from fingerpost.records import Json, Known, Source
 from fingerpost.settings.model import ToolOverride
-from tests.kit.catalogs import catalog, listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.requirements import proves
 
 QUERY: Json = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -22,8 +22,8 @@ def search(name: str, schema: Json = QUERY) -> dict[str, Json]:
 @proves("D1")
 def test_a_search_on_another_server_stands_in_for_a_search() -> None:
     snapshot = catalog(
-        listing("brave", search("brave_web_search"), search("brave_local_search")),
-        listing("exa", search("web_search")),
+        create_listing("brave", search("brave_web_search"), search("brave_local_search")),
+        create_listing("exa", search("web_search")),
     ).snapshot
     links = {card.key: card.intelligence.hierarchy for card in snapshot.cards}
     assert links["brave/brave_web_search"].value == ("exa/web_search",)
@@ -45,14 +45,15 @@ def test_a_search_on_another_server_stands_in_for_a_search() -> None:
 def test_what_servers_are_called_makes_none_stand_in_for_another(
     one: str, two: str, name: str, about: str
 ) -> None:
-    made = [listing(server, tool(name, about, inputSchema=QUERY)) for server in (one, two)]
+    made = [create_listing(server, tool(name, about, inputSchema=QUERY)) for server in (one, two)]
     assert [card.intelligence.hierarchy.value for card in catalog(*made).snapshot.cards] == [(), ()]
 
 
 @proves("D1")
 def test_a_stand_in_never_needs_an_argument_the_first_tool_does_not_take() -> None:
     snapshot = catalog(
-        listing("one", search("web_search")), listing("two", search("web_search", QUERY_AND_COUNTRY))
+        create_listing("one", search("web_search")),
+        create_listing("two", search("web_search", QUERY_AND_COUNTRY)),
     ).snapshot
     links = {card.key: card.intelligence.hierarchy.value for card in snapshot.cards}
     assert links == {"one/web_search": (), "two/web_search": ("one/web_search",)}
@@ -70,7 +71,7 @@ def test_a_stand_in_never_needs_an_argument_the_first_tool_does_not_take() -> No
 )
 def test_private_things_and_tools_that_act_have_no_inferred_stand_in(name: str, description: str) -> None:
     snapshot = catalog(
-        listing("one", tool(name, description)), listing("two", tool(name, description))
+        create_listing("one", tool(name, description)), create_listing("two", tool(name, description))
     ).snapshot
     assert [card.intelligence.hierarchy.value for card in snapshot.cards] == [(), ()]
 
@@ -81,10 +82,10 @@ def test_written_fallbacks_become_keys_of_the_tools_that_are_there() -> None:
         match="a/get_x", hierarchy=("get_y", "c__get_z", "d/get-w", "nowhere"), conflicts=("GET_Y", "get_x")
     )
     it = catalog(
-        listing("b", tool("get_y")),
-        listing("a", tool("get_x"), tool("get_y")),
-        listing("c", tool("get_z")),
-        listing("d", tool("get-w")),
+        create_listing("b", tool("get_y")),
+        create_listing("a", tool("get_x"), tool("get_y")),
+        create_listing("c", tool("get_z")),
+        create_listing("d", tool("get-w")),
         overrides=[rule],
     )
     known = it.snapshot.cards[0].intelligence
@@ -98,7 +99,7 @@ def test_written_fallbacks_become_keys_of_the_tools_that_are_there() -> None:
 
 @proves("D1", "H17")
 def test_links_follow_servers_that_come_and_go_and_older_snapshots_keep_theirs() -> None:
-    it = catalog(listing("one", search("web_search")), listing("two", search("web_search")))
+    it = catalog(create_listing("one", search("web_search")), create_listing("two", search("web_search")))
     both = it.snapshot
     it.remove_server("two")
     assert it.snapshot.cards[0].intelligence.hierarchy.value == ()
@@ -107,7 +108,7 @@ def test_links_follow_servers_that_come_and_go_and_older_snapshots_keep_theirs()
 
 @proves("D1")
 def test_many_equal_tools_give_a_few_links_best_first() -> None:
-    servers = [listing(f"s{number:02}", search("web_search")) for number in range(60)]
+    servers = [create_listing(f"s{number:02}", search("web_search")) for number in range(60)]
     rules = [ToolOverride(match="s41/*", priority=99)]
     snapshot = catalog(*servers, overrides=rules).snapshot
     assert snapshot.cards[0].intelligence.hierarchy.value == (

@@ -24,11 +24,11 @@ definitions = st.fixed_dictionaries(
 )
 
 
-def reordered(value: Any) -> Any:
+def reverse_keys(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: reordered(value[key]) for key in reversed(list(value))}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON
+        return {key: reverse_keys(value[key]) for key in reversed(list(value))}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON
     if isinstance(value, list):
-        return [reordered(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - any JSON
+        return [reverse_keys(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - any JSON
     return value
 
 
@@ -51,7 +51,7 @@ def test_pins_of_earlier_releases_hold(definition: dict[str, Json]) -> None:
 @UNHURRIED
 @given(definitions)
 def test_key_order_white_space_and_mapping_type_do_not_matter(definition: dict[str, Json]) -> None:
-    spaced = json.loads(json.dumps(reordered(definition), indent=3))
+    spaced = json.loads(json.dumps(reverse_keys(definition), indent=3))
     assert (
         compute_fingerprint(spaced)
         == compute_fingerprint(definition)

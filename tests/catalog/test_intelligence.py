@@ -21,7 +21,7 @@ from fingerpost.records import (
 )
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.catalog.test_fingerprint import json_values
-from tests.kit.catalogs import UNHURRIED, card, catalog, listing, tool
+from tests.kit.catalogs import UNHURRIED, card, catalog, create_listing, tool
 from tests.requirements import proves
 
 
@@ -96,11 +96,13 @@ def test_a_time_out_follows_the_typical_latency_unless_it_is_written() -> None:
 @proves("D1")
 def test_well_known_tools_bring_what_is_known_about_them() -> None:
     it = catalog(
-        listing("perplexity", tool("perplexity_research"), tool("perplexity_ask"), tool("perplexity_search")),
-        listing("tavily", tool("tavily-search")),
-        listing("gov", tool("datagov_query")),
-        listing("fs", tool("read_file"), tool("write_file")),
-        listing("fs2", tool("read_file")),
+        create_listing(
+            "perplexity", tool("perplexity_research"), tool("perplexity_ask"), tool("perplexity_search")
+        ),
+        create_listing("tavily", tool("tavily-search")),
+        create_listing("gov", tool("datagov_query")),
+        create_listing("fs", tool("read_file"), tool("write_file")),
+        create_listing("fs2", tool("read_file")),
     )
     known = {card.name: card.intelligence for card in it.snapshot.cards}
     assert {name: item.priority.value for name, item in known.items()} == {
@@ -153,7 +155,7 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         when_not=("it is not for sale",),
         examples=("How much is the red one?",),
     )
-    it = catalog(listing("shop", tool("get_price"), tool("other"), tool("third")), overrides=[written])
+    it = catalog(create_listing("shop", tool("get_price"), tool("other"), tool("third")), overrides=[written])
     found = it.snapshot.get("shop/get_price")
     assert found is not None
     known = found.intelligence
@@ -189,9 +191,9 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         examples=("How much is the red one?",),
     )
     assert dict(found.operations) == {"drop": Effect.DESTROY}
-    told = {field.name for field in dataclasses.fields(Instructions)}
+    fields = {field.name for field in dataclasses.fields(Instructions)}
     others = {"match", "enabled", "description", "operations"}
-    assert set(ToolOverride.model_fields) == {*others, *values, *told}
+    assert set(ToolOverride.model_fields) == {*others, *values, *fields}
 
 
 @proves("D1")
@@ -213,7 +215,9 @@ def test_instructions_are_written_by_pattern_and_merged_field_by_field() -> None
         ToolOverride(match="shop/get_price", purpose="Prices"),
     ]
     it = catalog(
-        listing("shop", tool("get_price"), tool("other")), listing("desk", tool("x")), overrides=rules
+        create_listing("shop", tool("get_price"), tool("other")),
+        create_listing("desk", tool("x")),
+        overrides=rules,
     )
     assert [card.instructions for card in it.snapshot.cards] == [
         Instructions(),
@@ -232,7 +236,7 @@ def test_a_description_written_by_a_person_leaves_definition_and_fingerprint_alo
 @proves("H18", "D1")
 def test_typical_latency_and_size_are_learned_from_use() -> None:
     events = MemorySink()
-    it = catalog(listing("shop", tool("get_price"), tool("get_stock")), events=events)
+    it = catalog(create_listing("shop", tool("get_price"), tool("get_stock")), events=events)
     assert it.learn(used("shop/get_price", ms=21_987, tokens=3210)).changed == ("shop/get_price",)
     found = it.snapshot.get("shop/get_price")
     assert found is not None
@@ -240,13 +244,13 @@ def test_typical_latency_and_size_are_learned_from_use() -> None:
     assert found.intelligence.latency.tier is LatencyTier.SLOW
     assert found.intelligence.latency.timeout.value == 300_000
     assert found.intelligence.response.typical_tokens.value == 3200
-    told = [event for event in events.events if isinstance(event, CatalogChanged)]
-    assert [event.changed for event in told] == [(), ("shop/get_price",)]
+    listed = [event for event in events.events if isinstance(event, CatalogChanged)]
+    assert [event.changed for event in listed] == [(), ("shop/get_price",)]
 
 
 @proves("H18")
 def test_one_call_more_makes_no_new_version_and_few_calls_teach_nothing() -> None:
-    it = catalog(listing("shop", tool("get_price")))
+    it = catalog(create_listing("shop", tool("get_price")))
     assert not it.learn(used("shop/get_price", calls=4))
     assert it.learn(used("shop/get_price", calls=40, ms=701))
     assert not it.learn(used("shop/get_price", calls=41, ms=704))
@@ -258,7 +262,7 @@ def test_what_was_learned_outlives_a_new_listing_and_yields_to_what_is_written()
     written = [ToolOverride(match="shop/get_stock", typical_ms=5)]
     it = catalog(overrides=written)
     it.learn({**used("shop/get_price"), **used("shop/get_stock")})
-    it.replace_server(listing("shop", tool("get_price"), tool("get_stock")))
+    it.replace_server(create_listing("shop", tool("get_price"), tool("get_stock")))
     typical = {card.name: card.intelligence.latency.typical for card in it.snapshot.cards}
     assert (typical["get_price"].value, typical["get_price"].source) == (700, Source.LEARNED)
     assert (typical["get_stock"].value, typical["get_stock"].source) == (5, Source.WRITTEN)
@@ -266,7 +270,7 @@ def test_what_was_learned_outlives_a_new_listing_and_yields_to_what_is_written()
 
 @proves("H18", "D1")
 def test_use_teaches_better_than_shipped_knowledge_does() -> None:
-    it = catalog(listing("p", tool("perplexity_research")))
+    it = catalog(create_listing("p", tool("perplexity_research")))
     it.learn(used("p/perplexity_research", ms=9_000))
     assert it.snapshot.cards[0].intelligence.latency.typical.value == 9_000
     assert it.snapshot.cards[0].intelligence.priority.value == 100
@@ -275,7 +279,7 @@ def test_use_teaches_better_than_shipped_knowledge_does() -> None:
 @proves("D12", "D1")
 def test_inference_and_learning_can_be_switched_off() -> None:
     off = FlagSettings(inferred_intelligence=False, learned_intelligence=False)
-    it = catalog(listing("fs", tool("read_file", "Read a file")), flags=off)
+    it = catalog(create_listing("fs", tool("read_file", "Read a file")), flags=off)
     assert not it.learn(used("fs/read_file"))
     (found,) = it.snapshot.cards
     known = found.intelligence

@@ -15,7 +15,7 @@ from tests.requirements import proves
 HAVING: JsonObject = {"resources": {}, "prompts": {}}
 
 
-def having(
+def build_resources(
     server: str, *uris: str, templates: tuple[str, ...] = (), prompts: tuple[str, ...] = ()
 ) -> ServerResources:
     return ServerResources(
@@ -27,7 +27,7 @@ def having(
     )
 
 
-GOOD = having("good", templates=("secret://good/{id}",))
+GOOD = build_resources("good", templates=("secret://good/{id}",))
 
 
 @proves("G8")
@@ -86,14 +86,14 @@ def test_contrived_templates_and_addresses_come_to_an_end() -> None:
 
 
 @proves("G8")
-def test_a_template_of_a_size_nobody_needs_is_listed_and_recognises_nothing(
+def test_an_oversized_template_is_listed_and_matches_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert UriTemplate.parse("x://" + "{a}/" * 21) is None
     assert UriTemplate.parse("x://" + "y" * 2000) is None
     huge = ["{+a}" * 800 + "q" * 850 + str(number) for number in range(20)]
     with caplog.at_level("DEBUG"):
-        both = collect_resources([(having("bad", templates=tuple(huge)), True), (GOOD, True)])
+        both = collect_resources([(build_resources("bad", templates=tuple(huge)), True), (GOOD, True)])
     assert "bad: the URI template is too large and is not matched: {+a}" in caplog.text
     assert both.find_resource("secret://good/a-long-name") == ("good", "secret://good/a-long-name")
     assert set(huge) < set(both.templates)
@@ -102,19 +102,23 @@ def test_a_template_of_a_size_nobody_needs_is_listed_and_recognises_nothing(
 @proves("G8")
 def test_a_server_with_templates_that_take_long_is_passed_over_and_the_others_are_not() -> None:
     slow = tuple("{+a}" + "q" * 900 + f"{{+b}}{number}{{+c}}" for number in range(200))
-    both = collect_resources([(having("bad", templates=(*slow, "secret://good/q{+d}")), True), (GOOD, True)])
+    both = collect_resources(
+        [(build_resources("bad", templates=(*slow, "secret://good/q{+d}")), True), (GOOD, True)]
+    )
     short, long = "secret://good/qq", "secret://good/" + "q" * 4000
     assert both.find_resource("secret://good/7") == ("good", "secret://good/7")
     # Of two that fit, the more telling one has it; after 200 long ones its server had its share.
     assert both.find_resource(long) == ("good", long)
-    alone = collect_resources([(having("bad", templates=("secret://good/q{+d}",)), True), (GOOD, True)])
+    alone = collect_resources(
+        [(build_resources("bad", templates=("secret://good/q{+d}",)), True), (GOOD, True)]
+    )
     assert alone.find_resource(short) == ("bad", short)
 
 
 @proves("G8")
 def test_the_first_server_keeps_an_address_and_the_other_is_reachable_too() -> None:
     both = collect_resources(
-        [(having("one", "book://a"), True), (having("tw/o", "book://a", "book://b"), True)]
+        [(build_resources("one", "book://a"), True), (build_resources("tw/o", "book://a", "book://b"), True)]
     )
     assert list(both.resources) == ["book://a", build_alias("tw/o", "book://a"), "book://b"]
     assert both.find_resource("book://a") == ("one", "book://a")
@@ -125,9 +129,9 @@ def test_the_first_server_keeps_an_address_and_the_other_is_reachable_too() -> N
 
 
 @proves("G8")
-def test_an_address_nobody_listed_goes_to_the_only_server_that_can_have_it() -> None:
-    one = having("one", "book://a", templates=("x://{id}", "x://special/{id}"))
-    two = having("two", "map://a", templates=("x://special/{+all}",))
+def test_an_unlisted_address_goes_to_the_only_server_that_can_have_it() -> None:
+    one = build_resources("one", "book://a", templates=("x://{id}", "x://special/{id}"))
+    two = build_resources("two", "map://a", templates=("x://special/{+all}",))
     assert collect_resources([(one, True)]).find_resource("any://thing") == ("one", "any://thing")
     both = collect_resources([(one, True), (two, True)])
     assert both.find_resource("any://thing") is None
@@ -151,7 +155,7 @@ def test_capabilities_are_what_some_server_can_do() -> None:
 
 @proves("G8")
 def test_prompts_keep_their_names_only_where_no_other_has_them() -> None:
-    one, two = having("one", prompts=("sum", "two__sum")), having("two", prompts=("sum",))
+    one, two = build_resources("one", prompts=("sum", "two__sum")), build_resources("two", prompts=("sum",))
     assert list(collect_resources([(one, False), (two, True)]).prompts) == [
         "sum",
         "one__two__sum",
@@ -164,7 +168,7 @@ def test_prompts_keep_their_names_only_where_no_other_has_them() -> None:
 
 @proves("G8")
 def test_a_prompt_is_also_found_by_its_own_name_where_only_one_server_has_it() -> None:
-    one, two = having("one", prompts=("sum", "tell")), having("two", prompts=("sum",))
+    one, two = build_resources("one", prompts=("sum", "tell")), build_resources("two", prompts=("sum",))
     found = collect_resources([(one, True), (two, True)])
     assert found.find_prompt("tell") == ("one", "tell")
     assert found.find_prompt("two__sum") == ("two", "sum")
@@ -186,7 +190,7 @@ def test_what_a_server_has_is_called_otherwise_only_where_it_would_lead_elsewher
 ) -> None:
     names = ("one", "two", "three")
     all_of_them = collect_resources(
-        (having(name, *uris, templates=tuple(templates)), True)
+        (build_resources(name, *uris, templates=tuple(templates)), True)
         for name, (uris, templates) in zip(names, each, strict=True)
     )
     for server in names:
@@ -199,15 +203,16 @@ def test_what_a_server_has_is_called_otherwise_only_where_it_would_lead_elsewher
 
 @proves("G8")
 def test_an_address_is_told_apart_by_what_servers_offer() -> None:
-    one = having("one", "x://a", "https://one.example/a", templates=("file:///{+path}",))
-    two = having("two", "x://a", "fingerpost://inner/x://a")
+    one = build_resources("one", "x://a", "https://one.example/a", templates=("file:///{+path}",))
+    two = build_resources("two", "x://a", "fingerpost://inner/x://a")
     silent = ServerResources(server="silent", capabilities={"tools": {}})
     both = collect_resources([(one, True), (two, True), (silent, True)])
     # Two of one server are one.
     assert (
-        collect_resources([(having("one", "x://a", "x://a"), True)]).get_listed_uri("one", "x://a") == "x://a"
+        collect_resources([(build_resources("one", "x://a", "x://a"), True)]).get_listed_uri("one", "x://a")
+        == "x://a"
     )
-    # Whoever offers no resources has none under another's address either.
+    # A server without resources has none under another server's address either.
     for uri in ("x://a", "file:///a.txt"):
         assert both.get_listed_uri("silent", uri) == f"fingerpost://silent/{uri}"
         assert both.find_resource(f"fingerpost://silent/{uri}") is None
@@ -216,10 +221,10 @@ def test_an_address_is_told_apart_by_what_servers_offer() -> None:
     assert both.get_listed_uri("two", "file:///a.txt") == "fingerpost://two/file:///a.txt"
     assert both.get_listed_uri("two", "https://two.example/") == "https://two.example/"
     assert both.get_listed_uri("two", "https://one.example/a") == "fingerpost://two/https://one.example/a"
-    # Where there is one server with resources, nobody else's links are taken for its.
-    alone = collect_resources([(having("one", "x://a"), True), (silent, True)])
+    # Links of servers without resources are not taken for those of the only server with resources.
+    alone = collect_resources([(build_resources("one", "x://a"), True), (silent, True)])
     assert alone.get_listed_uri("silent", "note://7") == "note://7"
-    # Nobody else speaks in our addresses, and a gateway behind this one does.
+    # Only a gateway uses our addresses, and a gateway behind this one does.
     assert (
         both.get_listed_uri("two", "fingerpost://inner/x://a") == "fingerpost://two/fingerpost://inner/x://a"
     )

@@ -3,12 +3,14 @@ from __future__ import annotations
 import pytest
 
 from fingerpost.catalog import Snapshot
-from tests.kit.catalogs import catalog, listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.requirements import proves
 
 SNAPSHOT = catalog(
-    listing("github", tool("get_issue", "Read one issue"), tool("create_issue", "Open an issue")),
-    listing("jira", tool("get_issue", "Read one ticket"), tool("list_boards", "Boards with their issues")),
+    create_listing("github", tool("get_issue", "Read one issue"), tool("create_issue", "Open an issue")),
+    create_listing(
+        "jira", tool("get_issue", "Read one ticket"), tool("list_boards", "Boards with their issues")
+    ),
 ).snapshot
 
 

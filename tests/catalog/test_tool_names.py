@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fingerpost.catalog import build_exposed_name, build_tool_key, escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible
-from tests.kit.catalogs import UNHURRIED, catalog, listing, tool
+from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
 from tests.requirements import proves
 
 ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -67,7 +67,7 @@ def test_the_place_where_server_and_tool_meet_is_never_ambiguous() -> None:
 
 @proves("H15", "F20")
 def test_a_slash_in_a_server_name_does_not_move_the_border_between_server_and_tool() -> None:
-    snapshot = catalog(listing("a/b", tool("c")), listing("a", tool("b/c"))).snapshot
+    snapshot = catalog(create_listing("a/b", tool("c")), create_listing("a", tool("b/c"))).snapshot
     assert [(card.key, card.server, card.name) for card in snapshot.cards] == [
         ("a/b/c", "a", "b/c"),
         ("a\\x2fb/c", "a/b", "c"),
@@ -86,8 +86,10 @@ def test_a_long_name_keeps_its_beginning_and_stays_unique() -> None:
 @proves("H15")
 def test_names_do_not_change_when_other_tools_come_or_go() -> None:
     odd = tool("read.file")
-    alone = catalog(listing("box", odd)).snapshot
-    crowd = catalog(listing("box", tool("read_file"), odd, tool("read/file")), listing("box_", odd)).snapshot
+    alone = catalog(create_listing("box", odd)).snapshot
+    crowd = catalog(
+        create_listing("box", tool("read_file"), odd, tool("read/file")), create_listing("box_", odd)
+    ).snapshot
     assert {card.key: card.exposed_name for card in alone.cards}.items() <= {
         card.key: card.exposed_name for card in crowd.cards
     }.items()
@@ -108,7 +110,7 @@ def test_names_do_not_change_when_other_tools_come_or_go() -> None:
     ],
 )
 def test_an_odd_name_is_reachable_and_shown_with_what_it_hides(name: str, shown: str) -> None:
-    snapshot = catalog(listing("box", tool(name))).snapshot
+    snapshot = catalog(create_listing("box", tool(name))).snapshot
     (card,) = snapshot.cards
     assert card.key == f"box/{shown}"
     assert card.name == name
@@ -119,7 +121,7 @@ def test_an_odd_name_is_reachable_and_shown_with_what_it_hides(name: str, shown:
 @proves("F22")
 def test_a_name_that_only_looks_like_another_gets_a_name_that_looks_different() -> None:
     snapshot = catalog(
-        listing("box", tool("read_file"), tool("re\u0430d_file"), tool("read_file\u200b"))
+        create_listing("box", tool("read_file"), tool("re\u0430d_file"), tool("read_file\u200b"))
     ).snapshot
     exposed = {card.name: card.exposed_name for card in snapshot.cards}
     assert exposed["read_file"] == "box__read_file"

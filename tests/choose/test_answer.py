@@ -15,11 +15,11 @@ from fingerpost.choose.answer import (
 from fingerpost.choose.prompts import MAX_STEP_LENGTH
 from fingerpost.settings.model import ChooseSettings
 from tests.kit.catalogs import UNHURRIED
-from tests.kit.choices import packet, said, step
+from tests.kit.choices import create_history, packet, step
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings(answer_tokens=321, answer_temperature=0.4)
-HISTORY = said("My lucky number is 7.", "Noted.")
+HISTORY = create_history("My lucky number is 7.", "Noted.")
 
 
 @proves("A10")
@@ -69,9 +69,9 @@ def test_a_request_that_needs_no_tool_is_the_conversation_and_the_persons_words(
 @proves("C9")
 def test_answers_with_and_without_results_begin_with_the_conversation_before_them() -> None:
     first = build_direct_request(packet("Hello"), system="S", history=(), settings=SETTINGS)
-    history = said("Hello", "Hello to you.")
+    history = create_history("Hello", "Hello to you.")
     second = build_answer_request(packet("Time?", step(1)), system="S", history=history, settings=SETTINGS)
-    later = (*history, *said("Time?", "Five, says the time server."))
+    later = (*history, *create_history("Time?", "Five, says the time server."))
     third = build_direct_request(packet("Thanks"), system="S", history=later, settings=SETTINGS)
     assert second.messages[:2] == first.messages
     assert third.messages[:3] == second.messages[:3]

@@ -28,8 +28,8 @@ def sample(raw: float, *, right: bool) -> ConfidenceSample:
 def outcomes(count: int, *, truth: Callable[[float], float], seed: int) -> list[ConfidenceSample]:
     """Selections of a model that says mostly 0.8 to 1.0, right as often as `truth` says of what it said."""
     chance = random.Random(seed)
-    said = [min(1.0, round(chance.betavariate(8, 1.5), 2)) for _ in range(count)]
-    return [sample(raw, right=chance.random() < truth(raw)) for raw in said]
+    claims = [min(1.0, round(chance.betavariate(8, 1.5), 2)) for _ in range(count)]
+    return [sample(raw, right=chance.random() < truth(raw)) for raw in claims]
 
 
 # Where models are: too sure, most of all at the top.

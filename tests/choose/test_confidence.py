@@ -36,7 +36,7 @@ WELL_FOUND = shortlist(0.9, 0.4)
 UNFIT = shortlist(0.9, fit=0.0)
 
 
-def judged(
+def score(
     *,
     claim: float = 0.9,
     review: Review | None,
@@ -57,7 +57,7 @@ def no(confidence: float) -> Review:
     return Review(approved=False, confidence=confidence)
 
 
-def fitted(share: float, *, raw: float = 0.9) -> Calibration:
+def fit_calibration(share: float, *, raw: float = 0.9) -> Calibration:
     """What is learned from a thousand selections at `raw` of which this share was right."""
     return Calibration.fit([ConfidenceSample(raw=raw, right=n < 1000 * share) for n in range(1000)])
 
@@ -77,7 +77,15 @@ SHARES = st.floats(0, 1)
 ANY = st.floats() | SHARES
 REVIEWS = st.builds(Review, approved=st.booleans(), confidence=ANY)
 SHORTLISTS = st.builds(shortlist_of, st.lists(st.floats(-1, 3) | st.floats(), max_size=5), ANY)
-CALIBRATIONS = st.sampled_from([IDENTITY, fitted(0.3), fitted(0.6), fitted(0.98), fitted(0.95, raw=0.5)])
+CALIBRATIONS = st.sampled_from(
+    [
+        IDENTITY,
+        fit_calibration(0.3),
+        fit_calibration(0.6),
+        fit_calibration(0.98),
+        fit_calibration(0.95, raw=0.5),
+    ]
+)
 TOOLS = st.sampled_from(["s/t0", "s/t1", "s/t9"])
 THRESHOLDS = st.builds(settings_of, SHARES, SHARES)
 
@@ -87,7 +95,7 @@ THRESHOLDS = st.builds(settings_of, SHARES, SHARES)
 def test_nothing_lifts_a_low_or_missing_approval_over_the_gate(
     claim: float, review: Review, found: Shortlist, calibration: Calibration, settings: Settings, tool: str
 ) -> None:
-    confidence = judged(
+    confidence = score(
         claim=claim, review=review, found=found, calibration=calibration, settings=settings, tool=tool
     )
     threshold = settings.tool_routing.confidence_threshold
@@ -108,7 +116,7 @@ def test_nothing_lifts_a_low_or_missing_approval_over_the_gate(
 def test_a_review_at_the_threshold_or_above_goes_where_nothing_speaks_against_it(
     review: float, claim: float
 ) -> None:
-    confidence = judged(claim=claim, review=yes(review))
+    confidence = score(claim=claim, review=yes(review))
     assert confidence.verdict is GateVerdict.GO
     assert confidence.score == confidence.raw == review
 
@@ -118,7 +126,7 @@ def test_the_better_reviewed_of_two_is_never_scored_lower(
     one: float, other: float, claim: float, found: Shortlist, calibration: Calibration
 ) -> None:
     low, high = (
-        judged(claim=claim, review=yes(review), found=found, calibration=calibration)
+        score(claim=claim, review=yes(review), found=found, calibration=calibration)
         for review in sorted((one, other))
     )
     assert low.raw <= high.raw
@@ -132,8 +140,8 @@ def test_a_higher_claim_and_a_better_fit_never_lower_the_score(
     claims: tuple[float, float], review: float, fits: tuple[float, float]
 ) -> None:
     (low_claim, high_claim), (low_fit, high_fit) = sorted(claims), sorted(fits)
-    low = judged(claim=low_claim, review=yes(review), found=shortlist(0.8, 0.7, fit=low_fit))
-    high = judged(claim=high_claim, review=yes(review), found=shortlist(0.8, 0.7, fit=high_fit))
+    low = score(claim=low_claim, review=yes(review), found=shortlist(0.8, 0.7, fit=low_fit))
+    high = score(claim=high_claim, review=yes(review), found=shortlist(0.8, 0.7, fit=high_fit))
     assert low.raw <= high.raw <= review
 
 
@@ -158,7 +166,7 @@ def test_a_higher_claim_and_a_better_fit_never_lower_the_score(
 def test_verdicts_come_with_plain_reasons(
     claim: float, review: Review | None, found: Shortlist, verdict: str, reason: str
 ) -> None:
-    confidence = judged(claim=claim, review=review, found=found)
+    confidence = score(claim=claim, review=review, found=found)
     expected = reason.format(
         yes="the review approves, at",
         no="the review does not approve, at",
@@ -172,9 +180,9 @@ def test_verdicts_come_with_plain_reasons(
 
 def test_thresholds_are_settings() -> None:
     careful = Settings(tool_routing=ToolRoutingSettings(confidence_threshold=0.95))
-    assert judged(review=yes(0.9), settings=careful).verdict is GateVerdict.ASK
+    assert score(review=yes(0.9), settings=careful).verdict is GateVerdict.ASK
     patient = Settings(choose=ChooseSettings(decline_below=0.0))
-    assert judged(review=no(0.0), settings=patient).verdict is GateVerdict.ASK
+    assert score(review=no(0.0), settings=patient).verdict is GateVerdict.ASK
 
 
 # Calibration at the gate
@@ -182,20 +190,20 @@ def test_thresholds_are_settings() -> None:
 
 @proves("A5", "A16")
 def test_past_outcomes_can_hold_a_selection_back_and_never_let_one_through() -> None:
-    poor = judged(review=yes(0.9), calibration=fitted(0.5))
+    poor = score(review=yes(0.9), calibration=fit_calibration(0.5))
     assert poor.calibrated
     assert poor.verdict is GateVerdict.ASK
     assert poor.score == pytest.approx(0.5, abs=0.02)
     assert poor.raw == 0.9
     assert poor.reason == "the review approves, at 0.90, but such selections were right only 50% of the time"
-    good = judged(review=yes(0.6), calibration=fitted(0.95, raw=0.6))
+    good = score(review=yes(0.6), calibration=fit_calibration(0.95, raw=0.6))
     assert good.score > 0.9
     assert good.verdict is GateVerdict.ASK
 
 
 def test_calibration_can_be_switched_off() -> None:
     off = Settings(flags=FlagSettings(calibration=False))
-    confidence = judged(review=yes(0.9), calibration=fitted(0.5), settings=off)
+    confidence = score(review=yes(0.9), calibration=fit_calibration(0.5), settings=off)
     assert (confidence.calibrated, confidence.score, confidence.verdict) == (False, 0.9, GateVerdict.GO)
 
 

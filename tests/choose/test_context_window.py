@@ -21,7 +21,7 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message
 from fingerpost.testing.models import HANG, ScriptedModel
 from tests.kit.catalogs import UNHURRIED
-from tests.kit.choices import packet, said
+from tests.kit.choices import create_history, packet
 from tests.requirements import proves
 
 
@@ -29,9 +29,9 @@ def quarter(text: str) -> int:
     return -(-len(text) // 4)
 
 
-def talk(turns: int, *, characters: int = 200) -> tuple[Message, ...]:
-    """A conversation of so many questions and answers, each told apart by its number."""
-    return said(*(f"message {number} ".ljust(characters, ".") for number in range(2 * turns)))
+def build_conversation(turns: int, *, characters: int = 200) -> tuple[Message, ...]:
+    """A conversation of so many numbered questions and answers."""
+    return create_history(*(f"message {number} ".ljust(characters, ".") for number in range(2 * turns)))
 
 
 async def cut(history: tuple[Message, ...], budget: int) -> FittedHistory:
@@ -40,7 +40,7 @@ async def cut(history: tuple[Message, ...], budget: int) -> FittedHistory:
 
 @proves("B12", "B6")
 async def test_the_history_goes_in_whole_as_long_as_it_fits() -> None:
-    history = talk(20)
+    history = build_conversation(20)
     model = ScriptedModel([])
     made = await fit_packet_history(
         packet(history=history), window_tokens=8000, reserve=2000, count=quarter, ask=model.complete
@@ -50,7 +50,7 @@ async def test_the_history_goes_in_whole_as_long_as_it_fits() -> None:
 
 
 async def test_what_else_must_fit_leaves_less_room_for_the_history() -> None:
-    history = talk(20)
+    history = build_conversation(20)
     made = await fit_packet_history(packet(history=history), window_tokens=8000, reserve=7000, count=quarter)
     assert made.by == "cut"
     assert made.tokens_after <= 1000 < made.tokens_before
@@ -64,7 +64,7 @@ async def test_what_else_must_fit_leaves_less_room_for_the_history() -> None:
 
 
 async def test_a_model_puts_the_beginning_into_fewer_words_once_and_is_not_asked_again() -> None:
-    history, memory = talk(30), SummaryCache()
+    history, memory = build_conversation(30), SummaryCache()
     model = ScriptedModel(["They spoke of messages 0 to 9."])
     first = await fit_history(model.complete, history, budget=2000, count=quarter, summaries=memory)
     again = await fit_history(model.complete, history, budget=2000, count=quarter, summaries=memory)
@@ -81,7 +81,7 @@ async def test_a_model_puts_the_beginning_into_fewer_words_once_and_is_not_asked
 async def test_the_next_summary_builds_on_the_one_before() -> None:
     memory = SummaryCache()
     model = ScriptedModel(["SUMMARY ONE", "SUMMARY TWO"])
-    history = talk(60)
+    history = build_conversation(60)
     length, texts = 0, list[str]()
     while len(texts) < 2:
         length += 2
@@ -99,7 +99,7 @@ async def test_the_next_summary_builds_on_the_one_before() -> None:
 
 @proves("C9")
 async def test_the_cut_stays_in_its_place_for_many_turns() -> None:
-    history = talk(100)
+    history = build_conversation(100)
     starts = list[str]()
     for length in range(2, len(history) + 1, 2):
         made = await cut(history[:length], 2000)
@@ -110,7 +110,7 @@ async def test_the_cut_stays_in_its_place_for_many_turns() -> None:
 
 @proves("C9")
 async def test_a_longer_question_hardly_ever_moves_the_cut() -> None:
-    history = talk(40)
+    history = build_conversation(40)
     starts: set[str] = set()
     for length in range(4, 800, 4):  # up to 200 tokens, less than one step of the window
         made = await fit_packet_history(
@@ -122,7 +122,7 @@ async def test_a_longer_question_hardly_ever_moves_the_cut() -> None:
 
 
 async def test_without_a_model_the_first_words_and_the_latest_turns_are_kept() -> None:
-    made = await cut(talk(30), 1000)
+    made = await cut(build_conversation(30), 1000)
     assert "began with: message 0" in made.history[0].text
     assert f"[{made.left_out} messages are left out here]" in made.history[0].text
     assert made.history[-1].text.startswith("message 59")
@@ -131,13 +131,17 @@ async def test_without_a_model_the_first_words_and_the_latest_turns_are_kept() -
 
 @pytest.mark.parametrize("failure", [ModelUnavailable("gone", model="lite"), "", "<think>hm</think>"])
 async def test_a_model_that_fails_or_says_nothing_is_done_without(failure: Exception | str) -> None:
-    made = await fit_history(ScriptedModel([failure]).complete, talk(30), budget=1000, count=quarter)
-    assert made == await cut(talk(30), 1000)
+    made = await fit_history(
+        ScriptedModel([failure]).complete, build_conversation(30), budget=1000, count=quarter
+    )
+    assert made == await cut(build_conversation(30), 1000)
 
 
 async def test_an_endless_summary_is_bounded_and_so_is_the_question() -> None:
     model = ScriptedModel(["word " * 100_000])
-    made = await fit_history(model.complete, talk(200, characters=4000), budget=4000, count=quarter)
+    made = await fit_history(
+        model.complete, build_conversation(200, characters=4000), budget=4000, count=quarter
+    )
     assert made.tokens_after <= 4000
     asked = sum(len(message.text) for message in model.asked[0].messages)
     assert asked < MAX_TRANSCRIPT_LENGTH + 3000
@@ -147,7 +151,7 @@ async def test_an_endless_summary_is_bounded_and_so_is_the_question() -> None:
 
 async def test_cancelling_ends_the_wait_for_a_summary() -> None:
     with anyio.move_on_after(0.05) as scope:
-        await fit_history(ScriptedModel([HANG]).complete, talk(30), budget=1000, count=quarter)
+        await fit_history(ScriptedModel([HANG]).complete, build_conversation(30), budget=1000, count=quarter)
     assert scope.cancelled_caught
 
 
@@ -157,7 +161,7 @@ def test_a_tools_reply_belongs_to_its_call() -> None:
         Message(role="tool", text="a", tool_call_id="1"),
         Message(role="tool", text="b", tool_call_id="2"),
     )
-    asked, thanks = said("Do it")[0], Message(role="user", text="thanks")
+    asked, thanks = create_history("Do it")[0], Message(role="user", text="thanks")
     assert split_into_units([asked, call, *replies, thanks]) == [(asked,), (call, *replies), (thanks,)]
 
 
@@ -188,13 +192,13 @@ def test_whatever_was_said_it_fits_and_no_reply_loses_its_call(
         assert made.history == history
         return
     system = [message for message in history if message.role == "system"]
-    said = [unit for unit in split_into_units(history) if unit[0].role != "system" or len(unit) > 1]
-    assume(all(unit[0].role != "system" for unit in said))  # a reply to no call, behind the system's words
+    units = [unit for unit in split_into_units(history) if unit[0].role != "system" or len(unit) > 1]
+    assume(all(unit[0].role != "system" for unit in units))  # a reply to no call, behind the system's words
     assert [message for message in made.history if message.role == "system"] == system, "never cut"
     fitted = [message for message in made.history if message.role != "system"]
     assert sum(count_message_tokens(message, quarter) for message in fitted) <= budget
     if fitted:
-        talked = [message for unit in said for message in unit]
+        talked = [message for unit in units for message in unit]
         kept = len(talked) - made.left_out
         shapes = [[(m.role, m.tool_calls) for m in side[len(side) - kept :]] for side in (fitted, talked)]
         assert shapes[0] == shapes[1], "what is kept is the end of the conversation"

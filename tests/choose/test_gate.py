@@ -31,7 +31,7 @@ FOUND = Shortlist(
 )
 
 
-async def decided(
+async def decide(
     *, selected: ModelReply | str, reviewed: ModelReply | str | Exception, calibration: Calibration
 ) -> Confidence | None:
     """What becomes of a request when the models say this (each says it again when asked again)."""
@@ -48,20 +48,20 @@ async def decided(
 @proves("A3", "A4", "A5")
 @pytest.mark.parametrize("sample", samples("reviews"), ids=lambda sample: sample.name)
 async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run(sample: Sample) -> None:
-    confidence = await decided(
+    confidence = await decide(
         selected=SELECTED, reviewed=sample.reply, calibration=Calibration.create_identity()
     )
     assert confidence is not None
     approved, sure = sample.expected.get("approved", False), sample.expected.get("confidence", 0.0)
     assert (confidence.verdict is GateVerdict.GO) is (approved and sure >= 0.7)
-    unread = "confidence" not in sample.expected  # nobody gave an opinion: a person decides
+    unread = "confidence" not in sample.expected  # no review: a person decides
     assert (confidence.verdict is GateVerdict.DECLINE) is (sure < 0.2 and not unread)
 
 
 @proves("A4", "A5")
 async def test_without_the_reviewing_model_nothing_runs() -> None:
     gone = ModelUnavailable("gone", model="prime")
-    confidence = await decided(selected=SELECTED, reviewed=gone, calibration=Calibration.create_identity())
+    confidence = await decide(selected=SELECTED, reviewed=gone, calibration=Calibration.create_identity())
     assert confidence is not None
     assert confidence.review == 0.0
     assert confidence.verdict is GateVerdict.ASK
@@ -72,7 +72,7 @@ async def test_without_the_reviewing_model_nothing_runs() -> None:
 @pytest.mark.parametrize("sample", samples("broken"), ids=lambda sample: sample.name)
 async def test_however_eager_the_reviewer_a_broken_selection_never_reaches_it(sample: Sample) -> None:
     assert (
-        await decided(selected=sample.reply, reviewed=APPROVED, calibration=Calibration.create_identity())
+        await decide(selected=sample.reply, reviewed=APPROVED, calibration=Calibration.create_identity())
         is None
     )
 
@@ -82,14 +82,14 @@ async def test_recorded_outcomes_make_the_next_start_more_careful(tmp_path: Path
     url = f"sqlite:///{tmp_path}/fingerpost.db"
     async with Store.open(url) as store:
         before = Calibration.fit(await store.confidences.list_recent())
-        first = await decided(selected=SELECTED, reviewed=APPROVED, calibration=before)
+        first = await decide(selected=SELECTED, reviewed=APPROVED, calibration=before)
         assert first is not None
         assert first.verdict is GateVerdict.GO
         for number in range(200):
             store.confidences.record_soon(ConfidenceSample(raw=first.raw, right=number % 3 == 0), NOON)
     async with Store.open(url) as store:
         after = Calibration.fit(await store.confidences.list_recent())
-    second = await decided(selected=SELECTED, reviewed=APPROVED, calibration=after)
+    second = await decide(selected=SELECTED, reviewed=APPROVED, calibration=after)
     assert second is not None
     assert (second.calibrated, second.verdict) == (True, GateVerdict.ASK)
     assert second.score == pytest.approx(1 / 3, abs=0.05)

@@ -92,9 +92,9 @@ def test_the_general_part_comes_first_and_sends_easy_requests_past_the_tools() -
 def test_what_a_person_wrote_stands_instead_of_ours_field_by_field() -> None:
     rule = ToolOverride(match="time/get*", purpose="The clock", when_not=("it is past bedtime",))
     clock = pick("time/get_current_time", among=cards(rule))[0]
-    told = build_guidance(clock)
-    assert (told.purpose, told.when_not) == ("The clock", ("it is past bedtime",))
-    assert told.when == build_guidance(pick("time/get_current_time")[0]).when
+    guidance = build_guidance(clock)
+    assert (guidance.purpose, guidance.when_not) == ("The clock", ("it is past bedtime",))
+    assert guidance.when == build_guidance(pick("time/get_current_time")[0]).when
     more = ToolOverride(match="time/*", when=("asked for the hour",), examples=("What time is it?",))
     block = block_of(
         build_tool_instructions(pick("time/get_current_time", among=cards(more))), "time__get_current_time"
@@ -151,16 +151,16 @@ def test_recorded_use_is_told_in_coarse_steps_and_only_when_it_is_given() -> Non
     both = pick("time/get_current_time", "time/convert_time", among=cards(rule))
     order = [card.key for card in both]
 
-    def told(calls: int, failures: int) -> str:
+    def build_text(calls: int, failures: int) -> str:
         seen = {"time/convert_time": usage("time/convert_time", calls=calls, failures=failures)}
         return build_tool_instructions(both, order=order, usage=seen)
 
     plain = build_tool_instructions(both, order=order)
-    assert told(9, 9) == told(60, 6) == plain
-    assert told(20, 5).endswith("Experience: it often fails here; prefer time__get_current_time")
-    assert told(20, 5) == told(21, 6), "one call more changes nothing"
-    assert "more often than not" in told(20, 15)
-    assert told(80, 1).endswith("Experience: it is used a lot here and works")
+    assert build_text(9, 9) == build_text(60, 6) == plain
+    assert build_text(20, 5).endswith("Experience: it often fails here; prefer time__get_current_time")
+    assert build_text(20, 5) == build_text(21, 6), "one call more changes nothing"
+    assert "more often than not" in build_text(20, 15)
+    assert build_text(80, 1).endswith("Experience: it is used a lot here and works")
 
 
 def test_what_a_server_writes_stays_on_its_line_and_within_bounds() -> None:

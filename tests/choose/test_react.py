@@ -13,7 +13,7 @@ from fingerpost.records import Json, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
 from tests.choose.test_tool_loop import JSON
 from tests.kit.catalogs import UNHURRIED
-from tests.kit.choices import fits, packet, pick, said, step
+from tests.kit.choices import create_history, fits, packet, pick, step
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings()
@@ -24,7 +24,7 @@ TOKYO = ToolCall(name="time/get_current_time", arguments={"timezone": "Asia/Toky
 def ask(*steps: Step, last: bool = False) -> ModelRequest:
     made = packet("What time is it?", *steps, thoughts=["I need the time", "Once more", "And again"])
     return build_react_request(
-        made, CARDS, system="SYSTEM", history=said("Hi", "Hi."), settings=SETTINGS, last=last
+        made, CARDS, system="SYSTEM", history=create_history("Hi", "Hi."), settings=SETTINGS, last=last
     )
 
 

@@ -28,7 +28,7 @@ def with_steps(asked: Packet, *steps: Step) -> Packet:
     return replace(asked, tool_routing=replace(asked.tool_routing, steps=steps))
 
 
-async def chosen_from(*replies: ModelReply | str) -> ParsedSelection:
+async def select_from(*replies: ModelReply | str) -> ParsedSelection:
     """What is made of these replies, the last one being repeated for ever."""
     lines = list(replies)
     model = ScriptedModel(lambda _: lines.pop(0) if len(lines) > 1 else lines[0])
@@ -46,7 +46,7 @@ def test_the_corpus_is_large_and_its_names_are_unique() -> None:
 @proves("A3")
 @pytest.mark.parametrize("sample", CORPUS, ids=lambda sample: sample.name)
 async def test_what_a_model_writes_becomes_a_selection_of_an_offered_tool_or_nothing(sample: Sample) -> None:
-    chosen = await chosen_from(sample.reply)
+    chosen = await select_from(sample.reply)
     expected = sample.expected
     if "tool" not in expected:
         assert chosen.selection is None
@@ -189,7 +189,7 @@ async def test_a_model_that_fails_is_the_callers_to_deal_with() -> None:
         await select_tool(model.complete, packet(), OFFERED, SETTINGS)
 
 
-async def test_without_tools_nobody_is_asked() -> None:
+async def test_without_tools_no_model_is_asked() -> None:
     model = ScriptedModel([])
     chosen = await select_tool(model.complete, packet(), (), SETTINGS)
     assert (chosen.selection, chosen.problem) == (None, "no tool was offered")
@@ -197,9 +197,9 @@ async def test_without_tools_nobody_is_asked() -> None:
 
 async def test_secrets_in_a_reply_do_not_come_out_in_the_problem() -> None:
     secret = "ghp_" + "a1B2" * 9
-    chosen = await chosen_from(json.dumps({"tool": f"use {secret}", "arguments": {}}))
+    chosen = await select_from(json.dumps({"tool": f"use {secret}", "arguments": {}}))
     assert secret not in chosen.problem
-    chosen = await chosen_from(
+    chosen = await select_from(
         json.dumps({"tool": "git__log", "arguments": {}, "reasoning": f"with {secret}"})
     )
     assert secret not in chosen.reasoning
@@ -232,22 +232,22 @@ def test_what_stays_the_same_comes_first_and_in_the_same_bytes() -> None:
         packet("two"), tuple(reversed(OFFERED)), SETTINGS, instructions="Be brief."
     )
     assert one.messages[0] == other.messages[0]
-    told, same = one.messages[1].text, other.messages[1].text
-    request = told.index("The request:")
-    assert told[:request] == same[:request]
-    assert told.index("Be brief.") < told.index("files__read_file") < request
-    keys = [told.index(f'"{card.exposed_name}"') for card in OFFERED]
+    text, same = one.messages[1].text, other.messages[1].text
+    request = text.index("The request:")
+    assert text[:request] == same[:request]
+    assert text.index("Be brief.") < text.index("files__read_file") < request
+    keys = [text.index(f'"{card.exposed_name}"') for card in OFFERED]
     assert keys == sorted(keys)
 
 
 def test_a_longer_conversation_begins_as_the_shorter_one_did() -> None:
-    said = [
+    history = [
         Message(role="user", text="hello"),
         Message(role="assistant", text="hi"),
         Message(role="user", text="so"),
     ]
-    shorter = build_selection_request(packet(history=tuple(said[:2])), OFFERED, SETTINGS).messages[1].text
-    longer = build_selection_request(packet(history=tuple(said)), OFFERED, SETTINGS).messages[1].text
+    shorter = build_selection_request(packet(history=tuple(history[:2])), OFFERED, SETTINGS).messages[1].text
+    longer = build_selection_request(packet(history=tuple(history)), OFFERED, SETTINGS).messages[1].text
     shared = shorter[: shorter.index("\n\nTools, one on each line:")]
     assert longer.startswith(shared)
 
@@ -257,23 +257,23 @@ def test_conversation_request_and_steps_are_told_in_this_order_and_as_data() -> 
     asked = packet("and now?", history=history)
     step = Step(tool="web/search", arguments={"query": "x"}, success=True, text="<data>\nhit\n</data>")
     asked = with_steps(asked, step)
-    told = build_selection_request(asked, OFFERED, SETTINGS).messages[1].text
+    prompt = build_selection_request(asked, OFFERED, SETTINGS).messages[1].text
     places = [
-        told.index(part) for part in ("The conversation so far", "\nThe request:", "Calls already made")
+        prompt.index(part) for part in ("The conversation so far", "\nThe request:", "Calls already made")
     ]
     assert places == sorted(places)
-    assert told.count("\nThe request:\n") == 1  # the one in the message stands escaped on its own line
-    assert '"result": "<data>\\nhit\\n</data>"' in told
-    assert '"text": "and now?"' in told
+    assert prompt.count("\nThe request:\n") == 1  # the one in the message stands escaped on its own line
+    assert '"result": "<data>\\nhit\\n</data>"' in prompt
+    assert '"text": "and now?"' in prompt
 
 
 def test_a_history_that_was_shortened_stands_in_for_the_packets_own() -> None:
     asked = packet(history=(Message(role="user", text="the long one"),))
-    told = build_selection_request(
+    prompt = build_selection_request(
         asked, OFFERED, SETTINGS, history=(Message(role="user", text="the short one"),)
     )
-    assert "the short one" in told.messages[1].text
-    assert "the long one" not in told.messages[1].text
+    assert "the short one" in prompt.messages[1].text
+    assert "the long one" not in prompt.messages[1].text
     assert (
         "conversation so far"
         not in build_selection_request(asked, OFFERED, SETTINGS, history=()).messages[1].text
@@ -287,10 +287,10 @@ def test_whatever_the_packet_holds_the_question_stays_within_bounds() -> None:
         for _ in range(20)
     ]
     asked = with_steps(packet("w" * 1_000_000, history=history), *steps)
-    told = build_selection_request(asked, OFFERED, SETTINGS).messages[1].text
-    assert len(told) < 120_000
-    assert "characters left out" in told
-    assert "earlier ones left out" in told
+    prompt = build_selection_request(asked, OFFERED, SETTINGS).messages[1].text
+    assert len(prompt) < 120_000
+    assert "characters left out" in prompt
+    assert "earlier ones left out" in prompt
 
 
 def test_a_tool_cannot_speak_out_of_its_line() -> None:
@@ -301,12 +301,12 @@ def test_a_tool_cannot_speak_out_of_its_line() -> None:
     )
     text = build_selection_request(packet(), (hostile,), SETTINGS).messages[1].text
     (line,) = [line for line in text.splitlines() if '"s__evil"' in line]
-    told = json.loads(line)
-    assert told["tool"] == "s__evil"
+    data = json.loads(line)
+    assert data["tool"] == "s__evil"
     assert len(line) < 12_000
     assert "\u202e" not in line
     assert "\\u200b" in line
-    assert told["parameters"]["names"][:2] == ["p0", "p1"]
+    assert data["parameters"]["names"][:2] == ["p0", "p1"]
 
 
 def tool_line(request: ModelRequest) -> Any:
@@ -319,16 +319,16 @@ def test_a_long_schema_loses_its_words_before_its_parameters() -> None:
     properties = {f"p{n}": {"type": "string", "title": "T", "description": "d" * 300} for n in range(40)}
     properties["description"] = {"type": "integer"}  # a parameter of that name is no description
     wordy = card("wordy", schema={"type": "object", "properties": properties, "required": ["p1"]})
-    told = tool_line(build_selection_request(packet(), (wordy,), SETTINGS))["parameters"]
-    assert told["properties"]["p7"] == {"type": "string"}
-    assert told["properties"]["description"] == {"type": "integer"}
-    assert told["required"] == ["p1"]
+    prompt = tool_line(build_selection_request(packet(), (wordy,), SETTINGS))["parameters"]
+    assert prompt["properties"]["p7"] == {"type": "string"}
+    assert prompt["properties"]["description"] == {"type": "integer"}
+    assert prompt["required"] == ["p1"]
 
 
 def test_a_tool_without_a_usable_schema_is_told_all_the_same() -> None:
     (odd,) = snapshot(s=[{"name": "odd", "inputSchema": {"type": "object", "properties": {}}}]).cards
-    told = tool_line(build_selection_request(packet(), (odd,), SETTINGS))
-    assert told == {
+    prompt = tool_line(build_selection_request(packet(), (odd,), SETTINGS))
+    assert prompt == {
         "tool": "s__odd",
         "does": "",
         "effect": odd.effect.value,

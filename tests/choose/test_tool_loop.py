@@ -14,12 +14,12 @@ from fingerpost.events.codec import decode, encode
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Json, JsonObject, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
-from tests.kit.catalogs import UNHURRIED, catalog, listing
-from tests.kit.choices import READ, fits, packet, pick, said, step
+from tests.kit.catalogs import UNHURRIED, catalog, create_listing
+from tests.kit.choices import READ, create_history, fits, packet, pick, step
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings()
-HISTORY = said("Hello", "Hello to you.")
+HISTORY = create_history("Hello", "Hello to you.")
 CARDS = pick("time/get_current_time", "files/read_file", "desk/file_operations")
 OWN: JsonObject = {"type": "function", "function": {"name": "read_result", "parameters": {"type": "object"}}}
 
@@ -37,7 +37,7 @@ def ask(*steps: Step, tools: bool = True, final: bool = False, note: str = "") -
     )
 
 
-def serialised(messages: tuple[Message, ...]) -> str:
+def serialize_messages(messages: tuple[Message, ...]) -> str:
     return "".join(
         json.dumps([message.role, message.text, message.tool_calls, message.tool_call_id])
         for message in messages
@@ -86,7 +86,7 @@ def test_every_turn_begins_with_the_one_before_byte_for_byte(tools: bool) -> Non
     turns = [ask(*steps[:made], tools=tools) for made in range(6)]
     turns.append(ask(*steps, tools=tools, final=True))
     for before, after in itertools.pairwise(turns):
-        assert serialised(after.messages).startswith(serialised(before.messages))
+        assert serialize_messages(after.messages).startswith(serialize_messages(before.messages))
         assert after.tools == before.tools
 
 
@@ -113,7 +113,7 @@ def test_arguments_are_told_in_the_same_bytes_whatever_order_they_were_written_i
         Step(tool="t/t", arguments=arguments, success=True, text="x", call_id="c")
         for arguments in ({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"d": 3, "c": 2}, "a": 1})
     )
-    assert serialised(ask(one).messages) == serialised(ask(other).messages)
+    assert serialize_messages(ask(one).messages) == serialize_messages(ask(other).messages)
     assert ask(one, tools=False).messages == ask(other, tools=False).messages
 
 
@@ -186,11 +186,11 @@ def test_who_wants_text_is_told_of_no_tools_and_asked_for_no_json(final: bool) -
             has_tool_support=False,
             client=brought,
         )
-        told = "\n".join(message.text for message in request.messages)
+        prompt = "\n".join(message.text for message in request.messages)
         assert (request.tools, request.schema, request.messages[3].text) == ((), None, "What time is it?")
-        assert "JSON" not in told
-        assert '"calls"' not in told, "a model goes on as it began"
-        assert not brought.later_messages or "Bears." in told
+        assert "JSON" not in prompt
+        assert '"calls"' not in prompt, "a model goes on as it began"
+        assert not brought.later_messages or "Bears." in prompt
 
 
 def test_a_choice_of_the_callers_is_marked_as_theirs() -> None:
@@ -276,7 +276,7 @@ def test_an_operation_in_a_name_becomes_an_argument(written: str) -> None:
 
 
 def test_a_bare_name_two_tools_share_means_neither() -> None:
-    twins = catalog(listing("here", READ), listing("there", READ)).snapshot.cards
+    twins = catalog(create_listing("here", READ), create_listing("there", READ)).snapshot.cards
     turn = parse_turn(reply("", ("read_file", "{}")), twins)
     assert turn.calls == ()
     assert "here__read_file" in turn.problems[0]

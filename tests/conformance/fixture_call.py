@@ -55,7 +55,7 @@ def unseal(sealed: str) -> Object:
 
 
 @dataclass(frozen=True)
-class Call:
+class FixtureCall:
     """A request to a fixture."""
 
     context: ServerRequestContext[Any, Any]

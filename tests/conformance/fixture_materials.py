@@ -9,9 +9,9 @@ from typing import Final
 import mcp_types as types
 from mcp import MCPError
 
-from tests.conformance.fixture_call import Call, Object
+from tests.conformance.fixture_call import FixtureCall, Object
 from tests.conformance.fixture_questions import contextual_prompt
-from tests.conformance.fixture_tools import PNG, Run, embedded
+from tests.conformance.fixture_tools import PNG, Run, embed_resource
 
 TEMPLATE: Final = re.compile(r"test://template/(?P<id>[^/]+)/data")
 
@@ -58,24 +58,24 @@ def _message(content: Object) -> Object:
     return {"role": "user", "content": content}
 
 
-async def simple(call: Call) -> Object:
+async def simple(call: FixtureCall) -> Object:
     return {"messages": [_message({"type": "text", "text": "This is a simple prompt for testing."})]}
 
 
-async def with_arguments(call: Call) -> Object:
+async def with_arguments(call: FixtureCall) -> Object:
     first, second = call.arguments["arg1"], call.arguments["arg2"]
     words = f"Prompt with arguments: arg1='{first}', arg2='{second}'"
     return {"messages": [_message({"type": "text", "text": words})]}
 
 
-async def with_resource(call: Call) -> Object:
+async def with_resource(call: FixtureCall) -> Object:
     uri = call.arguments["resourceUri"]
-    content = embedded(uri, "text/plain", "Embedded resource content for testing.")
+    content = embed_resource(uri, "text/plain", "Embedded resource content for testing.")
     request: Object = {"type": "text", "text": "Please process the embedded resource above."}
     return {"messages": [_message(content), _message(request)]}
 
 
-async def with_image(call: Call) -> Object:
+async def with_image(call: FixtureCall) -> Object:
     picture: Object = {"type": "image", "data": PNG, "mimeType": "image/png"}
     request: Object = {"type": "text", "text": "Please analyze the image above."}
     return {"messages": [_message(picture), _message(request)]}

@@ -7,7 +7,7 @@ from typing import Any, Final
 import mcp_types as types
 from mcp import MCPError
 
-from tests.conformance.fixture_call import Call, Object
+from tests.conformance.fixture_call import FixtureCall, Object
 from tests.conformance.fixture_tools import Run, text, tool
 
 
@@ -41,7 +41,7 @@ DEFAULTS: Final[Object] = {
 }
 
 
-def _titled(noun: str) -> list[Object]:
+def _build_titled_options(noun: str) -> list[Object]:
     return [
         {"const": f"value{number}", "title": f"{ordinal} {noun}"}
         for number, ordinal in enumerate(("First", "Second", "Third"), start=1)
@@ -51,14 +51,14 @@ def _titled(noun: str) -> list[Object]:
 OPTIONS: Final = ["option1", "option2", "option3"]
 ENUMS: Final[Object] = {
     "untitledSingle": {"type": "string", "enum": OPTIONS},
-    "titledSingle": {"type": "string", "oneOf": _titled("Option")},
+    "titledSingle": {"type": "string", "oneOf": _build_titled_options("Option")},
     "legacyEnum": {
         "type": "string",
         "enum": ["opt1", "opt2", "opt3"],
         "enumNames": ["Option One", "Option Two", "Option Three"],
     },
     "untitledMulti": {"type": "array", "items": {"type": "string", "enum": OPTIONS}},
-    "titledMulti": {"type": "array", "items": {"anyOf": _titled("Choice")}},
+    "titledMulti": {"type": "array", "items": {"anyOf": _build_titled_options("Choice")}},
 }
 
 
@@ -67,50 +67,50 @@ def _content(answer: Any) -> Object:
     return answer.get("content") or {}
 
 
-def _said(answer: Object) -> str:
+def _describe_answer(answer: Object) -> str:
     return f"action={answer['action']}, content={_content(answer)}"
 
 
-async def sampling(call: Call) -> Object:
+async def sampling(call: FixtureCall) -> Object:
     answers = await call.ask({"reply": sample(call.arguments["prompt"], 100)})
     return text(f"LLM response: {answers['reply']['content']['text']}")
 
 
-async def elicitation(call: Call) -> Object:
+async def elicitation(call: FixtureCall) -> Object:
     fields = {
         "username": {"type": "string", "description": "User's response"},
         "email": {"type": "string", "description": "User's email address"},
     }
     answers = await call.ask({"user": form(call.arguments["message"], fields, list(fields))})
-    return text(f"User response: {_said(answers['user'])}")
+    return text(f"User response: {_describe_answer(answers['user'])}")
 
 
-async def defaults(call: Call) -> Object:
+async def defaults(call: FixtureCall) -> Object:
     answers = await call.ask({"form": form("Please review the defaults", DEFAULTS)})
-    return text(f"Elicitation completed: {_said(answers['form'])}")
+    return text(f"Elicitation completed: {_describe_answer(answers['form'])}")
 
 
-async def enums(call: Call) -> Object:
+async def enums(call: FixtureCall) -> Object:
     answers = await call.ask({"form": form("Please choose", ENUMS)})
-    return text(f"Elicitation completed: {_said(answers['form'])}")
+    return text(f"Elicitation completed: {_describe_answer(answers['form'])}")
 
 
-async def greet(call: Call) -> Object:
+async def greet(call: FixtureCall) -> Object:
     answers = await call.ask({"user_name": NAME})
     return text(f"Hello, {_content(answers['user_name']).get('name', 'stranger')}!")
 
 
-async def capital(call: Call) -> Object:
+async def capital(call: FixtureCall) -> Object:
     answers = await call.ask({"capital_question": sample("What is the capital of France?", 100)})
     return text(answers["capital_question"]["content"]["text"])
 
 
-async def roots(call: Call) -> Object:
+async def roots(call: FixtureCall) -> Object:
     answers = await call.ask({"client_roots": ROOTS})
     return text(", ".join(root["uri"] for root in answers["client_roots"]["roots"]))
 
 
-async def with_state(call: Call) -> Object:
+async def with_state(call: FixtureCall) -> Object:
     """Needs its own state back, unchanged."""
     state = call.state()
     await call.ask({"confirm": CONFIRM}, {"tool": call.params["name"]})
@@ -119,14 +119,14 @@ async def with_state(call: Call) -> Object:
     return text("state-ok")
 
 
-async def several(call: Call) -> Object:
+async def several(call: FixtureCall) -> Object:
     questions = {"user_name": NAME, "greeting": sample("Generate a greeting", 50), "client_roots": ROOTS}
     answers = await call.ask(questions, {"tool": call.params["name"]})
     name = _content(answers["user_name"]).get("name")
     return text(f"{answers['greeting']['content']['text']} {name}, {len(answers['client_roots']['roots'])}")
 
 
-async def two_rounds(call: Call) -> Object:
+async def two_rounds(call: FixtureCall) -> Object:
     state = call.state() or {}
     name = state.get("name")
     if name is None:
@@ -138,7 +138,7 @@ async def two_rounds(call: Call) -> Object:
     return text(f"{name} likes {_content(answers['step2']).get('color')}")
 
 
-async def by_capabilities(call: Call) -> Object:
+async def by_capabilities(call: FixtureCall) -> Object:
     """Asks only what this client can answer."""
     questions = {
         key: question
@@ -152,7 +152,7 @@ async def by_capabilities(call: Call) -> Object:
     return text(f"Answered: {', '.join(sorted(answers))}")
 
 
-async def contextual_prompt(call: Call) -> Object:
+async def contextual_prompt(call: FixtureCall) -> Object:
     """The same for a prompt."""
     question = form("What context should the prompt use?", {"context": {"type": "string"}}, ["context"])
     answers = await call.ask({"user_context": question})

@@ -29,7 +29,7 @@ from mcp.server.subscriptions import (
 from pydantic import BaseModel
 from starlette.applications import Starlette
 
-from tests.conformance.fixture_call import Call, InputRequired, Object
+from tests.conformance.fixture_call import FixtureCall, InputRequired, Object
 from tests.conformance.fixture_events import KeptEvents
 from tests.conformance.fixture_materials import PROMPTS, RESOURCES, TEMPLATES, complete, read
 from tests.conformance.fixture_questions import ASKING_TOOLS
@@ -105,7 +105,7 @@ class FixtureServer(Server[Any]):
 
         async def handler(context: Context, asked: Params) -> Object:
             result = await handle(context, asked)
-            return {"resultType": "complete", **result} if Call(context).modern else result
+            return {"resultType": "complete", **result} if FixtureCall(context).modern else result
 
         self.add_request_handler(method, params, handler)
 
@@ -125,7 +125,7 @@ class FixtureServer(Server[Any]):
         if name not in fixtures:
             raise MCPError(types.INVALID_PARAMS, f"There is no {name}")
         try:
-            return await fixtures[name][1](Call(context))
+            return await fixtures[name][1](FixtureCall(context))
         except InputRequired as asked:
             return asked.result
 
@@ -144,7 +144,7 @@ class FixtureServer(Server[Any]):
     async def _accept(self, context: Context, params: Any) -> Object:
         return {}
 
-    async def change_tools(self, call: Call) -> Object:
+    async def change_tools(self, call: FixtureCall) -> Object:
         if self.tools.pop("test_extra_tool", None) is None:
             self.tools["test_extra_tool"] = tool("test_extra_tool", "Comes and goes", simple_text)
         if not call.modern:
@@ -152,7 +152,7 @@ class FixtureServer(Server[Any]):
         await self.news.publish(ToolsListChanged())
         return text("The list of tools changed.")
 
-    async def change_prompts(self, call: Call) -> Object:
+    async def change_prompts(self, call: FixtureCall) -> Object:
         if self.prompts.pop("test_extra_prompt", None) is None:
             self.prompts["test_extra_prompt"] = (
                 {"name": "test_extra_prompt", "description": "Comes and goes"},
@@ -163,7 +163,7 @@ class FixtureServer(Server[Any]):
         await self.news.publish(PromptsListChanged())
         return text("The list of prompts changed.")
 
-    async def update_resource(self, call: Call) -> Object:
+    async def update_resource(self, call: FixtureCall) -> Object:
         if not call.modern:
             await call.context.session.send_resource_updated(WATCHED)
         await self.news.publish(ResourceUpdated(uri=WATCHED))

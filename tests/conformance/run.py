@@ -69,7 +69,7 @@ async def _suite(*arguments: str) -> str:
     return (done.stdout + done.stderr).decode()
 
 
-def required(side: str, revision: str) -> tuple[str, ...]:
+def list_required(side: str, revision: str) -> tuple[str, ...]:
     """The scenarios a revision requires of a `server` or a `client`, in the suite's own words."""
     names: list[str] = []
     inside = False
@@ -99,7 +99,7 @@ async def run_server_suite(url: str, revision: str, folder: Path) -> Report:
     """Everything a revision requires of a server, against the one at `url`."""
     what = ("--url", url, "--requirements", revision, "--output-dir", str(folder))
     output = await _suite("server", *what, "--timeout", SCENARIO_MS)
-    return Report(required("server", revision), _read(folder, "server-"), output)
+    return Report(list_required("server", revision), _read(folder, "server-"), output)
 
 
 async def run_client_suite(command: Sequence[str], revision: str, folder: Path) -> Report:
@@ -108,11 +108,11 @@ async def run_client_suite(command: Sequence[str], revision: str, folder: Path) 
     output = await _suite(
         "client", "--command", line, "--requirements", revision, "--output-dir", str(folder)
     )
-    wanted = tuple(name for name in required("client", revision) if not name.startswith("auth/"))
+    wanted = tuple(name for name in list_required("client", revision) if not name.startswith("auth/"))
     return Report(wanted, _read(folder, ""), output)
 
 
-def expected_failures(run: str, revision: str) -> tuple[str, ...]:
+def read_expected_failures(run: str, revision: str) -> tuple[str, ...]:
     """What is known to fail in this run. The file may only shrink."""
     known = tomllib.loads(EXPECTED.read_text())
     return tuple(known[run][revision])
@@ -120,7 +120,7 @@ def expected_failures(run: str, revision: str) -> tuple[str, ...]:
 
 def judge(report: Report, run: str, revision: str) -> None:
     """Exactly the known failures fail: no new one, and none that passes by now."""
-    known = set(expected_failures(run, revision))
+    known = set(read_expected_failures(run, revision))
     new = sorted(set(report.failed) - known)
     healed = sorted(known - set(report.failed))
     assert not new, f"{run} {revision} fails {new}:\n{report.explain()}"

@@ -12,7 +12,7 @@ from fingerpost.testing import served
 from tests.conformance import messenger
 from tests.conformance.fixture_server import application
 from tests.conformance.playing import players
-from tests.conformance.run import expected_failures, judge, run_client_suite, run_server_suite
+from tests.conformance.run import judge, read_expected_failures, run_client_suite, run_server_suite
 from tests.kit.gateways import open_gateway
 from tests.requirements import proves
 
@@ -73,4 +73,4 @@ def test_no_more_failures_are_expected_than_there_were() -> None:
     }
     for run in ("direct", "gateway", "across", "client"):
         for revision in REVISIONS:
-            assert set(expected_failures(run, revision)) <= allowed.get((run, revision), set())
+            assert set(read_expected_failures(run, revision)) <= allowed.get((run, revision), set())

@@ -32,8 +32,8 @@ async def _reply(
     context: ClientRequestContext, params: types.CreateMessageRequestParams
 ) -> types.CreateMessageResult:
     """A model that says one thing."""
-    said = types.TextContent(type="text", text="a reply of the client's model")
-    return types.CreateMessageResult(role="assistant", content=said, model="scripted")
+    content = types.TextContent(type="text", text="a reply of the client's model")
+    return types.CreateMessageResult(role="assistant", content=content, model="scripted")
 
 
 def _text(result: types.CallToolResult) -> str:
@@ -42,10 +42,10 @@ def _text(result: types.CallToolResult) -> str:
 
 
 async def _use_tools(client: Client) -> None:
-    heard: list[float] = []
+    received: list[float] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
+        received.append(progress)
 
     names = {tool.name for tool in (await client.list_tools()).tools}
     assert {"everything__echo", "memory__read_graph", "time__convert_time"} <= names
@@ -56,7 +56,7 @@ async def _use_tools(client: Client) -> None:
     assert "temperature" in weather.structured_content
     steps = {"duration": 0.3, "steps": 3}
     await client.call_tool("everything__trigger-long-running-operation", steps, progress_callback=hear)
-    assert heard == [1, 2, 3]
+    assert received == [1, 2, 3]
     there = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     assert "21:00" in _text(await client.call_tool("time__convert_time", there))
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.evals import QUERIES, TOOLS, write_lines
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
+def person(tmp_path: Path) -> CommandLine:
     write_lines(tmp_path / "tools.jsonl", TOOLS)
     write_lines(tmp_path / "queries.jsonl", QUERIES)
-    return Person(tmp_path)
+    return CommandLine(tmp_path)

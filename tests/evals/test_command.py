@@ -16,21 +16,21 @@ import pytest
 
 from fingerpost.records import Choice
 from fingerpost.store import Store
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.evals import QUERIES, TOOLS, read_lines, write_lines
 from tests.requirements import proves
-from tests.test_public_api import HEAVY, loaded_by
+from tests.test_public_api import HEAVY, list_loaded_packages
 
 SET = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
 
 
-def predicted(person: Person, *more: str) -> dict[str, dict[str, Any]]:
+def run_predict(person: CommandLine, *more: str) -> dict[str, dict[str, Any]]:
     done = person.runs("eval", "predict", *SET, "--out", "p.jsonl", *more)
     assert done.returncode == 0, done.stderr
     return {line["id"]: line for line in read_lines((person.home / "p.jsonl").read_text(encoding="utf-8"))}
 
 
-async def kept_in(person: Person) -> list[tuple[str, Any]]:
+async def list_reports(person: CommandLine) -> list[tuple[str, Any]]:
     async with Store.open(person.environment["FINGERPOST_STORE__URL"]) as store:
         return [(one.name, one.report["figures"]) for one in await store.evals.list_newest()]
 
@@ -40,8 +40,8 @@ def first(line: Mapping[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("words_only", [True, False])
-def test_every_query_is_answered_with_the_ids_of_the_set(person: Person, words_only: bool) -> None:
-    lines = predicted(person, *(["--lexical"] if words_only else []))
+def test_every_query_is_answered_with_the_ids_of_the_set(person: CommandLine, words_only: bool) -> None:
+    lines = run_predict(person, *(["--lexical"] if words_only else []))
     assert list(lines) == [query["id"] for query in QUERIES]
     for line in lines.values():
         assert set(line) == {"id", "need", "fit", "ranking", "ms"}
@@ -55,12 +55,12 @@ def test_every_query_is_answered_with_the_ids_of_the_set(person: Person, words_o
     assert first(lines["5"]) == "w"  # the conversation says what it is about
 
 
-def test_top_bounds_the_ranking_and_limit_the_queries(person: Person) -> None:
-    lines = predicted(person, "--lexical", "--top", "2", "--limit", "3")
+def test_top_bounds_the_ranking_and_limit_the_queries(person: CommandLine) -> None:
+    lines = run_predict(person, "--lexical", "--top", "2", "--limit", "3")
     assert [len(line["ranking"]) for line in lines.values()] == [2, 2, 2]
 
 
-def test_candidates_are_ranked_among_themselves_and_unknown_ones_noted(person: Person) -> None:
+def test_candidates_are_ranked_among_themselves_and_unknown_ones_noted(person: CommandLine) -> None:
     done = person.runs(
         "eval", "predict", *SET, "--out", "-", "--lexical", "--scope", "candidates", "--top", "1"
     )
@@ -71,7 +71,7 @@ def test_candidates_are_ranked_among_themselves_and_unknown_ones_noted(person: P
     assert "1 candidate id of no tool in the set: nothing" in done.stderr
 
 
-def test_tools_that_cannot_be_taken_and_bad_lines_are_told(person: Person) -> None:
+def test_tools_that_cannot_be_taken_and_bad_lines_are_told(person: CommandLine) -> None:
     write_lines(person.home / "tools.jsonl", [*TOOLS, {"id": "blank", "server": "x", "name": " "}])
     done = person.runs("eval", "predict", *SET, "--out", "-", "--lexical", "--limit", "1")
     assert "left out: blank: has no name" in done.stderr
@@ -82,14 +82,14 @@ def test_tools_that_cannot_be_taken_and_bad_lines_are_told(person: Person) -> No
     assert "queries.jsonl, line 2: 'query' is missing" in done.stderr
 
 
-def test_a_set_without_tools_is_judged_by_need_alone(person: Person) -> None:
+def test_a_set_without_tools_is_judged_by_need_alone(person: CommandLine) -> None:
     person.writes("tools.jsonl", "")
-    lines = predicted(person)
+    lines = run_predict(person)
     assert all(line["ranking"] == [] and line["fit"] == 0 for line in lines.values())
     assert lines["6"]["need"]["verdict"] == "none"
 
 
-def test_what_was_written_survives_an_interruption(person: Person) -> None:
+def test_what_was_written_survives_an_interruption(person: CommandLine) -> None:
     write_lines(
         person.home / "queries.jsonl",
         [{"id": str(number), "query": f"commits number {number}"} for number in range(200_000)],
@@ -124,8 +124,8 @@ async def _until_written(out: Path) -> None:
 
 
 @proves("N7")
-def test_a_report_judges_the_predictions_and_keeps_bounds(person: Person) -> None:
-    predicted(person, "--lexical")
+def test_a_report_judges_the_predictions_and_keeps_bounds(person: CommandLine) -> None:
+    run_predict(person, "--lexical")
     report = person.runs("eval", "report", *SET, "p.jsonl", "--json")
     figures = json.loads(report.stdout)["figures"]
     assert figures["recall@1"] == {"value": 1.0, "queries": 5, "about": "needed tools among the first 1"}
@@ -137,14 +137,14 @@ def test_a_report_judges_the_predictions_and_keeps_bounds(person: Person) -> Non
     assert "recall@10 at most 0.9: it is 1" in shown.stderr
     assert "recall@5" not in shown.stderr
     kept = person.runs("eval", "report", *SET, "p.jsonl", "--keep", "our tools", "--json")
-    assert anyio.run(kept_in, person) == [("our tools", json.loads(kept.stdout)["figures"])]
+    assert anyio.run(list_reports, person) == [("our tools", json.loads(kept.stdout)["figures"])]
     wrong = person.runs("eval", "report", *SET, "p.jsonl", "--least", "recall@7=0.8")
     assert (wrong.returncode, "no figure 'recall@7'" in wrong.stderr) == (2, True)
 
 
 @proves("D12")
-def test_two_runs_are_compared_query_by_query(person: Person) -> None:
-    lines = predicted(person, "--lexical")
+def test_two_runs_are_compared_query_by_query(person: CommandLine) -> None:
+    lines = run_predict(person, "--lexical")
     worse = [{**line, "ranking": line["ranking"][1:]} for line in lines.values()]
     write_lines(person.home / "worse.jsonl", worse[:-1])
     done = person.runs("eval", "report", *SET, "p.jsonl", "worse.jsonl", "--json")
@@ -156,7 +156,7 @@ def test_two_runs_are_compared_query_by_query(person: Person) -> None:
     assert "worse" in shown.stdout
 
 
-def remember(person: Person, *choices: tuple[str, str]) -> None:
+def remember(person: CommandLine, *choices: tuple[str, str]) -> None:
     async def note() -> None:
         async with Store.open(person.environment["FINGERPOST_STORE__URL"]) as store:
             for request, key in choices:
@@ -175,7 +175,7 @@ OFFICE = [
 
 
 @proves("A17")
-def test_an_operator_gates_a_change_on_their_own_requests(person: Person) -> None:
+def test_an_operator_gates_a_change_on_their_own_requests(person: CommandLine) -> None:
     person.has("office", OFFICE)
     empty = person.runs("eval", "own", "--out", "mine")
     assert (empty.returncode, "No tool has worked" in empty.stderr) == (1, True)
@@ -190,14 +190,14 @@ def test_an_operator_gates_a_change_on_their_own_requests(person: Person) -> Non
     assert "3 tools and 2 requests written to mine; 1 choice of tools that are gone" in made.stdout
     assert stat.S_IMODE((person.home / "mine" / "queries.jsonl").stat().st_mode) == 0o600
     mine = ("--tools", "mine/tools.jsonl", "--queries", "mine/queries.jsonl")
-    later = Person(person.home)  # servers are needed no more
+    later = CommandLine(person.home)  # servers are needed no more
     done = later.runs("eval", "predict", *mine, "--out", "p.jsonl", "--lexical")
     assert done.returncode == 0, done.stderr
     assert later.runs("eval", "report", *mine, "p.jsonl", "--least", "recall@1=1").returncode == 0
 
 
 @proves("D12")
-def test_shadow_mode_shows_which_requests_would_be_offered_other_tools(person: Person) -> None:
+def test_shadow_mode_shows_which_requests_would_be_offered_other_tools(person: CommandLine) -> None:
     person.has("office", OFFICE)
     requests = person.writes(
         "requests.txt",
@@ -222,7 +222,7 @@ def test_shadow_mode_shows_which_requests_would_be_offered_other_tools(person: P
 
 
 @proves("D12")
-def test_shadow_mode_takes_recorded_requests_when_none_are_given(person: Person) -> None:
+def test_shadow_mode_takes_recorded_requests_when_none_are_given(person: CommandLine) -> None:
     person.has("office", OFFICE)
     none = person.runs("eval", "shadow", "--set", "narrow.max_tools=1")
     assert (none.returncode, "no requests to compare" in none.stderr) == (2, True)
@@ -234,7 +234,7 @@ def test_shadow_mode_takes_recorded_requests_when_none_are_given(person: Person)
 @proves("P9")
 @pytest.mark.parametrize("command", ["predict", "report", "own", "shadow"])
 def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
-    loaded = loaded_by(
+    loaded = list_loaded_packages(
         f"sys.argv = ['fingerpost', 'eval', {command!r}, '--help']\n"
         "from fingerpost.surfaces.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"

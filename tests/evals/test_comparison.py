@@ -19,14 +19,14 @@ from fingerpost.evals.metrics import (
 )
 
 
-def said(
+def create_prediction(
     name: str, *tools: str, verdict: str = "tool", need: float = 0.9, fit: float = 0.9, ms: float = 1.0
 ) -> Prediction:
     ranking = tuple(RankingEntry(tool=tool, score=1 - place / 10) for place, tool in enumerate(tools))
     return Prediction(id=name, verdict=verdict, need=need, fit=fit, ranking=ranking, ms=ms)
 
 
-def asked(name: str, *relevant: str, needs: bool | None = True, **more: object) -> QueryRecord:
+def create_query(name: str, *relevant: str, needs: bool | None = True, **more: object) -> QueryRecord:
     return QueryRecord(id=name, query=name, relevant=relevant, needs_tool=needs, **more)  # pyright: ignore[reportArgumentType] - fields by name
 
 
@@ -36,8 +36,19 @@ def figures(queries: list[QueryRecord], predictions: list[Prediction]) -> dict[s
 
 
 def test_only_queries_that_need_a_tool_and_name_one_count_for_recall() -> None:
-    queries = [asked("1", "a"), asked("2", "b", "c"), asked("3", needs=False), asked("4"), asked("5", "a")]
-    predictions = [said("1", "a"), said("2", "x", "c"), said("3", "a"), said("4", "a")]
+    queries = [
+        create_query("1", "a"),
+        create_query("2", "b", "c"),
+        create_query("3", needs=False),
+        create_query("4"),
+        create_query("5", "a"),
+    ]
+    predictions = [
+        create_prediction("1", "a"),
+        create_prediction("2", "x", "c"),
+        create_prediction("3", "a"),
+        create_prediction("4", "a"),
+    ]
     found = figures(queries, predictions)
     assert found["recall@1"] == pytest.approx(0.5)
     assert found["recall@3"] == pytest.approx(0.75)
@@ -47,22 +58,22 @@ def test_only_queries_that_need_a_tool_and_name_one_count_for_recall() -> None:
 
 def test_groups_are_used_instead_of_the_relevant_tools_where_they_are_given() -> None:
     groups = (frozenset({"a", "a~2"}), frozenset({"b"}))
-    found = figures([asked("1", "a", "b", groups=groups)], [said("1", "a~2", "a", "b")])
+    found = figures([create_query("1", "a", "b", groups=groups)], [create_prediction("1", "a~2", "a", "b")])
     assert (found["recall@1"], found["recall@3"]) == (0.5, 1.0)
 
 
 def test_need_is_judged_where_the_label_means_it_and_an_unclear_verdict_by_its_score() -> None:
     queries = [
-        asked("1", needs=True, scope="world"),
-        asked("2", needs=False, scope="world"),
-        asked("3", needs=False, scope="world"),
-        asked("4", needs=False, scope="candidates", candidates=("a",)),
+        create_query("1", needs=True, scope="world"),
+        create_query("2", needs=False, scope="world"),
+        create_query("3", needs=False, scope="world"),
+        create_query("4", needs=False, scope="candidates", candidates=("a",)),
     ]
     predictions = [
-        said("1", verdict="unclear", need=0.55),
-        said("2", verdict="none", need=0.1),
-        said("3", verdict="tool", need=0.8),
-        said("4", verdict="tool", need=0.9),
+        create_prediction("1", verdict="unclear", need=0.55),
+        create_prediction("2", verdict="none", need=0.1),
+        create_prediction("3", verdict="tool", need=0.8),
+        create_prediction("4", verdict="tool", need=0.9),
     ]
     found = figures(queries, predictions)
     assert found["need_accuracy"] == pytest.approx(2 / 3)
@@ -74,16 +85,16 @@ def test_need_is_judged_where_the_label_means_it_and_an_unclear_verdict_by_its_s
 
 def test_fit_is_judged_over_candidate_lists_and_certainty_over_rankings() -> None:
     queries = [
-        asked("1", "a", candidates=("a", "b"), scope="candidates"),
-        asked("2", "b", candidates=("b",), scope="candidates"),
-        asked("3", needs=False, candidates=("c",), scope="candidates"),
-        asked("4", "c"),
+        create_query("1", "a", candidates=("a", "b"), scope="candidates"),
+        create_query("2", "b", candidates=("b",), scope="candidates"),
+        create_query("3", needs=False, candidates=("c",), scope="candidates"),
+        create_query("4", "c"),
     ]
     predictions = [
-        said("1", "a", fit=0.9),
-        said("2", "a", fit=0.3),
-        said("3", "c", fit=0.4),
-        said("4", "c", fit=0.8),
+        create_prediction("1", "a", fit=0.9),
+        create_prediction("2", "a", fit=0.3),
+        create_prediction("3", "c", fit=0.4),
+        create_prediction("4", "c", fit=0.8),
     ]
     found = figures(queries, predictions)
     assert found["fit_auc"] == pytest.approx(0.5)
@@ -94,15 +105,15 @@ def test_fit_is_judged_over_candidate_lists_and_certainty_over_rankings() -> Non
 
 
 def test_a_set_without_labels_gives_no_figures_it_cannot_know() -> None:
-    assert set(figures([asked("1", needs=None)], [said("1")])) == {"ms_p50", "ms_p99"}
+    assert set(figures([create_query("1", needs=None)], [create_prediction("1")])) == {"ms_p50", "ms_p99"}
     assert figures([], []) == {}
 
 
 def test_a_run_that_is_better_on_every_query_is_clearly_better_and_a_wash_is_not() -> None:
-    queries = [asked(str(number), "a") for number in range(60)]
+    queries = [create_query(str(number), "a") for number in range(60)]
 
     def run(right: set[int]) -> list[EvalMeasure]:
-        lines = [said(str(number), "a" if number in right else "x") for number in range(60)]
+        lines = [create_prediction(str(number), "a" if number in right else "x") for number in range(60)]
         return compute_measures(queries, {line.id: line for line in lines})
 
     half, most, other = run({*range(30)}), run({*range(55)}), run({*range(30, 60)})
@@ -121,9 +132,9 @@ def test_lower_is_better_for_time() -> None:
 
 
 def test_only_queries_both_runs_answered_are_compared() -> None:
-    queries = [asked("1", "a"), asked("2", "a")]
-    one = compute_measures(queries, {"1": said("1", "a"), "2": said("2", "x")})
-    other = compute_measures(queries, {"1": said("1", "a")})
+    queries = [create_query("1", "a"), create_query("2", "a")]
+    one = compute_measures(queries, {"1": create_prediction("1", "a"), "2": create_prediction("2", "x")})
+    other = compute_measures(queries, {"1": create_prediction("1", "a")})
     found = {item.name: item for item in compare_runs(one, other)}
     assert (found["recall@1"].before, found["recall@1"].queries) == (1.0, 1)
 

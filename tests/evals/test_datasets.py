@@ -66,7 +66,7 @@ def test_messages_are_read_as_chat_apis_write_them(tmp_path: Path, content: obje
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "text"),
     [
         ("{", "is not JSON"),
         ("[1]", "is not an object"),
@@ -83,12 +83,12 @@ def test_messages_are_read_as_chat_apis_write_them(tmp_path: Path, content: obje
     ],
 )
 def test_a_bad_line_is_named_with_its_number(
-    tmp_path: Path, line: Mapping[str, object] | str, said: str
+    tmp_path: Path, line: Mapping[str, object] | str, text: str
 ) -> None:
     path = lines(tmp_path / "q.jsonl", {"id": "0", "query": "fine"}, "", line)
     with pytest.raises(ConfigError, match="line 3") as caught:
         read_queries(path)
-    assert said in str(caught.value)
+    assert text in str(caught.value)
 
 
 def test_bytes_that_are_not_text_and_files_that_are_not_there_are_explained(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 
 from fingerpost.evals.datasets import OperatorSet
 from fingerpost.records import Choice
-from tests.kit.catalogs import catalog, listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 
-CARDS = catalog(listing("web", tool("search"), tool("fetch")), listing("git", tool("log"))).snapshot.cards
+CARDS = catalog(
+    create_listing("web", tool("search"), tool("fetch")), create_listing("git", tool("log"))
+).snapshot.cards
 
 
 def choice(request: str, key: str, *, worked: bool = True, conversation: str | None = None) -> Choice:

@@ -9,7 +9,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.evals import QUERIES, read_lines, write_lines
 from tests.kit.strong_model import StrongModel, beside, runs
 from tests.requirements import proves
@@ -34,7 +34,7 @@ def choose(read: str) -> dict[str, Any] | None:
     return None if name is None else {"tool": name, "arguments": {"about": request[:5]}}
 
 
-async def predicted(person: Person, model: StrongModel, *more: str) -> dict[str, Any]:
+async def run_predict(person: CommandLine, model: StrongModel, *more: str) -> dict[str, Any]:
     async with beside(person, model):
         done = await runs(person, *PREDICT, *more)
     assert done.returncode == 0, done.stderr
@@ -43,22 +43,22 @@ async def predicted(person: Person, model: StrongModel, *more: str) -> dict[str,
 
 
 @proves("A16")
-async def test_a_model_selects_by_the_ids_of_the_set_and_the_report_judges_it(person: Person) -> None:
+async def test_a_model_selects_by_the_ids_of_the_set_and_the_report_judges_it(person: CommandLine) -> None:
     letter = "send this letter by post to Dana, on paper, and not as an email to somebody"
     queries = [{**query, "query": letter} if query["id"] == "2" else query for query in QUERIES]
     write_lines(person.home / "queries.jsonl", queries)
     model = StrongModel(select=choose, sure=0.9)
-    lines = await predicted(person, model)
+    lines = await run_predict(person, model)
     names = model.asked[1]["response_format"]["json_schema"]["schema"]["properties"]["tool"]["enum"]
-    assert names == ["mail__send", "mail__send_2", None]  # two tools of one name are told apart
+    assert names == ["mail__send", "mail__send_2", None]  # two tools of one name are distinguished
     assert [lines[number]["selection"]["tool"] for number in "123"] == ["w", "m2", "odd/id ~\u200b"]
     assert lines["1"]["selection"]["confidence"] == 0.9
     assert lines["1"]["selection"]["arguments"]["about"]
     assert lines["6"]["selection"] == {"tool": None, "arguments": {}, "confidence": 0.0}
-    assert len(model.asked) == 5  # nobody was asked about the greeting
+    assert len(model.asked) == 5  # the greeting was not sent to the model
     assert "5 questions to the model, 240 tokens" in lines["stderr"]
-    told = [json.dumps(asked) for asked in model.asked]  # several at once, so in no order
-    assert sum("What is the weather forecast for Oslo?" in text for text in told) == 2  # and the history
+    prompt = [json.dumps(asked) for asked in model.asked]  # several at once, so in no order
+    assert sum("What is the weather forecast for Oslo?" in text for text in prompt) == 2  # and the history
     report = await runs(person, "eval", "report", *SET, "p.jsonl", "--json")
     figures = json.loads(report.stdout)["figures"]
     assert figures["selection_accuracy"]["value"] == 0.8
@@ -70,9 +70,9 @@ async def test_a_model_selects_by_the_ids_of_the_set_and_the_report_judges_it(pe
     assert figures["selection_ece"]["value"] == pytest.approx(0.08)
 
 
-async def test_selecting_can_be_left_out_and_needs_a_model(person: Person) -> None:
+async def test_selecting_can_be_left_out_and_needs_a_model(person: CommandLine) -> None:
     model = StrongModel(select=choose)
-    lines = await predicted(person, model, "--no-select")
+    lines = await run_predict(person, model, "--no-select")
     assert model.asked == []
     assert "selection" not in lines["1"]
     person.writes("fingerpost.toml", "")
@@ -81,7 +81,7 @@ async def test_selecting_can_be_left_out_and_needs_a_model(person: Person) -> No
     assert "no model is configured that could select" in done.stderr
 
 
-async def test_a_model_that_never_answers_is_asked_once_and_explained(person: Person) -> None:
+async def test_a_model_that_never_answers_is_asked_once_and_explained(person: CommandLine) -> None:
     class Refusing(StrongModel):
         async def complete(self, request: Request) -> Response:
             self.asked.append(json.loads(await request.body()))
@@ -95,7 +95,7 @@ async def test_a_model_that_never_answers_is_asked_once_and_explained(person: Pe
     assert len(model.asked) == 1
 
 
-async def test_a_model_that_fails_now_and_then_costs_only_those_lines(person: Person) -> None:
+async def test_a_model_that_fails_now_and_then_costs_only_those_lines(person: CommandLine) -> None:
     class Moody(StrongModel):
         async def complete(self, request: Request) -> Response:
             body = await request.body()
@@ -103,7 +103,7 @@ async def test_a_model_that_fails_now_and_then_costs_only_those_lines(person: Pe
                 return JSONResponse({"error": {"message": "out of order"}}, 400)
             return await super().complete(request)
 
-    lines = await predicted(person, Moody(select=choose), "--at-once", "2")
+    lines = await run_predict(person, Moody(select=choose), "--at-once", "2")
     assert lines["3"]["selection"]["tool"] is None
     assert "out of order" in lines["3"]["selection"]["problem"]
     assert lines["5"]["selection"]["tool"] == "w"

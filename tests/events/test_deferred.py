@@ -1,4 +1,4 @@
-"""Events that are told after the answer: all of them, in order, with the time they happened."""
+"""Events that are emitted after the answer: all of them, in order, with the time they happened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Together:
         self.handed.append([event.count for event in events if isinstance(event, EventsDropped)])
 
 
-class Failing:
+class FailingSink:
     def emit(self, event: Event) -> None:
         raise OSError
 
@@ -48,19 +48,19 @@ def _counts(sink: MemorySink) -> list[int]:
     return [event.count for event in sink.events if isinstance(event, EventsDropped)]
 
 
-async def test_an_event_is_made_when_whoever_tells_of_it_has_gone_on() -> None:
+async def test_an_event_is_built_after_its_emitter_has_continued() -> None:
     sink = MemorySink()
     later = DeferredRecorder(sink)
     before = utc_now()
     later.record(EventsDropped, count=1)
-    told = utc_now()
+    told_at = utc_now()
     later.emit(made := EventsDropped(count=2))
     assert sink.events == ()
     await anyio.sleep(0.05)
     first, second = sink.events
     assert isinstance(first, EventsDropped)
     assert (first.count, second) == (1, made)
-    assert before <= first.at <= told
+    assert before <= first.at <= told_at
 
 
 async def test_what_must_not_wait_is_handed_on_now_and_once() -> None:
@@ -129,10 +129,10 @@ async def test_another_thread_does_not_hand_on_what_waits_here() -> None:
 
 async def test_a_sink_that_fails_costs_only_itself() -> None:
     sink = MemorySink()
-    later = DeferredRecorder(Failing())
+    later = DeferredRecorder(FailingSink())
     later.record(EventsDropped, count=1)
     later.flush()
-    later = DeferredRecorder(Fanout(Failing(), sink))
+    later = DeferredRecorder(Fanout(FailingSink(), sink))
     later.record(EventsDropped, count=2)
     later.flush()
     assert _counts(sink) == [2]
@@ -140,8 +140,8 @@ async def test_a_sink_that_fails_costs_only_itself() -> None:
 
 @given(st.lists(st.sampled_from(["tell", "emit", "other", "flush", "turn", "moment"]), max_size=40))
 @settings(max_examples=60)
-def test_the_order_is_kept_whoever_tells(steps: list[str]) -> None:
-    async def told() -> tuple[list[int], int]:
+def test_the_order_is_kept_across_threads(steps: list[str]) -> None:
+    async def read_counts() -> tuple[list[int], int]:
         sink = MemorySink()
         everybody = Fanout(sink)
         later = DeferredRecorder(everybody)
@@ -160,7 +160,7 @@ def test_the_order_is_kept_whoever_tells(steps: list[str]) -> None:
         later.flush()
         return _counts(sink), count
 
-    order, count = anyio.run(told)
+    order, count = anyio.run(read_counts)
     assert order == list(range(1, count + 1))
 
 

@@ -39,11 +39,11 @@ from fingerpost.records import (
     ToolResult,
     utc_now,
 )
-from tests.kit.event_strategies import allowed, packet_events
+from tests.kit.event_strategies import is_allowed, packet_events
 from tests.requirements import proves
 
 
-def journey(packet: Packet) -> list[PacketEvent]:
+def create_request_events(packet: Packet) -> list[PacketEvent]:
     """One request from its arrival to its answer, with one tool used."""
     identity = packet.packet_id
     return [
@@ -78,9 +78,9 @@ def journey(packet: Packet) -> list[PacketEvent]:
 def test_a_packet_is_rebuilt_from_its_stored_events_alone() -> None:
     packet = Packet.start("what does a.md say?")
     live = packet
-    for event in journey(packet):
+    for event in create_request_events(packet):
         live = event.apply(live)
-    stored: list[Event] = [decode(encode(event)) for event in journey(packet)]
+    stored: list[Event] = [decode(encode(event)) for event in create_request_events(packet)]
     stored.insert(3, ServerStateChanged(server="x", previous=ServerState.READY, state=ServerState.DOWN))
     rebuilt = rebuild_packet(stored)
     assert rebuilt is not None
@@ -94,7 +94,7 @@ def test_a_packet_is_rebuilt_from_its_stored_events_alone() -> None:
 
 @proves("A12")
 def test_selection_review_decision_and_execution_are_in_the_reflection_log() -> None:
-    packet = rebuild_packet(journey(Packet.start("x")))
+    packet = rebuild_packet(create_request_events(Packet.start("x")))
     assert packet is not None
     assert [(line.stage, line.text) for line in packet.reasoning.reflection_log] == [
         ("intent", "tool_routing: needs a tool"),
@@ -110,7 +110,7 @@ def test_selection_review_decision_and_execution_are_in_the_reflection_log() -> 
 
 @proves("A12")
 def test_what_must_be_accounted_for_is_marked_for_the_audit_trail() -> None:
-    audited = {event.kind for event in journey(Packet.start("x")) if event.audited}
+    audited = {event.kind for event in create_request_events(Packet.start("x")) if event.audited}
     assert audited == {
         "tool_selected",
         "selection_reviewed",
@@ -125,12 +125,12 @@ def test_any_history_a_packet_can_have_survives_storage(wishes: list[PacketEvent
     history: list[PacketEvent] = [PacketReceived.from_packet(Packet.start("begin"))]
     packet = rebuild_packet(history)
     assert packet is not None
-    for wish in wishes:
+    for text in wishes:
         event = decode(
-            encode(wish).replace(b'"packet_id":"pkt_1"', f'"packet_id":"{packet.packet_id}"'.encode())
+            encode(text).replace(b'"packet_id":"pkt_1"', f'"packet_id":"{packet.packet_id}"'.encode())
         )
         assert isinstance(event, PacketEvent)
-        if not isinstance(event, PacketReceived) and allowed(packet, event):
+        if not isinstance(event, PacketReceived) and is_allowed(packet, event):
             packet = event.apply(packet)
             history.append(event)
     assert rebuild_packet(decode(encode(event)) for event in history) == packet
@@ -165,17 +165,27 @@ def test_a_journal_without_a_beginning_gives_no_packet() -> None:
     assert rebuild_packet([TaskScheduled(packet_id="pkt_9", state=PacketState.FAILED)]) is None
 
 
-def begun(number: int) -> AttemptStarted:
+def create_attempt_started(number: int) -> AttemptStarted:
     return AttemptStarted(call_id="cal_1", tool="t", number=number, call_fingerprint="f", permit="p")
 
 
-def ended(number: int) -> AttemptFinished:
+def create_attempt_finished(number: int) -> AttemptFinished:
     attempt = Attempt(tool="t", number=number, began=utc_now(), milliseconds=1)
     return AttemptFinished(call_id="cal_1", attempt=attempt)
 
 
 @proves("F35")
 def test_an_attempt_that_began_again_under_the_same_number_and_never_ended_is_told() -> None:
-    assert find_unfinished_attempts([begun(1), ended(1), begun(2), ended(2)]) == []
-    again = begun(1)
-    assert find_unfinished_attempts([begun(1), ended(1), again]) == [again]
+    assert (
+        find_unfinished_attempts(
+            [
+                create_attempt_started(1),
+                create_attempt_finished(1),
+                create_attempt_started(2),
+                create_attempt_finished(2),
+            ]
+        )
+        == []
+    )
+    again = create_attempt_started(1)
+    assert find_unfinished_attempts([create_attempt_started(1), create_attempt_finished(1), again]) == [again]

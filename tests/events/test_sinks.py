@@ -23,7 +23,7 @@ from fingerpost.records import Packet
 from tests.requirements import proves
 
 
-def numbered(number: int) -> ToolDropped:
+def create_numbered_event(number: int) -> ToolDropped:
     return ToolDropped(server="s", tool=str(number), reason="test")
 
 
@@ -37,7 +37,7 @@ async def test_a_slow_reader_loses_its_oldest_events_and_is_told_how_many() -> N
     feed = LiveFeed()
     with feed.subscribe(limit=10) as reader:
         for number in range(25):
-            feed.emit(numbered(number))  # nobody reads meanwhile, and nothing waits
+            feed.emit(create_numbered_event(number))  # no reader meanwhile, and nothing waits
         marker = await anext(reader)
         assert isinstance(marker, EventsDropped)
         assert marker.count == 15
@@ -60,7 +60,7 @@ async def test_one_slow_reader_takes_nothing_from_another() -> None:
             async with anyio.create_task_group() as group:
                 group.start_soon(read)
                 for number in range(50):
-                    feed.emit(numbered(number))
+                    feed.emit(create_numbered_event(number))
                     await anyio.lowlevel.checkpoint()
     assert seen == list(range(50))
 
@@ -72,7 +72,7 @@ async def test_a_reader_waits_for_what_comes_later() -> None:
 
             async def later() -> None:
                 await anyio.sleep(0.01)
-                feed.emit(numbered(7))
+                feed.emit(create_numbered_event(7))
 
             group.start_soon(later)
             assert number_of(await anext(reader)) == 7
@@ -82,7 +82,7 @@ def test_a_reader_that_left_is_forgotten() -> None:
     feed = LiveFeed()
     with feed.subscribe():
         pass
-    feed.emit(numbered(1))
+    feed.emit(create_numbered_event(1))
 
 
 def test_a_sink_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -93,7 +93,7 @@ def test_a_sink_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture) -
     memory = MemorySink()
     fanout = Fanout(Broken(), memory)
     with caplog.at_level(logging.CRITICAL):
-        fanout.emit(numbered(1))
+        fanout.emit(create_numbered_event(1))
     assert [number_of(event) for event in memory.events] == [1]
     assert fanout.failures == 1
 
@@ -101,7 +101,7 @@ def test_a_sink_that_fails_costs_only_itself(caplog: pytest.LogCaptureFixture) -
 def test_memory_keeps_the_newest() -> None:
     memory = MemorySink(limit=3)
     for number in range(5):
-        memory.emit(numbered(number))
+        memory.emit(create_numbered_event(number))
     assert [number_of(event) for event in memory.events] == [2, 3, 4]
 
 
@@ -112,7 +112,7 @@ def test_the_log_gets_one_line_an_event(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.messages == [f"packet_received {packet.packet_id} hello there"]
 
 
-class Refusing:
+class RefusingSink:
     """A sink that does not take the second event of any kind of telling."""
 
     def __init__(self) -> None:
@@ -124,17 +124,17 @@ class Refusing:
         self.taken.append(number_of(event))
 
 
-class RefusingAll(Refusing):
+class BatchRefusingSink(RefusingSink):
     def emit_all(self, events: Sequence[Event]) -> None:
         raise OSError("no room at all")
 
 
 @proves("H22")
 async def test_several_events_at_once_reach_every_sink_and_one_that_fails_costs_only_itself() -> None:
-    single, gathering, memory, feed = Refusing(), RefusingAll(), MemorySink(), LiveFeed()
+    single, gathering, memory, feed = RefusingSink(), BatchRefusingSink(), MemorySink(), LiveFeed()
     fanout = Fanout(single, gathering, memory, feed)
     with feed.subscribe() as reader:
-        fanout.emit_all([numbered(number) for number in (1, 2, 3)])
+        fanout.emit_all([create_numbered_event(number) for number in (1, 2, 3)])
         assert [number_of(await anext(reader)) for _ in range(3)] == [1, 2, 3]
     assert single.taken == [1, 3]
     assert gathering.taken == []

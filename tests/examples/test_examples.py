@@ -23,8 +23,8 @@ EXAMPLES = sorted(FOLDER.glob("*.py"))
 
 def story(example: Path) -> list[Step]:
     """The commands in the docstring of an example, each with what it prints."""
-    told = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
-    shown = "\n".join(line for line in told.splitlines() if line.startswith("    "))
+    text = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
+    shown = "\n".join(line for line in text.splitlines() if line.startswith("    "))
     return steps(Block(example.name, 1, "console", textwrap.dedent(shown)))
 
 
@@ -54,9 +54,9 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.timeout(150)  # some stories take two programs, and all start servers of their own
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_prints_what_it_shows(example: Path, tmp_path: Path) -> None:
-    told = story(example)
-    assert told, f"{example.name} shows nothing in its docstring"
-    for step in told:
+    output = story(example)
+    assert output, f"{example.name} shows nothing in its docstring"
+    for step in output:
         assert step.expected, f"{example.name}: nothing is shown under {step.command}"
         done = run(step.command, tmp_path)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr

@@ -9,11 +9,11 @@ import anyio
 from mcp import Client
 from mcp_types import TextContent
 
-from tests.integration.program import Program
+from tests.integration.program import ServeProgram
 
 
-def call(program: Program, tool: str, arguments: dict[str, Any]) -> tuple[bool, str]:
-    """A call by a client that cannot ask its person anything: whether it failed, and what it was told."""
+def call(program: ServeProgram, tool: str, arguments: dict[str, Any]) -> tuple[bool, str]:
+    """A call by a client that cannot ask its person anything: whether it failed, and the text."""
 
     async def make() -> tuple[bool, str]:
         async with Client(f"{program.address}/mcp/all") as client:

@@ -22,7 +22,7 @@ PATIENCE_S = 50.0
 
 
 @dataclass
-class Program:
+class ServeProgram:
     """`fingerpost serve` in a folder of its own."""
 
     folder: Path
@@ -51,11 +51,11 @@ class Program:
                 text=True,
             )
         assert self._running.stdout is not None
-        told = ""
+        output = ""
         while (line := self._running.stdout.readline()) != "}\n":
             assert line, (self.folder / "log").read_text(encoding="utf-8")
-            told += line
-        self.address = json.loads(told + "}")["address"]
+            output += line
+        self.address = json.loads(output + "}")["address"]
 
     def kill(self) -> None:
         """No good-bye: SIGKILL."""
@@ -96,9 +96,9 @@ class Program:
 
     def sign_in(self) -> str:
         """The place in the console that `fingerpost console` leads to, where one is signed in."""
-        address, _, place = self.runs("console", "--servers", "mcp.json").strip().partition("/#")
+        address, _, path = self.runs("console", "--servers", "mcp.json").strip().partition("/#")
         assert address == self.address
-        return f"#{place}"
+        return f"#{path}"
 
     # -- what its file server did -------------------------------------------------------------------
 
@@ -107,20 +107,20 @@ class Program:
         wire = self.folder / "files.wire"
         if not wire.exists():  # it has not been started yet
             return []
-        told = [json.loads(line) for line in wire.read_text(encoding="utf-8").splitlines()]
-        return [one["params"]["arguments"] for one in told if one.get("method") == "tools/call"]
+        data = [json.loads(line) for line in wire.read_text(encoding="utf-8").splitlines()]
+        return [one["params"]["arguments"] for one in data if one.get("method") == "tools/call"]
 
 
 @dataclass(frozen=True)
-class House:
+class ProgramWithModel:
     """A running program and the model it asks."""
 
-    program: Program
+    program: ServeProgram
     upstream: ScriptedUpstream
 
 
 def file_server(folder: Path) -> dict[str, Any]:
-    """The real file server, with a copy of all it is told beside it."""
+    """The real file server, with a copy of all its input beside it."""
     workspace = folder / "workspace"
     workspace.mkdir()
     line = f"tee -a {folder}/files.wire | exec {program('mcp-server-filesystem')} {workspace}"
@@ -132,9 +132,9 @@ def clock_server() -> dict[str, Any]:
 
 
 @contextmanager
-def serving(
+def run_program(
     folder: Path, servers: Mapping[str, Any], environment: Mapping[str, str] | None = None
-) -> Generator[Program]:
+) -> Generator[ServeProgram]:
     """A program with these servers, and with what the environment sets beside a store of its own."""
     (folder / "mcp.json").write_text(json.dumps({"mcpServers": dict(servers)}), encoding="utf-8")
     given = {
@@ -145,7 +145,7 @@ def serving(
         "FINGERPOST_COMPLETIONS__APPROVAL_SECONDS": "30",  # a test that fails does not wait for longer
         "FINGERPOST_FLAGS__DENSE_SCORES": "false",  # words are enough here; vectors take time to make
     }
-    made = Program(folder, {**given, **(environment or {})}, dict(servers))
+    made = ServeProgram(folder, {**given, **(environment or {})}, dict(servers))
     made.start()
     try:
         yield made

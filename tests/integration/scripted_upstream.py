@@ -20,7 +20,7 @@ USAGE = {"prompt_tokens": 40, "completion_tokens": 8, "total_tokens": 48}
 
 
 @dataclass(frozen=True)
-class Call:
+class UpstreamCall:
     """The model calls a tool."""
 
     id: str
@@ -32,7 +32,7 @@ class Call:
         return {"index": index, "id": self.id, "type": "function", "function": function}
 
 
-Script = Callable[[dict[str, Any]], str | Call]
+Script = Callable[[dict[str, Any]], str | UpstreamCall]
 
 
 @dataclass
@@ -52,34 +52,34 @@ class ScriptedUpstream:
 
     def reply(self, body: dict[str, Any]) -> bytes:
         self.asked.append(body)
-        said = self.script(body)
+        reply = self.script(body)
         if body.get("stream"):
-            return b"".join(_frame(chunk) for chunk in _chunks(said)) + b"data: [DONE]\n\n"
-        message: dict[str, Any] = {"role": "assistant", "content": said if isinstance(said, str) else None}
-        if isinstance(said, Call):
-            message["tool_calls"] = [said.as_json(0)]
-        choice = {"index": 0, "finish_reason": _finish(said), "message": message}
+            return b"".join(_frame(chunk) for chunk in _chunks(reply)) + b"data: [DONE]\n\n"
+        message: dict[str, Any] = {"role": "assistant", "content": reply if isinstance(reply, str) else None}
+        if isinstance(reply, UpstreamCall):
+            message["tool_calls"] = [reply.as_json(0)]
+        choice = {"index": 0, "finish_reason": _finish(reply), "message": message}
         return json.dumps({**_envelope("chat.completion"), "choices": [choice], "usage": USAGE}).encode()
 
 
-def _finish(said: str | Call) -> str:
-    return "stop" if isinstance(said, str) else "tool_calls"
+def _finish(text: str | UpstreamCall) -> str:
+    return "stop" if isinstance(text, str) else "tool_calls"
 
 
 def _envelope(kind: str) -> dict[str, Any]:
     return {"id": "chatcmpl-scripted", "object": kind, "created": 1, "model": MODEL}
 
 
-def _chunks(said: str | Call) -> Iterator[dict[str, Any]]:
+def _chunks(text: str | UpstreamCall) -> Iterator[dict[str, Any]]:
     head = _envelope("chat.completion.chunk")
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    if isinstance(said, Call):
-        deltas.append({"tool_calls": [said.as_json(0)]})
+    if isinstance(text, UpstreamCall):
+        deltas.append({"tool_calls": [text.as_json(0)]})
     else:
-        deltas += [{"content": said[at : at + PIECE]} for at in range(0, len(said), PIECE)]
+        deltas += [{"content": text[at : at + PIECE]} for at in range(0, len(text), PIECE)]
     for delta in deltas:
         yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish(said)}]}
+    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish(text)}]}
     yield {**head, "choices": [], "usage": USAGE}
 
 
@@ -88,7 +88,7 @@ def _frame(payload: dict[str, Any]) -> bytes:
 
 
 @contextmanager
-def scripted_upstream(script: Script) -> Generator[ScriptedUpstream]:
+def run_scripted_upstream(script: Script) -> Generator[ScriptedUpstream]:
     """It listens, in threads of its own."""
     upstream = ScriptedUpstream(script)
 
@@ -131,21 +131,21 @@ def scripted_upstream(script: Script) -> Generator[ScriptedUpstream]:
 # What scripts look at
 
 
-def words(body: dict[str, Any]) -> str:
+def get_last_user_text(body: dict[str, Any]) -> str:
     """The last thing a person said."""
-    said = [message["content"] for message in body["messages"] if message["role"] == "user"]
-    return str(said[-1])
+    texts = [message["content"] for message in body["messages"] if message["role"] == "user"]
+    return str(texts[-1])
 
 
 def last(body: dict[str, Any]) -> dict[str, Any]:
     return body["messages"][-1]
 
 
-def offered(body: dict[str, Any]) -> list[str]:
+def list_offered(body: dict[str, Any]) -> list[str]:
     return [tool["function"]["name"] for tool in body.get("tools", ())]
 
 
-def answered(body: dict[str, Any]) -> str:
+def get_answered_tool(body: dict[str, Any]) -> str:
     """The tool whose result stands last."""
     calls = [call for message in body["messages"] for call in message.get("tool_calls") or ()]
     return next(call["function"]["name"] for call in calls if call["id"] == last(body)["tool_call_id"])

@@ -17,7 +17,7 @@ def whole(client: OpenAI, messages: list[Any], *, model: str = "fingerpost", **m
     return create(model=model, messages=messages, **more).model_dump()
 
 
-def streamed(client: OpenAI, messages: list[Any], *, model: str = "fingerpost") -> str:
+def read_stream(client: OpenAI, messages: list[Any], *, model: str = "fingerpost") -> str:
     """The text of a streamed one."""
     stream = client.chat.completions.create(model=model, messages=messages, stream=True)
     return "".join(chunk.choices[0].delta.content or "" for chunk in stream)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.program import PATIENCE_S, House
-from tests.integration.talking import streamed, user, whole
+from tests.integration.program import PATIENCE_S, ProgramWithModel
+from tests.integration.talking import read_stream, user, whole
 from tests.kit import warm
 from tests.requirements import proves
 
@@ -37,14 +37,14 @@ def examples() -> list[str]:
 
 
 @proves("O1")
-def test_the_examples_of_the_openai_package_run_as_they_are(house: House):
+def test_the_examples_of_the_openai_package_run_as_they_are(system: ProgramWithModel):
     code = examples()
     assert len(code) == 3
     done = subprocess.run(
         [*warm.python(), "-c", "\n".join(code)],
         env={
-            **house.program.environment,
-            "OPENAI_BASE_URL": f"{house.program.address}/v1",
+            **system.program.environment,
+            "OPENAI_BASE_URL": f"{system.program.address}/v1",
             "OPENAI_API_KEY": "sk-any",
         },
         capture_output=True,
@@ -58,22 +58,22 @@ def test_the_examples_of_the_openai_package_run_as_they_are(house: House):
     kinds = [event.partition("(")[0] for event in events]
     assert kinds.count("ResponseTextDeltaEvent") > 2 * 2
     assert [kind for kind in kinds if kind == "ResponseCompletedEvent"] == 2 * ["ResponseCompletedEvent"]
-    assert {body["model"] for body in house.upstream.asked[-3:]} == {"gpt-5.5"}
+    assert {body["model"] for body in system.upstream.asked[-3:]} == {"gpt-5.5"}
 
 
 @proves("O1", "O2")
-def test_streams_with_a_model_and_without_use_the_real_clock(house: House):
-    with house.program.openai() as client:
-        assert streamed(client, [user(TOKYO)]).startswith("It is late in Tokyo.")
-        asked = len(house.upstream.asked)
-        keyless = streamed(client, [user(TOKYO)], model="fingerpost:keyless")
+def test_streams_with_a_model_and_without_use_the_real_clock(system: ProgramWithModel):
+    with system.program.openai() as client:
+        assert read_stream(client, [user(TOKYO)]).startswith("It is late in Tokyo.")
+        asked = len(system.upstream.asked)
+        keyless = read_stream(client, [user(TOKYO)], model="fingerpost:keyless")
         assert '"timezone": "Asia/Tokyo"' in keyless
-        assert len(house.upstream.asked) == asked  # nobody else was needed
+        assert len(system.upstream.asked) == asked  # no other server was needed
 
 
 @proves("O2", "O3")
-def test_the_callers_own_tool_is_called_by_the_caller_while_another_ran_here(house: House):
-    with house.program.openai() as client:
+def test_the_callers_own_tool_is_called_by_the_caller_while_another_ran_here(system: ProgramWithModel):
+    with system.program.openai() as client:
         talk = [user(f"{TOKYO} Show it on the map, too.")]
         first = whole(client, talk, tools=[MAP])
         assert first["choices"][0]["finish_reason"] == "tool_calls"
@@ -81,15 +81,17 @@ def test_the_callers_own_tool_is_called_by_the_caller_while_another_ran_here(hou
         [call] = message["tool_calls"]
         assert (call["id"], call["function"]["name"]) == ("call_map", "show_map")
         assert first["fingerpost"]["tools_used"] == ["time/get_current_time"]
-        assert house.upstream.asked[-1]["tools"][0] == MAP
+        assert system.upstream.asked[-1]["tools"][0] == MAP
 
         answer = {"role": "tool", "tool_call_id": "call_map", "content": "shown"}
         talk += [{"role": "assistant", "tool_calls": message["tool_calls"]}, answer]
         with client.chat.completions.stream(model="fingerpost", messages=talk, tools=[MAP]) as stream:  # pyright: ignore[reportArgumentType]
             second = stream.until_done().get_final_completion()
         assert (second.choices[0].message.content or "").startswith("It is late in Tokyo.")
-    told = [one for one in house.upstream.asked[-1]["messages"] if one["role"] in ("assistant", "tool")]
-    names = [one["tool_calls"][0]["function"]["name"] for one in told if one["role"] == "assistant"]
+    messages = [one for one in system.upstream.asked[-1]["messages"] if one["role"] in ("assistant", "tool")]
+    names = [one["tool_calls"][0]["function"]["name"] for one in messages if one["role"] == "assistant"]
     assert names == ["time__get_current_time", "show_map"]
-    assert "Asia/Tokyo" in told[1]["content"]  # what the clock said here, put back before the caller's own
-    assert told[3]["content"] == "shown"
+    assert (
+        "Asia/Tokyo" in messages[1]["content"]
+    )  # what the clock said here, put back before the caller's own
+    assert messages[3]["content"] == "shown"

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.integration.mcp_client import call
-from tests.integration.program import PATIENCE_S, House, Program
+from tests.integration.program import PATIENCE_S, ProgramWithModel, ServeProgram
 from tests.integration.talking import user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
@@ -20,19 +20,19 @@ pytestmark = pytest.mark.xdist_group("together")
 TOKYO = "Please tell me the current time in Tokyo"
 
 
-def answered(program: Program) -> float:
+def count_answered(program: ServeProgram) -> float:
     """Requests that were answered, as Prometheus reads it."""
     return metric(program, r'fingerpost_requests_total\{outcome="answered"\}')
 
 
-def metric(program: Program, name: str) -> float:
+def metric(program: ServeProgram, name: str) -> float:
     with program.http() as client:
         text = client.get("/metrics").raise_for_status().text
     found = re.search(rf"^{name} (\S+)$", text, re.MULTILINE)
     return float(found[1]) if found else 0.0
 
 
-def wait_for_readers(program: Program, count: int) -> None:
+def wait_for_readers(program: ServeProgram, count: int) -> None:
     """Until so many read live streams: who opened or closed one is noticed a moment later."""
     end = time.monotonic() + PATIENCE_S
     while (readers := metric(program, "fingerpost_live_streams")) != count:
@@ -41,12 +41,12 @@ def wait_for_readers(program: Program, count: int) -> None:
 
 
 @proves("O1", "I2", "I9", "I11", "V1")
-def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, house: House):
-    program = house.program
-    before = answered(program)  # counting begins with whoever reads first
+def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, system: ProgramWithModel):
+    program = system.program
+    before = count_answered(program)  # counting begins with the first read
     with program.openai() as client, visit(browser, program.address, "#/live") as page:
-        told = whole(client, [user(TOKYO)])["fingerpost"]
-        packet_id = told["packet_id"]
+        data = whole(client, [user(TOKYO)])["fingerpost"]
+        packet_id = data["packet_id"]
 
         page.locator(".line", has_text=TOKYO).click()
         steps = page.locator(".steps")
@@ -57,8 +57,8 @@ def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, house: House):
     [line] = program.get("/api/packets", text=TOKYO)["items"]
     assert line["packet_id"] == packet_id
     assert (line["state"], line["outcome"], line["tools"]) == ("ended", "answered", ["time/get_current_time"])
-    assert line["saved_tokens"] == told["saved_tokens"] > 0
-    assert answered(program) == before + 1
+    assert line["saved_tokens"] == data["saved_tokens"] > 0
+    assert count_answered(program) == before + 1
     trail = program.get("/api/audit", packet_id=packet_id)["items"]
     assert {"call_ruled", "attempt_finished"} <= {entry["kind"] for entry in trail}
     with program.http() as client:
@@ -69,8 +69,8 @@ def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, house: House):
 
 
 @proves("I9")
-def test_who_reads_a_live_stream_is_counted_while_they_do(house: House):
-    program = house.program
+def test_who_reads_a_live_stream_is_counted_while_they_do(system: ProgramWithModel):
+    program = system.program
     wait_for_readers(program, 0)
     with program.http() as client, client.stream("GET", "/api/live") as one:
         pieces = one.iter_raw()  # held: a stream whose reader is dropped is closed
@@ -85,16 +85,16 @@ def test_who_reads_a_live_stream_is_counted_while_they_do(house: House):
 
 @proves("V1", "V3", "I4")
 def test_a_call_of_an_mcp_client_is_approved_in_the_browser_and_made_again_runs_once(
-    browser: Browser, house: House
+    browser: Browser, system: ProgramWithModel
 ):
-    program = house.program
+    program = system.program
     path = program.workspace / "by-mcp.txt"
     arguments = {"path": str(path), "content": "Hello"}
     with visit(browser, program.address, program.sign_in()) as page:
         page.get_by_role("link", name="Live").click()
-        failed, told = call(program, "files__write_file", arguments)
+        failed, text = call(program, "files__write_file", arguments)
         assert failed
-        assert "approv" in told
+        assert "approv" in text
         assert not path.exists()
         line = page.locator(".line", has_text="files/write_file").first
         expect(line).to_contain_text("waits for a person")
@@ -103,7 +103,7 @@ def test_a_call_of_an_mcp_client_is_approved_in_the_browser_and_made_again_runs_
         expect(card).to_contain_text("by-mcp.txt")
         card.get_by_role("button", name="Approve once").click()
         expect(card.get_by_role("status")).to_contain_text("Approved by")
-        assert not path.exists()  # nobody but its client makes the call
+        assert not path.exists()  # only its client makes the call
 
         assert call(program, "files__write_file", arguments)[0] is False
         assert path.read_text() == "Hello"

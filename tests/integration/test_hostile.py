@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.integration.hostile_server import HOSTILE, INVENTED, SCRIPT
 from tests.integration.mcp_client import call
-from tests.integration.program import House
+from tests.integration.program import ProgramWithModel
 from tests.integration.talking import text_of, user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
@@ -24,16 +24,16 @@ EMPTY = {"tool": "strange/empty_pot", "arguments": {"pot": HOSTILE}}
 
 
 @pytest.fixture(scope="module")
-def packet_id(house: House) -> str:
+def packet_id(system: ProgramWithModel) -> str:
     """A request that was answered with the server's words; a call with such words waits for a person."""
-    with house.program.openai() as client:
+    with system.program.openai() as client:
         answer = whole(client, [user(f"Please stir the pot and say how hot it is {HOSTILE}")])
     assert answer["fingerpost"]["tools_used"] == ["strange/stir_pot"]
     text = text_of(answer)
     assert f"the pot is hot. {SCRIPT}" in text  # a chat carries any text
     assert "<tool_call>" not in text  # but not the syntax of calls, which some clients would take for one
-    assert not (house.program.workspace / "owned.txt").exists()
-    with house.program.http() as client:
+    assert not (system.program.workspace / "owned.txt").exists()
+    with system.program.http() as client:
         outcome = client.post("/api/call", json=EMPTY).raise_for_status().json()
     assert outcome["error"] == "authorization_required"
     return answer["fingerpost"]["packet_id"]
@@ -56,9 +56,9 @@ def only_text(page: Page, place: str) -> None:
 
 
 @proves("V8")
-def test_every_page_of_the_console(browser: Browser, house: House, packet_id: str):
+def test_every_page_of_the_console(browser: Browser, system: ProgramWithModel, packet_id: str):
     script = "<script>document.title='owned'</script>"
-    with visit(browser, house.program.address, "#/live") as page:
+    with visit(browser, system.program.address, "#/live") as page:
         look(page, "#/live", f"how hot it is {SCRIPT}")
         look(page, f"#/live/{packet_id}", "strange/stir_pot", script, "␛[31mred")
         page.get_by_text("What the model reads of the result").first.click()
@@ -81,8 +81,8 @@ def test_every_page_of_the_console(browser: Browser, house: House, packet_id: st
 
 
 @proves("V8")
-def test_the_api_and_what_machines_read(house: House, packet_id: str):
-    with house.program.http() as client:
+def test_the_api_and_what_machines_read(system: ProgramWithModel, packet_id: str):
+    with system.program.http() as client:
         for path in (f"/api/packets/{packet_id}", "/api/tools/strange/stir_pot", "/api/approvals"):
             got = client.get(path).raise_for_status()
             assert got.headers["content-type"] == "application/json"
@@ -99,22 +99,22 @@ def test_the_api_and_what_machines_read(house: House, packet_id: str):
 
 @proves("V8")
 @pytest.mark.parametrize("command", ["tools", "approvals", "trace", "audit"])
-def test_the_terminal(house: House, packet_id: str, command: str):
-    alone = house.program.folder / "strange.json"
-    alone.write_text(json.dumps({"mcpServers": {"strange": house.program.servers["strange"]}}))
-    told = {
+def test_the_terminal(system: ProgramWithModel, packet_id: str, command: str):
+    alone = system.program.folder / "strange.json"
+    alone.write_text(json.dumps({"mcpServers": {"strange": system.program.servers["strange"]}}))
+    commands = {
         "tools": ["tools", "--servers", str(alone)],
         "approvals": ["approvals"],
         "trace": ["trace", packet_id],
         "audit": ["audit", "show"],
     }
-    said = house.program.runs(*told[command])
-    assert re.search("stir_pot|empty_pot", said)
-    assert UNSEEN.search(said) is None
+    output = system.program.runs(*commands[command])
+    assert re.search("stir_pot|empty_pot", output)
+    assert UNSEEN.search(output) is None
 
 
 @proves("V8")
-def test_an_mcp_client(house: House):
-    failed, told = call(house.program, "strange__stir_pot", {"pot": "the red one"})
-    assert (failed, INVENTED in told) == (False, True)  # as data of the tool: nobody called anything by it
-    assert not (house.program.workspace / "owned.txt").exists()
+def test_an_mcp_client(system: ProgramWithModel):
+    failed, text = call(system.program, "strange__stir_pot", {"pot": "the red one"})
+    assert (failed, INVENTED in text) == (False, True)  # as data of the tool: no call was made from it
+    assert not (system.program.workspace / "owned.txt").exists()

@@ -1,4 +1,4 @@
-"""A house with a lock: what each key may do, in the chat, in the API and in the browser."""
+"""A program that requires keys: what each key may do in the chat, in the API and in the browser."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from openai import AuthenticationError
 from playwright.sync_api import Browser, Page, expect
 
-from tests.integration.program import Program, file_server, serving
+from tests.integration.program import ServeProgram, file_server, run_program
 from tests.integration.talking import text_of, user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
@@ -29,7 +29,7 @@ REFUSED = "status of 40[13]"  # what a browser says of an answer that is a refus
 class Locked:
     """A program that asks everybody for a key, and has no model."""
 
-    program: Program
+    program: ServeProgram
     keys: dict[str, str]
 
     def get(self, name: str, path: str) -> tuple[int, Any]:
@@ -49,22 +49,22 @@ class Locked:
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
+def locked_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Locked]:
     folder = tmp_path_factory.mktemp("locked")
     lock = {
         "FINGERPOST_GATEWAY__REQUIRE_KEY": "true",
         "FINGERPOST_PROFILES__READER__EFFECTS": '["read"]',
     }
-    with serving(folder, {"files": file_server(folder)}, lock) as program:
-        keys = {name: made_key(program, name, *may) for name, may in RIGHTS.items()}
-        keys["reader"] = made_key(program, "reader", *EVERY_RIGHT, more=("--profile", "reader"))
+    with run_program(folder, {"files": file_server(folder)}, lock) as program:
+        keys = {name: create_key(program, name, *may) for name, may in RIGHTS.items()}
+        keys["reader"] = create_key(program, "reader", *EVERY_RIGHT, more=("--profile", "reader"))
         yield Locked(program, keys)
 
 
-def made_key(program: Program, name: str, *rights: str, more: tuple[str, ...] = ()) -> str:
+def create_key(program: ServeProgram, name: str, *rights: str, more: tuple[str, ...] = ()) -> str:
     may = (part for right in rights for part in ("--may", right))
-    said = program.runs("keys", "add", name, *may, *more)
-    found = re.search(r"fp_\S+", said)
+    output = program.runs("keys", "add", name, *may, *more)
+    found = re.search(r"fp_\S+", output)
     assert found is not None
     return found[0]
 
@@ -75,44 +75,47 @@ def sign_in(page: Page, key: str) -> None:
 
 
 @proves("O7", "I3", "V3")
-def test_one_key_chats_another_approves(browser: Browser, locked: Locked):
-    program = locked.program
+def test_one_key_chats_another_approves(browser: Browser, locked_program: Locked):
+    program = locked_program.program
     path = program.workspace / "locked.txt"
     wanted = f'Use files/write_file with path "{path}" and content "Hello"'
     with (
-        program.openai(locked.keys["agent"]) as client,
+        program.openai(locked_program.keys["agent"]) as client,
         ThreadPoolExecutor() as threads,
         visit(browser, program.address, "#/approvals", expected=REFUSED) as guard,
         visit(browser, program.address, "#/approvals", expected=REFUSED) as agent,
     ):
-        sign_in(guard, locked.keys["guard"])
+        sign_in(guard, locked_program.keys["guard"])
         expect(guard.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
         answer = threads.submit(whole, client, [user(wanted)])
         expect(guard.get_by_role("article")).to_contain_text("locked.txt")
-        [waiting] = locked.get("guard", "/api/approvals")[1]["items"]
+        [waiting] = locked_program.get("guard", "/api/approvals")[1]["items"]
         decide = f"/api/approvals/{waiting['pending_id']}"
 
-        sign_in(agent, locked.keys["agent"])  # sees that it waits, and nothing to press
+        sign_in(agent, locked_program.keys["agent"])  # sees that it waits, and nothing to press
         expect(agent.get_by_role("article")).to_contain_text("locked.txt")
         expect(agent.get_by_role("article").get_by_role("button")).to_have_count(0)
-        assert [locked.post("agent", f"{decide}/{word}") for word in ("approve", "reject")] == [403, 403]
-        assert locked.get("other", decide)[0] == 404
+        assert [locked_program.post("agent", f"{decide}/{word}") for word in ("approve", "reject")] == [
+            403,
+            403,
+        ]
+        assert locked_program.get("other", decide)[0] == 404
         assert not path.exists()
 
         guard.get_by_role("article").get_by_role("button", name="Approve once").click()
         expect(guard.get_by_role("article").get_by_role("status")).to_contain_text("Approved by guard")
-        said = answer.result()
-        assert "files/write_file" in text_of(said)
-        assert said["fingerpost"]["outcome"] == "answered"
+        reply = answer.result()
+        assert "files/write_file" in text_of(reply)
+        assert reply["fingerpost"]["outcome"] == "answered"
         expect(agent.get_by_role("article").get_by_role("status")).to_contain_text("Approved by guard")
     assert path.read_text() == "Hello"
     assert len(program.writes()) == 1
 
-    packet = f"/api/packets/{said['fingerpost']['packet_id']}"
-    seen = {name: locked.get(name, "/api/packets")[1]["items"] for name in RIGHTS}
+    packet = f"/api/packets/{reply['fingerpost']['packet_id']}"
+    seen = {name: locked_program.get(name, "/api/packets")[1]["items"] for name in RIGHTS}
     assert {name: len(lines) for name, lines in seen.items()} == {"agent": 1, "other": 0, "guard": 1}
-    assert {name: locked.live(name) for name in RIGHTS} == seen
-    assert {name: locked.get(name, packet)[0] for name in RIGHTS} == {
+    assert {name: locked_program.live(name) for name in RIGHTS} == seen
+    assert {name: locked_program.get(name, packet)[0] for name in RIGHTS} == {
         "agent": 200,
         "other": 404,
         "guard": 200,
@@ -120,26 +123,26 @@ def test_one_key_chats_another_approves(browser: Browser, locked: Locked):
 
 
 @proves("I3")
-def test_what_a_key_may_not(locked: Locked):
-    assert locked.get("agent", "/api/audit")[0] == 403
-    assert locked.post("guard", "/api/tools/files/write_file/switch") == 403
-    assert locked.post("guard", "/api/ask") == 403
-    with locked.program.http() as client:
+def test_what_a_key_may_not(locked_program: Locked):
+    assert locked_program.get("agent", "/api/audit")[0] == 403
+    assert locked_program.post("guard", "/api/tools/files/write_file/switch") == 403
+    assert locked_program.post("guard", "/api/ask") == 403
+    with locked_program.program.http() as client:
         assert client.get("/api/packets").status_code == 401
     for key in ("any key does", "fp_" + "0" * 40):
-        with locked.program.openai(key) as client, pytest.raises(AuthenticationError):
+        with locked_program.program.openai(key) as client, pytest.raises(AuthenticationError):
             whole(client, [user("Hello")])
 
 
 @proves("I3", "I4")
-def test_a_key_for_a_profile_approves_nothing_beyond_it(locked: Locked):
-    path = locked.program.workspace / "beyond.txt"
+def test_a_key_for_a_profile_approves_nothing_beyond_it(locked_program: Locked):
+    path = locked_program.program.workspace / "beyond.txt"
     call = {"tool": "files/write_file", "arguments": {"path": str(path), "content": "Hello"}}
-    assert locked.post("agent", "/api/call", call) == 200
-    [waiting] = locked.get("guard", "/api/approvals")[1]["items"]
-    assert locked.get("reader", "/api/approvals")[1]["items"] == []
+    assert locked_program.post("agent", "/api/call", call) == 200
+    [waiting] = locked_program.get("guard", "/api/approvals")[1]["items"]
+    assert locked_program.get("reader", "/api/approvals")[1]["items"] == []
     decide = f"/api/approvals/{waiting['pending_id']}"
-    assert [locked.post("reader", f"{decide}/{word}") for word in ("approve", "reject")] == [404, 404]
-    assert locked.post("agent", "/api/call", call) == 200
+    assert [locked_program.post("reader", f"{decide}/{word}") for word in ("approve", "reject")] == [404, 404]
+    assert locked_program.post("agent", "/api/call", call) == 200
     assert not path.exists()
-    assert locked.post("guard", f"{decide}/reject") == 200
+    assert locked_program.post("guard", f"{decide}/reject") == 200

@@ -12,28 +12,18 @@ from typing import Any
 import anyio
 import httpx2
 
-from fingerpost import Router, Settings
+from fingerpost import Router
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.records import Right, ServerSpec
 from fingerpost.surfaces.api import ApiApp, open_api
 from fingerpost.surfaces.console import open_console
 from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
 from fingerpost.surfaces.http.local_callers import create_ticket
-from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at, serve_app
+from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at
+from tests.kit.gateways import run_app
+from tests.kit.routers import build_settings
 
 PATIENCE_S = 20.0
-
-
-def settings(folder: Path, **more: Any) -> Settings:
-    """A store of its own; words alone, so that no vectors are made."""
-    return Settings.model_validate(
-        {
-            "store": {"url": f"sqlite:///{folder}/store.db"},
-            "narrow": {"vectors": str(folder / "vectors")},
-            **more,
-            "flags": {"dense_scores": False, **more.get("flags", {})},
-        }
-    )
 
 
 @dataclass
@@ -58,7 +48,7 @@ class ServedApi:
         self.client.headers["x-csrf-token"] = me["csrf"]
 
     async def key(self, name: str, *rights: str, **more: Any) -> dict[str, str]:
-        """The headers of somebody new with a key."""
+        """The headers of a new caller with a key."""
         wanted = tuple(Right(right) for right in rights) or (Right.USE,)
         _, text = await self.router.store.keys.add(name, rights=wanted, **more)
         return {"x-api-key": text}
@@ -80,11 +70,11 @@ async def open_served_api(
     folder: Path, *servers: ServerSpec, model: Any = None, operator: bool = False, **more: Any
 ) -> AsyncGenerator[ServedApi]:
     """Everything open and connected."""
-    async with Router(servers, settings=settings(folder, **more), model=model) as router:
+    async with Router(servers, settings=build_settings(folder, **more), model=model) as router:
         if servers:
             await router.connect()
-        async with serve_api(router, operator=operator) as house:
-            yield house
+        async with serve_api(router, operator=operator) as api:
+            yield api
 
 
 @asynccontextmanager
@@ -94,24 +84,19 @@ async def serve_api(router: Router, *, operator: bool = False) -> AsyncGenerator
     bound = get_address(listening)
     address = f"http://{bound}"
     gate = build_local_authenticator(router, bound)
-    up = anyio.Event()
     with listening:
         async with (
             JournalReader.open(router.store, router.live) as ledger,
             open_api(router, authenticator=gate, address=address, ledger=ledger) as api,
             open_console(gate) as console,
-            anyio.create_task_group() as tasks,
             httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
         ):
             front = PathRouter({"api": api, "console": console}, default=console)
-            tasks.start_soon(lambda: serve_app(front, listening, on_started=up.set, signals=False))
-            with anyio.fail_after(PATIENCE_S):
-                await up.wait()
-            house = ServedApi(router, address, client, api)
-            if operator:
-                await house.sign_in()
-            yield house
-            tasks.cancel_scope.cancel()
+            async with run_app(front, listening):
+                served_api = ServedApi(router, address, client, api)
+                if operator:
+                    await served_api.sign_in()
+                yield served_api
 
 
 @dataclass
@@ -154,11 +139,11 @@ class Listener:
 
 @asynccontextmanager
 async def open_stream(
-    house: ServedApi, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None
+    api: ServedApi, path: str, *, headers: Mapping[str, str] | None = None, body: Any = None
 ) -> AsyncGenerator[Listener]:
     """A stream of events from the API."""
     method = "GET" if body is None else "POST"
     wanted = {"accept": "text/event-stream", **(headers or {})}
-    async with house.client.stream(method, path, headers=wanted, json=body) as response:
+    async with api.client.stream(method, path, headers=wanted, json=body) as response:
         assert response.status_code == 200, await response.aread()
         yield Listener(response)

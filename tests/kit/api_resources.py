@@ -22,13 +22,14 @@ from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.authenticator import build_authenticator
 from fingerpost.surfaces.http.local_callers import create_ticket
-from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at, serve_app
-from tests.kit.api import settings
+from fingerpost.surfaces.http.server import PathRouter, get_address, listen_at
+from tests.kit.gateways import run_app
+from tests.kit.routers import open_router
 
 PATIENCE_S = 20.0
 
 
-def reading(name: str, description: str = "", **more: Any) -> dict[str, Any]:
+def reading_tool(name: str, description: str = "", **more: Any) -> dict[str, Any]:
     """A tool that only reads, so that no rule is needed to call it."""
     return {
         "name": name,
@@ -40,7 +41,7 @@ def reading(name: str, description: str = "", **more: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Both:
+class ServedApiAndGateway:
     """Everything a client may talk to."""
 
     router: Router
@@ -54,7 +55,7 @@ class Both:
         return await self.client.post(path, json=body, **more)
 
     async def key(self, name: str, *rights: Right, **more: Any) -> dict[str, str]:
-        """The headers of somebody new with a key."""
+        """The headers of a new caller with a key."""
         _, text = await self.router.store.keys.add(name, rights=rights, **more)
         return {"x-api-key": text}
 
@@ -81,16 +82,14 @@ class Both:
 @asynccontextmanager
 async def open_api_and_router(
     folder: Path, *servers: ServerSpec, loaded: Loaded | None = None, **more: Any
-) -> AsyncGenerator[Both]:
-    """A house with a router of its own."""
-    async with Router(servers, settings=settings(folder, **more)) as router:
-        await router.connect()
-        async with open_api_of(router, loaded=loaded) as house:
-            yield house
+) -> AsyncGenerator[ServedApiAndGateway]:
+    """A router with its API and gateway."""
+    async with open_router(folder, servers, **more) as router, open_api_of(router, loaded=loaded) as api:
+        yield api
 
 
 @asynccontextmanager
-async def open_api_of(router: Router, *, loaded: Loaded | None = None) -> AsyncGenerator[Both]:
+async def open_api_of(router: Router, *, loaded: Loaded | None = None) -> AsyncGenerator[ServedApiAndGateway]:
     """This router's API and gateway at a port, for the person whose installation it is."""
     listening = listen_at("127.0.0.1", 0)
     bound = get_address(listening)
@@ -99,25 +98,21 @@ async def open_api_of(router: Router, *, loaded: Loaded | None = None) -> AsyncG
     gate = build_authenticator(
         made.gateway, keys=router.store.keys, events=router.events, bound=bound, profiles=made.profiles
     )
-    audience, up = NotificationListeners(), anyio.Event()
+    audience = NotificationListeners()
     with listening:
         async with (
             JournalReader.open(router.store, router.live) as ledger,
             open_api(router, authenticator=gate, address=address, ledger=ledger, loaded=loaded) as api,
             open_methods(router, audience=audience) as methods,
             GatewayApp(methods, gate, made.gateway, router.events, audience=audience) as gateway,
-            anyio.create_task_group() as tasks,
             httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
         ):
             front = PathRouter({"api": api}, default=gateway)
-            tasks.start_soon(lambda: serve_app(front, listening, on_started=up.set, signals=False))
-            with anyio.fail_after(PATIENCE_S):
-                await up.wait()
-            ticket = await create_ticket(router.store)
-            signed_in = await client.post("/api/session", json={"ticket": ticket})
-            client.headers["x-csrf-token"] = signed_in.json()["csrf"]
-            yield Both(router, address, client)
-            tasks.cancel_scope.cancel()
+            async with run_app(front, listening):
+                ticket = await create_ticket(router.store)
+                signed_in = await client.post("/api/session", json={"ticket": ticket})
+                client.headers["x-csrf-token"] = signed_in.json()["csrf"]
+                yield ServedApiAndGateway(router, address, client)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""A house with the specialists in it, and what they make."""
+"""A router with the specialists, and the assets they make."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def maker(settings: Settings, **specialists: Any) -> AsyncGenerator[Router
         yield router
 
 
-async def ordered(router: Router, **order: Any) -> Outcome:
+async def place_order(router: Router, **order: Any) -> Outcome:
     """Dana orders something."""
     return await router.call(TOOL, order, caller="dana")
 
@@ -40,9 +40,9 @@ def handle_of(outcome: Outcome) -> str:
     return found[1]
 
 
-async def made(router: Router, **order: Any) -> Asset:
+async def order_asset(router: Router, **order: Any) -> Asset:
     """What comes of an order, as it can be fetched."""
-    outcome = await ordered(router, **order)
+    outcome = await place_order(router, **order)
     asset = await fetch_asset(router.calls.results, handle_of(outcome), caller="dana")
     assert asset is not None
     return asset

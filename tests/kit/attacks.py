@@ -6,18 +6,16 @@ import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 
 from fingerpost import Router
 from fingerpost.records import Era, ServerSpec
-from fingerpost.surfaces.serve import serve
-from tests.kit.api import build_local_authenticator, settings
-from tests.kit.plain_http import Act, Asked, PlainHttp
+from tests.kit.gateways import serve_gateway
+from tests.kit.plain_http import Act, PlainHttp, PlainRequest
+from tests.kit.routers import open_router
 
 OLD: Era = "2025-11-25"
 MODERN: Era = "2026-07-28"
@@ -50,10 +48,10 @@ def hostile(act: Act, *, era: Era = OLD) -> PlainHttp:
     return PlainHttp({**first, "tools/list": {"tools": [TOOL]}}, {"tools/call": act})
 
 
-def streaming(messages: Callable[[Any], Iterable[bytes]]) -> Act:
+def answer_with_stream(messages: Callable[[Any], Iterable[bytes]]) -> Act:
     """Answers a call with a stream of these, written at once, and its result behind them."""
 
-    async def act(asked: Asked) -> None:
+    async def act(asked: PlainRequest) -> None:
         await asked.begin(kind="text/event-stream")
         number = asked.message["id"]
         await asked.write(b"".join(messages(number)))
@@ -63,7 +61,7 @@ def streaming(messages: Callable[[Any], Iterable[bytes]]) -> Act:
 
 
 @dataclass
-class Place:
+class AttackedGateway:
     """A gateway that is served, and a client for it."""
 
     router: Router
@@ -81,10 +79,10 @@ class Place:
         params: dict[str, Any] = {"name": tool, "arguments": {}, "_meta": meta}
         headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
         while True:
-            told = (await self._post({"id": 1, "method": "tools/call", "params": params}, headers))[-1]
-            round_ = told.get("result", {})
+            answer = (await self._post({"id": 1, "method": "tools/call", "params": params}, headers))[-1]
+            round_ = answer.get("result", {})
             if round_.get("resultType") != "input_required":
-                return told
+                return answer
             params["inputResponses"] = {key: {"action": "decline"} for key in round_["inputRequests"]}
             params["requestState"] = round_["requestState"]
 
@@ -133,28 +131,13 @@ def _rpc(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def open_attacked_gateway(folder: Path, *servers: ServerSpec, **more: Any) -> AsyncGenerator[Place]:
+async def open_attacked_gateway(
+    folder: Path, *servers: ServerSpec, **more: Any
+) -> AsyncGenerator[AttackedGateway]:
     """Everything `fingerpost serve` serves. Raises where it ends before the block does."""
-    up = anyio.Event()
-    found: list[str] = []
-
-    def started(address: str) -> None:
-        found.append(address)
-        up.set()
-
     async with (
-        Router(servers, settings=settings(folder, **more)) as router,
-        anyio.create_task_group() as tasks,
+        open_router(folder, servers, **more) as router,
+        serve_gateway(router) as address,
+        httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
     ):
-        await router.connect()
-
-        async def run() -> None:
-            gate = partial(build_local_authenticator, router)
-            await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
-
-        tasks.start_soon(run)
-        with anyio.fail_after(PATIENCE_S):
-            await up.wait()
-        async with httpx2.AsyncClient(base_url=found[0], timeout=PATIENCE_S) as client:
-            yield Place(router, client)
-        tasks.cancel_scope.cancel()
+        yield AttackedGateway(router, client)

@@ -1,7 +1,7 @@
 """A running Fingerpost for browsers, a browser, and what every visit is watched for.
 
-    def test_something(browser: Browser, house: House):  # fixtures of tests/surfaces/console/conftest.py
-        with visit(browser, house, "#/live") as page:
+    def test_something(browser: Browser, server: ConsoleServer):
+        with visit(browser, server, "#/live") as page:
             page.get_by_role("link", name="Ask").click()
 
 The program runs in a thread of its own, with servers inside of it: the test's thread belongs to Playwright.
@@ -48,7 +48,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class House:
+class ConsoleServer:
     """A running Fingerpost: its address for the browser, its router for the test."""
 
     address: str
@@ -77,7 +77,7 @@ def run_server(
     scorers: Iterable[Scorer] = (),
     rules: Iterable[PolicyRule] = (),
     **more: Any,
-) -> Generator[House]:
+) -> Generator[ConsoleServer]:
     """Everything on one port; `more` are settings. Without `model` there is none."""
     folder.mkdir(parents=True, exist_ok=True)
     specs = list(example_servers() if servers is None else servers)
@@ -86,7 +86,7 @@ def run_server(
         start_blocking_portal("asyncio") as portal,
         portal.wrap_async_context_manager(_opened(router)) as address,
     ):
-        yield House(address, router, portal)
+        yield ConsoleServer(address, router, portal)
 
 
 @asynccontextmanager
@@ -146,14 +146,14 @@ async def _keep_files(name: str, arguments: dict[str, Any]) -> str:
 # Its model
 
 
-def scripted() -> ScriptedModel:
+def create_example_model() -> ScriptedModel:
     """A model that knows the examples: what it selects hangs on the request's words."""
     return script_model(selection=_selection, review=lambda _: write_review(0.86), answer=_answer)
 
 
 def _selection(request: ModelRequest) -> str:
-    said = "\n".join(message.text for message in request.messages)
-    if "Tokyo" in said or "טוקיו" in said:
+    prompt = "\n".join(message.text for message in request.messages)
+    if "Tokyo" in prompt or "טוקיו" in prompt:
         other: JsonObject = {
             "tool": "time/convert_time",
             "arguments": {},
@@ -164,18 +164,18 @@ def _selection(request: ModelRequest) -> str:
         return write_selection(
             "time/get_current_time", {"time_zone": "Asia/Tokyo"}, alternatives=[other], reasoning=why
         )
-    if "notes.md" in said:
+    if "notes.md" in prompt:
         return write_selection("files/read_text_file", {"path": "notes.md"})
-    if named := re.search(r"(?:Write the|Create a) file \\?\"(\w+\.txt)", said):
+    if named := re.search(r"(?:Write the|Create a) file \\?\"(\w+\.txt)", prompt):
         return write_selection("files/write_file", {"path": named[1], "content": "Hello from Fingerpost"})
     return write_selection(None)
 
 
 def _answer(request: ModelRequest) -> str:
-    said = "\n".join(message.text for message in request.messages)
-    if "Asia/Tokyo" in said:
+    prompt = "\n".join(message.text for message in request.messages)
+    if "Asia/Tokyo" in prompt:
         return "It is half past nine in Tokyo."
-    return "Done." if ".txt" in said else "Hello. What can be done for you?"
+    return "Done." if ".txt" in prompt else "Hello. What can be done for you?"
 
 
 # The browser
@@ -201,8 +201,8 @@ def chromium() -> Generator[Browser]:
 @contextmanager
 def visit(
     browser: Browser,
-    house: House | str,
-    place: str = "",
+    server: ConsoleServer | str,
+    path: str = "",
     *,
     scheme: Literal["light", "dark"] = "light",
     width: int = WIDE,
@@ -214,22 +214,22 @@ def visit(
 
     Fails at the end where the page complained: an error in its console, an exception, a breach of the
     content security policy. `expected` is a pattern of complaints that belong to the test. Where no key is
-    needed, the person whose house it is has signed in, unless `signed_in` says otherwise.
+    needed, the operator is signed in, unless `signed_in` says otherwise.
     """
-    address = house if isinstance(house, str) else house.address
+    address = server if isinstance(server, str) else server.address
     complaints: list[str] = []
     opened = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", **context
     )
     opened.set_default_timeout(PATIENCE_MS)
-    if signed_in and isinstance(house, House) and not house.router.settings.gateway.require_key:
-        token, _ = house.do(ConsoleSessions(house.router.store, hours=1).open_session, None)
-        opened.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": house.address}])
+    if signed_in and isinstance(server, ConsoleServer) and not server.router.settings.gateway.require_key:
+        token, _ = server.do(ConsoleSessions(server.router.store, hours=1).open_session, None)
+        opened.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": server.address}])
     page = opened.new_page()
     page.on("console", lambda message: complaints.extend(_complaint(message)))
     page.on("pageerror", lambda error: complaints.append(str(error)))
     try:
-        page.goto(f"{address}/{place}")
+        page.goto(f"{address}/{path}")
         yield page
         unexpected = [one for one in complaints if not re.search(expected, one)]
         assert not unexpected, unexpected
@@ -261,7 +261,7 @@ def check_access(page: Page) -> None:
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     findings = [
-        f"{one['id']}: {one['help']}: {[_place(node) for node in one['nodes'][:3]]}"
+        f"{one['id']}: {one['help']}: {[_describe_node(node) for node in one['nodes'][:3]]}"
         for one in found["violations"]
         if one["impact"] in {"serious", "critical"}
     ]
@@ -270,10 +270,10 @@ def check_access(page: Page) -> None:
     assert wide <= 0, f"the page is {wide} px wider than its window"
 
 
-def _place(node: dict[str, Any]) -> str:
+def _describe_node(node: dict[str, Any]) -> str:
     return f"{node['target']} {node.get('failureSummary', '')}"
 
 
-def run_module_server(folder: Path, **more: Any) -> AbstractContextManager[House]:
-    """The house most tests share: with servers like the examples', and a model that knows them."""
-    return run_server(folder, model=scripted(), **more)
+def run_module_server(folder: Path, **more: Any) -> AbstractContextManager[ConsoleServer]:
+    """The server most tests share: with servers like the examples', and a model that knows them."""
+    return run_server(folder, model=create_example_model(), **more)

@@ -35,7 +35,7 @@ def tool(name: str, description: str, *required: str, **more: Any) -> Mapping[st
     return {"name": name, "description": description, "inputSchema": schema, **more}
 
 
-def office() -> list[ToolServer]:
+def create_office_servers() -> list[ToolServer]:
     """The tools the corpus of odd replies speaks of."""
     return [
         tool_server(
@@ -75,19 +75,19 @@ RICH: Mapping[str, Any] = {"narrow": {"max_tools": 20}}  # all of them are offer
 async def open_office(
     folder: Path, model: ScriptedModel | None = None, **more: Any
 ) -> AsyncGenerator[tuple[Router, list[ToolServer]]]:
-    servers = office()
+    servers = create_office_servers()
     wishes = {"vectors": str(folder / "vectors"), **RICH["narrow"]}
     async with open_router(folder, [one.spec() for one in servers], model, narrow=wishes, **more) as router:
         yield router, servers
 
 
-def called(servers: list[ToolServer]) -> list[str]:
+def list_called(servers: list[ToolServer]) -> list[str]:
     """The keys of everything that was called so far."""
     return [f"{server.name}/{name}" for server in servers for name, _ in server.calls]
 
 
-def unjust(route: Route) -> list[str]:
-    """What was done on this route without leave: a tool nobody offered, or (staged) nobody approved."""
+def find_unauthorized(route: Route) -> list[str]:
+    """Calls of this route without permission: a tool that was not offered, or (staged) not approved."""
     found: list[str] = []
     offered: set[str] = set()
     approved = reviewed = False
@@ -111,8 +111,8 @@ def unjust(route: Route) -> list[str]:
     return found
 
 
-def unreadable(route: Route) -> list[str]:
-    """What a person should never be shown, or would not be told."""
+def find_unreadable(route: Route) -> list[str]:
+    """What a person should not be shown, and what is missing."""
     found: list[str] = []
     if not route.answer.strip():
         found.append("there is no answer")
@@ -126,7 +126,7 @@ def unreadable(route: Route) -> list[str]:
     return found
 
 
-async def remembered(router: Router, route: Route) -> list[Event]:
+async def read_journal(router: Router, route: Route) -> list[Event]:
     """Everything the journal holds of this packet."""
     await router.store.journal.flush()
     events: list[Event] = []
@@ -137,6 +137,6 @@ async def remembered(router: Router, route: Route) -> list[Event]:
     return events
 
 
-async def as_remembered(router: Router, route: Route) -> bool:
+async def matches_journal(router: Router, route: Route) -> bool:
     """Whether the journal makes the very packet the route ended with."""
-    return rebuild_packet(await remembered(router, route)) == route.packet
+    return rebuild_packet(await read_journal(router, route)) == route.packet

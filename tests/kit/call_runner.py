@@ -53,7 +53,7 @@ def a_call(
     """A call of `server/tool`; equal tool and arguments have equal fingerprints."""
     server, name = tool.split("/")
     given = {"q": "x"} if arguments is None else dict(arguments)
-    told = f"{tool} {json.dumps(given, sort_keys=True)}"
+    key = f"{tool} {json.dumps(given, sort_keys=True)}"
     return Call(
         tool=tool,
         server=server,
@@ -61,24 +61,24 @@ def a_call(
         operation=tool,
         arguments=given,
         effect=effect,
-        fingerprint=hashlib.sha256(told.encode()).hexdigest(),
+        fingerprint=hashlib.sha256(key.encode()).hexdigest(),
         **more,
     )
 
 
-def leave(call: Call, given_by: str = "policy: default for read") -> Permit:
+def create_permit(call: Call, given_by: str = "policy: default for read") -> Permit:
     return Permit(call_fingerprint=call.fingerprint, given_by=given_by)
 
 
 async def allow(call: Call) -> Permit | None:
-    return leave(call)
+    return create_permit(call)
 
 
 def a_context(**facts: Any) -> CallContext:
     return CallContext(call_id=create_id("cal"), **facts)
 
 
-def lasting(seconds: float) -> LatencyProfile:
+def create_latency(seconds: float) -> LatencyProfile:
     """A tool with this time-out."""
     return LatencyProfile(
         typical=Known(100, Source.WRITTEN),
@@ -89,7 +89,7 @@ def lasting(seconds: float) -> LatencyProfile:
 
 def all_lasting(seconds: float) -> Callable[[Call], LatencyProfile]:
     """Every fallback with this time-out."""
-    return lambda _: lasting(seconds)
+    return lambda _: create_latency(seconds)
 
 
 class GivenFallbacks:
@@ -116,12 +116,16 @@ class GivenFallbacks:
 def a_run(call: Call, permit: Permit | None = None, *, seconds: float = 10, **more: Any) -> CallRun:
     context = more.pop("context", None) or a_context()
     return CallRun(
-        call, permit or leave(call), context, latency=more.pop("latency", None) or lasting(seconds), **more
+        call,
+        permit or create_permit(call),
+        context,
+        latency=more.pop("latency", None) or create_latency(seconds),
+        **more,
     )
 
 
-class Bench:
-    """A runner, what it told, and what it wrote down before sending."""
+class RunnerFixture:
+    """A runner, its events, and what it recorded before sending."""
 
     def __init__(
         self, door: ToolUpstream, *, clock: Callable[[], float] | None = None, **settings: Any
@@ -156,26 +160,26 @@ class Bench:
     ) -> Execution:
         given = {name: more.pop(name) for name in ("permitting", "latency_of") if name in more}
         fallbacks = GivenFallbacks(lambda _: alternatives, **given)
-        permit = leave(call, given_by)
+        permit = create_permit(call, given_by)
         return await self.runner.run(
             a_run(call, permit, seconds=seconds, context=context, fallbacks=fallbacks, **more)
         )
 
-    def told(self, kind: type[E]) -> list[E]:
+    def list_events(self, kind: type[E]) -> list[E]:
         return [event for event in self.sink.events if isinstance(event, kind)]
 
     def errors(self) -> list[str | None]:
         """What every attempt came to, in order."""
-        return [event.attempt.error for event in self.told(AttemptFinished)]
+        return [event.attempt.error for event in self.list_events(AttemptFinished)]
 
 
 @asynccontextmanager
 async def open_bench(
     *specs: ServerSpec, clock: Callable[[], float] | None = None, **settings: Any
-) -> AsyncGenerator[Bench]:
+) -> AsyncGenerator[RunnerFixture]:
     """A runner in front of these servers."""
     limits = LimitSettings(reconnect_max=0.2)
     async with ServerPool(specs, events=MemorySink(), limits=limits) as servers:
         servers.start()
         assert await servers.wait_until_settled(timeout=PATIENCE)
-        yield Bench(servers, clock=clock, **settings)
+        yield RunnerFixture(servers, clock=clock, **settings)

@@ -39,7 +39,7 @@ OPEN = definition("open_door", "Open the caller's door.")
 OWN = (PAINT, OPEN)
 
 
-async def _found(name: str, arguments: dict[str, Any]) -> str:
+async def _answer(name: str, arguments: dict[str, Any]) -> str:
     return f"{name}: the budget is 4,200 ({arguments})"
 
 
@@ -48,7 +48,7 @@ def notes() -> ToolServer:
         tool("search_notes", "Search my notes for words.", "query", **READS),
         tool("delete_note", "Delete a note for good.", "name", **DESTROYS),
     ]
-    return tool_server("notes", found, call=_found)
+    return tool_server("notes", found, call=_answer)
 
 
 @asynccontextmanager
@@ -64,7 +64,7 @@ def call(name: str, id: str = "call_1", /, **arguments: Any) -> JsonObject:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
 
 
-def calling(*made: JsonObject, text: str = "") -> ModelReply:
+def reply_with_calls(*made: JsonObject, text: str = "") -> ModelReply:
     return ModelReply(text=text, model="scripted", finish="tool_calls", tool_calls=made)
 
 
@@ -72,7 +72,7 @@ def names_in(request: ModelRequest) -> list[str]:
     return [str(as_mapping(each.get("function")).get("name")) for each in request.tools]
 
 
-def words_of(requests: Iterable[ModelRequest]) -> str:
+def join_texts(requests: Iterable[ModelRequest]) -> str:
     return "\n".join(message.text for request in requests for message in request.messages)
 
 

@@ -21,7 +21,7 @@ def tool(name: str, description: str = "Look at a thing", **parts: Json) -> dict
     return {"name": name, "description": description, "inputSchema": schema, **parts}
 
 
-def listing(server: str, *definitions: JsonObject) -> Listing:
+def create_listing(server: str, *definitions: JsonObject) -> Listing:
     return Listing(server=server, definitions=definitions)
 
 
@@ -44,5 +44,5 @@ def catalog(
 
 def card(definition: JsonObject, *, server: str = "shop", overrides: Sequence[ToolOverride] = ()) -> ToolCard:
     """The one card of a catalog with this one tool."""
-    (only,) = catalog(listing(server, definition), overrides=overrides).snapshot.cards
+    (only,) = catalog(create_listing(server, definition), overrides=overrides).snapshot.cards
     return only

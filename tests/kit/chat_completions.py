@@ -8,15 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import anyio
 import httpx2
 from openai import AsyncOpenAI
 
-from fingerpost import Router, Settings
+from fingerpost import Router
 from fingerpost.surfaces.http.authenticator import build_authenticator
-from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.server import get_address, listen_at
 from fingerpost.surfaces.openai.app import OpenAIApp, open_openai_app
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
+from tests.kit.gateways import run_app
+from tests.kit.routers import open_router
 
 PATIENCE_S = 20.0
 MAP: dict[str, Any] = {
@@ -49,7 +50,7 @@ class ServedCompletions:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CompletionsResponse:
     """An answer over plain HTTP."""
 
     status: int
@@ -93,18 +94,6 @@ def notes_server() -> ToolServer:
     return tool_server("notes", [note], call=write)
 
 
-def settings(folder: Path, **more: Any) -> Settings:
-    """A store of its own; words alone, so that no vectors are made."""
-    return Settings.model_validate(
-        {
-            "store": {"url": f"sqlite:///{folder}/store.db"},
-            "narrow": {"vectors": str(folder / "vectors")},
-            "flags": {"dense_scores": False},
-            **more,
-        }
-    )
-
-
 @asynccontextmanager
 async def open_served_completions(
     folder: Path, model: ScriptedModel | None = None, **more: Any
@@ -112,10 +101,11 @@ async def open_served_completions(
     """A router with two servers, its /v1 served on a free port."""
     clock, notes = clock_server(), notes_server()
     servers = (clock.spec(), notes.spec())
-    async with Router(servers, settings=settings(folder, **more), model=model) as router:
-        await router.connect()
-        async with serve_completions(router) as (address, app):
-            yield ServedCompletions(address, router, app, clock, notes)
+    async with (
+        open_router(folder, servers, model, **more) as router,
+        serve_completions(router) as (address, app),
+    ):
+        yield ServedCompletions(address, router, app, clock, notes)
 
 
 @asynccontextmanager
@@ -130,21 +120,12 @@ async def serve_completions(router: Router) -> AsyncGenerator[tuple[str, OpenAIA
         bound=bound,
         profiles=router.settings.profiles,
     )
-    up = anyio.Event()
     with listening:
         async with (
             open_openai_app(router, authenticator=gate, address=f"http://{bound}") as app,
-            anyio.create_task_group() as tasks,
+            run_app(app, listening),
         ):
-
-            async def run() -> None:
-                await serve_app(app, listening, on_started=up.set, signals=False)
-
-            tasks.start_soon(run)
-            with anyio.fail_after(PATIENCE_S):
-                await up.wait()
             yield f"http://{bound}", app
-            tasks.cancel_scope.cancel()
 
 
 def user(text: str) -> Any:
@@ -153,10 +134,10 @@ def user(text: str) -> Any:
 
 
 async def ask(
-    place: ServedCompletions, body: object, *, path: str = "/v1/chat/completions", **headers: str
-) -> Answer:
+    completions: ServedCompletions, body: object, *, path: str = "/v1/chat/completions", **headers: str
+) -> CompletionsResponse:
     """One request without any client library: what came back."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    async with place.plain() as client:
+    async with completions.plain() as client:
         got = await client.post(path, json=body, headers=named)
-        return Answer(got.status_code, got.json(), dict(got.headers))
+        return CompletionsResponse(got.status_code, got.json(), dict(got.headers))

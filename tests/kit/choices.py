@@ -1,4 +1,4 @@
-"""Cards and packets for the tests of what models are told."""
+"""Cards and packets for the tests of prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fingerpost.events import ThoughtNoted, ToolResultInjected
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Json, JsonObject, Message, Packet, Step, ToolCard, ToolResult
 from fingerpost.settings.model import ToolOverride
-from tests.kit.catalogs import catalog, listing
+from tests.kit.catalogs import catalog, create_listing
 
 
 def definition(name: str, description: str, *required: str, **parts: Json) -> JsonObject:
@@ -39,9 +39,9 @@ FILES: JsonObject = {
 def cards(*overrides: ToolOverride) -> tuple[ToolCard, ...]:
     """Six tools of three servers, by key."""
     return catalog(
-        listing("time", TIME, CONVERT),
-        listing("files", READ, WRITE, DELETE),
-        listing("desk", FILES),
+        create_listing("time", TIME, CONVERT),
+        create_listing("files", READ, WRITE, DELETE),
+        create_listing("desk", FILES),
         overrides=overrides,
     ).snapshot.cards
 
@@ -78,7 +78,7 @@ def packet(
     return made
 
 
-def said(*texts: str) -> tuple[Message, ...]:
+def create_history(*texts: str) -> tuple[Message, ...]:
     """A conversation: the person, the assistant, the person …"""
     return tuple(
         Message(role="user" if number % 2 == 0 else "assistant", text=text)

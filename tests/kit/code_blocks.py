@@ -63,10 +63,10 @@ def matches(expected: tuple[str, ...], actual: str) -> bool:
     White space is folded and empty lines are passed over, so that a narrower
     terminal or a longer name does not make the documentation wrong.
     """
-    return _match(_folded(expected), _folded(actual.splitlines()))
+    return _match(_fold_lines(expected), _fold_lines(actual.splitlines()))
 
 
-def _folded(lines: Iterable[str]) -> list[str]:
+def _fold_lines(lines: Iterable[str]) -> list[str]:
     return [" ".join(line.split()) for line in lines if line.strip()]
 
 

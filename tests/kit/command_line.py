@@ -17,7 +17,7 @@ FILE_SERVER = Path(__file__).with_name("file_server.py")
 
 
 @dataclass
-class Person:
+class CommandLine:
     """Runs `fingerpost` in a folder of their own."""
 
     home: Path

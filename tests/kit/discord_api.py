@@ -27,7 +27,7 @@ Body = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Someone:
+class DiscordUser:
     """A person (or a bot) on Discord."""
 
     id: int
@@ -48,8 +48,8 @@ class Someone:
         }  # fmt: skip
 
 
-ANN, BEN, CLEO = Someone(1, "ann"), Someone(2, "ben", (ROLE,)), Someone(3, "cleo")
-SELF = Someone(BOT, "fingerpost", bot=True)
+ANN, BEN, CLEO = DiscordUser(1, "ann"), DiscordUser(2, "ben", (ROLE,)), DiscordUser(3, "cleo")
+SELF = DiscordUser(BOT, "fingerpost", bot=True)
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Trouble:
 
 
 @dataclass(slots=True)
-class Said:
+class DiscordMessage:
     """A message as it stands, and everything it was before."""
 
     raw: Body
@@ -91,11 +91,11 @@ class Said:
 
 @dataclass(slots=True)
 class Press:
-    """A press of a button, and what came back to whoever pressed."""
+    """A press of a button, and the response to the user."""
 
     token: str
     answer: Body | None = None  # the callback
-    shown: Said | None = None  # only to them
+    shown: DiscordMessage | None = None  # only to them
     later: list[str] = field(default_factory=list[str])
 
     @property
@@ -104,14 +104,14 @@ class Press:
         return data.get("content") or ""
 
 
-class StandIn:
+class FakeDiscord:
     """One server with one channel, private channels for everybody, and the bot."""
 
     def __init__(self) -> None:
         self.address = ""
         self.people = {each.id: each for each in (ANN, BEN, CLEO, SELF)}
         self.channels: dict[int, Body] = {CHANNEL: _text_channel()}
-        self.messages: dict[int, dict[int, Said]] = {}
+        self.messages: dict[int, dict[int, DiscordMessage]] = {}
         self.attachments: dict[str, bytes] = {}
         self.presses: dict[str, Press] = {}
         self.troubles: list[Trouble] = []
@@ -137,49 +137,49 @@ class StandIn:
             while not (found := holds()):
                 await self._changed.wait()
             return found
-        said = {place: [each.text for each in kept.values()] for place, kept in self.messages.items()}
-        raise AssertionError(f"it never came to that; this was said: {said}")
+        text = {place: [each.text for each in kept.values()] for place, kept in self.messages.items()}
+        raise AssertionError(f"it never came to that; this was said: {text}")
 
     async def says(
         self,
-        who: Someone,
+        who: DiscordUser,
         text: str,
         *,
         channel: int = CHANNEL,
         mention: bool = True,
         files: dict[str, tuple[str, bytes]] | None = None,
         **more: Any,
-    ) -> Said:
-        """Somebody writes; with `mention`, to the bot."""
+    ) -> DiscordMessage:
+        """A user writes; with `mention`, to the bot."""
         content = f"<@{BOT}> {text}" if mention else text
         message = self._message(channel, who, content)
         if mention:
             message["mentions"] = [SELF.user()]
-        message["attachments"] = [self.attached(name, *file) for name, file in (files or {}).items()]
+        message["attachments"] = [self.create_attachment(name, *file) for name, file in (files or {}).items()]
         message.update(more)
         said = self._keep(channel, message)
         await self._dispatch("MESSAGE_CREATE", {**message, **self._where(channel, who)})
         return said
 
-    def private(self, who: Someone) -> int:
-        """The private channel of the bot with somebody."""
+    def private(self, who: DiscordUser) -> int:
+        """The private channel of the bot with a user."""
         number = 5_000 + who.id
         self.channels[number] = {
             "id": str(number), "type": 1, "recipients": [who.user()], "last_message_id": None
         }  # fmt: skip
         return number
 
-    async def writes(self, who: Someone, text: str, **more: Any) -> Said:
-        """Somebody writes in private."""
+    async def writes(self, who: DiscordUser, text: str, **more: Any) -> DiscordMessage:
+        """A user writes in private."""
         return await self.says(who, text, channel=self.private(who), mention=False, **more)
 
-    async def presses_button(self, who: Someone, said: Said, label: str) -> Press:
-        """Somebody presses a button; returns when they were answered."""
-        data = {"custom_id": said.buttons[label]["custom_id"], "component_type": 2}
-        return await self._interacts(who, said, 3, data)
+    async def presses_button(self, who: DiscordUser, message: DiscordMessage, label: str) -> Press:
+        """A user presses a button; returns when the bot has answered."""
+        data = {"custom_id": message.buttons[label]["custom_id"], "component_type": 2}
+        return await self._interacts(who, message, 3, data)
 
-    async def fills_in(self, who: Someone, said: Said, form: Press, text: str) -> Press:
-        """Somebody sends the form that a press of a button brought; returns when they were answered."""
+    async def fills_in(self, who: DiscordUser, message: DiscordMessage, form: Press, text: str) -> Press:
+        """A user sends the form that a button opened; returns when the bot has answered."""
         assert form.answer is not None
         assert form.answer["type"] == 9
         shown: Body = form.answer["data"]
@@ -190,12 +190,12 @@ class StandIn:
             "custom_id": shown["custom_id"],
             "components": [{"type": 18, "id": 1, "component": field}],
         }
-        return await self._interacts(who, said, 5, data)
+        return await self._interacts(who, message, 5, data)
 
-    async def _interacts(self, who: Someone, said: Said, kind: int, given: Body) -> Press:
+    async def _interacts(self, who: DiscordUser, message: DiscordMessage, kind: int, given: Body) -> Press:
         press = Press(token=f"tok{self._next()}")
         self.presses[press.token] = press
-        channel = int(said.raw["channel_id"])
+        channel = int(message.raw["channel_id"])
         in_private = self.channels[channel]["type"] == 1
         person = {"user": who.user()} if in_private else {"member": {**who.member(), "user": who.user()}}
         if not in_private:
@@ -203,7 +203,7 @@ class StandIn:
             person["guild_id"] = str(GUILD)  # pyright: ignore[reportArgumentType] - one object, many kinds
         data = {
             "id": str(self._next()), "application_id": str(BOT), "type": kind, "token": press.token,
-            "version": 1, "attachment_size_limit": 1, "channel_id": str(channel), "message": said.raw,
+            "version": 1, "attachment_size_limit": 1, "channel_id": str(channel), "message": message.raw,
             "channel": self.channels[channel], **person,
             "data": given,
         }  # fmt: skip
@@ -211,14 +211,14 @@ class StandIn:
         await self.until(lambda: press.answer)
         return press
 
-    def own(self, channel: int) -> list[Said]:
+    def own(self, channel: int) -> list[DiscordMessage]:
         """What the bot says in a channel."""
-        return [said for said in self.messages.get(channel, {}).values() if said.own]
+        return [message for message in self.messages.get(channel, {}).values() if message.own]
 
-    async def said(self, channel: int, words: str) -> Said:
+    async def wait_for_message(self, channel: int, words: str) -> DiscordMessage:
         """The bot's message with these words, as soon as there is one."""
         return await self.until(
-            lambda: next((said for said in self.own(channel) if words in said.text), None)
+            lambda: next((message for message in self.own(channel) if words in message.text), None)
         )
 
     async def thread(self, number: int = 1) -> int:
@@ -250,13 +250,13 @@ class StandIn:
         async for message in socket:
             if message.type is not aiohttp.WSMsgType.TEXT:
                 break
-            told = json.loads(message.data)
-            if told["op"] == 1:
+            data = json.loads(message.data)
+            if data["op"] == 1:
                 await socket.send_json({"op": 11, "d": None, "s": None, "t": None})
-            elif told["op"] == 2:
-                await self._identify(socket, told["d"])
-            elif told["op"] == 6:
-                await self._resume(socket, told["d"])
+            elif data["op"] == 2:
+                await self._identify(socket, data["d"])
+            elif data["op"] == 6:
+                await self._resume(socket, data["d"])
         return socket
 
     async def _identify(self, socket: web.WebSocketResponse, told: Body) -> None:
@@ -355,18 +355,18 @@ class StandIn:
 
     async def _channel(self, request: web.Request) -> web.Response:
         found = self.channels.get(int(request.match_info["channel"]))
-        return _json(found) if found is not None else _missing()
+        return _json(found) if found is not None else _not_found()
 
     async def _member(self, request: web.Request) -> web.Response:
         found = self.people.get(int(request.match_info["user"]))
         if found is None or found is CLEO:  # she is not on the server
-            return _missing()
+            return _not_found()
         return _json({**found.member(), "user": found.user()})
 
     async def _post(self, request: web.Request) -> web.Response:
         channel = int(request.match_info["channel"])
         if channel not in self.channels:
-            return _missing()
+            return _not_found()
         body, files = await _body(request)
         if (wrong := _wrong(body, files)) is not None:
             return wrong
@@ -375,19 +375,21 @@ class StandIn:
         raw |= {"components": body.get("components") or [], "flags": body.get("flags", 0)}
         if body.get("message_reference"):
             raw["message_reference"] = body["message_reference"]
-        raw["attachments"] = [self.attached(name, "application/octet-stream", files[name]) for name in files]
-        said = self._keep(channel, raw)
-        said.files = files
+        raw["attachments"] = [
+            self.create_attachment(name, "application/octet-stream", files[name]) for name in files
+        ]
+        message = self._keep(channel, raw)
+        message.files = files
         return _json(raw)
 
     async def _get(self, request: web.Request) -> web.Response:
         found = self._find(request)
-        return _json(found.raw) if found is not None else _missing()
+        return _json(found.raw) if found is not None else _not_found()
 
     async def _edit(self, request: web.Request) -> web.Response:
         found = self._find(request)
         if found is None:
-            return _missing()
+            return _not_found()
         if not found.own:
             return _json({"message": "not yours", "code": 50005}, status=403)
         body, files = await _body(request)
@@ -427,7 +429,7 @@ class StandIn:
             data = press.answer["data"]
             raw = self._message(CHANNEL, SELF, data.get("content") or "")
             raw["components"] = data.get("components") or []
-            press.shown = Said(raw, files)
+            press.shown = DiscordMessage(raw, files)
             told["resource"] = {"type": kind, "message": raw}
         return _json(told)
 
@@ -445,7 +447,7 @@ class StandIn:
 
     # -- what there is ------------------------------------------------------------------------------
 
-    def attached(self, name: str, kind: str, data: bytes, *, size: int | None = None) -> Body:
+    def create_attachment(self, name: str, kind: str, data: bytes, *, size: int | None = None) -> Body:
         self.attachments[name] = data
         return {
             "id": str(self._next()), "filename": name, "content_type": kind,
@@ -457,7 +459,7 @@ class StandIn:
         self._number += 1
         return self._number
 
-    def _message(self, channel: int, who: Someone, content: str) -> Body:
+    def _message(self, channel: int, who: DiscordUser, content: str) -> Body:
         return {
             "id": str(self._next()), "channel_id": str(channel), "author": who.user(), "content": content,
             "timestamp": WHEN, "edited_timestamp": None, "tts": False, "mention_everyone": False,
@@ -465,16 +467,16 @@ class StandIn:
             "type": 0, "components": [], "flags": 0,
         }  # fmt: skip
 
-    def _where(self, channel: int, who: Someone) -> Body:
+    def _where(self, channel: int, who: DiscordUser) -> Body:
         return {} if self.channels[channel]["type"] == 1 else {"guild_id": str(GUILD), "member": who.member()}
 
-    def _keep(self, channel: int, raw: Body) -> Said:
-        said = Said(raw)
-        self.messages.setdefault(channel, {})[said.id] = said
+    def _keep(self, channel: int, raw: Body) -> DiscordMessage:
+        message = DiscordMessage(raw)
+        self.messages.setdefault(channel, {})[message.id] = message
         self._tell()
-        return said
+        return message
 
-    def _find(self, request: web.Request) -> Said | None:
+    def _find(self, request: web.Request) -> DiscordMessage | None:
         of_channel = self.messages.get(int(request.match_info["channel"]), {})
         return of_channel.get(int(request.match_info["message"]))
 
@@ -484,9 +486,9 @@ class StandIn:
 
 
 @asynccontextmanager
-async def stand_in() -> AsyncGenerator[StandIn]:
+async def stand_in() -> AsyncGenerator[FakeDiscord]:
     """A Discord of the test's own, at an address of its own."""
-    discord = StandIn()
+    discord = FakeDiscord()
     app = web.Application(middlewares=[discord.guard], client_max_size=32 * 1024 * 1024)
     app.add_routes(discord.routes())
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -529,7 +531,7 @@ def _wrong(body: Body, files: dict[str, bytes]) -> web.Response | None:
     return None
 
 
-def _missing() -> web.Response:
+def _not_found() -> web.Response:
     return _json({"message": "Unknown", "code": 10008}, status=404)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from fingerpost import Router, Settings
 from fingerpost.surfaces.discord import load_library
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
-from tests.kit.discord_api import TOKEN, StandIn
+from tests.kit.discord_api import TOKEN, FakeDiscord
 
 load_library()
 from fingerpost.surfaces.discord.client import (  # noqa: E402
@@ -21,26 +21,31 @@ from fingerpost.surfaces.discord.client import (  # noqa: E402
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class RunningBot:
     """A running connector."""
 
-    discord: StandIn
+    discord: FakeDiscord
     router: Router
     notes: ToolServer
-    arrived: BotConnection
+    connection: BotConnection
 
 
 @dataclass(frozen=True, slots=True)
-class Garden:
+class BotFactory:
     """Where connectors run: one Discord and one store, which outlive them."""
 
-    discord: StandIn
+    discord: FakeDiscord
     folder: Path
 
-    def settings(
+    def build_settings(
         self, call: dict[str, Any] | None = None, profiles: dict[str, Any] | None = None, **discord: Any
     ) -> Settings:
-        told = {"token": TOKEN, "api_url": self.discord.api, "requests_per_minute": 600, **discord}
+        discord_settings = {
+            "token": TOKEN,
+            "api_url": self.discord.api,
+            "requests_per_minute": 600,
+            **discord,
+        }
         return Settings.model_validate(
             {
                 "store": {"url": f"sqlite:///{self.folder}/store.db"},
@@ -49,20 +54,20 @@ class Garden:
                 "choose": {"mode": "simple"},
                 "call": call or {},
                 "profiles": profiles or {},
-                "discord": told,
+                "discord": discord_settings,
             }
         )
 
     @asynccontextmanager
-    async def house(
+    async def open_bot(
         self, model: ScriptedModel, *, every: float = 0.0, **discord: Any
-    ) -> AsyncGenerator[House]:
+    ) -> AsyncGenerator[RunningBot]:
         notes = notes_server()
-        settings = self.settings(**discord)
+        settings = self.build_settings(**discord)
         async with Router((notes.spec(),), settings=settings, model=model) as router:
             await router.connect()
             async with connect_bot(router, settings.discord, interval=every) as arrived:
-                yield House(self.discord, router, notes, arrived)
+                yield RunningBot(self.discord, router, notes, arrived)
 
 
 def notes_server() -> ToolServer:

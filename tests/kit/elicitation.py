@@ -84,15 +84,15 @@ Reply = Mapping[str, Any] | JsonRpcError | None  # None: no answer at all
 
 
 @dataclass
-class Person:
+class ElicitationClient:
     """The client's end of an exchange. `says` answers each question; everything seen is kept."""
 
     says: Callable[[str, Mapping[str, Any]], Reply] = lambda method, params: None
     questions: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
-    told: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
+    notifications: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        self.told.append((method, params))
+        self.notifications.append((method, params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         self.questions.append((method, params))
@@ -105,16 +105,16 @@ class Person:
         return reply
 
 
-def saying(reply: Reply) -> Person:
+def create_client(reply: Reply) -> ElicitationClient:
     """A person who answers everything with this."""
-    return Person(says=lambda method, params: reply)
+    return ElicitationClient(says=lambda method, params: reply)
 
 
 def accept(decision: str = "approve", **content: Any) -> dict[str, Any]:
     return {"action": "accept", "content": {"decision": decision, **content}}
 
 
-class Gateway:
+class ElicitationGateway:
     """A router with one server of notes, and the asking part in front of it."""
 
     def __init__(
@@ -125,7 +125,7 @@ class Gateway:
         self.notes = notes
         self.sink = sink
 
-    async def call(self, asking: ClientRequest, person: Person | None = None) -> Outcome:
+    async def call(self, asking: ClientRequest, person: ElicitationClient | None = None) -> Outcome:
         params: Any = asking.params
         state = params.get("requestState")
         passage = RequestContext(
@@ -135,7 +135,7 @@ class Gateway:
         card = self.router.tools.find(params["name"])
         return await self.asked.call(
             asking,
-            person or Person(),
+            person or ElicitationClient(),
             ToolCall(name=params["name"], arguments=params["arguments"]),
             CallContext(
                 call_id=create_id("cal"),
@@ -157,7 +157,7 @@ class Gateway:
         outcome: Outcome,
         answers: Any,
         *,
-        person: Person | None = None,
+        person: ElicitationClient | None = None,
         **changes: Any,
     ) -> Outcome:
         assert outcome.result is not None
@@ -173,7 +173,7 @@ class Gateway:
         return await self.router.calls.approvals.list_waiting()
 
     def events(self, kind: type[Event]) -> list[Any]:
-        self.router.store.journal.emit_pending()  # events of a moment are told together
+        self.router.store.journal.emit_pending()  # events are emitted in batches
         return [event for event in self.sink.events if isinstance(event, kind)]
 
     @property
@@ -188,7 +188,7 @@ class Gateway:
 @asynccontextmanager
 async def open_elicitation_gateway(
     folder: Path, *specs: ServerSpec, approval_seconds: float = 30.0, **more: Any
-) -> AsyncGenerator[Gateway]:
+) -> AsyncGenerator[ElicitationGateway]:
     notes = tool_server("notes", [DELETE, READ])
     sink = MemorySink()
     settings = Settings.model_validate(
@@ -202,4 +202,4 @@ async def open_elicitation_gateway(
         router.servers.advertise_client_capabilities()
         await router.connect()
         async with open_calls(router) as asked:
-            yield Gateway(router, asked, notes, sink)
+            yield ElicitationGateway(router, asked, notes, sink)

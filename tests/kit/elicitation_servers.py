@@ -37,10 +37,10 @@ def _tool(name: str, *, asks_approval: bool = False, description: str | None = N
 
 
 class SessionServer:
-    """Handshake era. What it heard back is kept in `heard`."""
+    """Handshake era. What it heard back is kept in `answers`."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.answers: list[Any] = []
         self.begun = 0
         self.cancelled = 0
         self.server: Server[Any] = Server(
@@ -62,7 +62,7 @@ class SessionServer:
 
     async def _elicit(self, ctx: Context, message: str) -> str:
         answer = await ctx.session.elicit_form(message, NAME_FORM, related_request_id=ctx.request_id)
-        self.heard.append(answer.model_dump(by_alias=True, exclude_none=True))
+        self.answers.append(answer.model_dump(by_alias=True, exclude_none=True))
         return str((answer.content or {}).get("name", answer.action))
 
     async def _call(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -101,8 +101,8 @@ class SessionServer:
                     messages=[types.SamplingMessage(role="user", content=words)], max_tokens=10
                 )
                 request = types.CreateMessageRequest(params=asked)
-                said = await ctx.session.send_request(request, types.CreateMessageResult)
-                return said.model
+                sample_result = await ctx.session.send_request(request, types.CreateMessageResult)
+                return sample_result.model
             case _:
                 await anyio.sleep_forever()
                 raise AssertionError

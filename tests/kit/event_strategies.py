@@ -60,7 +60,7 @@ packet_events: st.SearchStrategy[PacketEvent] = st.one_of(
 )
 
 
-def allowed(packet: Packet, event: PacketEvent) -> bool:
+def is_allowed(packet: Packet, event: PacketEvent) -> bool:
     """Whether the packet can take this event next."""
     try:
         event.apply(packet)

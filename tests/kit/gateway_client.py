@@ -20,7 +20,7 @@ BOTH = "application/json, text/event-stream"
 
 
 @dataclass(frozen=True)
-class Got:
+class HttpAnswer:
     """One HTTP answer."""
 
     status: int
@@ -59,16 +59,16 @@ def modern_headers(method: str, name: str | None = None) -> dict[str, str]:
     return headers if name is None else {**headers, "mcp-name": name}
 
 
-def called(name: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, str]]:
+def tool_call(name: str, **arguments: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """A modern tools/call and its headers."""
     return modern("tools/call", {"name": name, "arguments": arguments}), modern_headers("tools/call", name)
 
 
-class Line:
+class RawConnection:
     """One connection."""
 
-    def __init__(self, place: Address, stream: SocketStream) -> None:
-        self._place = place
+    def __init__(self, bound_address: Address, stream: SocketStream) -> None:
+        self._place = bound_address
         self.stream = stream
         self._read = BufferedByteReceiveStream(stream)
 
@@ -110,7 +110,7 @@ class Line:
             if data := data_of(await self.chunk()):
                 return orjson.loads(data[0])
 
-    async def got(self) -> Got:
+    async def got(self) -> HttpAnswer:
         status, headers = await self.head()
         if "content-length" in headers:
             body = await self._read.receive_exactly(int(headers["content-length"]))
@@ -118,24 +118,26 @@ class Line:
             body = b""
             while data := await self.chunk():
                 body += data
-        return Got(status, headers, body)
+        return HttpAnswer(status, headers, body)
 
-    async def ask(self, body: object = None, headers: Mapping[str, str] | None = None, **more: str) -> Got:
+    async def ask(
+        self, body: object = None, headers: Mapping[str, str] | None = None, **more: str
+    ) -> HttpAnswer:
         await self.send(body, headers, **more)
         return await self.got()
 
 
 @asynccontextmanager
-async def line_to(place: Address) -> AsyncGenerator[Line]:
-    async with await anyio.connect_tcp(place.host, place.port) as stream:
-        yield Line(place, stream)
+async def open_raw_connection(bound_address: Address) -> AsyncGenerator[RawConnection]:
+    async with await anyio.connect_tcp(bound_address.host, bound_address.port) as stream:
+        yield RawConnection(bound_address, stream)
 
 
 async def ask(
-    place: Address, body: object = None, headers: Mapping[str, str] | None = None, **more: str
-) -> Got:
+    bound_address: Address, body: object = None, headers: Mapping[str, str] | None = None, **more: str
+) -> HttpAnswer:
     """One request on a connection of its own."""
-    async with line_to(place) as line:
+    async with open_raw_connection(bound_address) as line:
         return await line.ask(body, headers, **more)
 
 
@@ -151,15 +153,15 @@ INITIALIZE: dict[str, Any] = {
 }
 
 
-async def open_session(place: Address, headers: Mapping[str, str] | None = None) -> dict[str, str]:
+async def open_session(bound_address: Address, headers: Mapping[str, str] | None = None) -> dict[str, str]:
     """Shake hands; the headers of the session."""
-    got = await ask(place, INITIALIZE, headers)
+    got = await ask(bound_address, INITIALIZE, headers)
     session = {
         "mcp-session-id": got.headers["mcp-session-id"],
         "mcp-protocol-version": OLD,
         **(headers or {}),
     }
-    ready = await ask(place, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
+    ready = await ask(bound_address, {"jsonrpc": "2.0", "method": "notifications/initialized"}, session)
     assert ready.status == 202
     return session
 

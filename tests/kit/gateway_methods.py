@@ -41,7 +41,7 @@ def profile(name: str) -> Endpoint:
     return Endpoint(path=f"/mcp/p/{name}", mode="auto", profile=name)
 
 
-def reading(name: str, description: str = "", **parameters: str) -> dict[str, Any]:
+def reading_tool(name: str, description: str = "", **parameters: str) -> dict[str, Any]:
     """A tool that only reads, so that no rule is needed to call it. Parameters by JSON type."""
     properties = {parameter: {"type": kind} for parameter, kind in parameters.items()}
     return {
@@ -53,24 +53,24 @@ def reading(name: str, description: str = "", **parameters: str) -> dict[str, An
 
 
 @dataclass
-class Client:
-    """The client's end: what it is told while it waits. It cannot be asked anything."""
+class SilentClient:
+    """A client that records notifications and cannot be asked anything."""
 
-    told: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
+    notifications: list[tuple[str, Mapping[str, Any]]] = field(default_factory=list[Any])
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        self.told.append((method, params))
+        self.notifications.append((method, params))
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         raise JsonRpcError(-32601, f"{method} cannot be answered")
 
 
 @dataclass
-class Crowd:
+class RecordingAudience:
     """Everybody who listens: what was published, and to whom of `listeners`."""
 
     listeners: list[ClientRequest] = field(default_factory=list[ClientRequest])
-    heard: list[tuple[str | None, str, Mapping[str, Any]]] = field(default_factory=list[Any])
+    published: list[tuple[str | None, str, Mapping[str, Any]]] = field(default_factory=list[Any])
 
     def publish(
         self,
@@ -79,17 +79,17 @@ class Crowd:
         *,
         should_receive: Callable[[ClientRequest], bool] | None = None,
     ) -> None:
-        self.heard.extend(
+        self.published.extend(
             (listener.session, method, params)
             for listener in self.listeners
             if should_receive is None or should_receive(listener)
         )
 
     def of(self, session: str) -> list[str]:
-        return [method for who, method, _ in self.heard if who == session]
+        return [method for who, method, _ in self.published if who == session]
 
     async def until(self, count: int) -> None:
-        await until(lambda: len(self.heard) >= count)
+        await until(lambda: len(self.published) >= count)
 
 
 @dataclass
@@ -98,7 +98,7 @@ class OpenMethods:
 
     router: Router
     methods: GatewayMethods
-    crowd: Crowd
+    audience: RecordingAudience
     events: MemorySink
 
     async def ask(
@@ -113,7 +113,7 @@ class OpenMethods:
     ) -> Any:
         """The result of one request, decoded."""
         answer = await self.methods.answer(
-            request(method, params, at=at, by=by, modern=modern, session=session), Client()
+            request(method, params, at=at, by=by, modern=modern, session=session), SilentClient()
         )
         return json.loads(answer.body) if isinstance(answer, EncodedResult) else answer
 
@@ -158,7 +158,7 @@ async def open_gateway_methods(
 ) -> AsyncGenerator[OpenMethods]:
     """A gateway in front of these servers."""
     store = {"url": f"sqlite:///{folder / 'fingerpost.db'}"}
-    events, crowd = MemorySink(), Crowd()
+    events, crowd = MemorySink(), RecordingAudience()
     made = Settings.model_validate({"store": store, **settings})
     async with (
         Router(servers, settings=made, sinks=[events]) as router,
@@ -181,7 +181,7 @@ def text_of(result: Mapping[str, Any]) -> str:
     return "\n".join(block["text"] for block in result["content"] if block["type"] == "text")
 
 
-class Library:
+class LibraryServer:
     """An MCP server with resources, templates, prompts and completions, that remembers what it was asked."""
 
     def __init__(
@@ -221,7 +221,7 @@ class Library:
         era = more.pop("era", "2025-11-25")
         return ServerSpec(name=self.name, transport="in_process", in_process=self.server, era=era, **more)
 
-    async def tell(self, method: str) -> None:
+    async def notify_clients(self, method: str) -> None:
         """Say to every client that a list changed."""
         for client in tuple(self._clients):
             if "prompts" in method:
@@ -232,7 +232,7 @@ class Library:
     async def _tools(self, ctx: ServerRequestContext[Any], params: Any) -> types.ListToolsResult:
         # A session lives for one request only; what lasts as long as the client has no public name.
         self._clients.add(ctx.session._connection)  # pyright: ignore[reportPrivateUsage] - see above
-        return types.ListToolsResult(tools=[types.Tool.model_validate(reading("look_up"))])
+        return types.ListToolsResult(tools=[types.Tool.model_validate(reading_tool("look_up"))])
 
     async def _look_up(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -265,8 +265,8 @@ class Library:
     ) -> types.GetPromptResult:
         self.asked.append(("prompt", (params.name, params.arguments)))
         content = types.TextContent(type="text", text=f"{self.name} says {params.name}")
-        said = [content.model_dump(by_alias=True, exclude_none=True), *self.found]
-        messages = [{"role": "user", "content": block} for block in said]
+        blocks = [content.model_dump(by_alias=True, exclude_none=True), *self.found]
+        messages = [{"role": "user", "content": block} for block in blocks]
         return types.GetPromptResult.model_validate({"messages": messages})
 
     async def _complete(
@@ -294,7 +294,7 @@ class Library:
         return types.EmptyResult()
 
 
-class Answering:
+class FixedResultServer:
     """An MCP server whose tools answer with exactly these results, or refuse with these errors."""
 
     def __init__(
@@ -307,7 +307,8 @@ class Answering:
         self.seen: list[types.CallToolRequestParams] = []
         self._results = results
         self._tools = [
-            types.Tool.model_validate({**reading(tool), **definition}) for tool, definition in tools.items()
+            types.Tool.model_validate({**reading_tool(tool), **definition})
+            for tool, definition in tools.items()
         ]
         self.server: Server[Any] = Server(
             name, version="1.0", on_list_tools=self._list, on_call_tool=self._call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,29 +12,25 @@ import anyio
 
 from fingerpost import Router, Settings
 from fingerpost.records import ServerSpec
-from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
+from fingerpost.surfaces.http.access import Authenticator
+from fingerpost.surfaces.http.authenticator import build_authenticator
+from fingerpost.surfaces.http.server import ServedApp, serve_app
 from fingerpost.surfaces.serve import serve
+from tests.kit.routers import build_settings
 
 PATIENCE_S = 20.0
 
 
-def settings(folder: Path, **more: Any) -> Settings:
-    """Everything is allowed and offered; the store is a file of the test's own."""
-    return Settings.model_validate(
-        {
-            "store": {"url": f"sqlite:///{folder / 'store.db'}"},
-            "policy": [{"verdict": "allow"}],
-            "gateway": {"mode": "all"},
-            **more,
-        }
-    )
+def build_gateway_settings(folder: Path, **more: Any) -> Settings:
+    """Everything is allowed and offered."""
+    return build_settings(folder, **{"policy": [{"verdict": "allow"}], "gateway": {"mode": "all"}, **more})
 
 
 @asynccontextmanager
 async def open_gateway(*servers: ServerSpec, folder: Path, **more: Any) -> AsyncGenerator[str]:
     """The address of a gateway in front of these servers, once they are connected."""
     await anyio.Path(folder).mkdir(parents=True, exist_ok=True)
-    async with Router(servers, settings=settings(folder, **more)) as router:
+    async with Router(servers, settings=build_gateway_settings(folder, **more)) as router:
         await wait_until_connected(router)
         async with serve_gateway(router) as address:
             yield address
@@ -46,17 +43,22 @@ async def wait_until_connected(router: Router) -> None:
 
 
 @asynccontextmanager
-async def serve_gateway(router: Router) -> AsyncGenerator[str]:
-    """The address of a gateway of this router."""
+async def serve_gateway(
+    router: Router,
+    *,
+    host: str = "127.0.0.1",
+    authenticator: Authenticator | None = None,
+) -> AsyncGenerator[str]:
+    """The address of all that `fingerpost serve` serves for this router, by default behind the real gate."""
     ready = anyio.Event()
     addresses: list[str] = []
 
-    def started(address: str) -> None:
+    def on_started(address: str) -> None:
         addresses.append(address)
         ready.set()
 
-    def gate(bound: str) -> HttpAuthenticator:
-        return build_authenticator(
+    def build_gate(bound: str) -> Authenticator:
+        return authenticator or build_authenticator(
             router.settings.gateway,
             keys=router.store.keys,
             events=router.events,
@@ -65,11 +67,29 @@ async def serve_gateway(router: Router) -> AsyncGenerator[str]:
         )
 
     async def run() -> None:
-        await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
+        await serve(router, host=host, port=0, authenticator=build_gate, started=on_started, signals=False)
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run)
         with anyio.fail_after(PATIENCE_S):
             await ready.wait()
         yield addresses[0]
+        tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def run_app(
+    app: ServedApp, listening: socket.socket, *, arrival_seconds: float = 30.0
+) -> AsyncGenerator[None]:
+    """Serve an opened app at this socket while the block runs."""
+    ready = anyio.Event()
+
+    async def run() -> None:
+        await serve_app(app, listening, arrival_seconds=arrival_seconds, on_started=ready.set, signals=False)
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(run)
+        with anyio.fail_after(PATIENCE_S):
+            await ready.wait()
+        yield
         tasks.cancel_scope.cancel()

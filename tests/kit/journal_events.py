@@ -43,7 +43,7 @@ from fingerpost.store.journal import JournalEntry
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
 
-def numbered(events: Iterable[Event], *, first: int = 1) -> list[JournalEntry]:
+def number_entries(events: Iterable[Event], *, first: int = 1) -> list[JournalEntry]:
     return [JournalEntry(number, event) for number, event in enumerate(events, first)]
 
 
@@ -65,7 +65,7 @@ def request(
     events: list[Event] = [PacketReceived.from_packet(packet)]
     if mode is not None:
         events.append(RouteBegan(packet_id=packet_id, mode=mode, profile=profile, at=at))
-    events.append(narrowed(packet_id, need=need, at=at))
+    events.append(create_narrowed(packet_id, need=need, at=at))
     if mode is not None:
         events.append(
             ModelAnswered(
@@ -85,7 +85,9 @@ def request(
     return events
 
 
-def narrowed(packet_id: str, *, need: NeedVerdict = NeedVerdict.TOOL, at: datetime = NOON) -> RequestNarrowed:
+def create_narrowed(
+    packet_id: str, *, need: NeedVerdict = NeedVerdict.TOOL, at: datetime = NOON
+) -> RequestNarrowed:
     offered = need is not NeedVerdict.NONE
     candidates = tuple(
         Candidate(tool=tool, score=1.0, offered=offered) for tool in ("time/now", "time/convert")
@@ -200,7 +202,9 @@ def attempt(
     ]
 
 
-def asked(call_id: str, pending_id: str, *, packet_id: str | None = None, at: datetime = NOON) -> Event:
+def create_requested(
+    call_id: str, pending_id: str, *, packet_id: str | None = None, at: datetime = NOON
+) -> Event:
     return ApprovalRequested(
         packet_id=packet_id or call_id,
         call_id=call_id,
@@ -212,7 +216,7 @@ def asked(call_id: str, pending_id: str, *, packet_id: str | None = None, at: da
     )
 
 
-def decided(
+def create_decided(
     call_id: str,
     pending_id: str,
     decision: Decision,

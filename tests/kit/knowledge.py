@@ -46,7 +46,7 @@ I plan on Sundays.
 }
 
 
-class OpenHouse(Protocol):
+class OpenKnowledge(Protocol):
     """Opens a router with the knowledge base, connected."""
 
     def __call__(
@@ -54,14 +54,14 @@ class OpenHouse(Protocol):
     ) -> AbstractAsyncContextManager[Router]: ...
 
 
-async def said(router: Router, tool: str, **arguments: Any) -> str:
+async def expect_success(router: Router, tool: str, **arguments: Any) -> str:
     """What a tool answers; it must work."""
     outcome = await router.call(f"knowledge/{tool}", arguments)
     assert outcome.success, outcome.content
     return outcome.content
 
 
-async def refused(router: Router, tool: str, **arguments: Any) -> str:
+async def expect_error(router: Router, tool: str, **arguments: Any) -> str:
     """What a tool says that does not work."""
     outcome = await router.call(f"knowledge/{tool}", arguments)
     assert not outcome.success, outcome.content

@@ -9,11 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from fingerpost import Router, Settings
+from fingerpost import Router
 from fingerpost.events import MemorySink
 from fingerpost.records import Narrowing
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.programs import ROOT
+from tests.kit.routers import build_settings, open_router
 
 PACKAGES = ROOT / "training" / "data" / "tools-packages.jsonl"
 SOME = {"filesystem", "git", "kubernetes", "motherduck"}  # encoding all of them takes a while
@@ -43,29 +44,16 @@ NOTES = [
 ]
 
 
-def settings(folder: Path, **sections: Any) -> Settings:
-    """A store of its own; words alone unless the test is about meaning."""
-    return Settings.model_validate(
-        {
-            "store": {"url": f"sqlite:///{folder}/store.db"},
-            "narrow": {"vectors": str(folder / "vectors"), **sections.pop("narrow", {})},
-            **sections,
-            "flags": {"dense_scores": False, **sections.get("flags", {})},
-        }
-    )
-
-
 @asynccontextmanager
 async def open_office_router(
     folder: Path, *, model: ScriptedModel | None = None, more: int = 0, **sections: Any
 ) -> AsyncGenerator[tuple[Router, MemorySink]]:
-    """A router over three small servers, and everything that is told of."""
+    """A router over three small servers, and all its events."""
     servers = [tool_server("mail", MAIL), tool_server("calendar", CALENDAR), tool_server("notes", NOTES)]
     servers += [_archive(number) for number in range(more)]
     sink = MemorySink()
     specs = [server.spec() for server in servers]
-    async with Router(specs, settings=settings(folder, **sections), sinks=[sink], model=model) as router:
-        await router.connect()
+    async with open_router(folder, specs, model, sinks=[sink], **sections) as router:
         yield router, sink
 
 
@@ -85,7 +73,7 @@ async def open_package_router(folder: Path, vectors: Path, **flags: bool) -> Asy
         shown = {"name": tool["name"], "description": tool["description"]}
         found[tool["server"]].append({**shown, "inputSchema": tool["input_schema"]})
     specs = [tool_server(name, tools).spec() for name, tools in found.items()]
-    made = settings(folder, narrow={"vectors": str(vectors)}, flags={"dense_scores": True, **flags})
+    made = build_settings(folder, narrow={"vectors": str(vectors)}, flags={"dense_scores": True, **flags})
     async with Router(specs, settings=made) as router:
         await router.connect()
         await router.settle(60)
@@ -106,7 +94,7 @@ def why(narrowing: Narrowing, tool: str) -> dict[str, tuple[float, str]]:
     return {part.signal: (part.points, part.note) for part in found.parts}
 
 
-async def corrected(router: Router, request: str, right: str, *, by: str = "dana", times: int = 1) -> None:
+async def correct(router: Router, request: str, right: str, *, by: str = "dana", times: int = 1) -> None:
     """The person asks so often, and then says of each which tool it should have been."""
     asked = [await router.narrow(request) for _ in range(times)]
     for narrowing in asked:

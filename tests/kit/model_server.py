@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible server that answers as told: real HTTP, real status codes, real faults."""
+"""A small OpenAI-compatible server with scripted answers: real HTTP, real status codes, real faults."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEY = "sk-test-0123456789abcdefghij"
 Answer = Callable[[dict[str, Any]], Response]
 
 
-def said(text: str | None, **more: Any) -> Response:
+def create_reply(text: str | None, **more: Any) -> Response:
     """An ordinary reply."""
     choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
     usage = {"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}
@@ -33,7 +33,9 @@ def said(text: str | None, **more: Any) -> Response:
     return JSONResponse({**body, "choices": [choice], "usage": usage, **more})
 
 
-def refused(status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+def create_error(
+    status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> Response:
     return JSONResponse({"error": {"message": message, **more}}, status, headers=headers)
 
 
@@ -73,22 +75,22 @@ def _event(piece: Mapping[str, Any] | str | bytes) -> bytes:
 
 def chunk(text: str | None = None, *, finish: str | None = None, **delta: Any) -> dict[str, Any]:
     """One piece of a streamed reply."""
-    said = delta if text is None else {"content": text, **delta}
-    return {"model": "tiny-1", "choices": [{"index": 0, "delta": said, "finish_reason": finish}]}
+    body_delta = delta if text is None else {"content": text, **delta}
+    return {"model": "tiny-1", "choices": [{"index": 0, "delta": body_delta, "finish_reason": finish}]}
 
 
-def counted(prompt: int = 12, completion: int = 3) -> dict[str, Any]:
+def create_usage_chunk(prompt: int = 12, completion: int = 3) -> dict[str, Any]:
     """The piece that ends a stream with its usage."""
     usage = {"prompt_tokens": prompt, "completion_tokens": completion}
     return {"model": "tiny-1", "choices": [], "usage": usage}
 
 
-def squeezed(text: str) -> Response:
-    body = gzip.compress(said(text).body)
+def compress_reply(text: str) -> Response:
+    body = gzip.compress(create_reply(text).body)
     return Response(body, media_type="application/json", headers={"content-encoding": "gzip"})
 
 
-class Model:
+class ModelServer:
     """What the server was asked, and what it answers next: one answer per request, the last for ever."""
 
     def __init__(self, *answers: Answer | Response) -> None:
@@ -110,7 +112,7 @@ class Model:
         return answer(self.asked[-1]) if not isinstance(answer, Response) else answer
 
 
-class Hanging(Model):
+class Hanging(ModelServer):
     """Takes the request and never answers; `gone` is set when the client has hung up."""
 
     async def complete(self, request: Request) -> Response:
@@ -118,11 +120,13 @@ class Hanging(Model):
         while not await request.is_disconnected():  # noqa: ASYNC110 - starlette offers no event for it
             await anyio.sleep(0.01)
         self.gone.set()
-        return said("too late")
+        return create_reply("too late")
 
 
 @asynccontextmanager
-async def chat(model: Model, *, limit: int | None = None, **settings: Any) -> AsyncGenerator[OpenAIChat]:
+async def chat(
+    model: ModelServer, *, limit: int | None = None, **settings: Any
+) -> AsyncGenerator[OpenAIChat]:
     """Our adapter, speaking to `model` over the loopback."""
     async with served(model.app) as address:
         given = {"model": "tiny", "base_url": f"{address}/v1", "api_key": KEY, "timeout": 20, **settings}

@@ -43,7 +43,7 @@ def narrower_of(servers: Mapping[str, Sequence[JsonObject]], settings: Settings 
     return made
 
 
-def narrowed(
+def narrow(
     text: str,
     tools: Mapping[str, Sequence[JsonObject]],
     settings: Settings | None = None,
@@ -53,7 +53,7 @@ def narrowed(
     return narrower_of(tools, settings).narrow(NarrowRequest(text=text, **circumstances))
 
 
-def offered(narrowing: Narrowing) -> list[str]:
+def list_offered(narrowing: Narrowing) -> list[str]:
     return [candidate.tool for candidate in narrowing.shortlist.offered]
 
 

@@ -67,7 +67,7 @@ async def native(
             yield client
 
 
-def streamed(events: Iterable[Mapping[str, Any] | bytes], *, then: float = 0) -> Response:
+def create_stream(events: Iterable[Mapping[str, Any] | bytes], *, then: float = 0) -> Response:
     """Server-sent events, cut at odd places; `then` seconds pass before the connection ends."""
     body = b""
     for event in events:
@@ -85,7 +85,9 @@ def streamed(events: Iterable[Mapping[str, Any] | bytes], *, then: float = 0) ->
     return StreamingResponse(pieces(), media_type="text/event-stream")
 
 
-def refused(status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any) -> Response:
+def create_error(
+    status: int, message: str, headers: Mapping[str, str] | None = None, **more: Any
+) -> Response:
     error = {"type": "invalid_request_error", "message": message, **more}
     return JSONResponse({"type": "error", "error": error}, status, headers=headers)
 

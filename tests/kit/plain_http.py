@@ -8,10 +8,10 @@ from typing import Any
 
 import anyio.lowlevel
 
-Act = Callable[["Asked"], Awaitable[None]]
+Act = Callable[["PlainRequest"], Awaitable[None]]
 
 
-class Asked:
+class PlainRequest:
     """One HTTP request, and the way to answer it."""
 
     def __init__(self, scope: Any, receive: Any, send: Any, message: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ class Asked:
         lines.append("data: " + ("" if message is None else json.dumps(message)))
         await self.write(("\n".join(lines) + "\n\n").encode())
 
-    async def left(self) -> None:
+    async def wait_for_disconnect(self) -> None:
         """Return when the client closed the connection."""
         while (await self._receive())["type"] != "http.disconnect":
             await anyio.lowlevel.checkpoint()
@@ -68,7 +68,7 @@ class PlainHttp:
             body += part.get("body", b"")
             more = part.get("more_body", False)
         message: dict[str, Any] = json.loads(body) if body else {}
-        asked = Asked(scope, receive, send, message)
+        asked = PlainRequest(scope, receive, send, message)
         name = message.get("method") or (asked.method if not message else "answer")
         self.asked.append(name)
         self.messages.append(message)

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 @dataclass(frozen=True)
-class Arrival:
+class ProbedRequest:
     """One HTTP request, as it came in."""
 
     target: str  # path and query
@@ -32,7 +32,7 @@ class Probe:
 
     def __init__(self, application: ASGIApp) -> None:
         self._application = application
-        self.arrivals: list[Arrival] = []
+        self.arrivals: list[ProbedRequest] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -40,7 +40,7 @@ class Probe:
             return
         messages = await _body(receive) if scope["method"] == "POST" else []
         self.arrivals.append(
-            Arrival(
+            ProbedRequest(
                 target=f"{scope['path']}?{scope['query_string'].decode()}",
                 headers={name.decode(): value.decode() for name, value in scope["headers"]},
                 body=b"".join(message.get("body", b"") for message in messages),
@@ -52,7 +52,7 @@ class Probe:
 
         await self._application(scope, again, send)
 
-    def asked(self, method: str) -> list[Arrival]:
+    def list_requests(self, method: str) -> list[ProbedRequest]:
         """The requests for one method of the protocol."""
         return [arrival for arrival in self.arrivals if arrival.message.get("method") == method]
 

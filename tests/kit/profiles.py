@@ -10,29 +10,18 @@ from typing import Any
 import anyio
 import anyio.to_thread
 
-from fingerpost import Router, Settings
+from fingerpost import Router
 from fingerpost.builtin import open_router
 from fingerpost.settings import ProfileSettings, load
 from fingerpost.settings.profiles import read_examples
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
+from tests.kit.routers import build_settings
 
 OWN = ["workspace", "knowledge", "memory", "collaboration", "specialists", "directives"]
 LAMP: dict[str, Any] = {"target": "lamp-1", "asset": "lamp", "position": {"x": 0, "y": 1.5, "z": -2}}
 
 
-def settings(folder: Path, **more: Any) -> Settings:
-    """A store of its own; words alone, so that no vectors are made."""
-    return Settings.model_validate(
-        {
-            "store": {"url": f"sqlite:///{folder}/store.db"},
-            "narrow": {"vectors": str(folder / "vectors")},
-            "flags": {"dense_scores": False},
-            **more,
-        }
-    )
-
-
-def reading(name: str, description: str) -> dict[str, Any]:
+def reading_tool(name: str, description: str) -> dict[str, Any]:
     return {
         "name": name,
         "description": description,
@@ -47,8 +36,8 @@ def servers() -> tuple[ToolServer, ToolServer]:
     async def answer(name: str, arguments: dict[str, Any]) -> str:
         return f"{name} says hello"
 
-    weather = tool_server("weather", [reading("get_forecast", "The weather forecast")], call=answer)
-    tickets = tool_server("tickets", [reading("find_ticket", "Find a support ticket")], call=answer)
+    weather = tool_server("weather", [reading_tool("get_forecast", "The weather forecast")], call=answer)
+    tickets = tool_server("tickets", [reading_tool("find_ticket", "Find a support ticket")], call=answer)
     return weather, tickets
 
 
@@ -59,7 +48,7 @@ async def small(
     """A router with `weather` and `tickets`."""
     weather, tickets = servers()
     async with Router(
-        [weather.spec(), tickets.spec()], settings=settings(folder, **more), model=model
+        [weather.spec(), tickets.spec()], settings=build_settings(folder, **more), model=model
     ) as router:
         await router.connect()
         yield router, weather, tickets
@@ -70,15 +59,15 @@ async def own(
     folder: Path, *names: str, model: ScriptedModel | None = None, **more: Any
 ) -> AsyncGenerator[Router]:
     """A router with every server of our own, and ready profiles written into its folder."""
-    found = await anyio.to_thread.run_sync(_placed, folder, names)
-    given = settings(folder, **{"builtin": {"enabled": OWN}, **more})
+    found = await anyio.to_thread.run_sync(_write_profiles, folder, names)
+    given = build_settings(folder, **{"builtin": {"enabled": OWN}, **more})
     given = given.model_copy(update={"profiles": {**given.profiles, **found}})
     async with open_router(settings=given, folder=folder, model=model) as router:
         await router.connect()
         yield router
 
 
-def _placed(folder: Path, names: tuple[str, ...]) -> Mapping[str, ProfileSettings]:
+def _write_profiles(folder: Path, names: tuple[str, ...]) -> Mapping[str, ProfileSettings]:
     (folder / "notes").mkdir(exist_ok=True)
     (folder / "notes" / "pump.md").write_text("# The pump\nThe valve is red.\n")
     (folder / "profiles").mkdir(exist_ok=True)
@@ -109,6 +98,6 @@ def write(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def said(model: ScriptedModel) -> str:
-    """What the model was told first, the last time it was asked."""
+def get_system_prompt(model: ScriptedModel) -> str:
+    """The first message of the last request to the model."""
     return model.asked[-1].messages[0].text

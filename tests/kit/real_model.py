@@ -36,7 +36,7 @@ def real_model() -> Generator[str]:
     """The base address (`http://127.0.0.1:PORT`) of the model while the block runs."""
     program = [sys.executable, "-m", "tests.kit.real_model"]
     with (
-        TemporaryFile("w+") as log,  # a pipe nobody reads would fill up and stop the server
+        TemporaryFile("w+") as log,  # a pipe without a reader would fill up and stop the server
         subprocess.Popen(
             program, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
         ) as running,

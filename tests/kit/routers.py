@@ -1,4 +1,4 @@
-"""A small world for journeys: real servers from PyPI and npm, and a model that says what it was told."""
+"""Routers for tests: settings, real servers from PyPI and npm, and a scripted model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fingerpost import Router, Server, Settings
-from fingerpost.llm import ModelRequest
+from fingerpost.events import EventSink
+from fingerpost.llm import ChatModel, ModelRequest
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.testing import ScriptedModel
 from fingerpost.testing.models import ScriptLine
@@ -18,12 +19,12 @@ from tests.kit.programs import program
 
 
 def build_settings(folder: Path, **more: Any) -> Settings:
-    """A store of its own; words alone, so that no vectors are made."""
+    """Settings with a store in the folder. Tools are scored by words, so no vectors are built."""
     return Settings.model_validate(
         {
             "store": {"url": f"sqlite:///{folder}/store.db"},
-            "narrow": {"vectors": str(folder / "vectors")},
             **more,
+            "narrow": {"vectors": str(folder / "vectors"), **more.get("narrow", {})},
             "flags": {"dense_scores": False, **more.get("flags", {})},
         }
     )
@@ -41,12 +42,18 @@ def create_file_server(folder: Path) -> ServerSpec:
 @asynccontextmanager
 async def open_router(
     folder: Path,
-    servers: Iterable[ServerSpec],
-    model: ScriptedModel | None = None,
+    servers: Iterable[ServerSpec] = (),
+    model: ChatModel | None = None,
+    *,
+    sinks: Iterable[EventSink] = (),
+    connect: bool = True,
     **more: Any,
 ) -> AsyncGenerator[Router]:
-    async with Router(servers, settings=build_settings(folder, **more), model=model) as router:
-        await router.connect()
+    """A router over these servers, connected. `more` are settings."""
+    settings = build_settings(folder, **more)
+    async with Router(servers, settings=settings, model=model, sinks=sinks) as router:
+        if connect:
+            await router.connect()
         yield router
 
 
@@ -58,8 +65,8 @@ def write_selection(tool: str | None, arguments: JsonObject | None = None, **mor
 
 def write_review(confidence: float = 0.9, *, approved: bool = True) -> str:
     """What a reviewing model says."""
-    said = {"approved": approved, "confidence": confidence, "reasoning": "looked at it"}
-    return json.dumps(said)
+    fields = {"approved": approved, "confidence": confidence, "reasoning": "looked at it"}
+    return json.dumps(fields)
 
 
 def get_purpose(request: ModelRequest) -> str:

@@ -1,4 +1,4 @@
-"""Somebody who calls, as the gateway would stand for them."""
+"""Callers as the gateway represents them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fingerpost.records import JsonObject
 
 
 @dataclass
-class Person:
+class RecordingCaller:
     """A caller who writes down what they hear and answers what they are asked."""
 
     key: str = "somebody"
@@ -23,7 +23,7 @@ class Person:
         default_factory=lambda: {"action": "accept", "content": {"colour": "blue"}}
     )
     thinks: float = 0.0
-    heard: list[tuple[str, JsonObject]] = field(default_factory=list[tuple[str, JsonObject]])
+    notifications: list[tuple[str, JsonObject]] = field(default_factory=list[tuple[str, JsonObject]])
     asked: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
@@ -34,4 +34,4 @@ class Person:
         return self.answer
 
     async def tell(self, method: str, params: JsonObject) -> None:
-        self.heard.append((method, params))
+        self.notifications.append((method, params))

@@ -12,7 +12,7 @@ from fingerpost.llm import ChatModel
 from fingerpost.narrow.server_picker import ServerPicker
 from fingerpost.records import Message, ServerChoice, Signals
 from fingerpost.settings import SmartRoutingSettings
-from tests.kit.catalogs import catalog, listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 
 SERVERS = ("calendar", "github", "mail", "maps", "music", "weather")
 
@@ -20,30 +20,32 @@ SERVERS = ("calendar", "github", "mail", "maps", "music", "weather")
 def snapshot(servers: Sequence[str] = SERVERS, tools: int = 7) -> Snapshot:
     """Six servers of seven tools: above both thresholds."""
     made = [
-        listing(name, *(tool(f"{name}_{number}", f"{name} number {number}") for number in range(tools)))
+        create_listing(
+            name, *(tool(f"{name}_{number}", f"{name} number {number}") for number in range(tools))
+        )
         for name in servers
     ]
     return catalog(*made).snapshot
 
 
-def chosen(*servers: str, reasoning: str = "they fit") -> str:
+def write_choice(*servers: str, reasoning: str = "they fit") -> str:
     """The reply of a model that chose these."""
     return json.dumps({"relevant_servers": servers, "reasoning": reasoning})
 
 
-def leading(*servers: str, among: Sequence[str] = SERVERS) -> Mapping[str, Sequence[float]]:
+def build_scores(*servers: str, among: Sequence[str] = SERVERS) -> Mapping[str, Sequence[float]]:
     """Scores by which these servers are far ahead."""
     return {name: [0.8, 0.7, 0.6] if name in servers else [0.05, 0.04] for name in among}
 
 
-class Desk:
+class PickerFixture:
     """A picker with its sink, asked with few words."""
 
     def __init__(self, model: ChatModel | None = None, **options: Any) -> None:
         self.sink = MemorySink()
         settings = SmartRoutingSettings.model_validate(options.pop("settings", {}))
         self.picker = ServerPicker(settings, self.sink, model=model, **options)
-        self.usual = leading(*(("calendar", "mail", "maps") if model is None else ()))
+        self.usual = build_scores(*(("calendar", "mail", "maps") if model is None else ()))
         self.asked = self.scored = 0
 
     async def choose(

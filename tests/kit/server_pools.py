@@ -27,7 +27,7 @@ async def open_pool(
     start: bool = True,
     **limits: Any,
 ) -> AsyncGenerator[ServerPool]:
-    """Servers with short waits between attempts; started and settled unless told otherwise."""
+    """Servers with short waits between attempts; by default started and settled."""
     settings = LimitSettings.model_validate({"reconnect_max": 0.3, **limits})
     async with ServerPool(specs, events=sink or MemorySink(), limits=settings, tokens=tokens) as servers:
         servers.advertise_client_capabilities()

@@ -12,7 +12,7 @@ from fingerpost.settings import Loaded, Problem, check, load
 
 
 @dataclass
-class Surroundings:
+class SettingsFolders:
     """Where a test's files lie. Nothing of the person who runs the tests is looked at."""
 
     cwd: Path

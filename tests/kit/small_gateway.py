@@ -17,7 +17,8 @@ from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
-from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.server import get_address, listen_at
+from tests.kit.gateways import run_app
 
 ECHO: JsonObject = {
     "name": "echo",
@@ -57,7 +58,7 @@ class SmallMethods:
     left_sessions: list[str] = field(default_factory=list[str])
     cancelled: anyio.Event = field(default_factory=anyio.Event)
     entered: anyio.Event = field(default_factory=anyio.Event)
-    proceed: anyio.Event = field(default_factory=anyio.Event)
+    may_proceed: anyio.Event = field(default_factory=anyio.Event)
 
     async def answer(self, request: ClientRequest, exchange: ClientExchange) -> JsonObject | EncodedResult:
         self.requests.append(request)
@@ -85,7 +86,7 @@ class SmallMethods:
             case "wait":
                 self.entered.set()
                 try:
-                    await self.proceed.wait()
+                    await self.may_proceed.wait()
                 except anyio.get_cancelled_exc_class():
                     self.cancelled.set()
                     raise
@@ -132,7 +133,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Place(Address):
+class SmallGateway(Address):
     """A gateway that runs."""
 
     methods: SmallMethods
@@ -146,7 +147,7 @@ class Place(Address):
 
 
 @asynccontextmanager
-async def open_small_gateway(**settings: Any) -> AsyncGenerator[Place]:
+async def open_small_gateway(**settings: Any) -> AsyncGenerator[SmallGateway]:
     """The wire on a free port of this machine."""
     chosen = GatewaySettings(**settings)
     methods, audience, events = SmallMethods(), NotificationListeners(), MemorySink()
@@ -160,16 +161,6 @@ async def open_small_gateway(**settings: Any) -> AsyncGenerator[Place]:
         profiles={"support": ProfileSettings(mode="route")},
         audience=audience,
     )
-    up = anyio.Event()
     with listening:
-        async with app, anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                await serve_app(
-                    app, listening, arrival_seconds=chosen.request_seconds, on_started=up.set, signals=False
-                )
-
-            tasks.start_soon(run)
-            await up.wait()
-            yield Place(host, int(port), methods, audience, events, app)
-            tasks.cancel_scope.cancel()
+        async with app, run_app(app, listening, arrival_seconds=chosen.request_seconds):
+            yield SmallGateway(host, int(port), methods, audience, events, app)

@@ -1,4 +1,4 @@
-"""A command that goes on until it is told to end."""
+"""A command that runs until it is stopped."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import subprocess
 from types import TracebackType
 from typing import Any, Self
 
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 
 KEY = "a-key-that-nobody-guesses-0123456789"
 PATIENCE = 30.0
 
 
-class Running:
-    """Between `with` and its end. `told` is the JSON it prints once it serves."""
+class StandaloneServer:
+    """Between `with` and its end. `output` is the JSON it prints once it serves."""
 
-    def __init__(self, person: Person, *arguments: str, extra: dict[str, str] | None = None) -> None:
+    def __init__(self, person: CommandLine, *arguments: str, extra: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             person.command(*arguments),
             cwd=person.home,
@@ -26,7 +26,7 @@ class Running:
             stderr=subprocess.PIPE,
             text=True,
         )
-        self.told: dict[str, Any] = {}
+        self.output: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
         assert self.process.stdout is not None and self.process.stderr is not None
@@ -34,7 +34,7 @@ class Running:
         while line := self.process.stdout.readline():
             text += line
             if line == "}\n":
-                self.told = json.loads(text)
+                self.output = json.loads(text)
                 return self
         raise AssertionError(self.process.stderr.read())
 

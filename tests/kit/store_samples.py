@@ -30,7 +30,7 @@ def ordinary(name: str = "git") -> Event:
     return ServerStateChanged(server=name, previous=ServerState.IDLE, state=ServerState.READY)
 
 
-def audited(tool: str = "git/log") -> Event:
+def create_audited_event(tool: str = "git/log") -> Event:
     return ToolQuarantined(tool=tool, pinned="a" * 64, seen="b" * 64)
 
 
@@ -49,12 +49,12 @@ def exact_grant(call: str = "call-1", **changes: object) -> Grant:
     return Grant(**(fields | changes))  # pyright: ignore[reportArgumentType] - fields by name
 
 
-def scoped_grant(**changes: object) -> Grant:
+def create_scoped_grant(**changes: object) -> Grant:
     scope: dict[str, object] = {"call_fingerprint": None, "conversation": "ses-1", "operation": "git.push"}
     return exact_grant(**(scope | changes))  # pyright: ignore[reportArgumentType] - fields by name
 
 
-def pending(pending_id: str = "pending-1", **changes: object) -> Pending:
+def create_pending(pending_id: str = "pending-1", **changes: object) -> Pending:
     fields: dict[str, object] = {
         "pending_id": pending_id,
         "tool": "git/push",

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from fingerpost.testing import served
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 
 PIECE = 6
 USAGE = {"prompt_tokens": 40, "completion_tokens": 8, "total_tokens": 48}
@@ -121,13 +121,13 @@ def settings_for(address: str) -> str:
 
 
 @asynccontextmanager
-async def beside(person: Person, model: StrongModel) -> AsyncGenerator[None]:
+async def beside(person: CommandLine, model: StrongModel) -> AsyncGenerator[None]:
     """The person has this model configured, until the block ends."""
     async with served(model.app) as address:
         person.writes("fingerpost.toml", settings_for(address))
         yield
 
 
-async def runs(person: Person, *arguments: str, stdin: str | None = None) -> CompletedProcess[str]:
+async def runs(person: CommandLine, *arguments: str, stdin: str | None = None) -> CompletedProcess[str]:
     """The command, while the model beside it goes on answering."""
     return await anyio.to_thread.run_sync(lambda: person.runs(*arguments, stdin=stdin))

@@ -1,4 +1,4 @@
-"""A TCP proxy that treats each connection as told: lets it through, cuts it, or answers by itself."""
+"""A TCP proxy with a plan for each connection: pass it on, cut it, or answer itself."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ class Proxy:
 
 
 @asynccontextmanager
-async def proxied(target: str, *plans: int | bytes | None) -> AsyncGenerator[Proxy]:
+async def run_proxy(target: str, *plans: int | bytes | None) -> AsyncGenerator[Proxy]:
     """A proxy in front of `target` (`http://127.0.0.1:PORT`) while the block runs."""
     proxy = Proxy(plans=list(plans))
-    place = urlsplit(target)
+    parts = urlsplit(target)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
     port = listener.extra(SocketAttribute.local_port)
     proxy.address = f"http://127.0.0.1:{port}"
@@ -46,7 +46,7 @@ async def proxied(target: str, *plans: int | bytes | None) -> AsyncGenerator[Pro
                 await client.receive()
                 await client.send(plan)
                 return
-            server = await anyio.connect_tcp(place.hostname or "", place.port or 0)
+            server = await anyio.connect_tcp(parts.hostname or "", parts.port or 0)
             async with server, anyio.create_task_group() as pumps:
                 pumps.start_soon(_pump, client, server, None, pumps)
                 pumps.start_soon(_pump, server, client, plan, pumps)

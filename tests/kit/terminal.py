@@ -14,7 +14,7 @@ import time
 from types import TracebackType
 from typing import Self
 
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 
 PATIENCE = 50.0  # seconds
 _STYLES = re.compile(r"\x1b\[[0-9;]*m")
@@ -26,7 +26,7 @@ class Terminal:
     `early` are keys pressed before it begins, `extra` are variables of its environment.
     """
 
-    def __init__(self, person: Person, *arguments: str, early: str = "", **extra: str) -> None:
+    def __init__(self, person: CommandLine, *arguments: str, early: str = "", **extra: str) -> None:
         self._own, other = pty.openpty()
         self.presses(early)
         self.shown = ""  # since the last `until`
@@ -61,7 +61,7 @@ class Terminal:
         """Keys as they are, without Enter."""
         os.write(self._own, keys.encode())
 
-    def hands_over_more_than_lines(self) -> None:
+    def disable_line_mode(self) -> None:
         """Several lines may reach the program in one piece, as they do after a line was edited."""
         modes = termios.tcgetattr(self._own)
         modes[3] &= ~termios.ICANON

@@ -22,7 +22,7 @@ def surroundings(home: Path) -> dict[str, str]:
     return {"PATH": PATH, "HOME": str(home), "FINGERPOST_STORE__URL": f"sqlite:///{home}/store.db"}
 
 
-def said(command: list[str], home: Path, *arguments: str) -> tuple[int, str, str]:
+def run_command(command: list[str], home: Path, *arguments: str) -> tuple[int, str, str]:
     done = subprocess.run(
         [*command, *arguments],
         cwd=home,
@@ -38,12 +38,12 @@ def said(command: list[str], home: Path, *arguments: str) -> tuple[int, str, str
 @pytest.mark.parametrize("arguments", [["config", "show"], ["nonsense"], ["tools"]], ids=" ".join)
 def test_it_says_and_returns_what_the_installed_command_does(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "fingerpost.toml").write_text("[flags]\npins = false\n", encoding="utf-8")
-    cold = said([program("fingerpost")], tmp_path, *arguments)
-    assert said(warm.command(), tmp_path, *arguments) == cold
-    assert said([f"{warm.folder()}/fingerpost"], tmp_path, *arguments) == cold
+    cold = run_command([program("fingerpost")], tmp_path, *arguments)
+    assert run_command(warm.command(), tmp_path, *arguments) == cold
+    assert run_command([f"{warm.folder()}/fingerpost"], tmp_path, *arguments) == cold
 
 
-def watching(home: Path) -> subprocess.Popen[str]:
+def start_watcher(home: Path) -> subprocess.Popen[str]:
     """A command that runs until it is stopped, and has begun."""
     (home / "mcp.json").write_text('{"mcpServers": {"x": {"command": "no-such-program"}}}', encoding="utf-8")
     running = subprocess.Popen(
@@ -68,13 +68,13 @@ def process_of(home: Path) -> psutil.Process | None:
 
 
 def test_a_signal_reaches_the_command_and_its_exit_code_comes_back(tmp_path: Path) -> None:
-    with watching(tmp_path) as running:
+    with start_watcher(tmp_path) as running:
         running.send_signal(signal.SIGINT)
         assert running.wait(PATIENCE) == 130
 
 
-def test_whoever_kills_the_launcher_kills_the_command(tmp_path: Path) -> None:
-    with watching(tmp_path) as running:
+def test_killing_the_launcher_kills_the_command(tmp_path: Path) -> None:
+    with start_watcher(tmp_path) as running:
         command = process_of(tmp_path)
         assert command is not None
         running.kill()
@@ -85,7 +85,7 @@ def test_whoever_kills_the_launcher_kills_the_command(tmp_path: Path) -> None:
 
 
 def test_a_command_that_dies_of_a_signal_is_seen_to(tmp_path: Path) -> None:
-    with watching(tmp_path) as running:
+    with start_watcher(tmp_path) as running:
         command = process_of(tmp_path)
         assert command is not None
         command.send_signal(signal.SIGKILL)

@@ -61,7 +61,7 @@ def ec_jwk(number: int, kid: str) -> dict[str, Any]:
 
 
 @dataclass
-class Authority:
+class TokenIssuer:
     """Its address, the keys it publishes, and what was asked of it."""
 
     issuer: str = ""
@@ -105,9 +105,9 @@ class Authority:
 
 
 @asynccontextmanager
-async def authority(path: str = "") -> AsyncGenerator[Authority]:
+async def authority(path: str = "") -> AsyncGenerator[TokenIssuer]:
     """An authorization server with one RSA key named `one`. `path` is where on its host the issuer is."""
-    made = Authority(keys=[rsa_jwk(1, "one")])
+    made = TokenIssuer(keys=[rsa_jwk(1, "one")])
     app = Starlette(routes=[Route("/{path:path}", made.answer)])
     async with served(app) as base:
         made.base, made.issuer = base, f"{base}{path}"

@@ -10,7 +10,7 @@ from fingerpost import Router
 from fingerpost.records import Json, Outcome
 
 
-class Hands:
+class WorkspaceCaller:
     """Calls of one caller, by the tools' short names."""
 
     def __init__(self, router: Router, folder: Path) -> None:
@@ -28,20 +28,20 @@ class Hands:
     async def call(self, tool: str, **arguments: Json) -> Outcome:
         return await self.router.call(f"workspace/{tool}", arguments)
 
-    async def told(self, operation: str, **arguments: Json) -> str:
+    async def expect_success(self, operation: str, **arguments: Json) -> str:
         """What a file operation that must work says."""
         outcome = await self.files(operation, **arguments)
         assert outcome.success, outcome.content
         return outcome.content
 
-    async def refused(self, operation: str, **arguments: Json) -> str:
+    async def expect_error(self, operation: str, **arguments: Json) -> str:
         """What a file operation that must not work says."""
         outcome = await self.files(operation, **arguments)
         assert not outcome.success, outcome.content
         return outcome.content
 
 
-House = Callable[..., AbstractAsyncContextManager[Hands]]
+OpenWorkspace = Callable[..., AbstractAsyncContextManager[WorkspaceCaller]]
 
 COMMANDS_ALLOWED = {"verdict": "allow", "tool": "workspace/terminal_operations"}
 

@@ -183,7 +183,7 @@ async def test_a_call_from_a_model_that_was_given_no_tools_ends_it():
 
 
 @pytest.mark.parametrize(
-    ("said", "tools"),
+    ("text", "tools"),
     [
         ("registry.ollama.ai/library/gemma:2b does not support tools", False),
         ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', False),
@@ -197,8 +197,8 @@ async def test_a_call_from_a_model_that_was_given_no_tools_ends_it():
         ("tool_choice: required is not supported", None),
     ],
 )
-async def test_a_server_that_says_it_takes_no_tools_is_believed_at_once(said: str, tools: bool | None):
-    refusal = ModelRefused(f"small refused the request (status 400): {said}", model="small")
+async def test_a_server_that_says_it_takes_no_tools_is_believed_at_once(text: str, tools: bool | None):
+    refusal = ModelRefused(f"small refused the request (status 400): {text}", model="small")
     pool = ModelPool(prime=ScriptedModel([refusal, refusal]))
     with pytest.raises(ModelRefused):
         await pool.ask(Role.PRIME, HELLO)

@@ -14,7 +14,7 @@ from fingerpost.llm.openai_chat import build_body
 from fingerpost.records import JsonObject, Message
 from fingerpost.testing import ScriptedModel
 from tests.kit.catalogs import UNHURRIED
-from tests.kit.model_server import Model, chat, refused, said
+from tests.kit.model_server import ModelServer, chat, create_error, create_reply
 from tests.kit.native_model_server import Vendor, content, message, native, text
 from tests.requirements import proves
 
@@ -32,21 +32,23 @@ SHAPE: JsonObject = {
 }
 
 
-def asking(**options: Any) -> ModelRequest:
+def create_request(**options: Any) -> ModelRequest:
     return ModelRequest(messages=(HELLO,), temperature=0.2, max_tokens=300, options=options)
 
 
 @proves("O1")
 async def test_options_go_out_as_they_were_written_known_to_the_package_or_not() -> None:
-    model = Model(said("fine"))
-    wish = asking(
+    model = ModelServer(create_reply("fine"))
+    options_request = create_request(
         temperature=1.5, seed=7, stop=["x"], logit_bias={"50256": -100}, brand_new={"deep": [1, None]}
     )
     async with chat(model) as client:
-        await client.complete(wish)
-        await client.complete(asking(max_completion_tokens=9, model="no", messages=[], stream=True, n=3))
+        await client.complete(options_request)
+        await client.complete(
+            create_request(max_completion_tokens=9, model="no", messages=[], stream=True, n=3)
+        )
     first, second = model.asked
-    assert {name: first[name] for name in wish.options} == wish.options
+    assert {name: first[name] for name in options_request.options} == options_request.options
     assert first["max_tokens"] == 300
     assert second == {
         "model": "tiny",
@@ -59,22 +61,22 @@ async def test_options_go_out_as_they_were_written_known_to_the_package_or_not()
 async def test_an_option_of_the_callers_that_is_refused_is_told_and_ours_are_still_sent() -> None:
     def picky(body: dict[str, Any]) -> Any:
         if body.get("temperature", 0) > 2:
-            return refused(400, "temperature is at most 2", param="temperature")
-        return said("fine")
+            return create_error(400, "temperature is at most 2", param="temperature")
+        return create_reply("fine")
 
-    model = Model(picky)
+    model = ModelServer(picky)
     async with chat(model) as client:
         with pytest.raises(ModelRefused, match="at most 2"):
-            await client.complete(asking(temperature=5))
-        await client.complete(asking())
+            await client.complete(create_request(temperature=5))
+        await client.complete(create_request())
     assert [body["temperature"] for body in model.asked] == [5, 0.2]
 
 
 async def test_another_model_at_the_same_address_is_asked_and_named_in_its_errors() -> None:
     def some(body: dict[str, Any]) -> Any:
-        return said("fine") if body["model"] != "gone" else refused(404, "no such model")
+        return create_reply("fine") if body["model"] != "gone" else create_error(404, "no such model")
 
-    model = Model(some)
+    model = ModelServer(some)
     async with chat(model) as client:
         await client.complete(ModelRequest(messages=(HELLO,), model="bigger"))
         with pytest.raises(ModelRefused, match=r"gone refused the request \(status 404\)"):
@@ -82,7 +84,7 @@ async def test_another_model_at_the_same_address_is_asked_and_named_in_its_error
     assert [body["model"] for body in model.asked] == ["bigger", "gone"]
 
 
-async def test_nobody_stands_in_for_a_model_asked_for_by_name_and_what_it_can_is_its_own() -> None:
+async def test_a_model_requested_by_name_has_no_fallback_and_its_own_capabilities() -> None:
     no = ModelReply(text="no", model="other")
     prime = ScriptedModel([no, no, no, ModelRefused("no", model="gone")])
     lite = ScriptedModel([])
@@ -143,7 +145,7 @@ def test_whatever_a_caller_writes_is_sent_once_and_never_beside_ours(
     options: dict[str, Any], newer: bool
 ) -> None:
     without = ("max_tokens",) if newer else ()
-    body = build_body(asking(**options), model="m", without=without)
+    body = build_body(create_request(**options), model="m", without=without)
     assert body["model"] == "m"
     assert "n" not in body
     assert "stream" not in body

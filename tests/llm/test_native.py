@@ -28,12 +28,12 @@ from tests.kit.native_model_server import (
     Vendor,
     block_delta,
     content,
+    create_error,
+    create_stream,
     message,
     message_events,
     native,
     piece,
-    refused,
-    streamed,
     text,
 )
 
@@ -41,11 +41,11 @@ HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 BOTH = pytest.mark.parametrize("provider", ["anthropic", "google"])
 
 
-def said(provider: str, words: str = "hi there") -> Response:
+def create_reply(provider: str, words: str = "hi there") -> Response:
     return message(text(words)) if provider == "anthropic" else content({"text": words})
 
 
-def streaming(provider: str, *words: str) -> list[dict[str, Any]]:
+def create_stream_events(provider: str, *words: str) -> list[dict[str, Any]]:
     if provider == "anthropic":
         return message_events(*(block_delta(0, type="text_delta", text=word) for word in words))
     return [piece({"text": word}) for word in words] + [piece(finish="STOP")]
@@ -53,34 +53,36 @@ def streaming(provider: str, *words: str) -> list[dict[str, Any]]:
 
 @BOTH
 async def test_a_reply_comes_whole_or_piece_by_piece(provider: str):
-    heard: list[str] = []
-    vendor = Vendor(said(provider), streamed(streaming(provider, "hi ", "שלום", " \u2028there")))
+    received: list[str] = []
+    vendor = Vendor(
+        create_reply(provider), create_stream(create_stream_events(provider, "hi ", "שלום", " \u2028there"))
+    )
     async with native(vendor, provider) as client:
         model: ChatModel = client
         whole = await model.complete(HELLO)
-        pieces = await model.complete(HELLO, on_text=heard.append)
+        pieces = await model.complete(HELLO, on_text=received.append)
     assert (whole.text, whole.finish) == ("hi there", "stop")
     assert whole.milliseconds > 0
     assert whole.usage is not None
-    assert heard == ["hi ", "שלום", " \u2028there"]
-    assert pieces.text == "".join(heard)
+    assert received == ["hi ", "שלום", " \u2028there"]
+    assert pieces.text == "".join(received)
     assert (pieces.finish, pieces.model) == ("stop", whole.model)
     assert pieces.usage is not None
 
 
 @BOTH
 async def test_a_server_that_does_not_stream_is_heard_all_the_same(provider: str):
-    heard: list[str] = []
-    async with native(Vendor(said(provider)), provider) as client:
-        reply = await client.complete(HELLO, on_text=heard.append)
-    assert heard == ["hi there"]
+    received: list[str] = []
+    async with native(Vendor(create_reply(provider)), provider) as client:
+        reply = await client.complete(HELLO, on_text=received.append)
+    assert received == ["hi there"]
     assert reply.text == "hi there"
 
 
 @BOTH
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
 async def test_an_overloaded_server_is_asked_again(provider: str, status: int):
-    vendor = Vendor(refused(status, "busy", {"retry-after": "0.01"}), said(provider))
+    vendor = Vendor(create_error(status, "busy", {"retry-after": "0.01"}), create_reply(provider))
     async with native(vendor, provider) as client:
         assert (await client.complete(HELLO)).text == "hi there"
     assert len(vendor.asked) == 2
@@ -88,7 +90,7 @@ async def test_an_overloaded_server_is_asked_again(provider: str, status: int):
 
 @BOTH
 async def test_tries_are_counted(provider: str):
-    vendor = Vendor(refused(529, "no capacity", {"retry-after": "0.01"}))
+    vendor = Vendor(create_error(529, "no capacity", {"retry-after": "0.01"}))
     async with native(vendor, provider, retries=1) as client:
         with pytest.raises(ModelUnavailable, match=r"m-1 is overloaded \(status 529\): no capacity"):
             await client.complete(HELLO)
@@ -97,7 +99,7 @@ async def test_tries_are_counted(provider: str):
 
 async def test_google_says_in_the_body_how_long_to_wait():
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "3600s"}]
-    vendor = Vendor(refused(429, "quota", details=details))
+    vendor = Vendor(create_error(429, "quota", details=details))
     async with native(vendor, "google") as client:
         with pytest.raises(ModelUnavailable, match="quota"):
             await client.complete(HELLO)
@@ -107,7 +109,7 @@ async def test_google_says_in_the_body_how_long_to_wait():
 @BOTH
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 307])
 async def test_a_refused_request_is_not_repeated(provider: str, status: int):
-    vendor = Vendor(refused(status, f"no: {KEY}", {"location": "http://127.0.0.1:9/"}))
+    vendor = Vendor(create_error(status, f"no: {KEY}", {"location": "http://127.0.0.1:9/"}))
     async with native(vendor, provider) as client:
         with pytest.raises(ModelRefused, match=str(status)) as refusal:
             await client.complete(HELLO)
@@ -120,35 +122,35 @@ async def test_a_refused_request_is_not_repeated(provider: str, status: int):
     [(401, "invalid x-api-key"), (400, "API key not valid. Please pass a valid API key.")],
 )
 async def test_a_wrong_key_is_called_a_wrong_key(status: int, words: str):
-    async with native(Vendor(refused(status, words)), "google") as client:
+    async with native(Vendor(create_error(status, words)), "google") as client:
         with pytest.raises(ModelRefused) as refusal:
             await client.complete(HELLO)
     assert refusal.value.hint == "Check the model's api_key."
 
 
 @BOTH
-@pytest.mark.parametrize("told", [(), ("so far",)])
-async def test_a_stream_that_is_cut_is_no_answer(provider: str, told: tuple[str, ...]):
-    cut = streaming(provider, *told)[: -1 if provider == "google" else -2]
-    vendor = Vendor(streamed(cut), streamed(streaming(provider, "whole")))
-    heard: list[str] = []
+@pytest.mark.parametrize("text", [(), ("so far",)])
+async def test_a_stream_that_is_cut_is_no_answer(provider: str, text: tuple[str, ...]):
+    cut = create_stream_events(provider, *text)[: -1 if provider == "google" else -2]
+    vendor = Vendor(create_stream(cut), create_stream(create_stream_events(provider, "whole")))
+    received: list[str] = []
     async with native(vendor, provider) as client:
-        if told:
+        if text:
             with pytest.raises(
                 ModelUnavailable, match="closed the connection before its answer was complete"
             ):
-                await client.complete(HELLO, on_text=heard.append)
-            assert heard == ["so far"]  # what was said is not said again
+                await client.complete(HELLO, on_text=received.append)
+            assert received == ["so far"]  # what was said is not said again
         else:
-            assert (await client.complete(HELLO, on_text=heard.append)).text == "whole"
-    assert len(vendor.asked) == 1 + (not told)
+            assert (await client.complete(HELLO, on_text=received.append)).text == "whole"
+    assert len(vendor.asked) == 1 + (not text)
 
 
 @BOTH
 async def test_an_error_inside_a_stream_is_an_error(provider: str):
     broken = {"type": "error", "error": {"type": "overloaded_error", "message": "too many"}}
-    events = [*streaming(provider, "one")[: 3 if provider == "anthropic" else 1], broken]
-    async with native(Vendor(streamed(events)), provider) as client:
+    events = [*create_stream_events(provider, "one")[: 3 if provider == "anthropic" else 1], broken]
+    async with native(Vendor(create_stream(events)), provider) as client:
         with pytest.raises(ModelUnavailable, match="too many"):
             await client.complete(HELLO, on_text=lambda _: None)
 
@@ -161,14 +163,14 @@ async def test_remarks_and_rubbish_between_events_are_passed_over(provider: str)
         b"id: 7\nretry: 5\n\n",
         b"data: [1]\n\n",
     ]
-    events = [*rubbish, *streaming(provider, "fine"), *rubbish]
-    async with native(Vendor(streamed(events)), provider) as client:
+    events = [*rubbish, *create_stream_events(provider, "fine"), *rubbish]
+    async with native(Vendor(create_stream(events)), provider) as client:
         assert (await client.complete(HELLO, on_text=lambda _: None)).text == "fine"
 
 
 @BOTH
 async def test_a_stream_that_has_said_everything_is_not_waited_for(provider: str):
-    vendor = Vendor(streamed(streaming(provider, "done"), then=15))
+    vendor = Vendor(create_stream(create_stream_events(provider, "done"), then=15))
     with anyio.fail_after(10):
         async with native(vendor, provider) as client:
             assert (await client.complete(HELLO, on_text=lambda _: None)).text == "done"
@@ -196,16 +198,20 @@ async def test_an_error_with_status_200_is_an_error(provider: str):
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_huge_reply_is_cut_off_while_reading(provider: str, streams: bool):
     words = ["x" * 9_000] * 10
-    huge = streamed(streaming(provider, *words)) if streams else said(provider, "".join(words))
-    heard: list[str] = []
+    huge = (
+        create_stream(create_stream_events(provider, *words))
+        if streams
+        else create_reply(provider, "".join(words))
+    )
+    received: list[str] = []
     async with native(Vendor(huge), provider, limit=50_000) as client:
         with pytest.raises(ModelReplyInvalid, match=r"more than 50,000 (bytes|characters)"):
-            await client.complete(HELLO, on_text=heard.append if streams else None)
-    assert len(heard) == (5 if streams else 0)
+            await client.complete(HELLO, on_text=received.append if streams else None)
+    assert len(received) == (5 if streams else 0)
 
 
 async def test_a_stream_without_end_that_says_nothing_is_cut_off():
-    pings = streamed([{"type": "ping", "filling": "x" * 10_000}] * 20)
+    pings = create_stream([{"type": "ping", "filling": "x" * 10_000}] * 20)
     async with native(Vendor(pings), "anthropic", limit=10_000) as client:
         with pytest.raises(ModelReplyInvalid, match="more than 160,000 bytes"):
             await client.complete(HELLO, on_text=lambda _: None)
@@ -221,8 +227,8 @@ async def test_a_compressed_reply_is_not_unpacked(provider: str):
 
 
 @BOTH
-async def test_a_server_that_hangs_is_a_timeout_and_hears_that_nobody_waits(provider: str):
-    vendor = HangingVendor(said(provider))
+async def test_a_server_that_hangs_is_a_timeout_and_its_connection_is_closed(provider: str):
+    vendor = HangingVendor(create_reply(provider))
     async with native(vendor, provider, timeout=1) as client:
         with pytest.raises(ModelTimeout, match="did not answer within 1 s"):
             await client.complete(HELLO)
@@ -232,7 +238,7 @@ async def test_a_server_that_hangs_is_a_timeout_and_hears_that_nobody_waits(prov
 
 @BOTH
 async def test_cancelling_ends_the_request(provider: str):
-    vendor = HangingVendor(said(provider))
+    vendor = HangingVendor(create_reply(provider))
     async with native(vendor, provider) as client:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -243,7 +249,7 @@ async def test_cancelling_ends_the_request(provider: str):
 
 
 @BOTH
-async def test_nobody_at_the_address_is_unavailable(provider: str):
+async def test_an_address_without_a_server_is_unavailable(provider: str):
     settings = ModelSettings.model_validate(
         {"model": "m", "provider": provider, "base_url": "http://127.0.0.1:9", "retries": 0, "timeout": 20}
     )
@@ -260,7 +266,7 @@ async def test_a_key_from_the_environment_goes_to_the_vendor_alone(
     provider: str, variable: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv(variable, "secret-of-the-house")
-    vendor = Vendor(said(provider))
+    vendor = Vendor(create_reply(provider))
     async with native(vendor, provider, api_key=None) as client:
         await client.complete(HELLO)
     assert "secret-of-the-house" not in str(vendor.headers)
@@ -290,7 +296,7 @@ async def test_a_model_that_thinks_its_limit_away_is_given_room_from_then_on(pro
     else:
         usage = {"promptTokenCount": 3, "thoughtsTokenCount": 300}
         starved = content(finish="MAX_TOKENS", usageMetadata=usage)
-    vendor = Vendor(starved, said(provider))
+    vendor = Vendor(starved, create_reply(provider))
     asked = ModelRequest(messages=HELLO.messages, max_tokens=300)
     async with native(vendor, provider) as client:
         assert (await client.complete(asked)).text == "hi there"
@@ -316,14 +322,14 @@ async def test_an_answer_that_is_merely_long_is_cut_short_as_asked(provider: str
 
 
 @BOTH
-async def test_whoever_will_not_answer_has_refused(provider: str):
+async def test_a_reply_that_declines_is_a_refusal(provider: str):
     silent = message(stop="refusal") if provider == "anthropic" else content(finish="SAFETY")
     async with native(Vendor(silent), provider) as client:
         with pytest.raises(ModelRefused, match="would not answer"):
             await client.complete(HELLO)
 
 
-async def test_a_blocked_prompt_and_a_call_nobody_can_read_are_errors():
+async def test_a_blocked_prompt_and_an_unreadable_call_are_errors():
     blocked = JSONResponse({"promptFeedback": {"blockReason": "SAFETY"}})
     async with native(Vendor(blocked), "google") as client:
         with pytest.raises(ModelRefused, match="would not answer"):
@@ -338,7 +344,7 @@ async def test_what_a_listener_raises_ends_the_request(provider: str):
     def stop(_: str) -> None:
         raise KeyError("enough")
 
-    async with native(Vendor(streamed(streaming(provider, "a", "b"))), provider) as client:
+    async with native(Vendor(create_stream(create_stream_events(provider, "a", "b"))), provider) as client:
         with pytest.raises(KeyError, match="enough"):
             await client.complete(HELLO, on_text=stop)
 

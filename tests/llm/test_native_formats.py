@@ -26,12 +26,12 @@ from tests.kit.native_model_server import (
     block_delta,
     block_start,
     content,
+    create_error,
+    create_stream,
     message,
     message_events,
     native,
     piece,
-    refused,
-    streamed,
     text,
 )
 
@@ -127,12 +127,12 @@ async def test_anthropic_streams_calls_in_pieces():
         block_delta(2, type="input_json_delta", partial_json='th": "/x"}'),
         stop="tool_use",
     )
-    heard: list[str] = []
-    vendor = Vendor(streamed(events))
+    received: list[str] = []
+    vendor = Vendor(create_stream(events))
     async with native(vendor, "anthropic") as client:
-        reply = await client.complete(HELLO, on_text=heard.append)
+        reply = await client.complete(HELLO, on_text=received.append)
     assert vendor.asked[0]["stream"] is True
-    assert heard == ["Two."]
+    assert received == ["Two."]
     assert reply.tool_calls == (call("t1"), call("t2", "other", "{}"))
     assert reply.usage == ModelUsage(prompt_tokens=10, completion_tokens=7)
     assert reply.finish == "tool_calls"
@@ -146,15 +146,15 @@ async def test_anthropic_enforces_a_closed_shape_and_is_told_an_open_one():
     async with native(vendor, "anthropic") as client:
         await client.complete(ModelRequest(messages=TALK, schema=ANSWER))
         await client.complete(ModelRequest(messages=TALK, schema=opened))
-    enforced, told = vendor.asked
+    enforced, described = vendor.asked
     schema = enforced["output_config"]["format"]["schema"]
     assert enforced["output_config"]["format"]["type"] == "json_schema"
     assert schema["additionalProperties"] is False
     assert schema["properties"]["a"] == {"type": "integer"}  # it cannot enforce bounds; we check them anyway
     assert schema["properties"]["b"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
-    assert "output_config" not in told
-    assert told["system"].startswith("be brief\n\n")
-    assert json.dumps(opened.schema) in told["system"]
+    assert "output_config" not in described
+    assert described["system"].startswith("be brief\n\n")
+    assert json.dumps(opened.schema) in described["system"]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ async def test_anthropic_enforces_a_closed_shape_and_is_told_an_open_one():
     ],
 )
 async def test_what_an_anthropic_model_does_not_take_is_left_out_from_then_on(refusal: str, gone: str):
-    vendor = Vendor(refused(400, refusal), message(text("fine")))
+    vendor = Vendor(create_error(400, refusal), message(text("fine")))
     asked = ModelRequest(messages=TALK, temperature=0.1, top_p=0.5, schema=ANSWER, tools=(LOOK,))
     async with native(vendor, "anthropic") as client:
         for _ in range(2):
@@ -178,8 +178,10 @@ async def test_what_an_anthropic_model_does_not_take_is_left_out_from_then_on(re
         assert json.dumps(ANSWER.schema) in vendor.asked[-1]["system"]
 
 
-async def test_whoever_is_no_longer_let_in_by_the_old_version_is_by_the_new_one():
-    vendor = Vendor(refused(400, "anthropic-version: 2023-06-01 is not available"), message(text("fine")))
+async def test_a_key_refused_under_the_old_version_works_under_the_new_one():
+    vendor = Vendor(
+        create_error(400, "anthropic-version: 2023-06-01 is not available"), message(text("fine"))
+    )
     async with native(vendor, "anthropic") as client:
         await client.complete(ModelRequest(messages=TALK, temperature=0.1, top_p=0.5))
     assert [headers["anthropic-version"] for headers in vendor.headers] == ["2023-06-01", "2026-10-21"]
@@ -189,7 +191,7 @@ async def test_whoever_is_no_longer_let_in_by_the_old_version_is_by_the_new_one(
 
 
 async def test_a_request_that_stays_refused_ends():
-    vendor = Vendor(refused(400, "temperature temperature"))
+    vendor = Vendor(create_error(400, "temperature temperature"))
     async with native(vendor, "anthropic") as client:
         with pytest.raises(Exception, match="refused the request"):
             await client.complete(ModelRequest(messages=TALK, temperature=0.1))
@@ -197,7 +199,7 @@ async def test_a_request_that_stays_refused_ends():
 
 
 async def test_google_is_asked_as_it_wants_to_be_asked():
-    vendor = Vendor(content({"text": "fine"}), streamed([piece({"text": "x"}, finish="STOP")]))
+    vendor = Vendor(content({"text": "fine"}), create_stream([piece({"text": "x"}, finish="STOP")]))
     full = ModelRequest(
         messages=TALK, temperature=1.5, top_p=0.9, max_tokens=300, tools=(LOOK,), tool_choice="none"
     )
@@ -256,15 +258,15 @@ async def test_google_is_read_with_calls_thoughts_and_its_mark():
 
 async def test_google_enforces_a_shape_where_there_are_no_tools():
     vendor = Vendor(
-        content({"text": "{}"}), content({"text": "{}"}), refused(400, "Unknown response_mime_type")
+        content({"text": "{}"}), content({"text": "{}"}), create_error(400, "Unknown response_mime_type")
     )
     async with native(vendor, "google") as client:
         await client.complete(ModelRequest(messages=TALK, schema=ANSWER))
         await client.complete(ModelRequest(messages=TALK, schema=ANSWER, tools=(LOOK,)))
-    enforced, told = (body.get("generationConfig", {}) for body in vendor.asked)
+    enforced, described = (body.get("generationConfig", {}) for body in vendor.asked)
     assert enforced["responseMimeType"] == "application/json"
     assert enforced["responseJsonSchema"]["properties"]["a"] == {"type": "integer", "minimum": 1}
-    assert told == {}
+    assert described == {}
     assert json.dumps(ANSWER.schema) in vendor.asked[1]["systemInstruction"]["parts"][0]["text"]
 
 

@@ -24,7 +24,17 @@ from fingerpost.llm import ModelRequest, ModelUsage, OpenAIChat, ResponseSchema
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import served
-from tests.kit.model_server import KEY, Hanging, Model, chat, endless, raw, refused, said, squeezed
+from tests.kit.model_server import (
+    KEY,
+    Hanging,
+    ModelServer,
+    chat,
+    compress_reply,
+    create_error,
+    create_reply,
+    endless,
+    raw,
+)
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
@@ -32,7 +42,7 @@ SCHEMA = ResponseSchema(name="answer", schema={"type": "object", "properties": {
 
 
 async def test_a_reply_comes_with_its_text_its_model_its_tokens_and_its_time():
-    model = Model(said("hi there"))
+    model = ModelServer(create_reply("hi there"))
     async with chat(model) as client:
         reply = await client.complete(HELLO)
     assert reply.text == "hi there"
@@ -46,7 +56,7 @@ async def test_a_reply_comes_with_its_text_its_model_its_tokens_and_its_time():
 
 @proves("E2")
 async def test_only_what_was_asked_for_is_sent():
-    model = Model(said("{}"))
+    model = ModelServer(create_reply("{}"))
     async with chat(model) as client:
         await client.complete(HELLO)
         await client.complete(
@@ -71,7 +81,7 @@ async def test_only_what_was_asked_for_is_sent():
 async def test_tool_calls_are_handed_over_as_they_were_written():
     call = {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{"}}
     choice = {"finish_reason": "tool_calls", "message": {"content": None, "tool_calls": [call, 7]}}
-    async with chat(Model(said("", choices=[choice]))) as client:
+    async with chat(ModelServer(create_reply("", choices=[choice]))) as client:
         reply = await client.complete(HELLO)
     assert reply.text == ""
     assert reply.tool_calls == (call,)
@@ -79,10 +89,15 @@ async def test_tool_calls_are_handed_over_as_they_were_written():
 
 
 @pytest.mark.parametrize(
-    "first", [refused(429, "slow down", {"retry-after": "0.05"}), refused(500, "oops"), refused(503, "busy")]
+    "first",
+    [
+        create_error(429, "slow down", {"retry-after": "0.05"}),
+        create_error(500, "oops"),
+        create_error(503, "busy"),
+    ],
 )
 async def test_an_overloaded_server_is_asked_once_more(first: Any):
-    model = Model(first, said("better now"))
+    model = ModelServer(first, create_reply("better now"))
     async with chat(model) as client:
         assert (await client.complete(HELLO)).text == "better now"
     assert len(model.asked) == 2
@@ -91,7 +106,7 @@ async def test_an_overloaded_server_is_asked_once_more(first: Any):
 @pytest.mark.parametrize(("status", "words"), [(429, "is overloaded"), (500, "failed"), (502, "failed")])
 async def test_a_server_that_stays_overloaded_is_unavailable_after_its_retries(status: int, words: str):
     for retries in (0, 2):
-        model = Model(refused(status, "no capacity", {"retry-after": "0.01"}))
+        model = ModelServer(create_error(status, "no capacity", {"retry-after": "0.01"}))
         async with chat(model, retries=retries) as client:
             with pytest.raises(ModelUnavailable, match=f"tiny {words} .*no capacity"):
                 await client.complete(HELLO)
@@ -100,17 +115,17 @@ async def test_a_server_that_stays_overloaded_is_unavailable_after_its_retries(s
 
 async def test_an_error_whose_text_breaks_off_is_still_an_error_worth_another_try():
     cut = Response(b'{"error": "wor', 503, headers={"content-length": "500"})
-    model = Model(cut, said("better now"))
+    model = ModelServer(cut, create_reply("better now"))
     async with chat(model) as client:
         assert (await client.complete(HELLO)).text == "better now"
-    model = Model(cut)
+    model = ModelServer(cut)
     async with chat(model, retries=0) as client:
         with pytest.raises(ModelUnavailable, match="tiny cannot be reached"):
             await client.complete(HELLO)
 
 
 async def test_a_wait_that_would_outlast_the_timeout_is_not_begun():
-    model = Model(refused(429, "come back later", {"retry-after": "9"}))
+    model = ModelServer(create_error(429, "come back later", {"retry-after": "9"}))
     async with chat(model, timeout=5) as client:
         with pytest.raises(ModelUnavailable, match="come back later"):
             await client.complete(HELLO)
@@ -118,11 +133,11 @@ async def test_a_wait_that_would_outlast_the_timeout_is_not_begun():
 
 
 async def test_an_error_sent_as_an_answer_is_an_error():
-    busy = said("x", choices=None, error={"message": "worker died", "code": 502})
-    model = Model(busy, said("fine"))
+    busy = create_reply("x", choices=None, error={"message": "worker died", "code": 502})
+    model = ModelServer(busy, create_reply("fine"))
     async with chat(model) as client:
         assert (await client.complete(HELLO)).text == "fine"
-    model = Model(said("x", choices=[], error={"message": "context too long", "code": 400}))
+    model = ModelServer(create_reply("x", choices=[], error={"message": "context too long", "code": 400}))
     async with chat(model) as client:
         with pytest.raises(ModelRefused, match="context too long"):
             await client.complete(HELLO)
@@ -140,7 +155,7 @@ async def test_a_conversation_with_tools_is_sent_as_the_format_has_it():
         tools=({"type": "function", "function": {"name": "look", "parameters": {}}},),
         tool_choice="auto",
     )
-    model = Model(said("a cat"))
+    model = ModelServer(create_reply("a cat"))
     async with chat(model) as client:
         await client.complete(asked)
         await client.complete(replace(asked, tools=()))
@@ -160,10 +175,12 @@ async def test_a_conversation_with_tools_is_sent_as_the_format_has_it():
 
 async def test_no_tool_at_all_still_means_none_where_the_server_cannot_be_told_so():
     def picky(body: dict[str, Any]) -> Any:
-        return refused(400, "unknown field tool_choice") if "tool_choice" in body else said("fine")
+        return (
+            create_error(400, "unknown field tool_choice") if "tool_choice" in body else create_reply("fine")
+        )
 
     tool: JsonObject = {"type": "function", "function": {"name": "look", "parameters": {}}}
-    model = Model(picky)
+    model = ModelServer(picky)
     async with chat(model) as client:
         for choice in ("required", "none"):
             await client.complete(replace(HELLO, tools=(tool,), tool_choice=choice))
@@ -175,7 +192,7 @@ async def test_no_tool_at_all_still_means_none_where_the_server_cannot_be_told_s
 
 
 async def test_a_name_and_an_address_make_a_model():
-    model = Model(said("hi"))
+    model = ModelServer(create_reply("hi"))
     async with served(model.app) as address, OpenAIChat("tiny", base_url=f"{address}/v1") as client:
         assert (await client.complete(HELLO)).text == "hi"
         assert client.settings == ModelSettings(model="tiny", base_url=f"{address}/v1")
@@ -189,7 +206,7 @@ def test_a_model_that_cannot_be_is_refused_with_the_reason():
 
 
 async def test_a_server_that_asks_for_too_much_patience_is_not_waited_for():
-    model = Model(refused(429, "quota used up", {"retry-after": "30"}))
+    model = ModelServer(create_error(429, "quota used up", {"retry-after": "30"}))
     async with chat(model, timeout=3600, retries=1) as client:
         with pytest.raises(ModelUnavailable, match="quota used up"):
             await client.complete(HELLO)
@@ -198,7 +215,7 @@ async def test_a_server_that_asks_for_too_much_patience_is_not_waited_for():
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 307])
 async def test_a_request_that_is_refused_is_not_repeated(status: int):
-    model = Model(refused(status, f"no: {KEY}", {"location": "http://127.0.0.1:9/"}))
+    model = ModelServer(create_error(status, f"no: {KEY}", {"location": "http://127.0.0.1:9/"}))
     async with chat(model) as client:
         with pytest.raises(ModelRefused) as refusal:
             await client.complete(HELLO)
@@ -208,7 +225,7 @@ async def test_a_request_that_is_refused_is_not_repeated(status: int):
 
 
 async def test_a_server_that_fails_because_it_never_could_is_not_asked_again():
-    model = Model(refused(500, "tools param requires --jinja flag"))
+    model = ModelServer(create_error(500, "tools param requires --jinja flag"))
     async with chat(model) as client:
         with pytest.raises(ModelRefused, match="requires --jinja"):
             await client.complete(HELLO)
@@ -216,8 +233,8 @@ async def test_a_server_that_fails_because_it_never_could_is_not_asked_again():
 
 
 async def test_the_key_is_never_in_a_message():
-    for answer in (refused(401, f"Incorrect API key provided: {KEY}"), raw(f"<b>{KEY}</b>".encode())):
-        async with chat(Model(answer)) as client:
+    for answer in (create_error(401, f"Incorrect API key provided: {KEY}"), raw(f"<b>{KEY}</b>".encode())):
+        async with chat(ModelServer(answer)) as client:
             with pytest.raises(ModelError) as failure:
                 await client.complete(HELLO)
         assert KEY not in str(failure.value)
@@ -227,16 +244,16 @@ async def test_the_key_is_never_in_a_message():
 async def test_an_option_the_model_does_not_take_is_left_out_from_then_on():
     def picky(body: dict[str, Any]) -> Any:
         if "temperature" in body:
-            return refused(400, "only the default is supported", param="temperature")
+            return create_error(400, "only the default is supported", param="temperature")
         if "max_tokens" in body:
-            return refused(400, "use max_completion_tokens", param="max_tokens")
+            return create_error(400, "use max_completion_tokens", param="max_tokens")
         if "top_p" in body:
             return JSONResponse({"detail": [{"loc": ["body", "top_p"], "msg": "Extra inputs"}]}, 422)
         if "response_format" in body:
-            return refused(422, "this server does not support response_format json_schema")
-        return said("fine")
+            return create_error(422, "this server does not support response_format json_schema")
+        return create_reply("fine")
 
-    model = Model(picky)
+    model = ModelServer(picky)
     asked = ModelRequest(messages=HELLO.messages, temperature=0.1, max_tokens=300, top_p=0.9, schema=SCHEMA)
     async with chat(model) as client:
         assert (await client.complete(asked)).text == "fine"
@@ -246,8 +263,8 @@ async def test_an_option_the_model_does_not_take_is_left_out_from_then_on():
     assert set(model.asked[-1]) == {"model", "messages", "max_completion_tokens"}
 
 
-async def test_a_server_that_hangs_is_a_timeout_and_hears_that_nobody_waits():
-    model = Hanging(said("never"))
+async def test_a_server_that_hangs_is_a_timeout_and_its_connection_is_closed():
+    model = Hanging(create_reply("never"))
     async with chat(model, timeout=1) as client:
         with pytest.raises(ModelTimeout, match="did not answer within 1 s"):
             await client.complete(HELLO)
@@ -256,7 +273,7 @@ async def test_a_server_that_hangs_is_a_timeout_and_hears_that_nobody_waits():
 
 
 async def test_cancelling_ends_the_request():
-    model = Hanging(said("never"))
+    model = Hanging(create_reply("never"))
     async with chat(model) as client:
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
@@ -275,14 +292,14 @@ async def test_cancelling_ends_the_request():
         raw(b"[1, 2]"),
         raw(b"[" * 100_000),
         raw(b"\xff\xfe\x00junk"),
-        said("x", choices=[]),
-        said("x", choices=None),
-        said("x", choices=[{"message": None}]),
-        said("x", choices="many"),
+        create_reply("x", choices=[]),
+        create_reply("x", choices=None),
+        create_reply("x", choices=[{"message": None}]),
+        create_reply("x", choices="many"),
     ],
 )
 async def test_a_reply_that_is_none_is_said_to_be_none(answer: Any):
-    async with chat(Model(answer)) as client:
+    async with chat(ModelServer(answer)) as client:
         with pytest.raises(ModelReplyInvalid, match="tiny answered with"):
             await client.complete(HELLO)
 
@@ -301,30 +318,30 @@ async def test_a_reply_that_is_none_is_said_to_be_none(answer: Any):
     ],
 )
 async def test_what_a_server_leaves_out_does_not_matter(parts: dict[str, Any], text: str):
-    async with chat(Model(said("x", **parts))) as client:
+    async with chat(ModelServer(create_reply("x", **parts))) as client:
         reply = await client.complete(HELLO)
     assert reply.text == text
     assert reply.usage is None or "usage" not in parts
 
 
 @pytest.mark.parametrize(
-    "answer", [said("x" * 100_000), endless(), endless(500), raw(b"x" * 100_000, status=400)]
+    "answer", [create_reply("x" * 100_000), endless(), endless(500), raw(b"x" * 100_000, status=400)]
 )
 async def test_a_huge_body_is_cut_off_while_reading(answer: Any):
-    async with chat(Model(answer), limit=50_000) as client:
+    async with chat(ModelServer(answer), limit=50_000) as client:
         with pytest.raises(ModelReplyInvalid, match="more than 50,000 bytes"):
             await client.complete(HELLO)
 
 
 async def test_a_compressed_reply_is_not_unpacked():
-    model = Model(squeezed("hi"))
+    model = ModelServer(compress_reply("hi"))
     async with chat(model) as client:
         with pytest.raises(ModelReplyInvalid, match="compressed"):
             await client.complete(HELLO)
     assert model.headers[0]["accept-encoding"] == "identity"
 
 
-async def test_nobody_at_the_address_is_unavailable():
+async def test_an_address_without_a_server_is_unavailable():
     settings = ModelSettings(model="tiny", base_url="http://127.0.0.1:9/v1", timeout=20)
     async with OpenAIChat(settings) as client:
         with pytest.raises(ModelUnavailable, match="tiny cannot be reached"):
@@ -333,7 +350,7 @@ async def test_nobody_at_the_address_is_unavailable():
 
 async def test_a_key_meant_for_openai_is_not_sent_elsewhere(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-real-0123456789abcdefghij")
-    model = Model(said("hi"))
+    model = ModelServer(create_reply("hi"))
     async with chat(model, api_key=None) as client:
         await client.complete(HELLO)
     assert "sk-real" not in json.dumps(model.headers)

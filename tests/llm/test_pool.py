@@ -16,13 +16,13 @@ from fingerpost.llm import ModelPool, ModelRequest, ModelUsage, Role
 from fingerpost.records import Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, served
-from tests.kit.model_server import Model, chunk, events, refused, said
+from tests.kit.model_server import ModelServer, chunk, create_error, create_reply, events
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 
 
-def failing(kind: type[ModelError], name: str = "small") -> ModelError:
+def create_model_error(kind: type[ModelError], name: str = "small") -> ModelError:
     return kind(f"{name} is out", model=name, hint="Wait.")
 
 
@@ -50,7 +50,7 @@ async def test_a_single_model_answers_for_both_roles(role: Role):
 @pytest.mark.parametrize("kind", [ModelUnavailable, ModelTimeout, ModelRefused])
 @pytest.mark.parametrize("role", list(Role))
 async def test_the_other_stands_in_for_one_that_fails(role: Role, kind: type[ModelError]):
-    fails, works = ScriptedModel([failing(kind)]), ScriptedModel(["here I am"], name="big")
+    fails, works = ScriptedModel([create_model_error(kind)]), ScriptedModel(["here I am"], name="big")
     pool = ModelPool(lite=fails, prime=works) if role is Role.LITE else ModelPool(lite=works, prime=fails)
     pieces = list[str]()
     reply = await pool.ask(role, HELLO, on_text=pieces.append)
@@ -61,13 +61,15 @@ async def test_the_other_stands_in_for_one_that_fails(role: Role, kind: type[Mod
 async def test_a_reply_that_makes_no_sense_is_for_the_asker_to_deal_with():
     other = ScriptedModel(["never"])
     with pytest.raises(ModelReplyInvalid):
-        await ModelPool(lite=ScriptedModel([failing(ModelReplyInvalid)]), prime=other).ask(Role.LITE, HELLO)
+        await ModelPool(lite=ScriptedModel([create_model_error(ModelReplyInvalid)]), prime=other).ask(
+            Role.LITE, HELLO
+        )
     assert other.asked == []
 
 
 async def test_when_both_fail_the_first_error_names_the_second():
-    lite = ScriptedModel([failing(ModelTimeout)])
-    prime = ScriptedModel([failing(ModelRefused, "big")], name="big")
+    lite = ScriptedModel([create_model_error(ModelTimeout)])
+    prime = ScriptedModel([create_model_error(ModelRefused, "big")], name="big")
     with pytest.raises(ModelTimeout) as failure:
         await ModelPool(lite=lite, prime=prime).ask(Role.LITE, HELLO)
     assert str(failure.value) == "small is out; big, the fallback model, failed too: big is out"
@@ -76,14 +78,18 @@ async def test_when_both_fail_the_first_error_names_the_second():
 
 
 async def test_a_model_does_not_stand_in_for_itself():
-    both = ScriptedModel([failing(ModelUnavailable), "never"])
+    both = ScriptedModel([create_model_error(ModelUnavailable), "never"])
     with pytest.raises(ModelUnavailable, match=r"^small is out$"):
         await ModelPool(lite=both, prime=both).ask(Role.LITE, HELLO)
     assert len(both.asked) == 1
 
 
-async def test_nobody_stands_in_once_text_was_handed_over():
-    model, other, pieces = Model(events(chunk("Hel"), done=False)), ScriptedModel(["never"]), list[str]()
+async def test_there_is_no_fallback_once_text_was_delivered():
+    model, other, pieces = (
+        ModelServer(events(chunk("Hel"), done=False)),
+        ScriptedModel(["never"]),
+        list[str](),
+    )
     async with served(model.app) as address:
         settings = ModelsSettings(prime=ModelSettings(model="tiny", base_url=f"{address}/v1"))
         pool = ModelPool.of(settings, lite=other)
@@ -95,7 +101,10 @@ async def test_nobody_stands_in_once_text_was_handed_over():
 
 @proves("A7")
 async def test_models_come_from_the_settings_and_stand_in_over_the_wire():
-    busy, well = Model(refused(503, "loading", {"retry-after": "0.01"})), Model(said("at your service"))
+    busy, well = (
+        ModelServer(create_error(503, "loading", {"retry-after": "0.01"})),
+        ModelServer(create_reply("at your service")),
+    )
     async with served(busy.app) as first, served(well.app) as second:
         pool = ModelPool.of(
             ModelsSettings(
@@ -144,7 +153,7 @@ def test_a_given_model_takes_the_place_the_window_and_the_prices_of_the_configur
 
 
 async def test_two_roles_with_the_same_settings_share_one_model():
-    model = Model(refused(401, "who are you?"))
+    model = ModelServer(create_error(401, "who are you?"))
     async with served(model.app) as address:
         same = ModelSettings(model="one", base_url=f"{address}/v1")
         pool = ModelPool.of(ModelsSettings(lite=same, prime=same))

@@ -26,7 +26,7 @@ from fingerpost.llm.capabilities import MAX_MISSED_CALLS
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from tests.kit.real_model import NAME, real_model
-from tests.kit.tcp_proxy import OVERLOADED, proxied
+from tests.kit.tcp_proxy import OVERLOADED, run_proxy
 from tests.requirements import proves
 
 pytestmark = [
@@ -58,14 +58,14 @@ def llama() -> Generator[str]:
 
 
 @asynccontextmanager
-async def chatting(address: str, **settings: Any) -> AsyncGenerator[OpenAIChat]:
+async def open_chat(address: str, **settings: Any) -> AsyncGenerator[OpenAIChat]:
     given = {"model": NAME, "base_url": f"{address}/v1", "timeout": PATIENT, **settings}
     async with OpenAIChat(ModelSettings.model_validate(given)) as chat:
         yield chat
 
 
 async def idle(address: str) -> None:
-    """Wait until the server works for nobody."""
+    """Wait until the server has no work."""
     async with httpx2.AsyncClient() as client:
         with anyio.fail_after(60):
             while (await client.get(f"{address}/slots")).json()[0]["is_processing"]:  # noqa: ASYNC110
@@ -73,7 +73,7 @@ async def idle(address: str) -> None:
 
 
 async def test_a_reply_says_what_it_cost_and_how_it_ended(llama: str):
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         whole = await chat.complete(ask("Say hi.", tokens=40))
         short = await chat.complete(ask(tokens=5))
     assert whole.text
@@ -87,7 +87,7 @@ async def test_a_reply_says_what_it_cost_and_how_it_ended(llama: str):
 @proves("W5")
 async def test_the_pieces_of_a_stream_are_the_whole_and_are_counted(llama: str):
     pieces = list[str]()
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         reply = await chat.complete(ask(), on_text=pieces.append)
     assert len(pieces) > 1
     assert "".join(pieces) == reply.text
@@ -105,7 +105,7 @@ async def test_a_schema_is_kept_to_streamed_or_not(llama: str):
         "additionalProperties": False,
     }
     request = ask("How are you?", tokens=120, schema=ResponseSchema(name="mood", schema=schema))
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
 
         async def streamed(asked: ModelRequest) -> ModelReply:
             return await chat.complete(asked, on_text=unheard)
@@ -118,7 +118,7 @@ async def test_a_schema_is_kept_to_streamed_or_not(llama: str):
 
 
 async def test_a_probe_finds_that_it_keeps_to_schemas_and_ignores_tools(llama: str):
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         assert await probe(chat) == Capabilities(json_schema=True, tools=False)
 
 
@@ -145,27 +145,27 @@ async def test_a_conversation_with_calls_and_results_is_taken(llama: str):
         Message(role="assistant", text="", tool_calls=(call,)),
         Message(role="tool", text="a cat", tool_call_id="call_1"),
     )
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         reply = await chat.complete(ModelRequest(messages=talk, tools=(LOOK,), max_tokens=4))
     assert reply.usage is not None
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_a_prompt_beyond_the_window_is_refused(llama: str, streamed: bool):
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         with pytest.raises(ModelRefused, match="context"):
             await chat.complete(ask("word " * 2000), on_text=unheard if streamed else None)
 
 
 @proves("W5")
 async def test_a_reply_that_takes_too_long_is_a_timeout_and_the_server_is_free_again(llama: str):
-    async with chatting(llama, timeout=0.2) as chat:
-        # Where nothing streams, this server writes on to the end before it looks whether anybody is there.
+    async with open_chat(llama, timeout=0.2) as chat:
+        # Without a stream, this server writes to the end before it checks whether the client is there.
         for on_text, tokens in ((None, 150), (unheard, ENDLESS)):
             with pytest.raises(ModelTimeout):
                 await chat.complete(ask("Tell a very long story.", tokens=tokens), on_text=on_text)
             await idle(llama)
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         assert (await chat.complete(ask(tokens=2))).text
 
 
@@ -177,7 +177,7 @@ async def test_cancelling_a_stream_frees_the_server(llama: str):
         pieces.append(text)
         begun.set()
 
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
         with anyio.fail_after(PATIENT):
             async with anyio.create_task_group() as tasks:
 
@@ -187,16 +187,16 @@ async def test_cancelling_a_stream_frees_the_server(llama: str):
                 tasks.start_soon(listen)
                 await begun.wait()
                 tasks.cancel_scope.cancel()
-        heard = len(pieces)
+        count = len(pieces)
         await idle(llama)
         assert (await chat.complete(ask(tokens=2))).text
-    assert len(pieces) == heard < ENDLESS
+    assert len(pieces) == count < ENDLESS
 
 
 @proves("W5")
 async def test_a_connection_cut_in_the_middle_is_never_a_short_answer(llama: str):
     pieces = list[str]()
-    async with proxied(llama, 2500, None) as proxy, chatting(proxy.address, retries=3) as chat:
+    async with run_proxy(llama, 2500, None) as proxy, open_chat(proxy.address, retries=3) as chat:
         with pytest.raises(ModelUnavailable, match="closed the connection before its answer was complete"):
             await chat.complete(ask(tokens=40), on_text=pieces.append)
         assert pieces, "some of it had come"
@@ -207,7 +207,7 @@ async def test_a_connection_cut_in_the_middle_is_never_a_short_answer(llama: str
 
 async def test_a_connection_cut_before_the_first_word_is_made_again(llama: str):
     pieces = list[str]()
-    async with proxied(llama, 20, 60, None) as proxy, chatting(proxy.address) as chat:
+    async with run_proxy(llama, 20, 60, None) as proxy, open_chat(proxy.address) as chat:
         reply = await chat.complete(ask(tokens=4), on_text=pieces.append)
     assert "".join(pieces) == reply.text
     assert proxy.seen == 3
@@ -215,7 +215,7 @@ async def test_a_connection_cut_before_the_first_word_is_made_again(llama: str):
 
 @proves("W5")
 async def test_an_overloaded_server_is_asked_again(llama: str):
-    async with proxied(llama, OVERLOADED, None) as proxy, chatting(proxy.address) as chat:
+    async with run_proxy(llama, OVERLOADED, None) as proxy, open_chat(proxy.address) as chat:
         assert (await chat.complete(ask(tokens=2))).text
     assert proxy.seen == 2
 
@@ -223,7 +223,7 @@ async def test_an_overloaded_server_is_asked_again(llama: str):
 async def test_two_at_once_on_a_server_for_one_are_both_answered(llama: str):
     replies = list[ModelReply]()
 
-    async with chatting(llama) as chat:
+    async with open_chat(llama) as chat:
 
         async def one(text: str) -> None:
             replies.append(await chat.complete(ask(text, tokens=8), on_text=unheard))

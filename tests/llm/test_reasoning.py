@@ -17,7 +17,7 @@ HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 ALOUD = "Okay, they say hello.\nI greet them.\n</think>\n\nHello!"
 
 
-def replied(text: str) -> ModelReply:
+def create_reply(text: str) -> ModelReply:
     return ModelReply(text=text, model="m", finish="stop")
 
 
@@ -37,13 +37,13 @@ def replied(text: str) -> ModelReply:
     ],
 )
 def test_what_stands_before_the_end_of_a_thought_is_no_answer(text: str, thoughts: str, answer: str) -> None:
-    reply = split_reasoning(replied(text))
+    reply = split_reasoning(create_reply(text))
     assert (reply.reasoning, reply.text) == (thoughts, answer)
 
 
 def test_a_server_that_keeps_thoughts_apart_itself_is_left_alone() -> None:
-    told = ModelReply(text=ALOUD, model="m", reasoning="mine")
-    assert split_reasoning(told) is told
+    reply = ModelReply(text=ALOUD, model="m", reasoning="mine")
+    assert split_reasoning(reply) is reply
 
 
 @proves("W10")
@@ -76,9 +76,9 @@ async def test_what_was_streamed_before_it_was_known_stays_as_it_was_said() -> N
     )
 )
 def test_a_stream_says_what_the_whole_would_however_it_is_cut(pieces: list[str]) -> None:
-    said: list[str] = []
-    held = ReasoningFilter(said.append)
+    texts: list[str] = []
+    held = ReasoningFilter(texts.append)
     for piece in pieces:
         held(piece)
     held.end()
-    assert "".join(said).strip() == split_reasoning(replied("".join(pieces))).text.strip()
+    assert "".join(texts).strip() == split_reasoning(create_reply("".join(pieces))).text.strip()

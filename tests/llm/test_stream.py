@@ -38,11 +38,13 @@ def pieces(content: bytes, cuts: list[int]) -> list[bytes]:
 
 @UNHURRIED
 @given(st.lists(texts, max_size=6), LINE_ENDS, CUTS)
-def test_events_are_the_same_however_the_bytes_are_cut(said: list[str], end: str, cuts: list[int]):
-    content = "".join(f": ping{end}data: {text}{end}id: 1{end}data:more{end}{end}" for text in said).encode()
+def test_events_are_the_same_however_the_bytes_are_cut(given_text: list[str], end: str, cuts: list[int]):
+    content = "".join(
+        f": ping{end}data: {text}{end}id: 1{end}data:more{end}{end}" for text in given_text
+    ).encode()
     reader = ModelEventParser()
     found = [event for piece in pieces(content, cuts) for event in reader.parse(piece)]
-    assert found + reader.finish() == [f"{text}\nmore" for text in said]
+    assert found + reader.finish() == [f"{text}\nmore" for text in given_text]
 
 
 @UNHURRIED

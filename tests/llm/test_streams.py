@@ -12,14 +12,31 @@ from starlette.responses import Response
 from fingerpost.errors import ModelError, ModelRefused, ModelReplyInvalid, ModelTimeout, ModelUnavailable
 from fingerpost.llm import ModelRequest, ModelUsage
 from fingerpost.records import Message
-from tests.kit.model_server import KEY, Model, chat, chunk, counted, endless, events, raw, refused, said
+from tests.kit.model_server import (
+    KEY,
+    ModelServer,
+    chat,
+    chunk,
+    create_error,
+    create_reply,
+    create_usage_chunk,
+    endless,
+    events,
+    raw,
+)
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
-HI = (chunk(None, role="assistant"), chunk("Hel"), chunk("lo\u2028wörld"), chunk(finish="stop"), counted())
+HI = (
+    chunk(None, role="assistant"),
+    chunk("Hel"),
+    chunk("lo\u2028wörld"),
+    chunk(finish="stop"),
+    create_usage_chunk(),
+)
 
 
 async def test_the_pieces_are_the_whole_and_the_whole_has_everything():
-    model, pieces = Model(events(*HI)), list[str]()
+    model, pieces = ModelServer(events(*HI)), list[str]()
     async with chat(model) as client:
         reply = await client.complete(HELLO, on_text=pieces.append)
     assert pieces == ["Hel", "lo\u2028wörld"]
@@ -31,8 +48,8 @@ async def test_the_pieces_are_the_whole_and_the_whole_has_everything():
     assert model.asked[0]["stream_options"] == {"include_usage": True}
 
 
-async def test_nobody_who_reads_along_means_no_stream():
-    model = Model(said("hi"))
+async def test_without_a_listener_nothing_is_streamed():
+    model = ModelServer(create_reply("hi"))
     async with chat(model) as client:
         await client.complete(HELLO)
     assert "stream" not in model.asked[0]
@@ -51,7 +68,7 @@ async def test_tool_calls_are_put_together_from_their_pieces():
         piece(1, ": 1}"),
         chunk(finish="tool_calls"),
     )
-    async with chat(Model(answer)) as client:
+    async with chat(ModelServer(answer)) as client:
         reply = await client.complete(HELLO, on_text=lambda _: None)
     assert reply.finish == "tool_calls"
     assert reply.text == ""
@@ -66,7 +83,7 @@ async def test_calls_without_an_index_are_told_apart_by_their_ids():
         return chunk(tool_calls=[{"id": identity, "function": {"name": name, "arguments": arguments}}])
 
     answer = events(whole("look", "a", {"at": "sea"}), whole("look", "b", "{}"), chunk(finish="tool_calls"))
-    async with chat(Model(answer)) as client:
+    async with chat(ModelServer(answer)) as client:
         reply = await client.complete(HELLO, on_text=lambda _: None)
     made = cast("tuple[Any, ...]", reply.tool_calls)
     assert [(call["id"], json.loads(call["function"]["arguments"])) for call in made] == [
@@ -89,13 +106,13 @@ async def test_calls_without_an_index_are_told_apart_by_their_ids():
         events(*HI[:3], {"choices": [{"index": 1, "delta": {"content": "another"}}]}, *HI[3:]),
         events(*HI[:3], {"choices": None}, {"choices": [{"delta": None}]}, *HI[3:]),
         raw(b"".join(f"data: {json.dumps(piece)}\n\n".encode() for piece in HI), kind="text/plain"),
-        said("Hello\u2028wörld"),
-        events(json.loads(bytes(said("Hello\u2028wörld").body))),
+        create_reply("Hello\u2028wörld"),
+        events(json.loads(bytes(create_reply("Hello\u2028wörld").body))),
     ],
 )
 async def test_other_ways_to_stream_the_same_are_understood(answer: Any):
     pieces = list[str]()
-    async with chat(Model(answer)) as client:
+    async with chat(ModelServer(answer)) as client:
         reply = await client.complete(HELLO, on_text=pieces.append)
     assert reply.text == "Hello\u2028wörld"
     assert "".join(pieces) == reply.text
@@ -106,28 +123,28 @@ async def test_a_character_that_comes_in_two_halves_is_one():
     halves = b'data: {"choices": [{"delta": {"content": "\\ud83d"}}]}\n\n'
     other = b'data: {"choices": [{"delta": {"content": "\\ude00!\\ud83d"}, "finish_reason": "stop"}]}\n\n'
     pieces = list[str]()
-    async with chat(Model(events(halves, other))) as client:
+    async with chat(ModelServer(events(halves, other))) as client:
         reply = await client.complete(HELLO, on_text=pieces.append)
     assert reply.text == "😀!\ufffd"
     assert pieces == ["😀!", "\ufffd"]
 
 
-async def test_a_stream_nobody_asked_for_is_read_all_the_same():
-    async with chat(Model(events(*HI))) as client:
+async def test_an_unrequested_stream_is_read():
+    async with chat(ModelServer(events(*HI))) as client:
         assert (await client.complete(HELLO)).text == "Hello\u2028wörld"
 
 
 async def test_a_connection_that_breaks_after_the_end_does_no_harm():
     whole = b"".join(f"data: {json.dumps(piece)}\n\n".encode() for piece in HI)
     head = {"content-type": "text/event-stream", "content-length": str(len(whole) + 100)}
-    async with chat(Model(Response(whole, headers=head))) as client:
+    async with chat(ModelServer(Response(whole, headers=head))) as client:
         reply = await client.complete(HELLO, on_text=lambda _: None)
     assert (reply.text, reply.finish) == ("Hello\u2028wörld", "stop")
 
 
 @pytest.mark.parametrize("cut", [(), HI[:1], HI[:3]])
 async def test_a_stream_without_an_end_is_never_an_answer(cut: tuple[Any, ...]):
-    model, pieces = Model(events(*cut, done=False)), list[str]()
+    model, pieces = ModelServer(events(*cut, done=False)), list[str]()
     async with chat(model, retries=1) as client:
         with pytest.raises(
             ModelUnavailable, match="tiny closed the connection before its answer was complete"
@@ -138,7 +155,7 @@ async def test_a_stream_without_an_end_is_never_an_answer(cut: tuple[Any, ...]):
 
 async def test_a_stream_that_breaks_before_its_first_word_is_asked_for_again():
     pieces = list[str]()
-    model = Model(events(HI[0], done=False), events({"error": {"message": "worker died"}}), events(*HI))
+    model = ModelServer(events(HI[0], done=False), events({"error": {"message": "worker died"}}), events(*HI))
     async with chat(model) as client:
         reply = await client.complete(HELLO, on_text=pieces.append)
     assert reply.text == "".join(pieces) == "Hello\u2028wörld"
@@ -155,7 +172,7 @@ async def test_a_stream_that_breaks_before_its_first_word_is_asked_for_again():
     ],
 )
 async def test_an_error_inside_a_stream_is_an_error(error: Any, kind: type[ModelError]):
-    model = Model(events(chunk("Hel"), {"error": error}, hold=True))
+    model = ModelServer(events(chunk("Hel"), {"error": error}, hold=True))
     async with chat(model) as client:
         with pytest.raises(kind, match="no capacity") as failure:
             await client.complete(HELLO, on_text=lambda _: None)
@@ -165,7 +182,7 @@ async def test_an_error_inside_a_stream_is_an_error(error: Any, kind: type[Model
 
 async def test_llama_cpp_ends_a_stream_with_an_error_of_its_own():
     line = b'error: {"code": 400, "message": "the request exceeds the context"}\n\n'
-    async with chat(Model(events(chunk("Hel"), line, done=False))) as client:
+    async with chat(ModelServer(events(chunk("Hel"), line, done=False))) as client:
         with pytest.raises(ModelRefused, match="exceeds the context"):
             await client.complete(HELLO, on_text=lambda _: None)
 
@@ -184,7 +201,7 @@ async def test_llama_cpp_ends_a_stream_with_an_error_of_its_own():
     ],
 )
 async def test_a_stream_that_is_none_is_said_to_be_none(answer: Any, words: str):
-    async with chat(Model(answer)) as client:
+    async with chat(ModelServer(answer)) as client:
         with pytest.raises(ModelReplyInvalid, match=words):
             await client.complete(HELLO, on_text=lambda _: None)
 
@@ -198,7 +215,7 @@ async def test_a_stream_that_is_none_is_said_to_be_none(answer: Any, words: str)
     ],
 )
 async def test_a_stream_has_a_limit(answer: Any, words: str):
-    async with chat(Model(answer), limit=50_000) as client:
+    async with chat(ModelServer(answer), limit=50_000) as client:
         with pytest.raises(ModelReplyInvalid, match=words):
             await client.complete(HELLO, on_text=lambda _: None)
 
@@ -206,12 +223,12 @@ async def test_a_stream_has_a_limit(answer: Any, words: str):
 async def test_what_a_server_refuses_about_streaming_is_left_out_from_then_on():
     def picky(body: dict[str, Any]) -> Any:
         if "stream_options" in body:
-            return refused(400, "Unrecognized request argument supplied: stream_options")
+            return create_error(400, "Unrecognized request argument supplied: stream_options")
         if "stream" in body:
-            return refused(400, "this model does not support streaming", param="stream")
-        return said("fine")
+            return create_error(400, "this model does not support streaming", param="stream")
+        return create_reply("fine")
 
-    model, pieces = Model(picky), list[str]()
+    model, pieces = ModelServer(picky), list[str]()
     async with chat(model) as client:
         for _ in range(2):
             assert (await client.complete(HELLO, on_text=pieces.append)).text == "fine"
@@ -220,7 +237,7 @@ async def test_what_a_server_refuses_about_streaming_is_left_out_from_then_on():
 
 
 async def test_a_stream_that_stops_moving_is_a_timeout():
-    async with chat(Model(events(chunk("Hel"), done=False, hold=True)), timeout=1) as client:
+    async with chat(ModelServer(events(chunk("Hel"), done=False, hold=True)), timeout=1) as client:
         with pytest.raises(ModelTimeout, match="within 1 s"):
             await client.complete(HELLO, on_text=lambda _: None)
 
@@ -228,7 +245,7 @@ async def test_a_stream_that_stops_moving_is_a_timeout():
 async def test_cancelling_in_the_middle_ends_the_connection_at_once():
     left = anyio.Event()
 
-    class Talkative(Model):
+    class Talkative(ModelServer):
         async def complete(self, request: Any) -> Any:
             response: Any = await super().complete(request)
             inner = response.body_iterator
@@ -262,7 +279,7 @@ async def test_an_error_of_the_reader_is_the_readers_own():
         message = "disk full"
         raise OSError(message)
 
-    model = Model(events(*HI))
+    model = ModelServer(events(*HI))
     async with chat(model) as client:
         with pytest.raises(OSError, match="disk full"):
             await client.complete(HELLO, on_text=full)

@@ -14,12 +14,12 @@ from fingerpost.call.outcomes import build_choice_sample
 from fingerpost.narrow.history_scorer import HistoryScorer, ToolHistory
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Choice, ErrorKind, Outcome, ToolFollower
-from tests.kit.catalogs import UNHURRIED, catalog, listing, tool
+from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
 from tests.requirements import proves
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
 CARDS = catalog(
-    listing("git", tool("log"), tool("diff")), listing("web", tool("search"), tool("fetch"))
+    create_listing("git", tool("log"), tool("diff")), create_listing("web", tool("search"), tool("fetch"))
 ).snapshot.cards
 KEYS = [card.key for card in CARDS]
 
@@ -28,7 +28,7 @@ def choice(request: str, key: str, *, worked: bool = True) -> Choice:
     return Choice(request=request, tool=key, worked=worked, at=NOW)
 
 
-def scored(experience: HistoryScorer, text: str, *used: str) -> dict[str, float]:
+def score_tools(experience: HistoryScorer, text: str, *used: str) -> dict[str, float]:
     scores = experience.scores(ScorerRequest(text=text, used=used), CARDS)
     return {key: scores[key].value if key in scores else 0.0 for key in KEYS}
 
@@ -42,7 +42,7 @@ def test_what_worked_for_the_same_request_rises_and_what_failed_sinks() -> None:
             choice("opening hours of the city library", "web/search"),
         ]
     )
-    scores = scored(experience, "Which commits came in last week?")
+    scores = score_tools(experience, "Which commits came in last week?")
     assert scores["git/log"] == pytest.approx(0.5)
     assert scores["git/diff"] == pytest.approx(-0.5)
     assert scores["web/search"] == scores["web/fetch"] == 0.0
@@ -58,7 +58,7 @@ def test_what_worked_for_the_same_request_rises_and_what_failed_sinks() -> None:
     ],
 )
 def test_a_request_in_other_words_or_misspelt_is_still_recognised(past: str, asked: str) -> None:
-    scores = scored(HistoryScorer([choice(past, "git/log")]), asked)
+    scores = score_tools(HistoryScorer([choice(past, "git/log")]), asked)
     assert 0 < scores["git/log"] <= 0.5
 
 
@@ -71,13 +71,15 @@ def test_a_request_in_other_words_or_misspelt_is_still_recognised(past: str, ask
     ],
 )
 def test_common_words_alone_make_no_two_requests_alike(past: str, asked: str) -> None:
-    assert set(scored(HistoryScorer([choice(past, "git/log")]), asked).values()) == {0.0}
+    assert set(score_tools(HistoryScorer([choice(past, "git/log")]), asked).values()) == {0.0}
 
 
 @proves("A17")
 def test_evidence_adds_up_but_never_beyond_its_bound() -> None:
     lent = [
-        scored(HistoryScorer([choice("commits of last week", "git/log")] * count), "commits of last week")
+        score_tools(
+            HistoryScorer([choice("commits of last week", "git/log")] * count), "commits of last week"
+        )
         for count in (1, 3, 30, 3000)
     ]
     assert [round(scores["git/log"], 2) for scores in lent] == [0.5, 0.75, 0.97, 1.0]
@@ -90,18 +92,18 @@ def test_what_usually_follows_the_tool_just_used_gets_a_smaller_bonus() -> None:
         ToolFollower(tool="web/search", then="git/log", times=2),
     ]
     experience = HistoryScorer([choice("commits of last week", "git/diff")], followings)
-    scores = scored(experience, "commits of last week", "git/log", "web/search")
+    scores = score_tools(experience, "commits of last week", "git/log", "web/search")
     assert scores["git/diff"] > scores["web/fetch"] > scores["git/log"] > 0
     assert scores["web/search"] == 0.0
-    assert scored(experience, "something else")["web/fetch"] == 0.0
+    assert score_tools(experience, "something else")["web/fetch"] == 0.0
 
 
 @proves("A17")
 def test_learning_anew_forgets_what_was_known() -> None:
     experience = HistoryScorer([choice("commits of last week", "git/log")], [])
-    assert scored(experience, "commits of last week")["git/log"] > 0
+    assert score_tools(experience, "commits of last week")["git/log"] > 0
     experience.learn([])
-    assert set(scored(experience, "commits of last week").values()) == {0.0}
+    assert set(score_tools(experience, "commits of last week").values()) == {0.0}
 
 
 def test_likeness_in_meaning_counts_when_vectors_are_given() -> None:
@@ -116,7 +118,7 @@ def test_tools_that_are_gone_and_empty_catalogs_do_no_harm() -> None:
     experience = HistoryScorer(
         [choice("commits", "gone/tool")], [ToolFollower(tool="a/b", then="c/d", times=1)]
     )
-    assert set(scored(experience, "commits", "a/b").values()) == {0.0}
+    assert set(score_tools(experience, "commits", "a/b").values()) == {0.0}
 
 
 @UNHURRIED
@@ -129,13 +131,13 @@ def test_scores_are_bounded_for_any_text_and_do_not_depend_on_the_order_of_the_p
 ) -> None:
     remembered = [choice(request, key, worked=worked) for request, key, worked in past]
     shuffled = random.Random(1).sample(remembered, len(remembered))
-    one = scored(HistoryScorer(remembered), text)
-    other = scored(HistoryScorer(shuffled), text)
+    one = score_tools(HistoryScorer(remembered), text)
+    other = score_tools(HistoryScorer(shuffled), text)
     assert all(-1 <= value <= 1 for value in one.values())
     assert one == pytest.approx(other, abs=1e-5)
 
 
-def test_the_note_says_what_is_remembered_without_anybodys_words() -> None:
+def test_the_note_says_what_is_remembered_without_quoting_requests() -> None:
     assert ToolHistory(worked=2, follows=0.5).note == "worked for similar requests, often comes next"
     assert ToolHistory().note == ""
 

@@ -20,7 +20,7 @@ from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import HiddenTool, Message, ServerChoice, ToolCard
-from tests.kit.narrowing import candidate, narrowed, narrower_of, offered, settings_of, snapshot_of, tool
+from tests.kit.narrowing import candidate, list_offered, narrow, narrower_of, settings_of, snapshot_of, tool
 from tests.requirements import proves
 
 VERBS = ("read", "write", "move", "delete", "copy", "open", "close", "search", "edit", "list")
@@ -45,8 +45,8 @@ OFFICE = {
 
 @proves("D3", "N4")
 def test_the_tool_that_suits_is_offered_first_and_its_score_adds_up() -> None:
-    narrowing = narrowed("What is the weather forecast for Oslo tomorrow?", OFFICE)
-    assert offered(narrowing)[0] == "weather/get_forecast"
+    narrowing = narrow("What is the weather forecast for Oslo tomorrow?", OFFICE)
+    assert list_offered(narrowing)[0] == "weather/get_forecast"
     for one in narrowing.shortlist.candidates:
         assert math.isclose(one.score, sum(part.points for part in one.parts), abs_tol=0.002), one
         assert one.offered != bool(one.lost)
@@ -56,27 +56,27 @@ def test_the_tool_that_suits_is_offered_first_and_its_score_adds_up() -> None:
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_never_more_tools_are_offered_than_asked_for(most: int) -> None:
     text = "find a flight, a hotel and a train, then put everything in my calendar and send an email"
-    assert len(offered(narrowed(text, OFFICE, max_tools=most))) <= most
-    by_settings = narrowed(text, OFFICE, settings_of(narrow={"max_tools": most}))
-    assert len(offered(by_settings)) <= most
+    assert len(list_offered(narrow(text, OFFICE, max_tools=most))) <= most
+    by_settings = narrow(text, OFFICE, settings_of(narrow={"max_tools": most}))
+    assert len(list_offered(by_settings)) <= most
 
 
 @proves("D4")
 def test_four_tools_are_the_most_by_default() -> None:
     many = {"s": [tool(f"search_flights_{number}", "Search flights.") for number in range(12)]}
-    assert len(offered(narrowed("search flights", many))) == 4
+    assert len(list_offered(narrow("search flights", many))) == 4
 
 
 @proves("D3")
 def test_a_request_with_one_clear_tool_gets_a_short_list() -> None:
-    assert offered(narrowed("What is the weather forecast?", OFFICE)) == ["weather/get_forecast"]
+    assert list_offered(narrow("What is the weather forecast?", OFFICE)) == ["weather/get_forecast"]
 
 
 @proves("D3", "N3")
 def test_every_need_of_a_request_gets_its_tool() -> None:
-    narrowing = narrowed("search flights from Rome to Oslo and put an event in my calendar", OFFICE)
+    narrowing = narrow("search flights from Rome to Oslo and put an event in my calendar", OFFICE)
     assert narrowing.shortlist.needs == ("search flights from Rome to Oslo", "put an event in my calendar")
-    assert {"travel/search_flights", "calendar/create_event"} <= set(offered(narrowing))
+    assert {"travel/search_flights", "calendar/create_event"} <= set(list_offered(narrowing))
     served = {candidate(narrowing, key).need for key in ("travel/search_flights", "calendar/create_event")}
     assert served == {0, 1}
 
@@ -84,7 +84,7 @@ def test_every_need_of_a_request_gets_its_tool() -> None:
 @proves("D12")
 def test_needs_are_not_taken_apart_when_the_flag_is_off() -> None:
     text = "search flights from Rome to Oslo and put an event in my calendar"
-    assert narrowed(text, OFFICE, settings_of(flags={"split_needs": False})).shortlist.needs == (text,)
+    assert narrow(text, OFFICE, settings_of(flags={"split_needs": False})).shortlist.needs == (text,)
 
 
 @proves("D3")
@@ -93,20 +93,20 @@ def test_a_tool_or_a_server_named_outright_goes_first() -> None:
         "alpha": [tool("search_notes", "Search the notes.")],
         "zeta": [tool("search_notes_fast", "Search the notes.")],
     }
-    named = narrowed("search the notes with search_notes_fast", copies)
-    assert offered(named)[0] == "zeta/search_notes_fast"
+    named = narrow("search the notes with search_notes_fast", copies)
+    assert list_offered(named)[0] == "zeta/search_notes_fast"
     assert any(part.signal == "mention" for part in candidate(named, "zeta/search_notes_fast").parts)
-    by_server = narrowed("search the notes using the zeta server", copies)
-    assert offered(by_server)[0] == "zeta/search_notes_fast"
+    by_server = narrow("search the notes using the zeta server", copies)
+    assert list_offered(by_server)[0] == "zeta/search_notes_fast"
 
 
 @proves("D3")
 def test_of_two_tools_in_conflict_only_the_better_is_offered() -> None:
     settings = settings_of(tools=[{"match": "travel/search_flights", "conflicts": ["travel/book_train"]}])
     text = "search flights or book a train ticket from Rome to Milan"
-    assert {"travel/search_flights", "travel/book_train"} <= set(offered(narrowed(text, OFFICE)))
-    narrowing = narrowed(text, OFFICE, settings)
-    chosen = {"travel/search_flights", "travel/book_train"} & set(offered(narrowing))
+    assert {"travel/search_flights", "travel/book_train"} <= set(list_offered(narrow(text, OFFICE)))
+    narrowing = narrow(text, OFFICE, settings)
+    chosen = {"travel/search_flights", "travel/book_train"} & set(list_offered(narrowing))
     assert len(chosen) == 1
     loser = ({"travel/search_flights", "travel/book_train"} - chosen).pop()
     assert candidate(narrowing, loser).lost.startswith(f"conflicts with {chosen.pop()}")
@@ -115,8 +115,8 @@ def test_of_two_tools_in_conflict_only_the_better_is_offered() -> None:
 @proves("D3")
 def test_of_the_same_tool_on_several_servers_one_is_offered_and_the_others_say_so() -> None:
     search = tool("web_search", "Search the web for pages.")
-    narrowing = narrowed("search the web for pages about owls", {"brave": [search], "exa": [search]})
-    assert offered(narrowing) == ["brave/web_search"]
+    narrowing = narrow("search the web for pages about owls", {"brave": [search], "exa": [search]})
+    assert list_offered(narrowing) == ["brave/web_search"]
     assert candidate(narrowing, "exa/web_search").lost == "the same tool as brave/web_search on server brave"
 
 
@@ -127,17 +127,17 @@ def test_a_fallback_stands_behind_the_tool_it_stands_in_for() -> None:
         "spare": [tool("define_word", "Look up the meaning or definition of a word.")],
     }
     text = "definition and meaning of the word owl"
-    assert offered(narrowed(text, tools))[0] == "spare/define_word"
+    assert list_offered(narrow(text, tools))[0] == "spare/define_word"
     ordered = settings_of(tools=[{"match": "main/lookup_word", "hierarchy": ["spare/define_word"]}])
-    assert offered(narrowed(text, tools, ordered))[:2] == ["main/lookup_word", "spare/define_word"]
+    assert list_offered(narrow(text, tools, ordered))[:2] == ["main/lookup_word", "spare/define_word"]
 
 
 @proves("D3")
 def test_urgency_counts_against_slow_tools_and_says_so() -> None:
     tools = {"a": [tool("quick_search", "Search pages.")], "b": [tool("deep_search", "Search pages.")]}
     slow = settings_of(tools=[{"match": "b/*", "typical_ms": 200_000}])
-    calm = narrowed("search pages about owls", tools, slow)
-    urgent = narrowed("URGENT, right now: search pages about owls", tools, slow)
+    calm = narrow("search pages about owls", tools, slow)
+    urgent = narrow("URGENT, right now: search pages about owls", tools, slow)
     assert not [part for part in candidate(calm, "b/deep_search").parts if part.signal == "latency"]
     (latency,) = [part for part in candidate(urgent, "b/deep_search").parts if part.signal == "latency"]
     assert latency.points < 0
@@ -165,27 +165,27 @@ OFFICIAL = {
     ],
 )
 def test_for_official_data_only_the_official_source_is_offered(text: str) -> None:
-    narrowing = narrowed(text, OFFICIAL)
-    assert offered(narrowing) == ["gov/datagov_query"]
+    narrowing = narrow(text, OFFICIAL)
+    assert list_offered(narrowing) == ["gov/datagov_query"]
     lost = candidate(narrowing, "perplexity/perplexity_search").lost
     assert lost == "only gov/datagov_query is offered for official_data"
 
 
 @proves("D3")
 def test_a_request_without_the_exclusive_intent_costs_its_tool_nothing() -> None:
-    narrowing = narrowed("query datasets about owls", OFFICIAL)
-    assert offered(narrowing)[0] == "gov/datagov_query"
+    narrowing = narrow("query datasets about owls", OFFICIAL)
+    assert list_offered(narrowing)[0] == "gov/datagov_query"
     assert not [part for part in candidate(narrowing, "gov/datagov_query").parts if part.points < 0]
 
 
 @proves("D3")
 def test_others_are_offered_for_an_exclusive_intent_when_named_needed_or_its_server_is_down() -> None:
-    named = narrowed("use tavily-search to find official statistics on rents", OFFICIAL)
-    assert offered(named)[0] == "tavily/tavily-search"
-    two = narrowed("Get the official statistics on rents, then send an email to dana@example.com", OFFICIAL)
-    assert set(offered(two)) == {"gov/datagov_query", "mail/send_email"}
-    down = narrowed("official statistics on rents", OFFICIAL, health={"gov": "connection refused"})
-    assert offered(down)[0] in ("tavily/tavily-search", "perplexity/perplexity_search")
+    named = narrow("use tavily-search to find official statistics on rents", OFFICIAL)
+    assert list_offered(named)[0] == "tavily/tavily-search"
+    two = narrow("Get the official statistics on rents, then send an email to dana@example.com", OFFICIAL)
+    assert set(list_offered(two)) == {"gov/datagov_query", "mail/send_email"}
+    down = narrow("official statistics on rents", OFFICIAL, health={"gov": "connection refused"})
+    assert list_offered(down)[0] in ("tavily/tavily-search", "perplexity/perplexity_search")
 
 
 @proves("D3")
@@ -197,8 +197,8 @@ def test_a_category_can_be_an_exclusive_intent_and_written_words_speak_for_it() 
     settings = settings_of(
         tools=[{"match": "b/*", "exclusive_intent": "communication", "keywords": ["bulletin"]}]
     )
-    assert offered(narrowed("send an email message", tools, settings)) == ["b/post_note"]
-    assert offered(narrowed("put owls on the bulletin", tools, settings)) == ["b/post_note"]
+    assert list_offered(narrow("send an email message", tools, settings)) == ["b/post_note"]
+    assert list_offered(narrow("put owls on the bulletin", tools, settings)) == ["b/post_note"]
 
 
 @proves("D3", "D1")
@@ -207,38 +207,38 @@ def test_priority_and_words_a_person_wrote_count() -> None:
         "alpha": [tool("find_left", "Find things.")],
         "omega": [tool("find_right", "Find things.")],
     }
-    assert offered(narrowed("find things", twins))[0] == "alpha/find_left"
+    assert list_offered(narrow("find things", twins))[0] == "alpha/find_left"
     preferred = settings_of(tools=[{"match": "omega/*", "priority": 95}])
-    assert offered(narrowed("find things", twins, preferred))[0] == "omega/find_right"
+    assert list_offered(narrow("find things", twins, preferred))[0] == "omega/find_right"
     spoken = settings_of(tools=[{"match": "omega/*", "keywords": ["gadget"]}])
-    assert offered(narrowed("find the gadget things", twins, spoken))[0] == "omega/find_right"
+    assert list_offered(narrow("find the gadget things", twins, spoken))[0] == "omega/find_right"
 
 
 @proves("D3")
 def test_a_server_that_is_down_is_not_offered_and_the_reason_is_told() -> None:
-    narrowing = narrowed("weather forecast", OFFICE, health={"weather": "connection refused"})
-    assert "weather/get_forecast" not in offered(narrowing)
+    narrowing = narrow("weather forecast", OFFICE, health={"weather": "connection refused"})
+    assert "weather/get_forecast" not in list_offered(narrowing)
     assert "connection refused" in candidate(narrowing, "weather/get_forecast").lost
 
 
 @proves("E11", "D3", "N1")
 def test_what_policy_hides_is_never_found_and_cannot_be_felt() -> None:
     hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1", reason="no")}
-    narrowing = narrowed("weather forecast for Oslo", OFFICE, hidden=hidden)
+    narrowing = narrow("weather forecast for Oslo", OFFICE, hidden=hidden)
     assert "weather/get_forecast" not in [one.tool for one in narrowing.shortlist.candidates]
     assert narrowing.shortlist.hidden == tuple(hidden.values())
-    about = narrowed("weather forecast for Oslo", OFFICE, hidden=hidden, about="weather/get_forecast")
+    about = narrow("weather forecast for Oslo", OFFICE, hidden=hidden, about="weather/get_forecast")
     assert "weather/get_forecast" not in [one.tool for one in about.shortlist.candidates]
     assert narrowing.shortlist.considered == 8
 
 
 @proves("E11")
 def test_a_scope_and_chosen_servers_bound_what_is_considered() -> None:
-    scoped = narrowed("weather forecast", OFFICE, allowed=frozenset({"mail/send_email", "gone/tool"}))
+    scoped = narrow("weather forecast", OFFICE, allowed=frozenset({"mail/send_email", "gone/tool"}))
     assert [one.tool for one in scoped.shortlist.candidates] == ["mail/send_email"]
-    chosen = narrowed("weather forecast", OFFICE, servers=ServerChoice(servers=("travel",)))
+    chosen = narrow("weather forecast", OFFICE, servers=ServerChoice(servers=("travel",)))
     assert {one.tool.partition("/")[0] for one in chosen.shortlist.candidates} == {"travel"}
-    off = narrowed("weather forecast", OFFICE, servers=ServerChoice(servers=(), by="off"))
+    off = narrow("weather forecast", OFFICE, servers=ServerChoice(servers=(), by="off"))
     assert off.shortlist.considered == 9
 
 
@@ -263,9 +263,9 @@ def test_a_request_that_leans_on_the_conversation_is_looked_for_with_it() -> Non
         Message(role="user", text="What is the weather forecast for Oslo?"),
         Message(role="assistant", text="Rain."),
     )
-    assert offered(narrowed("and in Rome?", OFFICE, history=history))[0] == "weather/get_forecast"
-    alone = narrowed("send an email message to Dana about the inbox", OFFICE, history=history)
-    assert offered(alone)[0] == "mail/send_email"
+    assert list_offered(narrow("and in Rome?", OFFICE, history=history))[0] == "weather/get_forecast"
+    alone = narrow("send an email message to Dana about the inbox", OFFICE, history=history)
+    assert list_offered(alone)[0] == "mail/send_email"
 
 
 def test_the_tool_that_finds_a_missing_id_joins_and_says_why() -> None:
@@ -277,15 +277,15 @@ def test_the_tool_that_finds_a_missing_id_joins_and_says_why() -> None:
         ],
         "other": [tool("paint", "Paint a picture."), tool("sing", "Sing a song.")],
     }
-    narrowing = narrowed("close the issue about the broken login page", tools)
-    assert offered(narrowing)[:2] == ["tracker/close_issue", "tracker/search_issues"]
+    narrowing = narrow("close the issue about the broken login page", tools)
+    assert list_offered(narrowing)[:2] == ["tracker/close_issue", "tracker/search_issues"]
     notes = [part.note for part in candidate(narrowing, "tracker/search_issues").parts]
-    switched_off = narrowed(
+    switched_off = narrow(
         "close the issue about the broken login page", tools, settings_of(flags={"producers": False})
     )
-    if "tracker/search_issues" not in offered(switched_off):
+    if "tracker/search_issues" not in list_offered(switched_off):
         assert "finds the issue_id that close_issue needs" in notes
-    known = narrowed('close the issue "ABC-123"', tools)
+    known = narrow('close the issue "ABC-123"', tools)
     assert not [part for one in known.shortlist.candidates for part in one.parts if part.signal == "produces"]
 
 
@@ -309,9 +309,9 @@ def test_the_same_question_is_answered_from_memory_for_half_a_minute() -> None:
 def test_a_changed_catalog_or_policy_is_never_answered_from_before() -> None:
     narrower = narrower_of(OFFICE)
     request = NarrowRequest(text="weather forecast")
-    assert offered(narrower.narrow(request)) == ["weather/get_forecast"]
+    assert list_offered(narrower.narrow(request)) == ["weather/get_forecast"]
     hidden = {"weather/get_forecast": HiddenTool(tool="weather/get_forecast", rule="rule 1")}
-    assert "weather/get_forecast" not in offered(
+    assert "weather/get_forecast" not in list_offered(
         narrower.narrow(NarrowRequest(text="weather forecast", hidden=hidden))
     )
     narrower.prepare(snapshot_of({"mail": OFFICE["mail"]}))
@@ -331,7 +331,7 @@ def test_nothing_is_remembered_when_the_flag_is_off() -> None:
 
 @proves("D12")
 def test_signals_do_not_count_when_the_flag_is_off() -> None:
-    narrowing = narrowed(
+    narrowing = narrow(
         "use search_inbox: weather files", OFFICE, settings_of(flags={"intent_signals": False})
     )
     signals = {part.signal for one in narrowing.shortlist.candidates for part in one.parts}
@@ -340,7 +340,7 @@ def test_signals_do_not_count_when_the_flag_is_off() -> None:
 
 def test_a_tool_one_asks_about_is_explained_though_it_came_in_last() -> None:
     many = {"s": [tool(f"search_flights_{number}", "Search flights.") for number in range(40)], **OFFICE}
-    narrowing = narrowed("search flights", many, about="mail/send_email")
+    narrowing = narrow("search flights", many, about="mail/send_email")
     last = narrowing.shortlist.candidates[-1]
     assert last.tool == "mail/send_email"
     assert "tools scored higher" in last.lost
@@ -348,8 +348,8 @@ def test_a_tool_one_asks_about_is_explained_though_it_came_in_last() -> None:
 
 @proves("A2")
 def test_whether_a_tool_is_needed_is_judged_beside_what_is_found() -> None:
-    assert narrowed("hello there", OFFICE).need.verdict == "none"
-    assert narrowed("Send an email to dana@example.com about the offer", OFFICE).need.verdict == "tool"
+    assert narrow("hello there", OFFICE).need.verdict == "none"
+    assert narrow("Send an email to dana@example.com about the offer", OFFICE).need.verdict == "tool"
 
 
 def test_requests_on_many_threads_while_the_catalog_changes_all_get_a_whole_answer() -> None:
@@ -376,9 +376,9 @@ def test_requests_on_many_threads_while_the_catalog_changes_all_get_a_whole_answ
 
 @proves("N5")
 def test_a_hebrew_request_finds_a_tool_described_in_english() -> None:
-    assert offered(narrowed("מה תחזית מזג האוויר למחר באוסלו?", OFFICE))[0] == "weather/get_forecast"
-    both = narrowed("תחפש טיסות מרומא לאוסלו ותשלח מייל לדנה", OFFICE)
-    assert {"travel/search_flights", "mail/send_email"} <= set(offered(both))
+    assert list_offered(narrow("מה תחזית מזג האוויר למחר באוסלו?", OFFICE))[0] == "weather/get_forecast"
+    both = narrow("תחפש טיסות מרומא לאוסלו ותשלח מייל לדנה", OFFICE)
+    assert {"travel/search_flights", "mail/send_email"} <= set(list_offered(both))
 
 
 class OnlyOneServerIsReady(DenseScorer):
@@ -414,7 +414,7 @@ def test_tools_of_another_matter_do_not_spoil_those_that_are_not_ready_yet() -> 
         early = narrower.narrow(NarrowRequest(text="What time is it in Oslo right now?"))
     finally:
         narrower.close()
-    assert offered(early)[0] == "time/current_time"
+    assert list_offered(early)[0] == "time/current_time"
     assert early.shortlist.fit > 0.25  # it is not "no tool here is meant for that"
     assert meaning.hastened[0][0] == [card.key for card in snapshot.cards].index("time/current_time")
 
@@ -431,7 +431,7 @@ def test_words_serve_at_once_and_meaning_joins_when_it_is_ready(tmp_path: Path) 
     finally:
         narrower.close()
     assert narrowing.shortlist.dense
-    assert offered(narrowing)[0] == "weather/get_forecast"
+    assert list_offered(narrowing)[0] == "weather/get_forecast"
     assert any(part.signal == "meaning" for part in narrowing.shortlist.candidates[0].parts)
 
 
@@ -442,7 +442,7 @@ def test_every_candidate_says_how_slow_its_tool_is_and_how_sure_we_are_of_it() -
         "b": [tool("deep_research", "Deep research of pages on the web.")],
         "c": [tool("delete_branch", "Delete a branch of a repository.")],
     }
-    narrowing = narrowed("search pages on the web", tools)
+    narrowing = narrow("search pages on the web", tools)
     assert candidate(narrowing, "a/search_pages").latency == "fast"
     assert candidate(narrowing, "b/deep_research").latency == "very_slow"
     levels = [one.confidence for one in narrowing.shortlist.candidates]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Message
-from tests.kit.narrowing import narrowed, narrower_of, offered, tool
+from tests.kit.narrowing import list_offered, narrow, narrower_of, tool
 from tests.requirements import proves
 
 ONE = {"files": [tool("read_file", "Read a file from disk.", "path")]}
@@ -33,7 +33,7 @@ JUNK = [
 @proves("N6")
 @pytest.mark.parametrize("text", JUNK, ids=range(len(JUNK)))
 def test_any_request_gets_an_answer(text: str) -> None:
-    narrowing = narrowed(text, ONE, history=(Message(role="user", text=text),))
+    narrowing = narrow(text, ONE, history=(Message(role="user", text=text),))
     assert 0 <= narrowing.need.score <= 1
     assert 0 <= narrowing.shortlist.fit <= 1
     assert len(narrowing.shortlist.needs) <= 4
@@ -41,7 +41,7 @@ def test_any_request_gets_an_answer(text: str) -> None:
 
 @proves("N6")
 def test_a_catalog_of_none_offers_nothing_and_says_so() -> None:
-    narrowing = narrowed("read the file", {})
+    narrowing = narrow("read the file", {})
     assert narrowing.shortlist.candidates == ()
     assert narrowing.shortlist.considered == 0
     assert narrowing.shortlist.fit == 0
@@ -49,7 +49,7 @@ def test_a_catalog_of_none_offers_nothing_and_says_so() -> None:
 
 
 def test_a_catalog_of_one_offers_it() -> None:
-    assert offered(narrowed("read the file notes.txt", ONE)) == ["files/read_file"]
+    assert list_offered(narrow("read the file notes.txt", ONE)) == ["files/read_file"]
 
 
 @proves("N6")
@@ -57,7 +57,7 @@ def test_ten_thousand_identical_tools_are_one_tool() -> None:
     same = tool("read_file", "Read a file from disk.", "path")
     narrower = narrower_of({f"server{number}": [same] for number in range(10_000)})
     narrowing = narrower.narrow(NarrowRequest(text="read the file notes.txt"))
-    assert len(offered(narrowing)) == 1
+    assert len(list_offered(narrowing)) == 1
     assert narrowing.shortlist.considered == 10_000
     assert len(narrowing.shortlist.candidates) == 20
     assert all("the same tool as" in one.lost for one in narrowing.shortlist.candidates[1:])
@@ -69,7 +69,7 @@ def test_ten_thousand_identical_tools_are_one_tool() -> None:
 @settings(max_examples=60, deadline=None)
 def test_no_text_breaks_the_promises(text: str, most: int) -> None:
     tools = [tool(f"tool_{number}", "Read, find or send a thing.", "id") for number in range(8)]
-    narrowing = narrowed(text, {"a": tools[:4], "b": tools[4:]}, max_tools=most)
+    narrowing = narrow(text, {"a": tools[:4], "b": tools[4:]}, max_tools=most)
     shortlist = narrowing.shortlist
     assert len(shortlist.offered) <= most
     keys = [one.tool for one in shortlist.candidates]

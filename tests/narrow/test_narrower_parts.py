@@ -72,9 +72,9 @@ def test_other_languages_are_taken_apart_at_words_that_join_wishes() -> None:
 
 def test_a_long_list_is_joined_to_a_few_needs_and_nothing_is_lost() -> None:
     wishes = [f"find the {animal} report" for animal in ("owl", "cat", "dog", "bee", "ant", "fox")]
-    needs = split_needs("\n".join(f"- {wish}" for wish in wishes))
+    needs = split_needs("\n".join(f"- {text}" for text in wishes))
     assert len(needs) == MAX_NEEDS
-    assert all(any(wish in need for need in needs) for wish in wishes)
+    assert all(any(text in need for need in needs) for text in wishes)
 
 
 @given(st.text(max_size=400), st.sampled_from(["en", "he", "zh", "und"]))

@@ -14,7 +14,7 @@ from fingerpost.settings import SmartRoutingSettings
 from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.kit.catalogs import tool
-from tests.kit.server_picks import Desk, chosen, leading, snapshot
+from tests.kit.server_picks import PickerFixture, build_scores, snapshot, write_choice
 from tests.requirements import proves
 
 
@@ -43,16 +43,16 @@ def test_without_a_run_there_are_no_figures():
 
 @proves("E7")
 async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
-    desk = Desk(ScriptedModel([chosen("mail"), ModelUnavailable("gone", model="m")]))
+    picker_fixture = PickerFixture(ScriptedModel([write_choice("mail"), ModelUnavailable("gone", model="m")]))
     async with Store.open(f"sqlite:///{tmp_path}/store.db") as store:
-        model = ScriptedModel([chosen("mail"), ModelUnavailable("gone", model="m")])
+        model = ScriptedModel([write_choice("mail"), ModelUnavailable("gone", model="m")])
         picker = ServerPicker(SmartRoutingSettings(), store.journal, model=model)
         for _ in range(2):
-            await picker.pick("write", (), None, snapshot(), lambda: leading("mail"))
-            await desk.choose("write")
+            await picker.pick("write", (), None, snapshot(), lambda: build_scores("mail"))
+            await picker_fixture.choose("write")
         await store.journal.flush()
         stored = await read_stored_stats(store)
-    direct = SmartRoutingStats.from_events(desk.sink.events)
+    direct = SmartRoutingStats.from_events(picker_fixture.sink.events)
     assert (stored.runs, stored.by_model, stored.success_rate, stored.fallback_rate) == (2, 2, 0.5, 0.5)
     assert (stored.reduction, stored.tokens_saved) == (direct.reduction, direct.tokens_saved)
     assert stored.tokens_saved > 0

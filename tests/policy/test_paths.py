@@ -219,7 +219,7 @@ def test_a_plain_path_outside_is_judged_outside(folder: Path, text: str) -> None
      "$HOME/x", "${TMPDIR}", "%APPDATA%\\x", "*/secret", "a.txt,../x", "a.txt\nout-file", "--file=/etc/x",
      "..%2f..%2fetc", "a" * 40_000, "\udcff\ud800"],
 )  # fmt: skip
-def test_what_nobody_can_follow_is_unclear(folder: Path, text: str) -> None:
+def test_a_path_that_cannot_be_resolved_is_unclear(folder: Path, text: str) -> None:
     assert locate_paths({"path": text}, str(folder)) is PathPlacement.UNCLEAR
 
 

@@ -205,7 +205,7 @@ def test_a_text_too_long_to_read_through_counts_against_the_call() -> None:
 
 
 @pytest.mark.parametrize("condition", [{"caller": "*"}, {"profile": "*"}])
-def test_somebody_without_a_name_is_nobody_a_rule_allows_but_everybody_includes_them(
+def test_a_caller_without_a_name_matches_no_named_rule_but_matches_the_wildcard(
     condition: dict[str, str],
 ) -> None:
     assert ruled(make_call(), rule("allow", **condition)).verdict is Verdict.ASK

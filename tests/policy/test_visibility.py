@@ -48,7 +48,7 @@ def test_what_is_denied_only_for_some_arguments_stays_visible() -> None:
 
 
 @proves("E11")
-def test_rules_for_other_callers_hide_nothing_and_nobody_is_not_allowed_by_name() -> None:
+def test_rules_for_other_callers_hide_nothing_and_unnamed_callers_match_no_name() -> None:
     rules = ({"verdict": "allow", "caller": "dana"}, {"verdict": "deny", "server": "shop"})
     assert hidden(*rules, caller="dana") == {}
     assert set(hidden(*rules, caller="eve")) == {"shop/list_orders"}

@@ -83,13 +83,13 @@ def test_the_ten_system_tasks_have_their_names() -> None:
 @given(st.lists(st.sampled_from(ExecutionStatus), max_size=30))
 def test_nothing_is_executed_that_was_not_approved_just_before(wishes: list[ExecutionStatus]) -> None:
     status = ExecutionStatus.PENDING
-    for wish in wishes:
-        if status.may_become(wish):
-            if wish in (ExecutionStatus.EXECUTED, ExecutionStatus.FAILED):
+    for text in wishes:
+        if status.may_become(text):
+            if text in (ExecutionStatus.EXECUTED, ExecutionStatus.FAILED):
                 assert status is ExecutionStatus.APPROVED
-            if wish is ExecutionStatus.APPROVED:
+            if text is ExecutionStatus.APPROVED:
                 assert status is ExecutionStatus.AWAITING_CONFIDENCE
-            status = wish
+            status = text
 
 
 @proves("A6")
@@ -104,7 +104,7 @@ def test_every_ordinary_json_value_may_be_carried(value: object) -> None:
     assert find_json_problem(value) is None
 
 
-def nested(depth: int) -> object:
+def nest_objects(depth: int) -> object:
     value: object = 1
     for _ in range(depth):
         value = [value]
@@ -118,7 +118,7 @@ def nested(depth: int) -> object:
         (math.nan, "nan"),
         ([math.inf], "inf"),
         pytest.param(10**5000, "digits", id="integer"),
-        pytest.param(nested(10_000), "levels deep", id="deep"),
+        pytest.param(nest_objects(10_000), "levels deep", id="deep"),
         ({1: 2}, "not text"),
         ({"a": "\ud800"}, "Unicode"),
         ({"a": {1, 2}}, "a set"),

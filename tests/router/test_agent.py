@@ -44,7 +44,7 @@ async def answer(name: str, arguments: dict[str, Any]) -> str:
     return "budget.md, plan.md" if name == "search_notes" else "it is gone"
 
 
-def made(folder: Path, **settings: Any) -> Settings:
+def build_agent_settings(folder: Path, **settings: Any) -> Settings:
     given = {
         "store": {"url": f"sqlite:///{folder}/s.db"},
         "narrow": {"vectors": str(folder / "vectors")},
@@ -60,7 +60,7 @@ async def open_notes_router(
     notes = tool_server("notes", NOTES, call=answer)
     others = [tool_server(f"box{n}", [f"box{n}_open", f"box{n}_close"]) for n in range(more)]
     specs = [server.spec() for server in (notes, *others)]
-    async with Router(specs, settings=made(folder, **settings), model=model) as router:
+    async with Router(specs, settings=build_agent_settings(folder, **settings), model=model) as router:
         await router.connect()
         yield router, notes
 
@@ -123,10 +123,10 @@ async def test_an_agent_works_with_a_model_behind_its_vendors_own_api(tmp_path: 
     assert route.answer.startswith("Two notes")
     assert route.prompt_tokens > 0
     assert notes.calls == [("search_notes", query)]
-    asked, told = vendor.asked
+    asked, second_request = vendor.asked
     assert "search_notes" in str(asked["tools"])
-    assert "budget.md, plan.md" in str(told)  # the result went back as one
-    assert ("tool_result" if provider == "anthropic" else "functionResponse") in str(told)
+    assert "budget.md, plan.md" in str(second_request)  # the result went back as one
+    assert ("tool_result" if provider == "anthropic" else "functionResponse") in str(second_request)
 
 
 async def test_turns_run_out_as_the_agent_or_else_the_router_says(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""Long listings are looked at aside: whoever waits for an answer meanwhile gets it."""
+"""Long listings are read in the background: other requests are answered meanwhile."""
 
 from __future__ import annotations
 

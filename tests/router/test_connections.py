@@ -1,4 +1,4 @@
-"""Nobody has to connect servers first: whoever needs a tool waits for its server, and for no other."""
+"""Servers need not be connected first: a call waits for the server of its tool, and for no other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from fingerpost import Router, Server
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ErrorKind, ServerSpec, ServerState
 from fingerpost.testing import tool_server
-from tests.kit.learning import CALENDAR, MAIL, first, settings
+from tests.kit.learning import CALENDAR, MAIL, first
+from tests.kit.routers import build_settings
 
 SILENT = Server.stdio("silent", [sys.executable, "-c", "import time; time.sleep(3600)"])
 GONE = Server.stdio("gone", [sys.executable, "-c", "pass"])
@@ -20,7 +21,7 @@ GONE = Server.stdio("gone", [sys.executable, "-c", "pass"])
 
 def create_router(folder: Path, *more: ServerSpec) -> Router:
     servers = [tool_server("mail", MAIL), tool_server("calendar", CALENDAR)]
-    return Router([*(server.spec() for server in servers), *more], settings=settings(folder))
+    return Router([*(server.spec() for server in servers), *more], settings=build_settings(folder))
 
 
 def states(router: Router) -> dict[str, ServerState]:
@@ -47,7 +48,7 @@ async def test_a_call_in_the_background_connects_as_well(tmp_path: Path) -> None
         assert outcome.success
 
 
-async def test_a_call_waits_for_a_server_that_somebody_else_is_connecting(tmp_path: Path) -> None:
+async def test_a_call_waits_for_a_server_that_is_being_connected(tmp_path: Path) -> None:
     async with create_router(tmp_path) as router:
         router.servers.start()
         assert (await router.call("mail/search_mail", {})).success
@@ -67,13 +68,13 @@ async def test_a_call_waits_no_longer_than_it_has_time(tmp_path: Path) -> None:
         assert states(router)["silent"] is ServerState.CONNECTING
 
 
-async def test_a_call_of_a_tool_nobody_has_connects_nobody_twice(tmp_path: Path) -> None:
+async def test_a_call_of_an_unknown_tool_connects_no_server_twice(tmp_path: Path) -> None:
     async with create_router(tmp_path, GONE) as router:
         for _ in range(2):
             assert (await router.call("no_such_tool", {})).error is ErrorKind.TOOL_NOT_FOUND
 
 
-async def test_narrowing_sees_the_tools_of_servers_nobody_has_connected(tmp_path: Path) -> None:
+async def test_narrowing_sees_the_tools_of_servers_that_were_not_connected(tmp_path: Path) -> None:
     async with create_router(tmp_path) as router:
         assert first(await router.narrow("search my mailbox for the mail of Kim")) == "mail/search_mail"
 

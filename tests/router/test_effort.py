@@ -21,7 +21,7 @@ TOOLS = [
 ASK = "search the web for a topic: owls"
 
 
-def offered(narrowing: Narrowing) -> list[str]:
+def list_offered(narrowing: Narrowing) -> list[str]:
     return [candidate.tool for candidate in narrowing.shortlist.offered]
 
 
@@ -36,8 +36,8 @@ async def test_a_quick_answer_leaves_slow_tools_out_and_a_thorough_one_prefers_a
         with pytest.raises(ConfigError, match="no effort"):
             await router.narrow(ASK, effort="lazy")
     slow = next(one for one in quick.shortlist.candidates if one.tool == "web/investigate_topic")
-    assert "web/investigate_topic" in offered(usual)
-    assert offered(quick)[0] == "web/search_web"
+    assert "web/investigate_topic" in list_offered(usual)
+    assert list_offered(quick)[0] == "web/search_web"
     assert (slow.offered, slow.lost) == (
         False,
         "it is slow, a quick answer is wanted, and web/search_web suits too",
@@ -47,7 +47,7 @@ async def test_a_quick_answer_leaves_slow_tools_out_and_a_thorough_one_prefers_a
         for found in (quick, usual, thorough)
     ]
     assert scores == sorted(set(scores))
-    assert set(offered(usual)) < set(offered(thorough)) == {f"web/{tool['name']}" for tool in TOOLS}
+    assert set(list_offered(usual)) < set(list_offered(thorough)) == {f"web/{tool['name']}" for tool in TOOLS}
 
 
 @proves("B13")
@@ -63,11 +63,11 @@ async def test_what_a_caller_prefers_is_kept_and_changes_the_mode_unless_the_req
         quick = await router.route("Hello!", caller="dana")
         other = await router.route("Hello!", caller="eli")
         under = await router.route("Hello!", caller="eli", profile="archive")
-        said = await router.route("Hello!", caller="dana", effort="thorough")
+        first_route = await router.route("Hello!", caller="dana", effort="thorough")
         named = await router.route("Hello!", caller="dana", mode="react")
         await router.prefer("dana", None)
         again = await router.route("Hello!", caller="dana")
-    modes = [route.mode for route in (quick, other, under, said, named, again)]
+    modes = [route.mode for route in (quick, other, under, first_route, named, again)]
     assert modes == [Mode.SINGLE, Mode.SIMPLE, Mode.STAGED, Mode.STAGED, Mode.REACT, Mode.SIMPLE]
     assert "prefers quick answers" in str(model.asked[0].messages[0].text)
     assert "prefers" not in str(model.asked[1].messages[0].text)

@@ -19,7 +19,8 @@ from fingerpost.records import find_json_problem
 from fingerpost.records.json import to_valid_json
 from fingerpost.router.router import check_json_object
 from fingerpost.testing import tool_server
-from tests.kit.learning import MAIL, open_office_router, settings
+from tests.kit.learning import MAIL, open_office_router
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 HALF = "\ud800"
@@ -34,12 +35,14 @@ async def test_a_call_with_half_a_character_is_on_record(
     async with open_office_router(tmp_path) as (router, sink):
         outcome = await router.call(TOOL, arguments)
         await router.store.journal.flush()
-        told = [event for event in sink.events if event.kind.startswith("call_")]
-        kept = await router.store.journal.list_newest(kinds=tuple({event.kind for event in told}), limit=100)
+        events = [event for event in sink.events if event.kind.startswith("call_")]
+        kept = await router.store.journal.list_newest(
+            kinds=tuple({event.kind for event in events}), limit=100
+        )
         assert router.store.statistics.rejected == 0
     assert outcome is not None
-    assert sorted(entry.event.event_id for entry in kept) == sorted(event.event_id for event in told)
-    assert any(isinstance(event, CallFinished) for event in told)
+    assert sorted(entry.event.event_id for entry in kept) == sorted(event.event_id for event in events)
+    assert any(isinstance(event, CallFinished) for event in events)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -100,7 +103,7 @@ def test_any_text_in_an_event_can_be_written_and_read(text: str) -> None:
 async def test_two_servers_of_one_name_are_a_mistake_in_the_set_up(tmp_path: Path) -> None:
     spec = tool_server("mail", MAIL).spec()
     with pytest.raises(ConfigError, match="two servers named 'mail'"):
-        async with Router([spec, spec], settings=settings(tmp_path)):
+        async with Router([spec, spec], settings=build_settings(tmp_path)):
             pass  # pragma: no cover
 
 
@@ -111,7 +114,7 @@ ASKED: dict[str, Callable[[Router], Awaitable[object]]] = {
     "settle": lambda router: router.settle(0.1),
     "feedback": lambda router: router.feedback("pkt_1", "good", by="dana"),
     "connect": lambda router: router.connect(),
-    "start": lambda router: _started(router),
+    "start": lambda router: _start_call(router),
     "select": lambda router: router.select("find the mail of Kim"),
     "resume": lambda router: router.resume("apr_1"),
     "sign_in": lambda router: router.sign_in("mail", open_browser=print),
@@ -119,7 +122,7 @@ ASKED: dict[str, Callable[[Router], Awaitable[object]]] = {
 }
 
 
-async def _started(router: Router) -> str:
+async def _start_call(router: Router) -> str:
     return router.start(TOOL, {})
 
 
@@ -128,7 +131,7 @@ async def _started(router: Router) -> str:
 async def test_a_closed_router_says_so(
     tmp_path: Path, asked: str, ever: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    router = Router([tool_server("mail", MAIL).spec()], settings=settings(tmp_path))
+    router = Router([tool_server("mail", MAIL).spec()], settings=build_settings(tmp_path))
     if ever:
         async with router:
             await router.narrow("find the mail of Kim")
@@ -138,12 +141,12 @@ async def test_a_closed_router_says_so(
 
 
 async def test_a_router_is_opened_once(tmp_path: Path) -> None:
-    router = Router([tool_server("mail", MAIL).spec()], settings=settings(tmp_path))
+    router = Router([tool_server("mail", MAIL).spec()], settings=build_settings(tmp_path))
     async with router:
         with pytest.raises(ConfigError, match="open already"):
             async with router:
                 pass  # pragma: no cover
-        assert (await router.call(TOOL, {})).success  # whoever has it open keeps it
+        assert (await router.call(TOOL, {})).success  # other users of it keep it open
     with pytest.raises(ConfigError, match="was opened before") as again:
         async with router:
             pass  # pragma: no cover
@@ -153,7 +156,7 @@ async def test_a_router_is_opened_once(tmp_path: Path) -> None:
 async def test_a_router_whose_store_could_not_be_opened_may_be_tried_again(tmp_path: Path) -> None:
     folder = tmp_path / "later"
     folder.write_text("in the way", encoding="utf-8")
-    router = Router([tool_server("mail", MAIL).spec()], settings=settings(folder))
+    router = Router([tool_server("mail", MAIL).spec()], settings=build_settings(folder))
     with pytest.raises(StoreUnavailable):
         async with router:
             pass  # pragma: no cover
@@ -164,7 +167,7 @@ async def test_a_router_whose_store_could_not_be_opened_may_be_tried_again(tmp_p
 
 
 def test_another_kind_of_event_loop_is_told_which_one_is_needed(tmp_path: Path) -> None:
-    opening = Router(settings=settings(tmp_path)).__aenter__()
+    opening = Router(settings=build_settings(tmp_path)).__aenter__()
     with pytest.raises(ConfigError, match="runs on asyncio") as refused:
         opening.send(None)  # as an event loop does that is not asyncio's
     assert "anyio.run" in (refused.value.hint or "")

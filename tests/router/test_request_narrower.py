@@ -76,8 +76,8 @@ async def test_the_journal_tells_whether_a_tool_is_needed_before_which_are_offer
             "request_narrowed",
             "tools_offered",
         ]
-        (told,) = (event for event in events if isinstance(event, RequestNarrowed))
-        assert told.narrowing == found
+        (listed,) = (event for event in events if isinstance(event, RequestNarrowed))
+        assert listed.narrowing == found
         packet = rebuild_packet(events)
         assert packet is not None
         assert packet.intent.name == "tool_routing"

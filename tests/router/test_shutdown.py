@@ -17,19 +17,20 @@ from fingerpost.events import AttemptFinished, Event, RouteEnded
 from fingerpost.llm import ModelRequest
 from fingerpost.records import CallContext, ErrorKind, RouteOutcome, ToolCall, create_id
 from fingerpost.testing import HANG, ScriptedModel, tool_server
-from tests.kit.learning import definition, settings
+from tests.kit.learning import definition
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 WRITE = "notes/write_note"
 NOTES = [definition("write_note", "Write one note.", readOnlyHint=False)]
 
 
-class Desk:
+class HangingRouter:
     """A router whose writes and whose model never come to an end, and when one of them began."""
 
     def __init__(self, folder: Path) -> None:
         self.began = anyio.Event()
-        self.settings = settings(folder)
+        self.settings = build_settings(folder)
         notes = tool_server("notes", NOTES, call=self._write)
         model = ScriptedModel(self._think)
         self.router = Router([notes.spec()], settings=self.settings, model=model, policy=Policy(allow={"*"}))
@@ -49,7 +50,7 @@ class Desk:
             return [entry.event for entry in await later.store.journal.list_newest(kinds=[kind.kind])]
 
 
-async def _streamed(router: Router) -> None:
+async def _read_stream(router: Router) -> None:
     async for _ in router.stream("write a note about the budget", mode="simple"):
         pass
 
@@ -63,7 +64,7 @@ WORK: dict[str, tuple[Callable[[Router], Awaitable[object]], type[Event]]] = {
         AttemptFinished,
     ),
     "route": (lambda router: router.route("write a note about the budget", mode="simple"), RouteEnded),
-    "stream": (_streamed, RouteEnded),
+    "stream": (_read_stream, RouteEnded),
 }
 
 
@@ -72,23 +73,23 @@ WORK: dict[str, tuple[Callable[[Router], Awaitable[object]], type[Event]]] = {
 async def test_what_is_under_way_is_ended_and_recorded_before_the_router_closes(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk(tmp_path)
+    hanging = HangingRouter(tmp_path)
     work, kind = WORK[what]
-    told: list[FingerpostError] = []
+    received: list[FingerpostError] = []
 
     async def ask() -> None:
         try:
-            await work(desk.router)
+            await work(hanging.router)
         except FingerpostError as error:
-            told.append(error)
+            received.append(error)
 
-    async with anyio.create_task_group() as tasks, desk.router as router:
+    async with anyio.create_task_group() as tasks, hanging.router as router:
         await router.connect()
         tasks.start_soon(ask)
-        await desk.began.wait()
-    assert [str(error) for error in told] == ["the router was closed before this was over"]
-    assert "may have done its work" in (told[0].hint or "")
-    (ended,) = await desk.on_record(kind)
+        await hanging.began.wait()
+    assert [str(error) for error in received] == ["the router was closed before this was over"]
+    assert "may have done its work" in (received[0].hint or "")
+    (ended,) = await hanging.on_record(kind)
     if isinstance(ended, AttemptFinished):
         assert ended.attempt.error is ErrorKind.UNKNOWN
     else:
@@ -100,21 +101,21 @@ async def test_what_is_under_way_is_ended_and_recorded_before_the_router_closes(
 async def test_a_call_in_the_background_is_called_off(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk(tmp_path)
-    async with desk.router as router:
+    hanging = HangingRouter(tmp_path)
+    async with hanging.router as router:
         handle = router.start(WRITE, {})
-        await desk.began.wait()
+        await hanging.began.wait()
     assert router.background.poll(handle).state is BackgroundState.CANCELLED
-    (ended,) = await desk.on_record(AttemptFinished)
+    (ended,) = await hanging.on_record(AttemptFinished)
     assert isinstance(ended, AttemptFinished)
     assert ended.attempt.error is ErrorKind.UNKNOWN
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_whoever_closes_while_being_cancelled_closes_in_good_order(
+async def test_closing_while_being_cancelled_closes_in_good_order(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    desk = Desk(tmp_path)
+    hanging = HangingRouter(tmp_path)
     async with anyio.create_task_group() as tasks:
 
         async def ask(router: Router) -> None:
@@ -122,23 +123,23 @@ async def test_whoever_closes_while_being_cancelled_closes_in_good_order(
                 await router.call(WRITE, {})
 
         with anyio.CancelScope() as scope:
-            async with desk.router as router:
+            async with hanging.router as router:
                 tasks.start_soon(ask, router)
-                await desk.began.wait()
+                await hanging.began.wait()
                 scope.cancel()
                 await anyio.sleep_forever()
-    (ended,) = await desk.on_record(AttemptFinished)
+    (ended,) = await hanging.on_record(AttemptFinished)
     assert isinstance(ended, AttemptFinished)
     assert ended.attempt.error is ErrorKind.UNKNOWN
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-async def test_a_stream_nobody_reads_to_its_end_does_not_hold_it_up(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    async with desk.router as router:
+async def test_a_stream_that_is_not_read_to_its_end_does_not_delay_closing(tmp_path: Path) -> None:
+    hanging = HangingRouter(tmp_path)
+    async with hanging.router as router:
         items = router.stream("write a note about the budget", mode="simple")
         await anext(items)
     await items.aclose()
-    (ended,) = await desk.on_record(RouteEnded)
+    (ended,) = await hanging.on_record(RouteEnded)
     assert isinstance(ended, RouteEnded)
     assert ended.outcome is RouteOutcome.LEFT

@@ -19,7 +19,7 @@ from tests.requirements import proves
 
 
 @proves("O6")
-async def test_a_reader_who_leaves_ends_the_question_and_nobody_complains(
+async def test_a_reader_who_leaves_ends_the_request_without_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reached, gone = anyio.Event(), anyio.Event()
@@ -66,7 +66,7 @@ def test_a_router_knows_who_answers(tmp_path: Path) -> None:
     assert Router(settings=configured, lite=lite).models == ModelNames(lite="small", prime="big")
 
 
-async def test_the_first_request_waits_for_servers_that_somebody_else_is_connecting(tmp_path: Path) -> None:
+async def test_the_first_request_waits_for_servers_that_are_being_connected(tmp_path: Path) -> None:
     tools = [{"name": "search_notes", "description": "Search my notes.", "inputSchema": {"type": "object"}}]
     server = tool_server("notes", tools)
     async with Router(

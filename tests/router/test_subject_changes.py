@@ -35,16 +35,16 @@ async def open_conversation_router(folder: Path, *, without: tuple[str, ...] = (
         yield router
 
 
-async def asked(router: Router, text: str, *before: tuple[str, str]) -> Narrowing:
+async def narrow_with_history(router: Router, text: str, *before: tuple[str, str]) -> Narrowing:
     history = tuple(
-        Message(role=role, text=said)
+        Message(role=role, text=earlier_turns)
         for turn in before
-        for role, said in zip(("user", "assistant"), turn, strict=True)
+        for role, earlier_turns in zip(("user", "assistant"), turn, strict=True)
     )
     return await router.narrow(text, history=history)
 
 
-def offered(narrowing: Narrowing) -> list[str]:
+def list_offered(narrowing: Narrowing) -> list[str]:
     return [candidate.tool for candidate in narrowing.shortlist.offered]
 
 
@@ -55,12 +55,15 @@ async def test_a_turn_that_says_what_it_wants_is_judged_by_itself(tmp_path: Path
             ("Read the file notes.md", "files/read_file"),
             ("What time is it in Tokyo right now?", "time/get_current_time"),
         ):
-            alone, after = await asked(router, text), await asked(router, text, *AFTER_A_GREETING)
+            alone, after = (
+                await narrow_with_history(router, text),
+                await narrow_with_history(router, text, *AFTER_A_GREETING),
+            )
             assert alone.need.verdict is after.need.verdict is NeedVerdict.TOOL, text
-            assert offered(after)[0] == tool
+            assert list_offered(after)[0] == tool
         for text in ("What is photosynthesis?", "Tell me a joke"):
             for before in (AFTER_A_FILE, AFTER_A_TIME, AFTER_A_GREETING):
-                assert offered(await asked(router, text, *before)) == [], text
+                assert list_offered(await narrow_with_history(router, text, *before)) == [], text
 
 
 @proves("A2", "B6")
@@ -68,10 +71,15 @@ async def test_an_elliptic_turn_is_understood_with_the_one_before(tmp_path: Path
     knowledge = (("What is photosynthesis?", "How plants make sugar from light."),)
     async with open_conversation_router(tmp_path) as router:
         for text in ("and in Paris?", "what about New York?", "ובפריז?"):
-            assert offered(await asked(router, text, *AFTER_A_TIME))[0] == "time/get_current_time", text
+            assert (
+                list_offered(await narrow_with_history(router, text, *AFTER_A_TIME))[0]
+                == "time/get_current_time"
+            ), text
             twice = (*AFTER_A_TIME, ("and in Rome?", "It is 14:40 in Rome."))
-            assert offered(await asked(router, text, *twice))[0] == "time/get_current_time", text
-        assert offered(await asked(router, "and respiration?", *knowledge)) == []
+            assert (
+                list_offered(await narrow_with_history(router, text, *twice))[0] == "time/get_current_time"
+            ), text
+        assert list_offered(await narrow_with_history(router, "and respiration?", *knowledge)) == []
 
 
 @proves("A2")
@@ -90,22 +98,22 @@ async def test_an_elliptic_turn_is_understood_with_the_one_before(tmp_path: Path
 async def test_what_was_written_or_decided_is_looked_up(tmp_path: Path, text: str, tools: set[str]) -> None:
     async with open_conversation_router(tmp_path) as router:
         for before in ((), AFTER_A_GREETING, AFTER_A_FILE):
-            found = await asked(router, text, *before)
-            assert tools.intersection(offered(found)), f"{found.need}: {offered(found)}"
+            found = await narrow_with_history(router, text, *before)
+            assert tools.intersection(list_offered(found)), f"{found.need}: {list_offered(found)}"
 
 
 @proves("A2", "B6")
 async def test_what_was_written_is_no_matter_for_tools_where_none_can_look_or_the_conversation_holds_it(
     tmp_path: Path,
 ) -> None:
-    said = (("We decided to use cursors for pagination.", "Noted."),)
+    earlier_turns = (("We decided to use cursors for pagination.", "Noted."),)
     async with open_conversation_router(tmp_path) as router:
-        held = await asked(router, "What did we decide about pagination?", *said)
+        held = await narrow_with_history(router, "What did we decide about pagination?", *earlier_turns)
         assert held.need.reasons == ("the conversation already contains the answer",)
-        assert offered(held) == []
+        assert list_offered(held) == []
     async with open_conversation_router(tmp_path, without=("notes", "memory")) as router:
         assert (
-            await asked(router, "What did we decide about pagination?")
+            await narrow_with_history(router, "What did we decide about pagination?")
         ).need.verdict is not NeedVerdict.TOOL
 
 
@@ -117,8 +125,8 @@ async def test_a_question_is_for_tools_that_look(tmp_path: Path) -> None:
             ("Did I get an email from the bank?", {"mail/search_email", "mail/read_email"}),
             ("מה כתוב בקובץ notes.md?", {"files/read_file"}),
         ):
-            found = await asked(router, text)
-            assert offered(found)[0] in tools, text
+            found = await narrow_with_history(router, text)
+            assert list_offered(found)[0] in tools, text
             parts = [part for one in found.shortlist.candidates for part in one.parts]
             assert any(part.signal == "mood" and part.points < 0 for part in parts)
 
@@ -133,8 +141,8 @@ async def test_a_request_in_the_form_of_a_question_is_for_tools_that_act(tmp_pat
             ("אפשר למחוק את האירוע ביום שלישי?", "calendar/delete_event"),
             ("תוכל לשלוח מייל לדנה?", "mail/send_email"),
         ):
-            found = await asked(router, text)
-            assert offered(found)[0] == tool, text
+            found = await narrow_with_history(router, text)
+            assert list_offered(found)[0] == tool, text
             assert not any(part.signal == "mood" for one in found.shortlist.candidates for part in one.parts)
 
 
@@ -150,9 +158,9 @@ async def test_a_person_who_says_who_they_are_greets(tmp_path: Path) -> None:
             "היי, קוראים לי נועה",
             "שלום, שמי יוסי כהן, נעים מאוד",
         ):
-            found = await asked(router, text)
+            found = await narrow_with_history(router, text)
             assert found.need.certain, f"{text}: {found.need}"
-            assert offered(found) == [], text
+            assert list_offered(found) == [], text
         for text in (
             "Hello, I am Dana, what is on my calendar?",
             "Hi, my name is Noa. Read the file notes.md",
@@ -160,6 +168,6 @@ async def test_a_person_who_says_who_they_are_greets(tmp_path: Path) -> None:
             "שלום, אני דנה, יש לי פגישות ביום שלישי?",
             "Hello, I am in Tokyo, what time is it here right now?",
         ):
-            found = await asked(router, text)
+            found = await narrow_with_history(router, text)
             assert not found.need.certain, text
-            assert offered(found), f"{text}: {found.need}"
+            assert list_offered(found), f"{text}: {found.need}"

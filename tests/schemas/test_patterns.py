@@ -169,13 +169,13 @@ times = st.sampled_from(["", "", "", "*", "+", "?", "{2}", "{1,2}", "{1,}", "*?"
 repeated = st.tuples(letters | classes | escapes, times).map("".join)
 
 
-def grouped(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def group_patterns(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     chosen = st.lists(inner, min_size=1, max_size=2).map("|".join)
     group = st.tuples(st.sampled_from(["(", "(?:"]), chosen, st.just(")"), times).map("".join)
     return st.lists(inner | group, max_size=3).map("".join)
 
 
-bodies = st.recursive(repeated, grouped, max_leaves=6)
+bodies = st.recursive(repeated, group_patterns, max_leaves=6)
 patterns = st.tuples(st.sampled_from(["", "^"]), bodies, st.sampled_from(["", "$"])).map("".join)
 
 

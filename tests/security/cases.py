@@ -90,10 +90,10 @@ class Cases:
         """A copy with some places changed."""
         message = json.loads(json.dumps(message))
         for _ in range(self.random.randint(1, 3) if times is None else times):
-            message = self._changed_once(message)
+            message = self._mutate_once(message)
         return message
 
-    def _changed_once(self, message: Any) -> Any:
+    def _mutate_once(self, message: Any) -> Any:
         places: list[tuple[Any, Any]] = []
         pending: list[Any] = [message]
         while pending:
@@ -123,7 +123,7 @@ class Cases:
                 node[key] = {"in": node[key]}
         return message
 
-    def garbled(self, text: str) -> bytes:
+    def garble(self, text: str) -> bytes:
         """The text, damaged as bytes."""
         data = text.encode("utf-8", "surrogatepass")
         at = self.random.randrange(len(data) + 1)
@@ -206,7 +206,7 @@ class Cases:
             return write(sound).encode("utf-8", "surrogatepass")
         if chance < 0.85:
             return write(self.changed(sound)).encode("utf-8", "surrogatepass")
-        return self.garbled(write(sound))
+        return self.garble(write(sound))
 
     def _result(self, method: str) -> Any:
         choose = self.random.choice
@@ -289,9 +289,9 @@ class Cases:
             return write(self.changed(message)).encode("utf-8", "surrogatepass")
         if chance < 0.9:
             return write([message, self.changed(message)]).encode("utf-8", "surrogatepass")
-        return self.garbled(write(message))
+        return self.garble(write(message))
 
-    def changed_headers(self, headers: dict[str, str]) -> dict[str, str]:
+    def mutate_headers(self, headers: dict[str, str]) -> dict[str, str]:
         if self.random.random() > 0.15:
             return headers
         odd = [
@@ -319,8 +319,13 @@ class Cases:
 
     def other_surface(self) -> tuple[str, str, Any]:
         """A request to `/api` or `/v1`: method, path and body."""
-        said = [{"role": "user", "content": "look something up"}]
-        chat: dict[str, Any] = {"model": "fingerpost", "messages": said, "stream": False, "temperature": 0.5}
+        messages = [{"role": "user", "content": "look something up"}]
+        chat: dict[str, Any] = {
+            "model": "fingerpost",
+            "messages": messages,
+            "stream": False,
+            "temperature": 0.5,
+        }
         return self.random.choice(
             [
                 ("POST", "/api/call", {"tool": "good/look", "arguments": {"n": 1}, "conversation": "a"}),

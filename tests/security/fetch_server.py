@@ -67,12 +67,12 @@ async def main(count: Path) -> None:
     ) -> types.CallToolResult:
         arguments = params.arguments or {}
         if params.name == "fetch_url":
-            said = await anyio.to_thread.run_sync(fetch, arguments)
+            reply_text = await anyio.to_thread.run_sync(fetch, arguments)
         else:
             with count.open("a") as file:
                 file.write(json.dumps(arguments) + "\n")
-            said = "deleted"
-        return types.CallToolResult(content=[types.TextContent(type="text", text=said)])
+            reply_text = "deleted"
+        return types.CallToolResult(content=[types.TextContent(type="text", text=reply_text)])
 
     server: Server[Any] = Server("web", version="1", on_list_tools=list_tools, on_call_tool=call)
     async with stdio_server() as (incoming, outgoing):

@@ -36,7 +36,8 @@ from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.server import PathRouter
 from fingerpost.surfaces.serve import SurfaceDeps, build_lazy_apps
 from fingerpost.testing import tool_server
-from tests.kit.api import build_local_authenticator, settings
+from tests.kit.api import build_local_authenticator
+from tests.kit.routers import build_settings
 from tests.security import cases as programs
 from tests.security.cases import MODERN, OLD, TOOL, Cases, write
 
@@ -67,7 +68,7 @@ SETTINGS: dict[str, Any] = {
 
 
 @dataclass
-class Figures:
+class FuzzFigures:
     """What came of one run."""
 
     direction: Direction
@@ -90,7 +91,7 @@ class Figures:
 class _Faults(logging.Handler):
     """Every exception that was logged as unexpected."""
 
-    def __init__(self, figures: Figures) -> None:
+    def __init__(self, figures: FuzzFigures) -> None:
         super().__init__(logging.ERROR)
         self._figures = figures
 
@@ -146,10 +147,10 @@ def http_answer(body: bytes, *, kind: bytes = b"application/json", status: bytes
     return head % (status, kind, len(body)) + body
 
 
-class Hostile:
+class HostileMcpServer:
     """The hostile server at a port."""
 
-    def __init__(self, era: str, cases: Cases, figures: Figures) -> None:
+    def __init__(self, era: str, cases: Cases, figures: FuzzFigures) -> None:
         self._era = era
         self._cases = cases
         self._figures = figures
@@ -184,7 +185,7 @@ class Hostile:
 
 
 @dataclass
-class Got:
+class FuzzAnswer:
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
@@ -197,12 +198,12 @@ class Got:
 
 
 @dataclass
-class Place:
+class FuzzedGateway:
     """The gateway with its surfaces, spoken to without a socket."""
 
     router: Router
     front: PathRouter
-    figures: Figures
+    figures: FuzzFigures
 
     async def send(
         self,
@@ -213,9 +214,9 @@ class Place:
         *,
         asked: Callable[[Any], Awaitable[None]] | None = None,
         leave_at_first: bool = False,
-    ) -> Got:
+    ) -> FuzzAnswer:
         """One HTTP request. `asked` hears every event; `leave_at_first`: the client goes when one comes."""
-        got, leaving, given = Got(), anyio.Event(), False
+        got, leaving, given = FuzzAnswer(), anyio.Event(), False
         common = {
             "host": HOST,
             "content-type": "application/json",
@@ -266,7 +267,7 @@ class Place:
         got = await self.send("POST", "/mcp/all", body, {})
         return {"mcp-session-id": got.headers["mcp-session-id"], "mcp-protocol-version": OLD}
 
-    async def call_old(self, cases: Cases, session: Mapping[str, str], tool: str) -> Got:
+    async def call_old(self, cases: Cases, session: Mapping[str, str], tool: str) -> FuzzAnswer:
         """By a client with a session that answers what it is asked, somehow."""
 
         async def asked(message: Any) -> None:
@@ -279,7 +280,7 @@ class Place:
         body = write({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
         return await self.send("POST", "/mcp/all", body.encode(), session, asked=asked)
 
-    async def call_modern(self, tool: str, *, able: bool = True, arguments: Any = None) -> Got:
+    async def call_modern(self, tool: str, *, able: bool = True, arguments: Any = None) -> FuzzAnswer:
         """By a client without one that comes back once with answers."""
         meta: dict[str, Any] = {
             "io.modelcontextprotocol/protocolVersion": MODERN,
@@ -289,7 +290,7 @@ class Place:
         }
         params: dict[str, Any] = {"name": tool, "arguments": arguments or {}, "_meta": meta}
         headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": tool}
-        got = Got()
+        got = FuzzAnswer()
         for _ in range(2):
             body = write({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
             got = await self.send("POST", "/mcp/all", body.encode(), headers)
@@ -302,16 +303,18 @@ class Place:
             params["requestState"] = result.get("requestState")
         return got
 
-    async def call_api(self, tool: str, arguments: Any = None) -> Got:
+    async def call_api(self, tool: str, arguments: Any = None) -> FuzzAnswer:
         body = write({"tool": tool, "arguments": arguments or {}}).encode()
         return await self.send("POST", "/api/call", body, {})
 
 
 @asynccontextmanager
-async def opened(folder: Path, figures: Figures, *servers: ServerSpec) -> AsyncGenerator[Place]:
+async def open_fuzzed_gateway(
+    folder: Path, figures: FuzzFigures, *servers: ServerSpec
+) -> AsyncGenerator[FuzzedGateway]:
     """All surfaces of a router in front of these servers."""
     async with AsyncExitStack() as stack:
-        router = await stack.enter_async_context(Router(servers, settings=settings(folder, **SETTINGS)))
+        router = await stack.enter_async_context(Router(servers, settings=build_settings(folder, **SETTINGS)))
         await router.connect()
         audience = NotificationListeners()
         gate = build_local_authenticator(router, HOST)
@@ -324,19 +327,19 @@ async def opened(folder: Path, figures: Figures, *servers: ServerSpec) -> AsyncG
         parts = build_lazy_apps(SurfaceDeps(router, gate, f"http://{HOST}"))
         for part in {id(part): part for part in parts.values()}.values():
             tasks.start_soon(part.keep_open)
-        yield Place(router, PathRouter(parts, default=gateway), figures)
+        yield FuzzedGateway(router, PathRouter(parts, default=gateway), figures)
 
 
-async def _call_well(place: Place, over: anyio.Event) -> None:
+async def _call_well(gateway: FuzzedGateway, over: anyio.Event) -> None:
     """The good caller: each call has an answer of its own, which has to come back."""
-    figures, number = place.figures, 0
+    figures, number = gateway.figures, 0
     while not over.is_set():
         number += 1
         figures.good_calls += 1
         if number % 2:
-            got = await place.call_api("good/look", {"n": number})
+            got = await gateway.call_api("good/look", {"n": number})
         else:
-            got = await place.call_modern("good__look", arguments={"n": number})
+            got = await gateway.call_modern("good__look", arguments={"n": number})
         if f'\\"n\\":{number}}}'.encode() not in got.body:
             figures.lost += 1
             figures.faults.append(f"lost: {got.status} {got.body[:300]!r}")
@@ -344,9 +347,9 @@ async def _call_well(place: Place, over: anyio.Event) -> None:
             await over.wait()
 
 
-async def run(direction: Direction, era: str, *, cases: int, seed: int) -> Figures:
+async def run(direction: Direction, era: str, *, cases: int, seed: int) -> FuzzFigures:
     """So many cases of one direction and era."""
-    figures = Figures(direction, era, seed)
+    figures = FuzzFigures(direction, era, seed)
     handler = _Faults(figures)
     logger = logging.getLogger("fingerpost")
     logger.addHandler(handler)
@@ -357,8 +360,10 @@ async def run(direction: Direction, era: str, *, cases: int, seed: int) -> Figur
                 source = Cases(f"{seed} {direction} {era}")
                 evil = await _hostile_server(stack, direction, era, source, figures)
                 good = tool_server("good", [TOOL]).spec()
-                place = await stack.enter_async_context(opened(Path(folder), figures, evil, good))
-                await _drive(place, direction, era, cases, source)
+                gateway = await stack.enter_async_context(
+                    open_fuzzed_gateway(Path(folder), figures, evil, good)
+                )
+                await _drive(gateway, direction, era, cases, source)
     finally:
         logger.removeHandler(handler)
     figures.seconds = round(time.monotonic() - began, 1)
@@ -366,11 +371,11 @@ async def run(direction: Direction, era: str, *, cases: int, seed: int) -> Figur
 
 
 async def _hostile_server(
-    stack: AsyncExitStack, direction: Direction, era: str, source: Cases, figures: Figures
+    stack: AsyncExitStack, direction: Direction, era: str, source: Cases, figures: FuzzFigures
 ) -> ServerSpec:
     if direction == "stdio":
         return Server.stdio("evil", [sys.executable, "-S", programs.__file__, str(figures.seed)], era=OLD)
-    hostile = Hostile(era, source, figures)
+    hostile = HostileMcpServer(era, source, figures)
     answer = hostile.answer if direction == "server" else _sound_calls(era)
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: HostileHttp(answer), "127.0.0.1", 0)
@@ -389,10 +394,12 @@ def _sound_calls(era: str) -> Callable[[dict[str, Any]], bytes]:
     return answer
 
 
-async def _drive(place: Place, direction: Direction, era: str, cases: int, source: Cases) -> None:
-    figures, over, first = place.figures, anyio.Event(), 0.0
-    sessions = [await place.session() for _ in range(4)]
-    await place.router.route("look something up")  # the first request loads what narrows: seconds, under load
+async def _drive(gateway: FuzzedGateway, direction: Direction, era: str, cases: int, source: Cases) -> None:
+    figures, over, first = gateway.figures, anyio.Event(), 0.0
+    sessions = [await gateway.session() for _ in range(4)]
+    await gateway.router.route(
+        "look something up"
+    )  # the first request loads what narrows: seconds, under load
 
     async def work() -> None:
         nonlocal first
@@ -400,16 +407,16 @@ async def _drive(place: Place, direction: Direction, era: str, cases: int, sourc
             figures.requests += 1
             if direction == "client":
                 figures.cases += 1
-                await _client_case(place, era, source, sessions)
+                await _client_case(gateway, era, source, sessions)
             else:
                 if direction == "stdio":
                     figures.cases += 11  # a reply, and ten other messages on average
-                await _server_case(place, source, sessions)
+                await _server_case(gateway, source, sessions)
             if not first and figures.cases >= cases / 10:
                 first = _memory_mib()
 
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_call_well, place, over)
+        tasks.start_soon(_call_well, gateway, over)
         async with anyio.create_task_group() as workers:
             for _ in range(AT_ONCE):
                 workers.start_soon(work)
@@ -417,26 +424,30 @@ async def _drive(place: Place, direction: Direction, era: str, cases: int, sourc
     figures.memory_mib = (first, _memory_mib())
 
 
-async def _server_case(place: Place, source: Cases, sessions: list[dict[str, str]]) -> None:
+async def _server_case(gateway: FuzzedGateway, source: Cases, sessions: list[dict[str, str]]) -> None:
     match source.random.randrange(8):
         case 0 | 1 | 2:
-            await place.call_modern("evil__look")
+            await gateway.call_modern("evil__look")
         case 3 | 4 | 5:
-            await place.call_old(source, source.random.choice(sessions), "evil__look")
+            await gateway.call_old(source, source.random.choice(sessions), "evil__look")
         case 6:
-            await place.call_modern("evil__look", able=False)
+            await gateway.call_modern("evil__look", able=False)
         case _:
-            await place.call_api("evil/look")
+            await gateway.call_api("evil/look")
     if source.random.random() < 0.01:
-        await place.router.servers.refresh_stale_listings(timeout=1)
+        await gateway.router.servers.refresh_stale_listings(timeout=1)
 
 
-async def _client_case(place: Place, era: str, source: Cases, sessions: list[dict[str, str]]) -> None:
+async def _client_case(
+    gateway: FuzzedGateway, era: str, source: Cases, sessions: list[dict[str, str]]
+) -> None:
     random = source.random
     if random.random() < 0.1:
         method, path, body = source.other_surface()
         data = b"" if body is None else source.request_body(body)
-        await place.send(method, path, data, source.changed_headers({}), leave_at_first=path == "/api/events")
+        await gateway.send(
+            method, path, data, source.mutate_headers({}), leave_at_first=path == "/api/events"
+        )
         return
     message, headers = source.request(era, tools=TOOLS)
     if era == OLD and random.random() < 0.95:
@@ -445,7 +456,7 @@ async def _client_case(place: Place, era: str, source: Cases, sessions: list[dic
     method = random.choice(["POST"] * 40 + ["GET", "OPTIONS", "PUT"])
     stands = method == "GET" or message.get("method") == "subscriptions/listen"
     data = source.request_body(message)
-    await place.send(method, path, data, source.changed_headers(headers), leave_at_first=stands)
+    await gateway.send(method, path, data, source.mutate_headers(headers), leave_at_first=stands)
 
 
 def _memory_mib() -> float:
@@ -465,8 +476,8 @@ def main() -> None:
     for direction in directions:
         for era in [OLD] if direction == "stdio" else chosen.era or [OLD, MODERN]:
             figures = anyio.run(lambda d=direction, e=era: run(d, e, cases=chosen.cases, seed=chosen.seed))
-            told = asdict(figures) | {"faults": len(figures.faults), "examples": figures.faults[:5]}
-            print(json.dumps(told), flush=True)  # noqa: T201
+            summary = asdict(figures) | {"faults": len(figures.faults), "examples": figures.faults[:5]}
+            print(json.dumps(summary), flush=True)  # noqa: T201
             clean = clean and figures.clean
     sys.exit(0 if clean else 1)
 

@@ -1,4 +1,4 @@
-"""/api against callers who want more than is theirs."""
+"""/api against callers who want more than they may have."""
 
 from __future__ import annotations
 
@@ -81,19 +81,19 @@ async def test_a_number_beyond_the_end_goes_on_from_now(tmp_path: Path) -> None:
             open_stream(opened, "/api/events", headers=beyond) as listener,
             anyio.create_task_group() as tasks,
         ):
-            tasks.start_soon(_calling, opened)
+            tasks.start_soon(_call_repeatedly, opened)
             assert (await listener.next()).data["kind"]
             tasks.cancel_scope.cancel()
 
 
-async def _calling(opened: ServedApi) -> None:
+async def _call_repeatedly(opened: ServedApi) -> None:
     while True:
         await opened.post("/api/call", {"tool": "files/read_file", "arguments": {"path": "a"}})
         await anyio.sleep(0.05)
 
 
 @proves("O7")
-async def test_wrong_cookies_do_not_sign_anybody_else_out(tmp_path: Path) -> None:
+async def test_wrong_cookies_do_not_end_other_sessions(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, gateway=KEYED) as opened:
         key = await opened.key("wendy", "watch")
         signed = await opened.post("/api/session", {"key": key["x-api-key"]})
@@ -112,7 +112,7 @@ async def test_wrong_cookies_do_not_sign_anybody_else_out(tmp_path: Path) -> Non
 
 
 @proves("I4")
-async def test_wrong_keys_keep_nobody_out_who_has_a_good_one(tmp_path: Path) -> None:
+async def test_wrong_keys_do_not_lock_out_callers_with_a_valid_one(tmp_path: Path) -> None:
     """Behind a proxy everybody comes from one address."""
     async with open_served_api(tmp_path, gateway=KEYED) as opened:
         good = await opened.key("alice")
@@ -134,8 +134,8 @@ async def test_a_bounded_key_does_not_hear_which_servers_there_are(tmp_path: Pat
         bounded = await opened.key("bounded", scope=Scope(servers=("files",)))
         answers: list[Any] = []
         for server in ("mail", "nothing"):
-            wish = {"request": "Read a text file", "server": server}
-            got = await opened.post("/api/route", wish, headers=bounded)
+            body = {"request": "Read a text file", "server": server}
+            got = await opened.post("/api/route", body, headers=bounded)
             answers.append((got.status_code, got.json()["detail"].replace(server, "")))
         assert answers[0] == answers[1]
         mine = await opened.post(

@@ -32,7 +32,7 @@ FETCH_ALLOWED = [{"verdict": "allow", "tool": "web/fetch_url"}]  # as where it i
 
 
 @dataclass
-class Attacked:
+class GatewayWithFetch:
     """A gateway with the default settings, and what its server counted."""
 
     router: Router
@@ -61,7 +61,7 @@ class Attacked:
 
 
 @asynccontextmanager
-async def attacked(folder: Path, **more: Any) -> AsyncGenerator[Attacked]:
+async def open_gateway_with_fetch(folder: Path, **more: Any) -> AsyncGenerator[GatewayWithFetch]:
     count = folder / "deleted"
     command = ("-m", "tests.security.fetch_server", str(count))
     spec = ServerSpec(name="web", transport="stdio", command=sys.executable, args=command, cwd=str(ROOT))
@@ -74,22 +74,22 @@ async def attacked(folder: Path, **more: Any) -> AsyncGenerator[Attacked]:
             serve_gateway(router) as address,
             httpx2.AsyncClient(base_url=address, timeout=20) as client,
         ):
-            yield Attacked(router, address, client, count)
+            yield GatewayWithFetch(router, address, client, count)
 
 
 @proves("X2")
 @pytest.mark.parametrize("key", [False, True], ids=["no key", "a key with use"])
 async def test_a_tool_that_makes_web_requests_does_not_approve(tmp_path: Path, key: bool) -> None:
-    async with attacked(tmp_path) as house:
+    async with open_gateway_with_fetch(tmp_path) as gateway:
         own = {}
         if key:
-            _, text = await house.router.store.keys.add("agent")
+            _, text = await gateway.router.store.keys.add("agent")
             own = {"x-api-key": text}
-        waits = (await house.client.post("/api/call", json=DELETE, headers=own)).json()
-        url = f"{house.address}/api/approvals/{waits['pending_id']}/approve"
-        await house.fetch(url, {}, **own)
-        again = (await house.client.post("/api/call", json=DELETE, headers=own)).json()
-        assert (house.deleted, again["error"]) == (0, "authorization_required")
+        waits = (await gateway.client.post("/api/call", json=DELETE, headers=own)).json()
+        url = f"{gateway.address}/api/approvals/{waits['pending_id']}/approve"
+        await gateway.fetch(url, {}, **own)
+        again = (await gateway.client.post("/api/call", json=DELETE, headers=own)).json()
+        assert (gateway.deleted, again["error"]) == (0, "authorization_required")
 
 
 @proves("X6")
@@ -105,19 +105,19 @@ async def test_a_client_that_may_not_approve_does_not_by_answering_itself(
         asked.append(params.message)
         return ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with attacked(tmp_path) as house:
+    async with open_gateway_with_fetch(tmp_path) as gateway:
         own = {}
         if key:
-            _, text = await house.router.store.keys.add("agent")
+            _, text = await gateway.router.store.keys.add("agent")
             own = {"x-api-key": text}
         async with httpx2.AsyncClient(headers=own, timeout=20) as http:
-            transport = streamable_http_client(f"{house.address}/mcp/all", http_client=http)
+            transport = streamable_http_client(f"{gateway.address}/mcp/all", http_client=http)
             async with Client(transport, mode=mode, elicitation_callback=approve) as client:
-                told = await client.call_tool("web__delete_note", {"path": "a.txt"})
-        assert (house.deleted, asked) == (0, [])
-        assert told.is_error and "fingerpost approvals approve" in str(told.content)
-        assert "without the right `confirm`" in str(told.content)
-        (waiting,) = await house.router.calls.approvals.list_waiting()
+                result = await client.call_tool("web__delete_note", {"path": "a.txt"})
+        assert (gateway.deleted, asked) == (0, [])
+        assert result.is_error and "fingerpost approvals approve" in str(result.content)
+        assert "without the right `confirm`" in str(result.content)
+        (waiting,) = await gateway.router.calls.approvals.list_waiting()
         assert waiting.tool == "web/delete_note"
 
 
@@ -131,16 +131,16 @@ async def test_with_local_confirm_a_local_client_asks_its_person(tmp_path: Path,
         asked.append(params.message)
         return ElicitResult(action="accept", content={"decision": "approve"})
 
-    async with attacked(tmp_path, gateway={"local_confirm": True}) as house:
-        async with Client(f"{house.address}/mcp/all", mode=mode, elicitation_callback=approve) as client:
-            told = await client.call_tool("web__delete_note", {"path": "a.txt"})
-        assert not told.is_error, told.content
-        assert (house.deleted, len(asked)) == (1, 1)
+    async with open_gateway_with_fetch(tmp_path, gateway={"local_confirm": True}) as gateway:
+        async with Client(f"{gateway.address}/mcp/all", mode=mode, elicitation_callback=approve) as client:
+            result = await client.call_tool("web__delete_note", {"path": "a.txt"})
+        assert not result.is_error, result.content
+        assert (gateway.deleted, len(asked)) == (1, 1)
         assert "web/delete_note" in asked[0]
-        waits = (await house.client.post("/api/call", json=DELETE)).json()
+        waits = (await gateway.client.post("/api/call", json=DELETE)).json()
         approve_path = f"/api/approvals/{waits['pending_id']}/approve"
-        assert (await house.client.post(approve_path, json={})).status_code == 403
-        assert house.deleted == 1
+        assert (await gateway.client.post(approve_path, json={})).status_code == 403
+        assert gateway.deleted == 1
 
 
 OWN = (

@@ -19,7 +19,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.settings import AuditSettings
 from fingerpost.store import AuditReport, Store
 from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
-from tests.kit.store_samples import audited, ordinary
+from tests.kit.store_samples import create_audited_event, ordinary
 from tests.requirements import proves
 
 
@@ -65,7 +65,7 @@ def syslog(kind: str, folder: Path) -> Generator[tuple[str, Path]]:
     family = socket.AF_UNIX if kind == "unix" else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM) as receiver:
         receiver.bind(str(folder / "log") if kind == "unix" else ("127.0.0.1", 0))
-        place = f"{folder}/log" if kind == "unix" else f"127.0.0.1:{receiver.getsockname()[1]}"
+        address = f"{folder}/log" if kind == "unix" else f"127.0.0.1:{receiver.getsockname()[1]}"
         if kind == "tcp":
             receiver.listen()
 
@@ -85,14 +85,16 @@ def syslog(kind: str, folder: Path) -> Generator[tuple[str, Path]]:
 
         thread = Thread(target=receive, daemon=True)
         thread.start()
-        yield f"syslog{'' if kind == 'udp' else f'+{kind}'}://{place}", log
+        yield f"syslog{'' if kind == 'udp' else f'+{kind}'}://{address}", log
         receiver.shutdown(socket.SHUT_RDWR) if kind == "tcp" else None
 
 
 def write(folder: Path, anchor: str, *, rows: int = 3) -> None:
     async def work() -> None:
         async with Store.open(f"sqlite:///{folder}/store.db", anchors=[anchor], anchor_seconds=600) as store:
-            await store.journal.append(ordinary(), *(audited(str(number)) for number in range(rows)))
+            await store.journal.append(
+                ordinary(), *(create_audited_event(str(number)) for number in range(rows))
+            )
 
     anyio.run(work)
 

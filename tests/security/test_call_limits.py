@@ -18,14 +18,14 @@ from tests.kit.attacks import (
     MODERN,
     OLD,
     TOOL,
-    Place,
+    AttackedGateway,
+    answer_with_stream,
     frame,
     hostile,
     open_attacked_gateway,
     result,
-    streaming,
 )
-from tests.kit.plain_http import Asked
+from tests.kit.plain_http import PlainRequest
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -60,18 +60,18 @@ def frames_of(kind: str) -> Callable[[Any], list[bytes]]:
     return lambda token: [frame(message) for message in flood_of(kind, token)]
 
 
-async def check_flooded(place: Place, limit: str, *, era: Era) -> None:
+async def check_flooded(gateway: AttackedGateway, limit: str, *, era: Era) -> None:
     """Every kind of caller gets an error that names the limit; calls of another server are answered."""
     callers: list[tuple[Callable[[str], Awaitable[dict[str, Any]]], str]] = [
-        (place.call_modern, "evil__look"),
-        (place.call_old, "evil__look"),
-        (place.call_api, "evil/look"),
+        (gateway.call_modern, "evil__look"),
+        (gateway.call_old, "evil__look"),
+        (gateway.call_api, "evil/look"),
     ]
     for call, name in callers:
-        told = await call(name)
-        assert f"limits.{limit}" in json.dumps(told), (era, told)
-    assert place.questions <= 32
-    good = await place.call_modern("good__look")
+        result = await call(name)
+        assert f"limits.{limit}" in json.dumps(result), (era, result)
+    assert gateway.questions <= 32
+    good = await gateway.call_modern("good__look")
     assert good["result"]["isError"] is False
 
 
@@ -79,12 +79,12 @@ async def check_flooded(place: Place, limit: str, *, era: Era) -> None:
 @pytest.mark.parametrize("era", [OLD, MODERN])
 @pytest.mark.parametrize("kind", FLOODS)
 async def test_a_flood_over_http_ends_its_own_call_alone(tmp_path: Path, kind: str, era: Era) -> None:
-    async with served(hostile(streaming(frames_of(kind)), era=era)) as base:
+    async with served(hostile(answer_with_stream(frames_of(kind)), era=era)) as base:
         evil = Server.http("evil", base, era=era)
         async with open_attacked_gateway(
             tmp_path, evil, tool_server("good", [TOOL]).spec(), limits=LIMITS
-        ) as place:
-            await check_flooded(place, FLOODS[kind][2], era=era)
+        ) as gateway:
+            await check_flooded(gateway, FLOODS[kind][2], era=era)
 
 
 STDIO = """
@@ -130,26 +130,26 @@ def program(folder: Path, flood: Iterable[dict[str, Any]]) -> ServerSpec:
 @pytest.mark.parametrize("kind", ["forms", "progress"])
 async def test_a_flood_over_stdio_ends_its_own_call_alone(tmp_path: Path, kind: str, modern: bool) -> None:
     evil, good = program(tmp_path, flood_of(kind, 0)), tool_server("good", [TOOL]).spec()
-    async with open_attacked_gateway(tmp_path, evil, good, limits=LIMITS) as place:
-        told = await (place.call_modern if modern else place.call_old)("evil__look")
-        assert f"limits.{FLOODS[kind][2]}" in json.dumps(told), told
-        assert place.questions <= 32
-        assert (await place.call_modern("good__look"))["result"]["isError"] is False
+    async with open_attacked_gateway(tmp_path, evil, good, limits=LIMITS) as gateway:
+        result = await (gateway.call_modern if modern else gateway.call_old)("evil__look")
+        assert f"limits.{FLOODS[kind][2]}" in json.dumps(result), result
+        assert gateway.questions <= 32
+        assert (await gateway.call_modern("good__look"))["result"]["isError"] is False
 
 
 @proves("X1")
 async def test_pings_beyond_number_do_not_pile_up(tmp_path: Path) -> None:
     """Over standard streams a ping belongs to no request: it is answered, or dropped where too many wait."""
     pings = ({"id": f"p{number}", "method": "ping"} for number in range(5000))
-    async with open_attacked_gateway(tmp_path, program(tmp_path, pings)) as place:
+    async with open_attacked_gateway(tmp_path, program(tmp_path, pings)) as gateway:
         for _ in range(3):
-            told = await place.call_modern("evil__look")
-            assert told["result"]["content"][0]["text"] == "done"
+            result = await gateway.call_modern("evil__look")
+            assert result["result"]["content"][0]["text"] == "done"
 
 
 @proves("X1")
 async def test_questions_asked_one_by_one_are_bounded_for_a_session(tmp_path: Path) -> None:
-    async def act(asked: Asked) -> None:
+    async def act(asked: PlainRequest) -> None:
         await asked.begin(kind="text/event-stream")
         for number in range(2040):
             await asked.write(frame({"jsonrpc": "2.0", "id": number, "method": "roots/list"}))
@@ -160,16 +160,16 @@ async def test_questions_asked_one_by_one_are_bounded_for_a_session(tmp_path: Pa
     server = hostile(act)
     async with (
         served(server) as base,
-        open_attacked_gateway(tmp_path, Server.http("evil", base, era=OLD)) as place,
+        open_attacked_gateway(tmp_path, Server.http("evil", base, era=OLD)) as gateway,
     ):
-        told = await place.call_old("evil__look")
-        assert "asked more than 32 questions in one call" in told["result"]["content"][0]["text"]
-        assert place.questions == 32
+        call_result = await gateway.call_old("evil__look")
+        assert "asked more than 32 questions in one call" in call_result["result"]["content"][0]["text"]
+        assert gateway.questions == 32
 
 
 @proves("X1")
 async def test_an_error_whose_data_cannot_be_passed_on_is_told_without_it(tmp_path: Path) -> None:
-    async def act(asked: Asked) -> None:
+    async def act(asked: PlainRequest) -> None:
         error = '{"code": -32050, "message": "no luck", "data": {"n": ' + "9" * 4301 + "}}"
         await asked.begin()
         await asked.write(
@@ -178,7 +178,7 @@ async def test_an_error_whose_data_cannot_be_passed_on_is_told_without_it(tmp_pa
 
     async with (
         served(hostile(act)) as base,
-        open_attacked_gateway(tmp_path, Server.http("evil", base, era=OLD)) as place,
+        open_attacked_gateway(tmp_path, Server.http("evil", base, era=OLD)) as gateway,
     ):
-        assert (await place.call_modern("evil__look"))["error"]["message"] == "no luck"
-        assert (await place.call_api("evil/look"))["detail"] == "no luck"
+        assert (await gateway.call_modern("evil__look"))["error"]["message"] == "no luck"
+        assert (await gateway.call_api("evil/look"))["detail"] == "no luck"

@@ -25,11 +25,11 @@ from fingerpost.records import ErrorKind
 from fingerpost.settings import Settings
 from fingerpost.surfaces.cli.main import fingerpost
 from tests.builtin.conftest import settings
-from tests.builtin.workspace.conftest import folder, house
-from tests.kit.workspace import Hands, House
+from tests.builtin.workspace.conftest import folder, open_workspace
+from tests.kit.workspace import OpenWorkspace, WorkspaceCaller
 from tests.requirements import proves
 
-__all__ = ["folder", "house", "settings"]
+__all__ = ["folder", "open_workspace", "settings"]
 
 OWNED: Final = "owned"
 LOCAL: Final = {"HOME": "/nonexistent", "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1"}
@@ -200,73 +200,75 @@ def make_repository(folder: Path, attack: Attack) -> None:
     config.write_text(config.read_text() + attack.config.replace("PROGRAM", program(folder)) + "\n")
 
 
-def owned(folder: Path) -> list[str]:
+def list_owned_files(folder: Path) -> list[str]:
     found = [*folder.parent.glob(OWNED), *folder.rglob(OWNED)]
     return [str(path.relative_to(folder.parent)) for path in found]
 
 
-async def write(hands: Hands, attack: Attack) -> None:
+async def write(workspace: WorkspaceCaller, attack: Attack) -> None:
     for path, content in attack.written:
-        text = content.replace("PROGRAM", program(hands.folder)).replace("FOLDER", str(hands.folder))
-        await hands.told("write_file", path=path, content=text)
+        text = content.replace("PROGRAM", program(workspace.folder)).replace("FOLDER", str(workspace.folder))
+        await workspace.expect_success("write_file", path=path, content=text)
 
 
 @proves("X5")
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
 async def test_an_allowed_command_does_what_its_rule_says_and_no_more(
-    house: House, folder: Path, attack: Attack
+    open_workspace: OpenWorkspace, folder: Path, attack: Attack
 ):
     await anyio.to_thread.run_sync(make_repository, folder, attack)
-    async with house(commands=attack.allowed, **NO_SANDBOX) as hands:
-        await write(hands, attack)
+    async with open_workspace(commands=attack.allowed, **NO_SANDBOX) as workspace:
+        await write(workspace, attack)
         line = attack.command.replace("PROGRAM", program(folder))
         arguments: dict[str, Any] = {"command": line, "folder": attack.where}
         tries = (
-            await hands.terminal("run_command", **arguments),
-            await hands.terminal("run_command", **arguments, isBackground=True),
-            await hands.terminal("run_background", **arguments),
-            await hands.call("ai.execute", **arguments),
+            await workspace.terminal("run_command", **arguments),
+            await workspace.terminal("run_command", **arguments, isBackground=True),
+            await workspace.terminal("run_background", **arguments),
+            await workspace.call("ai.execute", **arguments),
         )
         for job in range(1, 3):
-            await hands.terminal("get_output", job=f"job-{job}")
-    assert not owned(folder), (owned(folder), tries[0].content)
+            await workspace.terminal("get_output", job=f"job-{job}")
+    assert not list_owned_files(folder), (list_owned_files(folder), tries[0].content)
     if attack.found == "runs":
-        assert all(said.success for said in tries), tries[0].content
+        assert all(reply.success for reply in tries), tries[0].content
         assert "exited with status 0" in tries[0].content, tries[0].content
-    assert not any("root:" in said.content or "confidential" in said.content for said in tries)
+    assert not any("root:" in reply.content or "confidential" in reply.content for reply in tries)
 
 
 CONFTEST: Final = "open('owned', 'w').write('x')\n"
 
 
 @proves("X5")
-async def test_what_runs_files_of_the_folder_asks_once_a_caller_has_written_there(house: House, folder: Path):
+async def test_what_runs_files_of_the_folder_asks_once_a_caller_has_written_there(
+    open_workspace: OpenWorkspace, folder: Path
+):
     (folder / "test_a.py").write_text("def test_a(): pass\n")
     (folder / "tool.sh").write_text("#!/bin/sh\ntouch ran\n")
     (folder / "tool.sh").chmod(0o755)
     (folder / "Makefile").write_text("all:\n\ttouch ran\n")
     commands = ("pytest", "make", "./tool.sh", f"{sys.executable} *", "ls", "touch")
     lines = ("pytest", "make", "./tool.sh", f"{sys.executable} test_a.py")
-    async with house(commands=commands) as hands:
-        clean = await hands.terminal("run_command", command="./tool.sh")
+    async with open_workspace(commands=commands) as workspace:
+        clean = await workspace.terminal("run_command", command="./tool.sh")
         assert clean.success and (folder / "ran").exists(), clean.content
-        await hands.told("write_file", path="conftest.py", content=CONFTEST)
+        await workspace.expect_success("write_file", path="conftest.py", content=CONFTEST)
         for line in lines:
-            for said in (
-                await hands.terminal("run_command", command=line),
-                await hands.terminal("run_command", command=line, isBackground=True),
-                await hands.terminal("run_background", command=line),
-                await hands.call("ai.execute", command=line),
+            for outcome in (
+                await workspace.terminal("run_command", command=line),
+                await workspace.terminal("run_command", command=line, isBackground=True),
+                await workspace.terminal("run_background", command=line),
+                await workspace.call("ai.execute", command=line),
             ):
-                assert said.error is ErrorKind.AUTHORIZATION_REQUIRED, (line, said.content)
-                assert "conftest.py" in said.content, said.content
-        assert (await hands.terminal("run_command", command="ls")).success
-        dry = await hands.call("ai.execute", command="pytest", dry_run=True)
+                assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED, (line, outcome.content)
+                assert "conftest.py" in outcome.content, outcome.content
+        assert (await workspace.terminal("run_command", command="ls")).success
+        dry = await workspace.call("ai.execute", command="pytest", dry_run=True)
         assert dry.success and "Would run" in dry.content
-    async with house(commands=commands) as hands:  # a restart is no review
-        said = await hands.call("ai.execute", command="pytest")
-        assert said.error is ErrorKind.AUTHORIZATION_REQUIRED
-    assert not owned(folder)
+    async with open_workspace(commands=commands) as workspace:  # a restart is no review
+        outcome = await workspace.call("ai.execute", command="pytest")
+        assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+    assert not list_owned_files(folder)
 
 
 CONFINED: Final = """
@@ -291,47 +293,56 @@ print("network", tried(lambda: socket.create_connection(("127.0.0.1", int(sys.ar
 
 @pytest.mark.skipif(find_sandbox_kind() == "none", reason="this system has no sandbox")
 @proves("X5")
-async def test_a_command_is_confined_to_its_folder(house: House, folder: Path, settings: Settings):
+async def test_a_command_is_confined_to_its_folder(
+    open_workspace: OpenWorkspace, folder: Path, settings: Settings
+):
     (folder / "confined.py").write_text(CONFINED)
     store = str(settings.store.url).removeprefix("sqlite:///")
     allowed = {"verdict": "allow", "server": "workspace"}
     port = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with house(policy=(allowed,)) as hands, port:
+    async with open_workspace(policy=(allowed,)) as workspace, port:
         number = port.extra(anyio.abc.SocketAttribute.local_port)
         line = f"{sys.executable} confined.py {os.getpid()} {store} {number}"
-        said = await hands.call("ai.execute", command=line)
-        results = dict(row.split() for row in said.content.splitlines() if len(row.split()) == 2)
+        outcome = await workspace.call("ai.execute", command=line)
+        results = dict(row.split() for row in outcome.content.splitlines() if len(row.split()) == 2)
         done = {name for name, result in results.items() if result == "done"}
-        assert done - {"beside"} == {"folder", "tmp"} and len(results) == 9, said.content
-        assert not owned(folder)  # what lies beside it in there is not what lies beside it here
-        started = await hands.terminal("run_command", command="sh -c 'touch inside'")
+        assert done - {"beside"} == {"folder", "tmp"} and len(results) == 9, outcome.content
+        assert not list_owned_files(folder)  # what lies beside it in there is not what lies beside it here
+        started = await workspace.terminal("run_command", command="sh -c 'touch inside'")
         assert not started.success and "run_elevated" in started.content
-        raised = await hands.terminal("run_elevated", command="sh -c 'touch ../elevated'")
+        raised = await workspace.terminal("run_elevated", command="sh -c 'touch ../elevated'")
         assert raised.success and (folder.parent / "elevated").exists()
     port = await anyio.create_tcp_listener(local_host="127.0.0.1", local_port=number)
-    async with house(policy=(allowed,), sandbox_write=("..",), sandbox_network=True) as hands, port:
-        said = await hands.call("ai.execute", command=line)
-        assert "network done" in said.content and (folder.parent / OWNED).exists(), said.content
+    async with (
+        open_workspace(policy=(allowed,), sandbox_write=("..",), sandbox_network=True) as workspace,
+        port,
+    ):
+        outcome = await workspace.call("ai.execute", command=line)
+        assert "network done" in outcome.content and (folder.parent / OWNED).exists(), outcome.content
 
 
 @proves("X5")
 async def test_a_persons_word_lets_commands_run_files_again(
-    house: House, folder: Path, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_workspace: OpenWorkspace,
+    folder: Path,
+    settings: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     (folder / "tool.sh").write_text("#!/bin/sh\ntouch ran\n")
     (folder / "tool.sh").chmod(0o755)
-    async with house(commands=("./tool.sh",), commands_after_writes=("./tool.sh",)) as hands:
-        await hands.told("write_file", path="x.py", content="")
-        assert (await hands.terminal("run_command", command="./tool.sh")).success
+    async with open_workspace(commands=("./tool.sh",), commands_after_writes=("./tool.sh",)) as workspace:
+        await workspace.expect_success("write_file", path="x.py", content="")
+        assert (await workspace.terminal("run_command", command="./tool.sh")).success
     config = tmp_path / "fingerpost.toml"
     rules = '["./tool.sh", "cp", "git log*", "npm run*", "make **"]'
     config.write_text(f'[builtin.workspace]\ncommands = {rules}\n[store]\nurl = "{settings.store.url}"\n')
     monkeypatch.chdir(folder)
-    async with house(commands=("./tool.sh", "cp")) as hands:
+    async with open_workspace(commands=("./tool.sh", "cp")) as workspace:
 
         async def asks() -> bool:
-            said = await hands.terminal("run_command", command="./tool.sh")
-            return said.error is ErrorKind.AUTHORIZATION_REQUIRED
+            outcome = await workspace.terminal("run_command", command="./tool.sh")
+            return outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
 
         async def review() -> str:
             given = ["builtin", "workspace", "--reviewed", "--config", str(config)]
@@ -339,7 +350,7 @@ async def test_a_persons_word_lets_commands_run_files_again(
 
         assert await asks()
         assert "x.py" in await review() and not await asks()
-        assert (await hands.terminal("run_command", command="cp x.py y.py")).success
+        assert (await workspace.terminal("run_command", command="cp x.py y.py")).success
         assert await asks() and "cp x.py y.py" in await review()
     checked = await anyio.to_thread.run_sync(
         CliRunner().invoke, fingerpost, ["config", "check", "--config", str(config)]

@@ -12,8 +12,8 @@ from fingerpost import Router
 from fingerpost.call.approvals import MAX_WAITING
 from fingerpost.records import ErrorKind
 from fingerpost.testing import tool_server
-from tests.kit.api import settings
 from tests.kit.call_recorder import DESTROYS, READS, tool
+from tests.kit.routers import build_settings, open_router
 from tests.kit.server_pools import all_blocked
 from tests.requirements import proves
 
@@ -41,7 +41,7 @@ async def test_a_slot_goes_to_the_caller_who_has_the_fewest(
         return "done"
 
     server = tool_server("files", [tool("look", "Look something up.", "name", **READS)], call=look)
-    chosen = settings(tmp_path, call={"concurrency": 2}, flags={"loop_guard": False})
+    chosen = build_settings(tmp_path, call={"concurrency": 2}, flags={"loop_guard": False})
     async with Router([server.spec()], settings=chosen) as router, anyio.create_task_group() as tasks:
         await router.connect()
 
@@ -65,8 +65,7 @@ async def test_a_slot_goes_to_the_caller_who_has_the_fewest(
 @proves("X11")
 async def test_waiting_approvals_of_one_local_program_do_not_block_another(tmp_path: Path) -> None:
     server = tool_server("files", [tool("delete_file", "Delete a file for good.", "path", **DESTROYS)])
-    async with Router([server.spec()], settings=settings(tmp_path)) as router:
-        await router.connect()
+    async with open_router(tmp_path, [server.spec()]) as router:
 
         async def ask(path: str, session: str | None) -> tuple[ErrorKind | None, str]:
             outcome = await router.call(

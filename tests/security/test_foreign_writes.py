@@ -14,20 +14,20 @@ from fingerpost import Server
 from fingerpost.records import ErrorKind
 from fingerpost.testing import tool_server
 from tests.builtin.conftest import settings
-from tests.builtin.workspace.conftest import folder, house
+from tests.builtin.workspace.conftest import folder, open_workspace
 from tests.kit.programs import program
-from tests.kit.workspace import Hands, House
+from tests.kit.workspace import OpenWorkspace, WorkspaceCaller
 from tests.requirements import proves
 
-__all__ = ["folder", "house", "settings"]
+__all__ = ["folder", "open_workspace", "settings"]
 
 CONFTEST: Final = "open('owned', 'w').write('x')\n"
 ALLOWED: Final = {"verdict": "allow", "server": "other"}
 
 
-async def is_asked(hands: Hands) -> str:
+async def is_asked(workspace: WorkspaceCaller) -> str:
     """The question about a test run that is on the list of allowed commands, empty if it runs."""
-    said = await hands.call("ai.execute", command="pytest")
+    said = await workspace.call("ai.execute", command="pytest")
     if said.error is ErrorKind.AUTHORIZATION_REQUIRED:
         return said.content
     assert said.success or "exited with status" in said.content, said.content
@@ -35,21 +35,23 @@ async def is_asked(hands: Hands) -> str:
 
 
 @proves("X5")
-async def test_a_command_asks_after_a_filesystem_server_wrote_into_the_folder(house: House, folder: Path):
+async def test_a_command_asks_after_a_filesystem_server_wrote_into_the_folder(
+    open_workspace: OpenWorkspace, folder: Path
+):
     (folder / "test_a.py").write_text("def test_a(): pass\n")
     files = Server.stdio("other", [program("mcp-server-filesystem"), str(folder)])
-    async with house(commands=("pytest",), policy=(ALLOWED,), servers=(files,)) as hands:
-        read = await hands.router.call("other/read_text_file", {"path": str(folder / "test_a.py")})
+    async with open_workspace(commands=("pytest",), policy=(ALLOWED,), servers=(files,)) as workspace:
+        read = await workspace.router.call("other/read_text_file", {"path": str(folder / "test_a.py")})
         assert read.success, read.content
-        assert not await is_asked(hands)
-        written = await hands.router.call(
+        assert not await is_asked(workspace)
+        written = await workspace.router.call(
             "other/write_file", {"path": str(folder / "conftest.py"), "content": CONFTEST}
         )
         assert written.success, written.content
-        question = await is_asked(hands)
+        question = await is_asked(workspace)
         assert "other/write_file" in question and "conftest.py" in question
-    async with house(commands=("pytest",), policy=(ALLOWED,)) as hands:  # a restart is no review
-        assert "conftest.py" in await is_asked(hands)
+    async with open_workspace(commands=("pytest",), policy=(ALLOWED,)) as workspace:  # a restart is no review
+        assert "conftest.py" in await is_asked(workspace)
     assert not (folder / "owned").exists()
 
 
@@ -82,7 +84,7 @@ CASES: Final[Mapping[str, tuple[dict[str, Any], dict[str, Any], bool]]] = {
 
 @proves("X5")
 @pytest.mark.parametrize("case", CASES)
-async def test_which_writes_of_other_servers_count(house: House, folder: Path, case: str):
+async def test_which_writes_of_other_servers_count(open_workspace: OpenWorkspace, folder: Path, case: str):
     beside = folder.parent / "beside"
     beside.mkdir()
     (beside / "link").symlink_to(folder)
@@ -91,9 +93,9 @@ async def test_which_writes_of_other_servers_count(house: House, folder: Path, c
     arguments, entry, counts = CASES[case]
     server = tool_server("other", [{"name": "write_note", "description": "Write a note."}])
     spec = replace(server.spec(), **put_places(entry, places))
-    async with house(commands=("pytest",), policy=(ALLOWED,), servers=(spec,)) as hands:
-        assert (await hands.router.call("other/write_note", put_places(arguments, places))).success
-        assert bool(await is_asked(hands)) is counts
+    async with open_workspace(commands=("pytest",), policy=(ALLOWED,), servers=(spec,)) as workspace:
+        assert (await workspace.router.call("other/write_note", put_places(arguments, places))).success
+        assert bool(await is_asked(workspace)) is counts
 
 
 def put_places(value: dict[str, Any], places: Mapping[str, str]) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from fingerpost.testing import tool_server
 from tests.kit.gateway_methods import (
     ALL,
     LOCAL,
-    Answering,
-    Client,
-    Library,
+    FixedResultServer,
+    LibraryServer,
     OpenMethods,
+    SilentClient,
     open_gateway_methods,
     profile,
     request,
@@ -45,7 +45,7 @@ async def test_a_handle_opens_a_result_for_its_own_caller_alone(tmp_path: Path, 
     """A handle is made from the id of the call, and ids are no secrets: they stand in every result."""
     secret = "\n".join(f"salary of employee {number}: {number * 1000}" for number in range(20_000))
     tools: dict[str, dict[str, Any]] = {name: {} for name in ("salaries", "read_result")[: 1 + taken]}
-    files = Answering("files", tools, {"salaries": {"content": [{"type": "text", "text": secret}]}})
+    files = FixedResultServer("files", tools, {"salaries": {"content": [{"type": "text", "text": secret}]}})
     async with open_gateway_methods(tmp_path, files.spec(prefix=not taken)) as it:
         cut = await it.call("salaries" if taken else "files__salaries")
         handle = {"handle": cut["_meta"]["fingerpost/handle"]}
@@ -55,12 +55,12 @@ async def test_a_handle_opens_a_result_for_its_own_caller_alone(tmp_path: Path, 
         assert "salary" not in text_of(stolen)
 
 
-async def _asked(it: OpenMethods, path: str, **more: Any) -> Any:
+async def _call_modern(it: OpenMethods, path: str, **more: Any) -> Any:
     """What a 2026-07-28 client with forms gets for this call."""
     params = {"name": "notes__delete", "arguments": {"path": path}, **more}
     asking = replace(request("tools/call", params, at=ALL, by=LOCAL, modern=True, session=None),
                      capabilities={"elicitation": {"form": {}}})  # fmt: skip
-    return await it.methods.answer(asking, Client())
+    return await it.methods.answer(asking, SilentClient())
 
 
 @proves("G6")
@@ -68,13 +68,13 @@ async def test_one_client_without_a_session_cannot_approve_for_all_others(tmp_pa
     """All such clients of one principal look alike: what one person allows must not reach the rest."""
     notes = tool_server("notes", [DELETE])
     async with open_gateway_methods(tmp_path, notes.spec()) as it:
-        first = await _asked(it, "a")
+        first = await _call_modern(it, "a")
         [question] = first["inputRequests"].values()
         assert "conversation" not in str(question)
         answer = {"action": "accept", "content": {"decision": "approve for this conversation"}}
         more = {"inputResponses": {"fingerpost-approval": answer}, "requestState": first["requestState"]}
-        await _asked(it, "a", **more)
-        assert (await _asked(it, "b"))["resultType"] == "input_required"
+        await _call_modern(it, "a", **more)
+        assert (await _call_modern(it, "b"))["resultType"] == "input_required"
         assert notes.calls == []
 
 
@@ -94,8 +94,8 @@ async def test_a_server_whose_tools_are_all_denied_gives_nothing_else_away(
     tmp_path: Path, rule: dict[str, str]
 ) -> None:
     """By no method, and by none of the names its things have."""
-    open_one = Library("open", resources=["book://a"], prompts=["quiz"])
-    secret = Library("secret", resources=["map://z"], templates=["map://{x}"], prompts=["plan"])
+    open_one = LibraryServer("open", resources=["book://a"], prompts=["quiz"])
+    secret = LibraryServer("secret", resources=["map://z"], templates=["map://{x}"], prompts=["plan"])
     rules = {"desk": {"policy": [{"verdict": "deny", **rule}]}}
     tries: list[tuple[str, dict[str, Any]]] = [
         ("resources/read", {"uri": "map://z"}),

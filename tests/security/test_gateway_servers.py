@@ -15,9 +15,9 @@ from fingerpost.records import ServerResources
 from fingerpost.servers import RequestContext, Server
 from fingerpost.servers.requests import LOG_METHOD, InFlightRequest, RequestRegistry
 from fingerpost.testing import served
-from tests.kit.gateway_methods import Library, open_gateway_methods, until
+from tests.kit.gateway_methods import LibraryServer, open_gateway_methods, until
 from tests.kit.plain_http import PlainHttp
-from tests.kit.server_callers import Person
+from tests.kit.server_callers import RecordingCaller
 from tests.requirements import proves
 
 CARELESS: dict[str, Any] = {
@@ -58,7 +58,7 @@ def read(method: str, page: Mapping[str, Any]) -> list[str]:
 @proves("G8", "G14")
 @pytest.mark.parametrize("modern", [False, True])
 async def test_a_careless_entry_does_not_cost_clients_the_whole_list(tmp_path: Path, modern: bool) -> None:
-    good = Library("good", resources=["book://a"], templates=["book://{x}"], prompts=["quiz"])
+    good = LibraryServer("good", resources=["book://a"], templates=["book://{x}"], prompts=["quiz"])
     async with served(PlainHttp(CARELESS)) as base:
         careless = Server.http("careless", base, era="2025-11-25")
         async with open_gateway_methods(tmp_path, careless, good.spec()) as it:
@@ -94,7 +94,7 @@ def test_a_server_cannot_take_an_address_of_ours_for_anothers_resource() -> None
 async def test_a_log_message_of_one_callers_request_is_not_told_to_the_others() -> None:
     """One connection serves all callers, and over stdio a message does not say which request it is of."""
     outside: list[Any] = []
-    dana, eve = Person(key="dana"), Person(key="eve")
+    dana, eve = RecordingCaller(key="dana"), RecordingCaller(key="eve")
     talks = RequestRegistry("notes", lambda method, params, caller: outside.append(params))
     running = [
         InFlightRequest("notes", number, context=RequestContext(caller=who))
@@ -114,5 +114,5 @@ async def test_a_log_message_of_one_callers_request_is_not_told_to_the_others() 
         talks.open(running[2])
         log("of dana's or eve's")
     assert [params["data"] for params in outside] == ["the server's own"]
-    assert [params["data"] for _, params in dana.heard] == ["of dana's"]
-    assert eve.heard == []
+    assert [params["data"] for _, params in dana.notifications] == ["of dana's"]
+    assert eve.notifications == []

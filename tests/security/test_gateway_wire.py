@@ -16,7 +16,15 @@ from fingerpost.surfaces.gateway.sessions import (
     NotificationListeners,
 )
 from fingerpost.surfaces.http.access import Endpoint
-from tests.kit.gateway_client import INITIALIZE, ask, line_to, modern, modern_headers, old, open_session
+from tests.kit.gateway_client import (
+    INITIALIZE,
+    ask,
+    modern,
+    modern_headers,
+    old,
+    open_raw_connection,
+    open_session,
+)
 from tests.kit.server_pools import all_blocked
 from tests.kit.small_gateway import open_small_gateway
 from tests.requirements import proves
@@ -24,7 +32,7 @@ from tests.requirements import proves
 MCP = Endpoint(path="/mcp", mode="auto")
 
 
-def opening(who: str) -> ClientRequest:
+def create_initialize(who: str) -> ClientRequest:
     return ClientRequest(
         id=0,
         method="initialize",
@@ -37,7 +45,7 @@ def opening(who: str) -> ClientRequest:
 
 
 @proves("G1")
-def test_whoever_opens_sessions_without_end_loses_their_own() -> None:
+def test_a_caller_that_opens_too_many_sessions_loses_its_own() -> None:
     ended: list[str] = []
 
     def left(session: McpSession, reason: str) -> None:
@@ -45,13 +53,15 @@ def test_whoever_opens_sessions_without_end_loses_their_own() -> None:
         ended.append(session.request.principal.name)
 
     sessions = McpSessions(NotificationListeners(), limit=10, idle_seconds=60, on_end=left)
-    victim = sessions.open(opening("victim"))
+    victim = sessions.open(create_initialize("victim"))
     assert victim is not None
     for _ in range(100):
-        assert sessions.open(opening("flood")) is not None
+        assert sessions.open(create_initialize("flood")) is not None
     assert sessions.find(victim.id, victim.request.principal, MCP) is victim
     assert set(ended) == {"flood"}
-    assert sessions.open(opening("newcomer")) is not None  # who has none yet gets the room of the silent
+    assert (
+        sessions.open(create_initialize("newcomer")) is not None
+    )  # who has none yet gets the room of the silent
 
 
 @proves("G13")
@@ -59,7 +69,7 @@ async def test_news_too_long_to_be_kept_for_everybody_are_not() -> None:
     """They wait for clients that never read: sixty-four of twenty megabytes would be a lot."""
     audience = NotificationListeners()
     sessions = McpSessions(audience, limit=10, idle_seconds=60, on_end=lambda session, reason: None)
-    session = sessions.open(opening("anybody"))
+    session = sessions.open(create_initialize("anybody"))
     assert session is not None
     audience.publish("notifications/message", {"level": "info", "data": "x" * MAX_NOTIFICATION_BYTES})
     audience.publish("notifications/message", {"level": "info", "data": "short"})
@@ -68,9 +78,9 @@ async def test_news_too_long_to_be_kept_for_everybody_are_not() -> None:
 
 @proves("G1")
 async def test_a_thousand_headers_are_refused() -> None:
-    async with open_small_gateway() as place:
+    async with open_small_gateway() as gateway:
         many: dict[str, Any] = {f"x-{number}": "1" for number in range(1000)}
-        got = await ask(place, modern("server/discover"), {**modern_headers("server/discover"), **many})
+        got = await ask(gateway, modern("server/discover"), {**modern_headers("server/discover"), **many})
         assert got.status == 431
 
 
@@ -85,37 +95,37 @@ async def test_a_batch_is_taken_in_the_one_version_that_has_them() -> None:
         old("initialize", request_id="c"),
         old("ping", request_id="a"),
     ]
-    async with open_small_gateway() as place:
+    async with open_small_gateway() as gateway:
         opened = await ask(
-            place, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}}
+            gateway, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}}
         )
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
-        got = await ask(place, batch, session)
+        got = await ask(gateway, batch, session)
         assert [entry.get("id") for entry in got.json] == ["a", "b", None, "c", "a"]
         assert got.json[1]["result"]["content"][0]["text"] == "hi"
-        assert (await ask(place, [batch[3]], session)).status == 202
-        assert (await ask(place, [], session)).status == 400
-        assert (await ask(place, [old("ping")] * 101, session)).status == 400
-        newer = await open_session(place)
+        assert (await ask(gateway, [batch[3]], session)).status == 202
+        assert (await ask(gateway, [], session)).status == 400
+        assert (await ask(gateway, [old("ping")] * 101, session)).status == 400
+        newer = await open_session(gateway)
         for headers in (newer, {}, modern_headers("ping")):
-            refused = await ask(place, batch, headers)
+            refused = await ask(gateway, batch, headers)
             assert refused.status == 400
             assert "2025-03-26" in refused.json["error"]["message"]
 
 
 @proves("G1")
 async def test_a_batch_ends_with_its_client() -> None:
-    async with open_small_gateway() as place:
+    async with open_small_gateway() as gateway:
         opened = await ask(
-            place, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}}
+            gateway, {**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": "2025-03-26"}}
         )
         session = {"mcp-session-id": opened.headers["mcp-session-id"]}
-        async with line_to(place) as line:
+        async with open_raw_connection(gateway) as line:
             await line.send(
                 [old("tools/call", {"name": "wait"}, request_id=1), old("ping", request_id=2)], session
             )
-            await place.methods.entered.wait()
-        await place.methods.cancelled.wait()
+            await gateway.methods.entered.wait()
+        await gateway.methods.cancelled.wait()
 
 
 @proves("G13")
@@ -123,16 +133,16 @@ async def test_a_batch_ends_with_its_client() -> None:
 async def test_what_runs_in_a_session_at_the_end_is_given_its_time_and_told_the_truth(
     patience: float,
 ) -> None:
-    async with open_small_gateway() as place:
+    async with open_small_gateway() as gateway:
         answer: Any = None
-        session = await open_session(place)
-        async with line_to(place) as line, anyio.create_task_group() as tasks:
+        session = await open_session(gateway)
+        async with open_raw_connection(gateway) as line, anyio.create_task_group() as tasks:
             await line.send(old("tools/call", {"name": "wait"}), session)
-            await place.methods.entered.wait()
-            tasks.start_soon(place.app.drain, patience)
+            await gateway.methods.entered.wait()
+            tasks.start_soon(gateway.app.drain, patience)
             if patience:
                 await all_blocked()
-                place.methods.proceed.set()
+                gateway.methods.may_proceed.set()
             answer = (await line.got()).json
         if patience:
             assert answer["result"]["content"][0]["text"] == "waited"

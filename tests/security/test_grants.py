@@ -32,7 +32,7 @@ def notes() -> ToolServer:
 
 
 @proves("X4")
-async def test_without_a_session_a_word_covers_one_call_whoever_asks_next(tmp_path: Path) -> None:
+async def test_without_a_session_a_decision_covers_one_call_whichever_caller_is_next(tmp_path: Path) -> None:
     server = notes()
     async with gateway_house(tmp_path, server.spec()) as it:
         how: dict[str, Any] = {"modern": True, "session": None}

@@ -16,7 +16,7 @@ from fingerpost.surfaces.gateway.elicitation.approvals import MAX_VALUE_LENGTH
 from fingerpost.testing import ToolServer, tool_server
 from tests.kit.api import ServedApi, open_served_api
 from tests.kit.call_recorder import DESTROYS, tool
-from tests.kit.elicitation import Person, accept, open_elicitation_gateway, request, saying
+from tests.kit.elicitation import ElicitationClient, accept, create_client, open_elicitation_gateway, request
 from tests.requirements import proves
 
 RUN = tool("run", "Run a command.", "command", **DESTROYS)
@@ -37,13 +37,13 @@ def _runner() -> ToolServer:
     return tool_server("shell", [RUN, SEND])
 
 
-async def _asked(opened: ServedApi, command: str, **how: Any) -> str:
+async def _request_call(opened: ServedApi, command: str, **how: Any) -> str:
     call = {"tool": "shell/run", "arguments": {"command": command}}
     return (await opened.post("/api/call", call, **how)).json()["pending_id"]
 
 
 @proves("X3")
-async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: Path) -> None:
+async def test_only_callers_who_may_decide_read_exactly_what_runs(tmp_path: Path) -> None:
     server = _runner()
     async with open_served_api(tmp_path, server.spec(), gateway=KEYED) as opened:
         agent, anna = await opened.key("agent"), await opened.key("anna", "approve")
@@ -51,7 +51,7 @@ async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: 
         other = await opened.key("other", "approve", scope=Scope(servers=("files",)))
         both = await opened.key("both", "use", "approve")
         for command in PAYLOADS:
-            waiting = await _asked(opened, command, headers=agent)
+            waiting = await _request_call(opened, command, headers=agent)
             path = f"/api/approvals/{waiting}"
             view = (await opened.get(path, headers=anna)).json()
             assert view["arguments"] == {"command": command}
@@ -66,7 +66,7 @@ async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: 
             assert (listed["pending_id"], MASK in listed["arguments"]["command"]) == (waiting, True)
             done = (await opened.post(f"{path}/approve", headers=anna)).json()
             assert (done["stood"], MASK in done["approval"]["arguments"]["command"]) == (True, True)
-        own = await _asked(opened, PAYLOADS[0], headers=both)
+        own = await _request_call(opened, PAYLOADS[0], headers=both)
         seen = (await opened.get(f"/api/approvals/{own}", headers=both)).json()
         assert (seen["may_decide"], MASK in seen["arguments"]["command"]) == (False, True)
         for event in await opened.router.store.journal.list_events():
@@ -77,13 +77,13 @@ async def test_who_may_decide_reads_exactly_what_runs_and_nobody_else(tmp_path: 
 async def test_an_edit_that_holds_a_mask_runs_nothing(tmp_path: Path) -> None:
     server = _runner()
     async with open_served_api(tmp_path, server.spec(), operator=True) as opened:
-        waiting = await _asked(opened, PAYLOADS[0])
+        waiting = await _request_call(opened, PAYLOADS[0])
         path = f"/api/approvals/{waiting}/approve"
         for edited in (f"git status # {MASK}", MASK, f"{PAYLOADS[0]} {MASK}"):
             refused = await opened.post(path, {"arguments": {"command": edited}})
             assert (refused.status_code, "mask" in refused.json()["detail"]) == (422, True)
         # where the model itself wrote the word there is nothing behind it
-        literal = await _asked(opened, f"echo {MASK}")
+        literal = await _request_call(opened, f"echo {MASK}")
         view = (await opened.get(f"/api/approvals/{literal}")).json()
         assert view["arguments"] == {"command": f"echo {MASK}"}
         body = {"arguments": view["arguments"]}
@@ -96,7 +96,7 @@ async def test_an_edit_that_holds_a_mask_runs_nothing(tmp_path: Path) -> None:
 async def test_the_form_of_a_client_says_exactly_what_runs(
     tmp_path: Path, modern: bool, payload: str
 ) -> None:
-    person = saying(accept("reject")) if not modern else Person()
+    person = create_client(accept("reject")) if not modern else ElicitationClient()
     async with open_elicitation_gateway(tmp_path) as opened:
         outcome = await opened.call(request(modern=modern, arguments={"path": payload}), person)
         if modern:
@@ -107,15 +107,15 @@ async def test_the_form_of_a_client_says_exactly_what_runs(
             [(_, params)] = person.questions
             message = params["message"]
     [line] = [line for line in message.split("\n") if line.strip().startswith("path = ")]
-    told, _, mark = line.strip().removeprefix("path = ").partition("  (looks like a secret)")
-    assert json.loads(told) == payload
-    assert told.isprintable() and "\u3164" not in told
+    text, _, mark = line.strip().removeprefix("path = ").partition("  (looks like a secret)")
+    assert json.loads(text) == payload
+    assert text.isprintable() and "\u3164" not in text
     assert (line.endswith("(looks like a secret)"), mark) == (payload in PAYLOADS, "")
 
 
 @proves("X3")
 async def test_what_a_form_cuts_it_says_where_to_read(tmp_path: Path) -> None:
-    person = saying(accept("reject"))
+    person = create_client(accept("reject"))
     long = "a" * MAX_VALUE_LENGTH + EVIL
     async with open_elicitation_gateway(tmp_path) as opened:
         await opened.call(request(modern=False, arguments={"path": long}), person)
@@ -128,19 +128,19 @@ async def test_what_a_form_cuts_it_says_where_to_read(tmp_path: Path) -> None:
 @proves("X3")
 @pytest.mark.parametrize("payload", [*PAYLOADS, "ls\u202e\u200b\n\x1b[2K\u3164" + EVIL])
 def test_a_terminal_shows_exactly_what_runs(payload: str) -> None:
-    [line] = [line for line in format_pending(_pending({"command": payload})) if "command" in line]
+    [line] = [line for line in format_pending(_create_pending({"command": payload})) if "command" in line]
     assert MASK not in line
     assert line.isprintable()
     spelled = payload.replace("\n", "\\x0a").replace("\x1b", "\\x1b").replace("\u202e", "\\u202e")
     spelled = spelled.replace("\u200b", "\\u200b").replace("\u3164", "\\u3164")
     assert spelled in line
     assert ("looks like a secret" in line) == (payload in PAYLOADS)
-    call = _pending({"command": payload}).call
+    call = _create_pending({"command": payload}).call
     assert call.isprintable()
     assert json.loads(call.partition(" ")[2]) == {"command": payload}
 
 
-def _pending(arguments: dict[str, Any]) -> Pending:
+def _create_pending(arguments: dict[str, Any]) -> Pending:
     now = utc_now()
     return Pending(
         pending_id="apr_" + "0" * 32,

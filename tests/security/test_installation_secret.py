@@ -12,7 +12,7 @@ from psycopg import sql
 
 from fingerpost.errors import ConfigError
 from fingerpost.store import Store
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.elicitation import accept, open_elicitation_gateway, request
 from tests.requirements import proves
 
@@ -107,7 +107,7 @@ async def test_a_second_host_does_not_make_a_secret_of_its_own(tmp_path: Path, p
 
 @proves("X14")
 async def test_the_doctor_says_where_the_secret_is_and_what_to_set(tmp_path: Path, postgres_url: str) -> None:
-    person = Person(tmp_path)
+    person = CommandLine(tmp_path)
     shared = {"FINGERPOST_STORE__URL": postgres_url}
 
     async def ask(**more: str) -> str:

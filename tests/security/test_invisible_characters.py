@@ -22,8 +22,8 @@ from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.surfaces.gateway.tool_results import render_result
 from fingerpost.testing import served
 from tests.kit.catalogs import card, tool
-from tests.kit.gateway_methods import open_gateway_methods, reading, until
-from tests.kit.plain_http import Asked, PlainHttp
+from tests.kit.gateway_methods import open_gateway_methods, reading_tool, until
+from tests.kit.plain_http import PlainHttp, PlainRequest
 from tests.requirements import proves
 
 # Zero width, direction, tags, selectors, terminal escapes, C0, C1, blank letters.
@@ -35,7 +35,7 @@ TEXT = f"Get a thing.{UNSEEN} Quickly.\nSecond line\tof it {ASTRONAUT}"
 _HIDDEN = re.compile(f"[{UNSEEN}]")
 
 
-def defined() -> ToolCard:
+def create_card() -> ToolCard:
     schema: JsonObject = {
         "type": "object",
         "description": TEXT,
@@ -47,20 +47,20 @@ def defined() -> ToolCard:
     return card(tool("get_thing", TEXT, title=TEXT, inputSchema=schema, annotations={"title": TEXT}))
 
 
-def words(part: Json) -> list[str]:
+def list_texts(part: Json) -> list[str]:
     """All texts of a definition, but for values that a call must give exactly."""
     if isinstance(part, dict):
-        return [text for key, value in part.items() if key != "enum" for text in words(value)]
+        return [text for key, value in part.items() if key != "enum" for text in list_texts(value)]
     if isinstance(part, list | tuple):
-        return [text for item in part for text in words(item)]
+        return [text for item in part for text in list_texts(item)]
     return [part] if isinstance(part, str) else []
 
 
 SURFACES: dict[str, Callable[[ToolCard], list[str]]] = {
-    "tools/list": lambda it: words(build_definition(it, modern=True)),
-    "tools/list of 2025": lambda it: words(build_definition(it, modern=False)),
+    "tools/list": lambda it: list_texts(build_definition(it, modern=True)),
+    "tools/list of 2025": lambda it: list_texts(build_definition(it, modern=False)),
     "describe_tool": lambda it: [render_description(it, budget=2000)],
-    "functions": lambda it: words(build_model_definition(it)),
+    "functions": lambda it: list_texts(build_model_definition(it)),
     "lines": lambda it: [format_tools([it])],
     "instructions": lambda it: [build_tool_instructions([it])],
     "command": lambda it: [clean_text(it.description), cut_sentence(it.description)],
@@ -72,7 +72,7 @@ SURFACES: dict[str, Callable[[ToolCard], list[str]]] = {
 def test_no_surface_passes_on_what_cannot_be_seen_in_a_definition(
     surface: Callable[[ToolCard], list[str]],
 ) -> None:
-    texts = surface(defined())
+    texts = surface(create_card())
     assert texts
     for text in texts:
         assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), text
@@ -80,7 +80,7 @@ def test_no_surface_passes_on_what_cannot_be_seen_in_a_definition(
 
 @proves("X15")
 def test_values_that_a_call_must_give_exactly_stay_as_they_are() -> None:
-    listed = json.dumps(build_definition(defined(), modern=True))
+    listed = json.dumps(build_definition(create_card(), modern=True))
     assert json.dumps([f"a{UNSEEN}b"]) in listed
 
 
@@ -96,7 +96,7 @@ async def test_no_result_of_the_gateway_hides_anything() -> None:
     outcome = Outcome(call_id="cal_1", tool="a/b", success=True, content="", result=result)
     for modern in (True, False):
         given = await render_result(outcome, None, modern=modern)
-        texts = words(given)
+        texts = list_texts(given)
         assert len(texts) >= 4
         for text in texts:
             assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), text
@@ -111,7 +111,7 @@ def sly_server(era: Era) -> PlainHttp:
     results: dict[str, dict[str, Any]] = {
         "initialize": {**about, "protocolVersion": "2025-11-25", "serverInfo": who},
         "server/discover": {**about, **kept, "supportedVersions": ["2026-07-28"], "serverInfo": who},
-        "tools/list": {**kept, "tools": [reading("fail")]},
+        "tools/list": {**kept, "tools": [reading_tool("fail")]},
         "resources/list": {
             **kept,
             "resources": [{"uri": "sly://a", "name": TEXT, "title": TEXT, "description": TEXT}],
@@ -147,11 +147,11 @@ def sly_server(era: Era) -> PlainHttp:
         },
     }
 
-    async def fail(asked: Asked) -> None:
+    async def fail(asked: PlainRequest) -> None:
         error = {"code": -32000, "message": TEXT}
         await asked.answer({"jsonrpc": "2.0", "id": asked.message["id"], "error": error})
 
-    async def read(asked: Asked) -> None:
+    async def read(asked: PlainRequest) -> None:
         if asked.message["params"]["uri"] == "sly://a":
             await asked.result(results["resources/read"])
         else:
@@ -182,7 +182,7 @@ async def test_prompts_resources_and_errors_hide_nothing(tmp_path: Path, era: Er
         )
         given = {method: await it.ask(method, asked, modern=modern) for method, asked in REQUESTS.items()}
         for method, result in given.items():
-            texts = words(result)
+            texts = list_texts(result)
             assert any("\\u200b" in text and text.endswith(ASTRONAUT) for text in texts), method
             for text in texts:
                 assert not _HIDDEN.search(text.replace(ASTRONAUT, "")), (method, text)

@@ -13,8 +13,8 @@ import pytest
 from fingerpost.records import Right
 from fingerpost.testing import ToolServer, tool_server
 from tests.kit.api import ServedApi, open_served_api
-from tests.kit.command_line import Person
-from tests.kit.elicitation import accept, open_elicitation_gateway, request, saying
+from tests.kit.command_line import CommandLine
+from tests.kit.elicitation import accept, create_client, open_elicitation_gateway, request
 from tests.kit.strong_model import StrongModel, beside
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
@@ -94,18 +94,18 @@ async def test_a_call_that_is_asked_about_for_another_reason_keeps_nothing(tmp_p
 async def test_no_answer_by_elicitation_is_kept(tmp_path: Path) -> None:
     server = web()
     first = request(name="web__fetch_page", arguments=PAGE)
-    async with open_elicitation_gateway(tmp_path, server.spec()) as house:
-        asked = await house.call(first)
+    async with open_elicitation_gateway(tmp_path, server.spec()) as gateway:
+        asked = await gateway.call(first)
         assert asked.result is not None and "only_reads" not in json.dumps(asked.result, default=str)
-        answered = await house.retry(first, asked, accept(only_reads=True))
+        answered = await gateway.retry(first, asked, accept(only_reads=True))
         assert answered.success, answered.content
-        pins = await house.router.store.pins.list_all()
+        pins = await gateway.router.store.pins.list_all()
         assert all(pin.only_reads is None for pin in pins.values())
         other = request(name="web__fetch_page", arguments={"url": "https://example.org/2"}, modern=False)
-        person = saying(accept("approve", only_reads=True))
-        assert (await house.call(other, person)).success
+        person = create_client(accept("approve", only_reads=True))
+        assert (await gateway.call(other, person)).success
         assert len(person.questions) == 1 and "only_reads" not in json.dumps(person.questions, default=str)
-        assert all(pin.only_reads is None for pin in (await house.router.store.pins.list_all()).values())
+        assert all(pin.only_reads is None for pin in (await gateway.router.store.pins.list_all()).values())
 
 
 PROGRAM = """
@@ -133,8 +133,8 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def reader(tmp_path: Path) -> Person:
-    person = Person(tmp_path)
+def reader(tmp_path: Path) -> CommandLine:
+    person = CommandLine(tmp_path)
     program = person.writes("web.py", PROGRAM.format(tools=[FETCH]))
     person.has("web", command=sys.executable, args=[str(program)])
     person.writes("fingerpost.toml", "[flags]\ndense_scores = false\n")
@@ -149,7 +149,7 @@ def fetching() -> StrongModel:
 
 
 @proves("X8")
-async def test_at_a_terminal_a_person_keeps_the_answer(reader: Person) -> None:
+async def test_at_a_terminal_a_person_keeps_the_answer(reader: CommandLine) -> None:
     def sit_down() -> tuple[int, str]:
         with Terminal(reader, "ask", "fetch the page example.org") as terminal:
             shown = terminal.until("[n]o: ")
@@ -166,7 +166,7 @@ async def test_at_a_terminal_a_person_keeps_the_answer(reader: Person) -> None:
 
 
 @proves("X8")
-def test_a_waiting_call_is_approved_and_the_answer_kept_by_command(reader: Person) -> None:
+def test_a_waiting_call_is_approved_and_the_answer_kept_by_command(reader: CommandLine) -> None:
     asked = reader.runs("call", "web/fetch_page", "url=https://example.org/")
     assert asked.returncode == 4, asked.stderr
     (waiting,) = reader.reads("approvals")

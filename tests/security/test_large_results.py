@@ -24,10 +24,11 @@ from fingerpost.surfaces.gateway.tool_results import escape_result_text
 from fingerpost.surfaces.http.interpreter import SWITCH_INTERVAL_S
 from fingerpost.tasks import run_in_thread
 from fingerpost.testing import ScriptedModel, calls
-from tests.kit.api import ServedApi, serve_api, settings
-from tests.kit.gateway_methods import ALL, ROUTE, Crowd, request
-from tests.kit.gateway_methods import Client as Asker
+from tests.kit.api import ServedApi, serve_api
+from tests.kit.gateway_methods import ALL, ROUTE, RecordingAudience, request
+from tests.kit.gateway_methods import SilentClient as Asker
 from tests.kit.raw_http import raw_server, with_length
+from tests.kit.routers import build_settings
 from tests.kit.server_pools import PATIENCE, open_pool
 from tests.requirements import proves
 
@@ -61,7 +62,7 @@ def _size(value: object) -> int:
 
 
 @contextmanager
-def reading_on_the_loop() -> Generator[list[str]]:
+def record_large_reads() -> Generator[list[str]]:
     """Where, in this thread, our code has something large read from end to end by C code."""
     found: list[str] = []
 
@@ -132,13 +133,13 @@ async def large_server(way: str, folder: Path) -> AsyncGenerator[ServerSpec]:
 
 
 @asynccontextmanager
-async def house(way: str, folder: Path) -> AsyncGenerator[tuple[ServedApi, str]]:
+async def open_large_api(way: str, folder: Path) -> AsyncGenerator[tuple[ServedApi, str]]:
     script = iter([calls((f"big__{_tool(way)}", {})), "That was long."])
     model = ScriptedModel(lambda _: next(script, '{"approved": true, "confidence": 1}'))
     more: dict[str, Any] = {"policy": [{"verdict": "allow"}]}
     async with (
         large_server(way, folder) as spec,
-        Router([spec], settings=settings(folder, **more), model=model) as router,
+        Router([spec], settings=build_settings(folder, **more), model=model) as router,
     ):
         await router.connect()
         async with serve_api(router) as opened:
@@ -154,13 +155,13 @@ def _tool(way: str) -> str:
 async def test_nothing_large_is_read_from_end_to_end_on_the_event_loop(tmp_path: Path, way: str) -> None:
 
     async with (
-        house(way, tmp_path) as (opened, tool),
-        open_methods(opened.router, audience=Crowd()) as methods,
+        open_large_api(way, tmp_path) as (opened, tool),
+        open_methods(opened.router, audience=RecordingAudience()) as methods,
     ):
-        wish: dict[str, Any] = {"name": f"big__{tool}", "arguments": {}}
+        call: dict[str, Any] = {"name": f"big__{tool}", "arguments": {}}
         routed: dict[str, Any] = {"name": "call_tool", "arguments": {"name": f"big__{tool}", "arguments": {}}}
-        with reading_on_the_loop() as found:
-            whole = await methods.answer(request("tools/call", wish, at=ALL), Asker())
+        with record_large_reads() as found:
+            whole = await methods.answer(request("tools/call", call, at=ALL), Asker())
             narrow = await methods.answer(request("tools/call", routed, at=ROUTE, session="two"), Asker())
             called = await opened.post("/api/call", {"tool": f"big/{tool}", "arguments": {}})
             answer = await opened.router.route("Use the big tool to look at everything")
@@ -176,20 +177,20 @@ async def test_a_small_result_does_not_wait_for_work_on_large_ones(tmp_path: Pat
     """The turn for work on large results is taken until all small calls have been answered."""
     done = threading.Event()
     async with (
-        house("stdio", tmp_path) as (opened, _),
-        open_methods(opened.router, audience=Crowd()) as methods,
+        open_large_api("stdio", tmp_path) as (opened, _),
+        open_methods(opened.router, audience=RecordingAudience()) as methods,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(run_in_thread, done.wait)
-        wish: dict[str, Any] = {"name": "big__echo", "arguments": {}}
-        routed: dict[str, Any] = {"name": "call_tool", "arguments": wish}
+        call: dict[str, Any] = {"name": "big__echo", "arguments": {}}
+        routed: dict[str, Any] = {"name": "call_tool", "arguments": call}
         try:
             with anyio.fail_after(PATIENCE):
-                whole = await methods.answer(request("tools/call", wish, at=ALL), Asker())
+                whole = await methods.answer(request("tools/call", call, at=ALL), Asker())
                 narrow = await methods.answer(request("tools/call", routed, at=ROUTE, session="two"), Asker())
                 called = await opened.post("/api/call", {"tool": "big/echo", "arguments": {}})
                 prompt = await escape_result_text({"description": "here", "messages": []})
-                assert all("here" in str(said) for said in (whole, narrow, called.json(), prompt))
+                assert all("here" in str(reply) for reply in (whole, narrow, called.json(), prompt))
         finally:
             done.set()
 
@@ -254,17 +255,19 @@ async def test_a_reply_too_large_costs_a_program_its_own_call_alone(tmp_path: Pa
         anyio.create_task_group() as tasks,
     ):
         before = servers.get_status("big").since
-        said: list[object] = []
+        received: list[object] = []
 
         async def echo() -> None:
-            said.append(await servers.call("big", "echo", {}, timeout=PATIENCE))
+            received.append(await servers.call("big", "echo", {}, timeout=PATIENCE))
 
         with pytest.raises(ResponseTooLarge, match=r"1,048,576 bytes") as caught:
             tasks.start_soon(echo)
             await servers.call("big", "look", {}, timeout=PATIENCE)
         assert "limits.response_bytes" in (caught.value.hint or "")
         await echo()
-        assert [result["content"][0]["text"] for result in cast("list[Any]", said)] == ["here"] * len(said)
+        assert [result["content"][0]["text"] for result in cast("list[Any]", received)] == ["here"] * len(
+            received
+        )
         assert (servers.get_status("big").state, servers.get_status("big").since) == (
             ServerState.READY,
             before,

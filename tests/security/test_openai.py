@@ -26,14 +26,14 @@ ASKED = {"model": "fingerpost", "messages": [user("Good morning")]}
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncGenerator[ServedCompletions]:
+async def completions(tmp_path: Path) -> AsyncGenerator[ServedCompletions]:
     async with open_served_completions(tmp_path, ScriptedModel(lambda request: "Good morning.")) as opened:
         yield opened
 
 
 @proves("O6")
-async def test_a_path_of_many_slashes_holds_nobody_up(place: ServedCompletions) -> None:
-    async with place.plain() as client:
+async def test_a_path_of_many_slashes_delays_no_other_request(completions: ServedCompletions) -> None:
+    async with completions.plain() as client:
         began = time.process_time()
         got = await client.get(f"/v1/{'/' * 50_000}x")
     assert got.status_code == 404
@@ -58,18 +58,18 @@ async def test_a_path_of_many_slashes_holds_nobody_up(place: ServedCompletions) 
     ids=["choice", "choice-of-responses", "model"],
 )
 async def test_odd_values_are_the_callers_fault(
-    place: ServedCompletions, path: str, body: Any, param: str
+    completions: ServedCompletions, path: str, body: Any, param: str
 ) -> None:
-    got = await ask(place, body, path=path)
+    got = await ask(completions, body, path=path)
     assert (got.status, got.error["param"]) == (400, param)
 
 
 @pytest.mark.parametrize("number", ["1e999", "-1E+400", f"{'9' * 310}e10", "9" * 5000])
 async def test_numbers_that_cannot_be_written_again_are_refused(
-    place: ServedCompletions, number: str
+    completions: ServedCompletions, number: str
 ) -> None:
     body = f'{json.dumps(ASKED)[:-1]}, "temperature": {number}}}'
-    async with place.plain() as client:
+    async with completions.plain() as client:
         got = await client.post(
             "/v1/chat/completions", content=body, headers={"content-type": "application/json"}
         )
@@ -133,7 +133,7 @@ async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp
 
         with opened.router.live.subscribe() as events, anyio.fail_after(10):
             tasks.start_soon(held)
-            pending_id = await _asked(events)
+            pending_id = await _wait_for_packet(events)
         await opened.router.store.journal.flush()
         await anyio.to_thread.run_sync(_rename, tmp_path, "approvals", "elsewhere")
         await anyio.sleep(2 * CHECK_INTERVAL_S)
@@ -144,7 +144,7 @@ async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp
     assert answers[0].text.startswith("I wrote it down.")
 
 
-async def _asked(events: AsyncIterator[Event]) -> str:
+async def _wait_for_packet(events: AsyncIterator[Event]) -> str:
     async for event in events:
         if isinstance(event, ApprovalRequested):
             return event.pending_id
@@ -158,11 +158,11 @@ def _rename(folder: Path, old: str, new: str) -> None:
 
 async def test_what_is_gone_on_with_has_its_id_from_the_first_chunk(tmp_path: Path) -> None:
     async with open_served_completions(tmp_path, writes(), **NOT_HELD) as opened:
-        told = (await ask(opened, body())).json["fingerpost"]
-        await decide(opened.router, told["pending_id"])
+        extension = (await ask(opened, body())).json["fingerpost"]
+        await decide(opened.router, extension["pending_id"])
         async with opened.plain() as client:
-            again = body(stream=True, fingerpost={"resume": told["pending_id"]})
+            again = body(stream=True, fingerpost={"resume": extension["pending_id"]})
             got = await client.post("/v1/chat/completions", json=again)
     frames = [json.loads(line[6:]) for line in got.text.splitlines() if line.startswith("data: {")]
-    assert {frame["id"] for frame in frames} == {f"chatcmpl-{told['packet_id']}"}
-    assert got.headers["x-fingerpost-packet"] == told["packet_id"]
+    assert {frame["id"] for frame in frames} == {f"chatcmpl-{extension['packet_id']}"}
+    assert got.headers["x-fingerpost-packet"] == extension["packet_id"]

@@ -21,45 +21,23 @@ from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.settings import load
 from fingerpost.store import Store
 from fingerpost.store.trust import SECRET_NAME
-from fingerpost.surfaces.http.authenticator import build_authenticator
-from fingerpost.surfaces.serve import serve
-from tests.kit.api import PATIENCE_S, settings
+from tests.kit.api import PATIENCE_S
+from tests.kit.gateways import serve_gateway
 from tests.kit.raw_http import raw_server, with_length
+from tests.kit.routers import open_router
 from tests.kit.server_pools import eventually, is_running, open_pool
 from tests.requirements import proves
 from tests.security.test_large_results import PROGRAM as SOUND_SERVER
 
 
 @asynccontextmanager
-async def everything(folder: Path, *servers: Any, **more: Any) -> AsyncGenerator[tuple[Router, str]]:
+async def open_all_surfaces(folder: Path, *servers: Any, **more: Any) -> AsyncGenerator[tuple[Router, str]]:
     """All surfaces at a real port, in this process."""
     async with (
-        Router(servers, settings=settings(folder, **more)) as router,
-        anyio.create_task_group() as tasks,
+        open_router(folder, servers, connect=bool(servers), **more) as router,
+        serve_gateway(router) as address,
     ):
-        if servers:
-            await router.connect()
-        up, address = anyio.Event(), ""
-
-        def started(at: str) -> None:
-            nonlocal address
-            address = at
-            up.set()
-
-        def gate(bound: str) -> Any:
-            chosen = router.settings
-            return build_authenticator(
-                chosen.gateway, keys=router.store.keys, events=router.events, bound=bound
-            )
-
-        async def run() -> None:
-            await serve(router, host="127.0.0.1", port=0, authenticator=gate, started=started, signals=False)
-
-        tasks.start_soon(run)
-        with anyio.fail_after(PATIENCE_S):
-            await up.wait()
         yield router, address
-        tasks.cancel_scope.cancel()
 
 
 FOREIGN_PAGE = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}
@@ -71,7 +49,7 @@ async def test_foreign_names_and_pages_are_answered_nowhere(tmp_path: Path) -> N
     refused = [{"host": "evil.example"}, {"origin": "https://evil.example"}, FOREIGN_PAGE, OTHER_PORT]
     answered: list[tuple[str, dict[str, str]]] = []
     async with (
-        everything(tmp_path) as (_, address),
+        open_all_surfaces(tmp_path) as (_, address),
         httpx2.AsyncClient(base_url=address, timeout=PATIENCE_S) as client,
     ):
         for path in ("/healthz", "/readyz", "/metrics", "/v1/models", "/api/packets", "/mcp"):
@@ -109,21 +87,21 @@ BASIC = base64.b64encode(b"robot:correct-horse-9").decode()
 
 
 @proves("X14")
-async def test_a_secret_that_its_server_echoes_reaches_nobody(tmp_path: Path) -> None:
+async def test_a_secret_that_its_server_echoes_is_masked_everywhere(tmp_path: Path) -> None:
     """In a result, its structured content, an error and its data; as it is, encoded, or only the password."""
     heads: list[str] = []
 
     def answer(reply: bytes) -> list[bytes]:
         sent = heads[-1] = server.calls[-1]
-        said = f"{sent} {base64.b64encode(TOKEN.encode()).decode()} password: correct-horse-9"
+        text = f"{sent} {base64.b64encode(TOKEN.encode()).decode()} password: correct-horse-9"
         message = json.loads(reply)
         if len(server.calls) > 1:
             message = {"jsonrpc": "2.0", "id": message["id"]}
-            message["error"] = {"code": -32000, "message": said, "data": {said: [said]}}
+            message["error"] = {"code": -32000, "message": text, "data": {text: [text]}}
         else:
             message["result"] = {
-                "content": [{"type": "text", "text": said}],
-                "structuredContent": {said: said},
+                "content": [{"type": "text", "text": text}],
+                "structuredContent": {text: text},
             }
         return [with_length(json.dumps(message).encode())]
 
@@ -132,36 +110,36 @@ async def test_a_secret_that_its_server_echoes_reaches_nobody(tmp_path: Path) ->
         headers = {"X-Api-Key": TOKEN, "Authorization": f"Basic {BASIC}"}
         spec = Server.http("raw", url, headers=headers, era="2025-11-25")
         rules = [{"verdict": "allow"}]
-        async with everything(tmp_path, spec, policy=rules) as (router, _):
+        async with open_all_surfaces(tmp_path, spec, policy=rules) as (router, _):
             good = await router.call("raw/echo", {})
             bad = await router.call("raw/echo", {"again": True})
     assert TOKEN in heads[-1] and BASIC in heads[-1]  # it was sent, and so it was echoed
     assert good.success and not bad.success
-    for told in (good, bad):
+    for notification in (good, bad):
         for secret in (TOKEN, BASIC, "correct-horse-9", base64.b64encode(TOKEN.encode()).decode()[:22]):
-            assert secret not in repr(told)
+            assert secret not in repr(notification)
 
 
 @proves("X14")
-async def test_a_secret_echoed_in_the_middle_of_a_call_reaches_nobody() -> None:
+async def test_a_secret_echoed_in_the_middle_of_a_call_is_masked_everywhere() -> None:
     def answer(reply: bytes) -> list[bytes]:
         message = json.loads(reply)
         about = {"progressToken": message["id"], "progress": 1, "message": f"sent {TOKEN}"}
-        told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": about}
-        events = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in (told, message))
+        notification = {"jsonrpc": "2.0", "method": "notifications/progress", "params": about}
+        events = b"".join(b"data: %b\n\n" % json.dumps(one).encode() for one in (notification, message))
         head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n"
         return [head % len(events) + events]
 
-    heard: list[str | None] = []
+    received: list[str | None] = []
 
     async def hear(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(message)
+        received.append(message)
 
     async with raw_server(answer) as (_, url):
         spec = Server.http("raw", url, headers={"X-Api-Key": TOKEN}, era="2025-11-25")
         async with open_pool(spec) as servers:
             await servers.call("raw", "echo", {}, timeout=PATIENCE_S, on_progress=hear)
-    assert heard == ["sent [redacted]"]
+    assert received == ["sent [redacted]"]
 
 
 @proves("X14", "F50")

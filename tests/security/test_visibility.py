@@ -11,16 +11,16 @@ from typing import Any
 import httpx2
 import pytest
 
-from fingerpost import Router
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Principal, Scope
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.kit.api import ServedApi, open_served_api, open_stream
 from tests.kit.call_recorder import DESTROYS, READS, tool
-from tests.kit.chat_completions import serve_completions, settings, user
+from tests.kit.chat_completions import serve_completions, user
 from tests.kit.gateway_methods import ROUTE
 from tests.kit.gateway_methods import open_gateway_methods as gateway
+from tests.kit.routers import open_router
 from tests.requirements import proves
 
 FILES = (
@@ -50,16 +50,16 @@ def _model(*names: str) -> ScriptedModel:
 
 
 @asynccontextmanager
-async def _house(folder: Path, model: ScriptedModel | None = None) -> AsyncGenerator[ServedApi]:
+async def _open_api(folder: Path, model: ScriptedModel | None = None) -> AsyncGenerator[ServedApi]:
     servers = (tool_server("files", FILES).spec(), tool_server("quokka", PAYROLL).spec())
     more: dict[str, Any] = {"gateway": {"require_key": True}, "policy": [RULE], "profiles": PROFILES}
     async with open_served_api(folder, *servers, model=model, **more) as opened:
         yield opened
 
 
-def _named(answer: str, *said: str) -> list[str]:
+def _find_leaked(answer: str, *text: str) -> list[str]:
     """What of the outside stands in the answer beyond what the caller said."""
-    for words in said:
+    for words in text:
         answer = answer.replace(json.dumps(words)[1:-1], "")
     return [word for word in OUTSIDE if word.lower() in answer.lower()]
 
@@ -71,13 +71,13 @@ BOUND = [{"scope": Scope(servers=("files",))}, {"profiles": ("desk",)}, {}]
 @pytest.mark.parametrize("bound", BOUND, ids=["scope", "profile", "rule alone"])
 async def test_a_caller_hears_of_no_tool_outside(tmp_path: Path, bound: dict[str, Any]) -> None:
     names = ("quokka__pay_wombat", TYPO, "files__shred_file", "shred_fil", "read_file")
-    async with _house(tmp_path, _model(*names)) as opened:
+    async with _open_api(tmp_path, _model(*names)) as opened:
         who = await opened.key("agent", **bound)
         outside = OUTSIDE if bound else ("merger", "Acme", "shred_file")
-        said = (WISH, "quokka/pay_wombat", "files/shred_file", *names)
+        own_words = (WISH, "quokka/pay_wombat", "files/shred_file", *names)
 
         def check(answer: str) -> None:
-            assert not [word for word in _named(answer, *said) if word in outside], answer
+            assert not [word for word in _find_leaked(answer, *own_words) if word in outside], answer
 
         for about in ("quokka/pay_wombat", "files/shred_file", "quokka/nothing"):
             routed = await opened.post("/api/route", {"request": WISH, "about": about}, headers=who)
@@ -107,7 +107,7 @@ async def test_a_caller_hears_of_no_tool_outside(tmp_path: Path, bound: dict[str
 @proves("X9")
 @pytest.mark.parametrize("bound", BOUND[:2], ids=["scope", "profile"])
 async def test_no_right_shows_a_bound_key_what_lies_outside(tmp_path: Path, bound: dict[str, Any]) -> None:
-    async with _house(tmp_path) as opened:
+    async with _open_api(tmp_path) as opened:
         who = await opened.key("bound", "use", "watch", "approve", "manage", **bound)
         other = await opened.key("other")
         call = {"tool": "quokka/pay_wombat", "arguments": {"path": "a.txt"}}
@@ -122,9 +122,9 @@ async def test_no_right_shows_a_bound_key_what_lies_outside(tmp_path: Path, boun
             if path in ("/api/live", "/api/events", "/api/openapi.json"):
                 continue
             got = await opened.get(path, headers=who)
-            assert not [word for word in _named(got.text) if word not in ("merger", "Acme", "shred_file")], (
-                path
-            )
+            assert not [
+                word for word in _find_leaked(got.text) if word not in ("merger", "Acme", "shred_file")
+            ], path
         for line in theirs:
             assert (await opened.get(f"/api/packets/{line['packet_id']}", headers=who)).status_code == 404
         async with open_stream(opened, "/api/live", headers=who) as stream:
@@ -146,7 +146,7 @@ async def test_the_gateway_names_nothing_outside(tmp_path: Path) -> None:
     async with gateway(tmp_path, *servers, policy=[RULE], flags={"dense_scores": False}) as it:
         how: dict[str, Any] = {"by": clerk, "at": ROUTE}
         found = await it.call("find_tools", {"request": WISH}, **how)
-        assert not _named(json.dumps(found), WISH)
+        assert not _find_leaked(json.dumps(found), WISH)
         answers: list[str] = []
         for name in ("quokka__pay_wombat", "quokka__pay_womba", "files__shred_file"):
             for own, arguments in (
@@ -158,7 +158,7 @@ async def test_the_gateway_names_nothing_outside(tmp_path: Path) -> None:
                 except JsonRpcError as refused:
                     answer = refused.message
                 answers.append(answer.replace(name, ""))
-        assert not [named for answer in answers if (named := _named(answer))], answers
+        assert not [named for answer in answers if (named := _find_leaked(answer))], answers
 
 
 @proves("X9")
@@ -166,19 +166,20 @@ async def test_the_endpoint_names_nothing_outside(tmp_path: Path) -> None:
     model = _model("quokka__pay_wombat", "quokka__pay_womba", "read_file")
     servers = (tool_server("files", FILES).spec(), tool_server("quokka", PAYROLL).spec())
     more: dict[str, Any] = {"gateway": {"require_key": True}, "profiles": PROFILES}
-    async with Router(servers, settings=settings(tmp_path, **more), model=model) as router:
-        await router.connect()
+    async with open_router(tmp_path, servers, model, **more) as router:
         _, key = await router.store.keys.add("agent", profiles=("desk",))
         body = {"model": "fingerpost", "messages": [user("Read the text file a.txt")]}
         async with serve_completions(router) as (address, _), httpx2.AsyncClient(base_url=address) as client:
             headers = {"authorization": f"Bearer {key}"}
             got = await client.post("/v1/chat/completions", json=body, headers=headers)
         assert got.status_code == 200, got.text
-        told = got.text
-        assert not _named(told, "quokka__pay_wombat", "quokka__pay_womba"), told
+        content_text = got.text
+        assert not _find_leaked(content_text, "quokka__pay_wombat", "quokka__pay_womba"), content_text
         for request in model.asked:
             text = json.dumps([message.text for message in request.messages])
-            assert not _named(text, "quokka__pay_wombat", "quokka__pay_womba", "quokka/pay_wombat"), text
+            assert not _find_leaked(text, "quokka__pay_wombat", "quokka__pay_womba", "quokka/pay_wombat"), (
+                text
+            )
 
 
 @proves("X9")
@@ -189,12 +190,11 @@ async def test_what_one_caller_was_offered_in_a_conversation_is_not_offered_to_a
     model = ScriptedModel(lambda request: "Done.")
     servers = (tool_server("files", FILES).spec(), tool_server("quokka", PAYROLL).spec())
     more: dict[str, Any] = {"profiles": PROFILES, "narrow": {"vectors": str(tmp_path), "max_tools": 10}}
-    async with Router(servers, settings=settings(tmp_path, **more), model=model) as router:
-        await router.connect()
+    async with open_router(tmp_path, servers, model, **more) as router:
         callers: list[dict[str, Any]] = [{"caller": "boss"}, {"caller": "clerk", "profile": "desk"}]
         for who in (*callers, callers[0]):
             model.asked.clear()
-            wish = "Read the wombat from a text file" if who["caller"] == "boss" else "Read a text file"
-            await router.route(wish, conversation="thread", mode="simple", **who)
+            text = "Read the wombat from a text file" if who["caller"] == "boss" else "Read a text file"
+            await router.route(text, conversation="thread", mode="simple", **who)
             offered = json.dumps([request.tools for request in model.asked], default=str)
             assert ("quokka" in offered) == (who["caller"] != "clerk"), offered

@@ -54,20 +54,20 @@ async def test_a_changed_list_is_seen_over_http(era: Any):
         await eventually(lambda: names(servers, "remote") == ["one", "two"])
 
 
-def _mirrored(header: str) -> dict[str, Any]:
+def _create_mirroring_tool(header: str) -> dict[str, Any]:
     properties = {"region": {"type": "string", "x-mcp-header": header}}
     return {"name": "echo", "inputSchema": {"type": "object", "properties": properties}}
 
 
 async def test_arguments_are_repeated_as_headers_and_a_changed_schema_is_learned_on_refusal():
-    remote = tool_server("remote", [_mirrored("Region")])
+    remote = tool_server("remote", [_create_mirroring_tool("Region")])
     async with (
         served(remote.server.streamable_http_app()) as base,
         open_pool(Server.http("remote", f"{base}/mcp", era="2026-07-28")) as servers,
     ):
         result = await servers.call("remote", "echo", {"region": "north"}, timeout=PATIENCE)
         assert arguments_of(result) == {"region": "north"}
-        remote.change_silently([_mirrored("Area")])
+        remote.change_silently([_create_mirroring_tool("Area")])
         result = await servers.call("remote", "echo", {"region": "south"}, timeout=PATIENCE)
         assert arguments_of(result) == {"region": "south"}
     assert [arguments["region"] for _, arguments in remote.calls] == ["north", "south"]

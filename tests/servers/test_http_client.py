@@ -28,7 +28,9 @@ OK = b"HTTP/1.1 200 OK\r\n" + KIND
 
 
 @asynccontextmanager
-async def calling(answer: Callable[[bytes], list[bytes]]) -> AsyncGenerator[tuple[RawServer, ServerPool]]:
+async def open_raw_pool(
+    answer: Callable[[bytes], list[bytes]],
+) -> AsyncGenerator[tuple[RawServer, ServerPool]]:
     async with (
         raw_server(answer) as (server, url),
         open_pool(Server.http("raw", url, era="2025-11-25"), response_bytes=100_000) as servers,
@@ -41,7 +43,7 @@ async def call(servers: ServerPool, meta: dict[str, str] | None = None) -> str:
     return text_of(await servers.call("raw", "echo", {}, timeout=PATIENCE, context=passage))
 
 
-def chunked(body: bytes) -> bytes:
+def encode_chunks(body: bytes) -> bytes:
     half = len(body) // 2
     return b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:half], body[half:])) + b"0\r\n\r\n"
 
@@ -49,14 +51,16 @@ def chunked(body: bytes) -> bytes:
 SHAPES: dict[str, Callable[[bytes], list[bytes]]] = {
     "in one piece": lambda body: [with_length(body)],
     "byte by byte": lambda body: [with_length(body)[n : n + 1] for n in range(len(with_length(body)))],
-    "in chunks": lambda body: [OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(body)],
+    "in chunks": lambda body: [OK + b"Transfer-Encoding: chunked\r\n\r\n" + encode_chunks(body)],
     "until the connection closes": lambda body: [OK + b"\r\n", body, CLOSE],
     "after a hint that it goes on": lambda body: [b"HTTP/1.1 103 Early Hints\r\n\r\n", with_length(body)],
     "compressed though nobody asked for it": lambda body: [
         with_length(gzip.compress(body), b"Content-Encoding: gzip\r\n")
     ],
     "in chunks, compressed": lambda body: [
-        OK + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked(zlib.compress(body))
+        OK
+        + b"Content-Encoding: deflate\r\nTransfer-Encoding: chunked\r\n\r\n"
+        + encode_chunks(zlib.compress(body))
     ],
     "with odd capitals": lambda body: [
         b"HTTP/1.1 200 OK\r\ncOnTeNt-TyPe: Application/JSON; charset=utf-8\r\ncontent-length: %d\r\n\r\n%b"
@@ -67,18 +71,18 @@ SHAPES: dict[str, Callable[[bytes], list[bytes]]] = {
 
 @pytest.mark.parametrize("shape", SHAPES)
 async def test_a_reply_is_read_in_every_shape_http_knows(shape: str) -> None:
-    async with calling(SHAPES[shape]) as (server, servers):
+    async with open_raw_pool(SHAPES[shape]) as (server, servers):
         assert [await call(servers) for _ in range(2)] == ["done", "done"]
     assert len(server.calls) == 2
     assert "accept-encoding: identity" in server.calls[0]
 
 
 async def test_a_connection_is_used_again_unless_the_server_wants_it_closed() -> None:
-    async with calling(SHAPES["in chunks"]) as (server, servers):
+    async with open_raw_pool(SHAPES["in chunks"]) as (server, servers):
         for _ in range(3):
             await call(servers)
     assert server.connections == 1
-    async with calling(lambda body: [with_length(body, b"Connection: close\r\n"), CLOSE]) as (
+    async with open_raw_pool(lambda body: [with_length(body, b"Connection: close\r\n"), CLOSE]) as (
         server,
         servers,
     ):
@@ -89,7 +93,7 @@ async def test_a_connection_is_used_again_unless_the_server_wants_it_closed() ->
 
 async def test_a_server_that_closed_a_kept_connection_is_connected_to_again() -> None:
     """It says nothing of closing, and closes: nothing of the next call is lost."""
-    async with calling(lambda body: [with_length(body), CLOSE]) as (server, servers):
+    async with open_raw_pool(lambda body: [with_length(body), CLOSE]) as (server, servers):
         for _ in range(3):
             assert await call(servers) == "done"
             for _ in range(10):  # the loop has to turn a few times until we hear of it
@@ -98,8 +102,8 @@ async def test_a_server_that_closed_a_kept_connection_is_connected_to_again() ->
 
 
 async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_not_used_again() -> None:
-    """It may be closed under the next request, which nobody would answer."""
-    async with calling(SHAPES["in one piece"]) as (server, servers):
+    """The server may close it under the next request, which would get no answer."""
+    async with open_raw_pool(SHAPES["in one piece"]) as (server, servers):
         await call(servers)
         await anyio.sleep(KEEP_ALIVE_SECONDS + 0.2)
         before = server.opened
@@ -145,7 +149,7 @@ REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], 
     ),
     "more than allowed, announced": (lambda _: [with_length(LARGE)], LimitReached, "sent more than"),
     "more than allowed, unannounced": (
-        lambda _: [OK + b"Transfer-Encoding: chunked\r\n\r\n" + chunked(LARGE)],
+        lambda _: [OK + b"Transfer-Encoding: chunked\r\n\r\n" + encode_chunks(LARGE)],
         LimitReached,
         "sent more than",
     ),
@@ -156,14 +160,17 @@ REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], 
 async def test_what_cannot_be_read_is_an_error_and_the_next_call_works(case: str) -> None:
     answer, kind, words = REFUSED[case]
     answers = iter([answer, SHAPES["in one piece"]])
-    async with calling(lambda body: next(answers)(body)) as (_, servers):
+    async with open_raw_pool(lambda body: next(answers)(body)) as (_, servers):
         with pytest.raises(kind, match=words):
             await call(servers)
         assert await call(servers) == "done"
 
 
 async def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
-    async with calling(lambda body: [OK + b"Content-Length: 500\r\n\r\n" + body[:5]]) as (server, servers):
+    async with open_raw_pool(lambda body: [OK + b"Content-Length: 500\r\n\r\n" + body[:5]]) as (
+        server,
+        servers,
+    ):
         for _ in range(2):
             with anyio.move_on_after(0.1) as gave_up:
                 await call(servers)

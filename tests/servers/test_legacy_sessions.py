@@ -14,15 +14,15 @@ from fingerpost.errors import ServerUnavailable
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.servers.per_caller import FREQUENT_CALLS, LegacySessions, ServerRequestUnsupported
 from fingerpost.testing import served
-from tests.kit.server_callers import Person
+from tests.kit.full_server import SCHEMA, FullServer, Recorder, serve_full_server
+from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
-from tests.kit.talkative_server import SCHEMA, Recorder, Talkative, at_address
 from tests.requirements import proves
 
 SESSION = "mcp-session-id"
 
 
-async def call(servers: ServerPool, tool: str, caller: Person, **more: Any) -> str:
+async def call(servers: ServerPool, tool: str, caller: RecordingCaller, **more: Any) -> str:
     passage = RequestContext(caller=caller, **more)
     return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, context=passage))
 
@@ -31,7 +31,7 @@ def sessions(servers: ServerPool) -> LegacySessions:
     return servers._supervisors["talk"].legacy_sessions  # pyright: ignore[reportPrivateUsage] - nobody else may count them
 
 
-async def settle(servers: ServerPool, record: Recorder, caller: Person) -> None:
+async def settle(servers: ServerPool, record: Recorder, caller: RecordingCaller) -> None:
     """Call until the caller has a session of their own."""
 
     def opened() -> bool:
@@ -45,8 +45,13 @@ async def settle(servers: ServerPool, record: Recorder, caller: Person) -> None:
 
 @proves("G8")
 async def test_who_calls_often_is_asked_in_their_own_era_with_what_they_can_do() -> None:
-    caller = Person(capabilities={"elicitation": {"form": {}}, "roots": {"listChanged": True}, "odd": 7})
-    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
+    caller = RecordingCaller(
+        capabilities={"elicitation": {"form": {}}, "roots": {"listChanged": True}, "odd": 7}
+    )
+    async with (
+        serve_full_server(FullServer()) as (url, record),
+        open_pool(Server.http("talk", url)) as servers,
+    ):
         await settle(servers, record, caller)
         assert not [headers for headers, _ in record.of("tools/call") if SESSION in headers]
         answer = json.loads(await call(servers, "ask", caller))
@@ -57,15 +62,17 @@ async def test_who_calls_often_is_asked_in_their_own_era_with_what_they_can_do()
         assert opening["params"]["capabilities"] == {"elicitation": {"form": {}}, "roots": {}}
         assert await call(servers, "report", caller) == "reported"
     assert [method for method, _ in caller.asked] == ["elicitation/create"]
-    told = [params["message"] for method, params in caller.heard if method == "notifications/progress"]
-    assert told == ["step 1", "step 2", "step 3"]
+    texts = [
+        params["message"] for method, params in caller.notifications if method == "notifications/progress"
+    ]
+    assert texts == ["step 1", "step 2", "step 3"]
 
 
 @pytest.mark.parametrize(("further", "enough"), [(100, 18), (2000, 1)])
 async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int, enough: int) -> None:
     """It may list them all for each call of the newer era."""
-    caller, server = Person(), Talkative(further_tools=further)
-    async with at_address(server) as (url, record), open_pool(Server.http("talk", url)) as servers:
+    caller, server = RecordingCaller(), FullServer(further_tools=further)
+    async with serve_full_server(server) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for calls in range(1, enough + 1):
             assert len(sessions(servers)) == 0, calls
             await call(servers, "meta", caller)
@@ -75,8 +82,11 @@ async def test_where_a_server_has_many_tools_fewer_calls_are_enough(further: int
 
 
 async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
-    one, two = Person(key="one"), Person(key="two")
-    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
+    one, two = RecordingCaller(key="one"), RecordingCaller(key="two")
+    async with (
+        serve_full_server(FullServer()) as (url, record),
+        open_pool(Server.http("talk", url)) as servers,
+    ):
         for caller in (one, two):
             await settle(servers, record, caller)
         for caller in (one, two, one, two):
@@ -87,8 +97,11 @@ async def test_two_sessions_of_callers_are_two_at_the_server() -> None:
 
 
 async def test_who_never_said_which_logs_they_want_has_a_session_of_their_own_as_well() -> None:
-    caller, usual = Person(), {"log_level": "info", "is_default_log_level": True}
-    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
+    caller, usual = RecordingCaller(), {"log_level": "info", "is_default_log_level": True}
+    async with (
+        serve_full_server(FullServer()) as (url, record),
+        open_pool(Server.http("talk", url)) as servers,
+    ):
         for _ in range(FREQUENT_CALLS):
             sent = json.loads(await call(servers, "meta", caller, **usual))
             assert sent["io.modelcontextprotocol/logLevel"] == "info"
@@ -97,7 +110,7 @@ async def test_who_never_said_which_logs_they_want_has_a_session_of_their_own_as
         assert SESSION in record.of("tools/call")[-1][0]
 
 
-class Interrupting(Talkative):
+class Interrupting(FullServer):
     """Asks in the middle of a call, which it can in the older era alone."""
 
     async def _ask(self, ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -107,9 +120,9 @@ class Interrupting(Talkative):
 
 @proves("G8")
 async def test_that_a_server_can_ask_outweighs_what_it_lacks_for_those_who_call_often() -> None:
-    talkative, caller = Interrupting(), Person()
+    talkative, caller = Interrupting(), RecordingCaller()
     talkative.server.extensions["com.example/panels"] = {}  # named in the newer era alone
-    async with at_address(talkative) as (url, record), open_pool(Server.http("talk", url)) as servers:
+    async with serve_full_server(talkative) as (url, record), open_pool(Server.http("talk", url)) as servers:
         for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
         await eventually(lambda: bool(record.of("initialize")) and len(sessions(servers)) == 0)
@@ -123,7 +136,7 @@ async def test_that_a_server_can_ask_outweighs_what_it_lacks_for_those_who_call_
 
 
 async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs() -> None:
-    talkative, caller = Interrupting(), Person()
+    talkative, caller = Interrupting(), RecordingCaller()
     levels: list[str] = []
 
     async def set_level(ctx: object, params: types.SetLevelRequestParams) -> types.EmptyResult:
@@ -131,13 +144,15 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
         return types.EmptyResult()
 
     talkative.server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, set_level)
-    async with at_address(talkative) as (url, _), open_pool(Server.http("talk", url)) as servers:
+    async with serve_full_server(talkative) as (url, _), open_pool(Server.http("talk", url)) as servers:
         with pytest.raises(ServerRequestUnsupported):
             await call(servers, "ask", caller, log_level="debug")
         for level in ("debug", "debug", "error"):
             assert await call(servers, "ask", caller, log_level=level) == "accept"
         assert (
-            await call(servers, "ask", Person(key="other"), log_level="info", is_default_log_level=True)
+            await call(
+                servers, "ask", RecordingCaller(key="other"), log_level="info", is_default_log_level=True
+            )
             == "accept"
         )
     assert levels == ["debug", "error"]
@@ -146,12 +161,15 @@ async def test_a_session_that_is_asked_in_its_own_era_keeps_its_level_for_logs()
 @pytest.mark.parametrize(
     ("caller", "more"),
     [
-        pytest.param(Person(accepts_input_required=True), {}, id="of the newer era"),
-        pytest.param(Person(), {"log_level": "info"}, id="with a level of their own for logs"),
+        pytest.param(RecordingCaller(accepts_input_required=True), {}, id="of the newer era"),
+        pytest.param(RecordingCaller(), {"log_level": "info"}, id="with a level of their own for logs"),
     ],
 )
-async def test_others_share_the_connection(caller: Person, more: dict[str, Any]) -> None:
-    async with at_address(Talkative()) as (url, record), open_pool(Server.http("talk", url)) as servers:
+async def test_others_share_the_connection(caller: RecordingCaller, more: dict[str, Any]) -> None:
+    async with (
+        serve_full_server(FullServer()) as (url, record),
+        open_pool(Server.http("talk", url)) as servers,
+    ):
         for _ in range(2 * FREQUENT_CALLS):
             await call(servers, "meta", caller, **more)
         assert len(sessions(servers)) == 0
@@ -159,7 +177,7 @@ async def test_others_share_the_connection(caller: Person, more: dict[str, Any])
 
 
 async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None:
-    talkative = Talkative()
+    talkative = FullServer()
     inner: Any = talkative.server.streamable_http_app()
     refused: list[bytes] = []
 
@@ -172,7 +190,7 @@ async def test_a_server_that_does_not_take_the_older_era_is_asked_once() -> None
         await send({"type": "http.response.start", "status": 400, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    caller = Person()
+    caller = RecordingCaller()
     async with served(app) as base, open_pool(Server.http("talk", f"{base}/mcp")) as servers:
         for _ in range(FREQUENT_CALLS):
             await call(servers, "meta", caller)
@@ -204,21 +222,21 @@ def without_a_list() -> Any:
         tool = types.Tool(name="meta", input_schema={"type": "object"}, output_schema=numbers)
         return types.ListToolsResult(tools=[tool])
 
-    server = Talkative().server
+    server = FullServer().server
     server.add_request_handler("tools/list", types.PaginatedRequestParams, tools)
     return server.streamable_http_app()
 
 
 def with_fewer_capabilities() -> Any:
     """A server that offers prompts and completions in the newer era alone."""
-    plain = Talkative(further_tools=1).server
+    plain = FullServer(further_tools=1).server
     for kind in ("prompts/list", "prompts/get", "completion/complete"):
         del plain._request_handlers[kind]  # pyright: ignore[reportPrivateUsage] - the server of a test
     return plain.streamable_http_app()
 
 
 def with_fewer_tools() -> Any:
-    return Talkative().server.streamable_http_app()
+    return FullServer().server.streamable_http_app()
 
 
 @proves("G8")
@@ -226,11 +244,12 @@ def with_fewer_tools() -> Any:
     "older",
     [
         pytest.param(
-            lambda: Talkative(further_tools=1).server.streamable_http_app(stateless_http=True),
+            lambda: FullServer(further_tools=1).server.streamable_http_app(stateless_http=True),
             id="no sessions",
         ),
         pytest.param(
-            lambda: Talkative(further_tools=1).server.streamable_http_app(json_response=True), id="no streams"
+            lambda: FullServer(further_tools=1).server.streamable_http_app(json_response=True),
+            id="no streams",
         ),
         pytest.param(with_fewer_capabilities, id="fewer capabilities"),
         pytest.param(without_a_list, id="tools that cannot be listed"),
@@ -238,8 +257,8 @@ def with_fewer_tools() -> Any:
     ],
 )
 async def test_who_would_get_less_in_their_own_era_goes_on_in_the_newer(older: Callable[[], Any]) -> None:
-    caller, poorer = Person(), older()
-    record = Recorder(Eras(Talkative(further_tools=1).server.streamable_http_app(), poorer))
+    caller, poorer = RecordingCaller(), older()
+    record = Recorder(Eras(FullServer(further_tools=1).server.streamable_http_app(), poorer))
     async with (
         poorer.router.lifespan_context(poorer),
         served(record) as base,
@@ -258,9 +277,9 @@ async def test_who_would_get_less_in_their_own_era_goes_on_in_the_newer(older: C
 
 
 async def test_who_can_be_asked_nothing_needs_no_streams() -> None:
-    caller = Person(capabilities={})
+    caller = RecordingCaller(capabilities={})
     async with (
-        at_address(Talkative(), json_response=True) as (url, record),
+        serve_full_server(FullServer(), json_response=True) as (url, record),
         open_pool(Server.http("talk", url)) as servers,
     ):
         await settle(servers, record, caller)
@@ -268,8 +287,8 @@ async def test_who_can_be_asked_nothing_needs_no_streams() -> None:
         assert SESSION in record.of("tools/call")[-1][0]
 
 
-class Forgetful(Recorder):
-    """Knows no session any more once it is told to forget them."""
+class ForgettingRecorder(Recorder):
+    """Forgets all sessions on request."""
 
     forgets = False
 
@@ -283,8 +302,8 @@ class Forgetful(Recorder):
 
 
 async def test_a_forgotten_session_is_replaced_and_the_shared_connection_serves_meanwhile() -> None:
-    record = Forgetful(Talkative().server.streamable_http_app())
-    caller = Person()
+    record = ForgettingRecorder(FullServer().server.streamable_http_app())
+    caller = RecordingCaller()
     async with served(record) as base, open_pool(Server.http("talk", f"{base}/mcp")) as servers:
         await settle(servers, record, caller)
         record.forgets = True

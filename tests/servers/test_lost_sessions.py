@@ -1,4 +1,4 @@
-"""A server that forgets its sessions is there and answers: it is greeted again, and nobody is blamed."""
+"""A server that forgets its sessions is available: it is initialized again, and no failure is recorded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from fingerpost.records import Effect, ErrorKind, Execution, JsonObject, ServerS
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.servers.connection_state import MAX_IMMEDIATE_RETRIES, STABLE_SECONDS, Backoff, RetryPace
 from fingerpost.testing import served
-from tests.kit.call_runner import Bench, a_call
-from tests.kit.plain_http import Asked, PlainHttp
-from tests.kit.server_callers import Person
+from tests.kit.call_runner import RunnerFixture, a_call
+from tests.kit.plain_http import PlainHttp, PlainRequest
+from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool
 from tests.requirements import proves
 
@@ -27,7 +27,7 @@ ASKED = ["resources/read", "prompts/get", "completion/complete"]
 QUESTION = {"jsonrpc": "2.0", "id": "q1", "method": "elicitation/create", "params": {"message": "Who?"}}
 
 
-class Forgetful(PlainHttp):
+class OneSessionServer(PlainHttp):
     """Knows one session at a time, until it is made to forget it."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Forgetful(PlainHttp):
         self.known = True
         self.forgets_always = False
         self.waits: set[str] = set()  # methods that are not answered the first time
-        self.asks: set[str] = set()  # methods about which somebody is asked the first time
+        self.asks: set[str] = set()  # methods that ask the person the first time
         self.at_work = anyio.Event()
         methods = ("tools/list", "tools/call", "resources/list", "resources/templates/list", *ASKED)
         super().__init__({}, {"initialize": self._greet, **dict.fromkeys(methods, self._answer)})
@@ -43,7 +43,7 @@ class Forgetful(PlainHttp):
     def forget(self) -> None:
         self.known = False
 
-    async def _greet(self, asked: Asked) -> None:
+    async def _greet(self, asked: PlainRequest) -> None:
         self.sessions += 1
         self.known = True
         hello: dict[str, Any] = {
@@ -53,7 +53,7 @@ class Forgetful(PlainHttp):
         }
         await asked.result(hello, mcp_session_id=f"s{self.sessions}")
 
-    async def _answer(self, asked: Asked) -> None:
+    async def _answer(self, asked: PlainRequest) -> None:
         method = asked.message["method"]
         turned_away = self.forgets_always and method == "tools/call"
         if turned_away or not self.known or asked.headers.get("mcp-session-id") != f"s{self.sessions}":
@@ -63,11 +63,11 @@ class Forgetful(PlainHttp):
             self.asks.discard(method)
             await asked.begin(kind="text/event-stream")
             await asked.event(QUESTION)
-            await asked.left()
+            await asked.wait_for_disconnect()
         elif method in self.waits:
             self.waits.discard(method)
             self.at_work.set()
-            await asked.left()
+            await asked.wait_for_disconnect()
         else:
             await asked.result(RESULTS.get(method, {"method": method}))
 
@@ -81,9 +81,9 @@ RESULTS: dict[str, Any] = {
 
 
 @asynccontextmanager
-async def forgetful() -> AsyncGenerator[tuple[Forgetful, ServerPool]]:
+async def forgetful() -> AsyncGenerator[tuple[OneSessionServer, ServerPool]]:
     """Such a server, and a pool that would wait long before it tried again what is down."""
-    server = Forgetful()
+    server = OneSessionServer()
     async with (
         served(server) as base,
         open_pool(Server.http("lost", base, era="2025-11-25"), reconnect_max=60) as servers,
@@ -95,7 +95,7 @@ async def forgetful() -> AsyncGenerator[tuple[Forgetful, ServerPool]]:
 @pytest.mark.parametrize("effect", [Effect.READ, Effect.WRITE])
 async def test_sessions_lost_one_after_the_other_fail_no_call(effect: Effect):
     async with forgetful() as (server, servers):
-        b = Bench(servers, breaker_failures=1)
+        b = RunnerFixture(servers, breaker_failures=1)
         for time in range(4):
             server.forget()
             execution = await b.run(a_call("lost/read", {"time": time}, effect=effect))
@@ -114,7 +114,7 @@ async def test_of_many_calls_at_once_none_fails_for_a_lost_session(effect: Effec
         executions.append(await b.run(a_call("lost/read", {"n": number}, effect=effect)))
 
     async with forgetful() as (server, servers):
-        b = Bench(servers, breaker_failures=1)
+        b = RunnerFixture(servers, breaker_failures=1)
         for _ in range(2):
             server.forget()
             async with anyio.create_task_group() as tasks:
@@ -127,7 +127,7 @@ async def test_of_many_calls_at_once_none_fails_for_a_lost_session(effect: Effec
 @proves("F12", "D9")
 async def test_what_was_under_way_when_another_found_the_session_lost_is_no_fault_of_the_server():
     async with forgetful() as (server, servers):
-        b = Bench(servers, breaker_failures=1)
+        b = RunnerFixture(servers, breaker_failures=1)
         executions: dict[Effect, Execution] = {}
 
         async def call(effect: Effect) -> None:
@@ -151,7 +151,7 @@ async def test_what_was_under_way_when_another_found_the_session_lost_is_no_faul
 async def test_a_server_that_never_keeps_a_session_is_greeted_now_and_then_and_its_breaker_stays_closed():
     async with forgetful() as (server, servers):
         server.forgets_always = True
-        b = Bench(servers, breaker_failures=1)
+        b = RunnerFixture(servers, breaker_failures=1)
         with anyio.fail_after(PATIENCE):
             while servers.get_status("lost").state is not ServerState.DOWN:
                 assert (await b.run(a_call("lost/read"))).error is ErrorKind.UNAVAILABLE
@@ -182,7 +182,7 @@ async def test_what_a_lost_session_turned_away_is_asked_again(method: str):
     async with forgetful() as (server, servers):
         server.forget()
         result = await servers.ask(
-            "lost", method, READ, timeout=PATIENCE, context=RequestContext(caller=Person())
+            "lost", method, READ, timeout=PATIENCE, context=RequestContext(caller=RecordingCaller())
         )
         assert result == {"method": method}
         assert server.sessions == 2
@@ -192,7 +192,7 @@ async def test_what_a_lost_session_turned_away_is_asked_again(method: str):
 @proves("F12", "G8")
 async def test_a_read_that_was_cut_off_is_asked_again_and_a_person_is_not():
     results: list[JsonObject] = []
-    person = Person(thinks=PATIENCE)
+    person = RecordingCaller(thinks=PATIENCE)
 
     async def read() -> None:
         results.append(await servers.ask("lost", "resources/read", READ, timeout=PATIENCE))

@@ -23,13 +23,13 @@ from fingerpost.records import OAuthSpec, ServerState
 from fingerpost.redaction import scrub
 from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
-from tests.kit.oauth_authority import Authority
+from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
 from tests.requirements import proves
 
 
 @asynccontextmanager
-async def protected(authority: Authority) -> AsyncGenerator[str]:
+async def serve_protected(authority: OAuthAuthority) -> AsyncGenerator[str]:
     """A protected MCP server with its own authority; the address of its endpoint."""
     async with served(_nothing) as free:
         base = free  # a port that was free a moment ago
@@ -55,16 +55,16 @@ async def _nothing(scope: Any, receive: Any, send: Any) -> None:
 
 
 def person(url: str) -> None:
-    """Somebody whose browser follows where it is sent, and who agrees to everything."""
+    """A user whose browser follows all redirects, and who agrees to everything."""
     with urlopen(url, timeout=PATIENCE) as page:
         assert page.status == 200
 
 
 @proves("H13", "F15")
 async def test_without_a_sign_in_a_protected_server_is_down_and_no_browser_opens():
-    authority = Authority()
+    authority = OAuthAuthority()
     async with (
-        protected(authority) as url,
+        serve_protected(authority) as url,
         open_pool(Server.http("locked", url), tokens=MemoryTokens()) as servers,
     ):
         status = servers.get_status("locked")
@@ -76,8 +76,8 @@ async def test_without_a_sign_in_a_protected_server_is_down_and_no_browser_opens
 
 @proves("H13")
 async def test_after_signing_in_the_server_works_and_the_sign_in_outlives_the_pool():
-    authority, tokens = Authority(), MemoryTokens()
-    async with protected(authority) as url:
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
         spec = Server.http("locked", url)
         assert await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         for number in range(2):
@@ -89,9 +89,9 @@ async def test_after_signing_in_the_server_works_and_the_sign_in_outlives_the_po
 
 @proves("H13")
 async def test_an_expired_token_is_renewed_before_it_is_used():
-    authority, tokens = Authority(), MemoryTokens()
+    authority, tokens = OAuthAuthority(), MemoryTokens()
     authority.lifetime = -1
-    async with protected(authority) as url:
+    async with serve_protected(authority) as url:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         before = tokens.entries["locked"]
@@ -104,8 +104,8 @@ async def test_an_expired_token_is_renewed_before_it_is_used():
 
 @proves("H13")
 async def test_a_token_refused_in_the_middle_is_renewed_once_for_all_calls():
-    authority, tokens = Authority(), MemoryTokens()
-    async with protected(authority) as url:
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         async with open_pool(spec, tokens=tokens) as servers:
@@ -126,8 +126,8 @@ async def test_a_token_refused_in_the_middle_is_renewed_once_for_all_calls():
 
 @proves("H13")
 async def test_when_the_sign_in_is_taken_back_the_reason_asks_for_a_new_one():
-    authority, tokens = Authority(), MemoryTokens()
-    async with protected(authority) as url:
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         authority.access.clear()
@@ -139,8 +139,8 @@ async def test_when_the_sign_in_is_taken_back_the_reason_asks_for_a_new_one():
 
 @proves("H13")
 async def test_a_token_is_never_sent_to_another_address():
-    authority, tokens = Authority(), MemoryTokens()
-    async with protected(authority) as url:
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
         await sign_in(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
     seen: list[dict[str, str]] = []
 
@@ -159,8 +159,8 @@ async def test_a_token_is_never_sent_to_another_address():
 
 
 async def test_a_client_registered_by_hand_is_used():
-    authority, tokens = Authority(), MemoryTokens()
-    async with protected(authority) as url:
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
         # The authority learns of the client, and of its loopback address, out of band.
         async with served(_nothing) as base:
             port = int(base.rpartition(":")[2])
@@ -188,14 +188,14 @@ async def test_a_person_who_says_no_is_reported_and_nothing_is_stored():
         with urlopen(f"{address}?error=access_denied&error_description=not+today", timeout=PATIENCE):
             pass
 
-    async with protected(Authority()) as url:
+    async with serve_protected(OAuthAuthority()) as url:
         with pytest.raises(ServerUnavailable, match="not today"):
             await sign_in(Server.http("locked", url), tokens, open_browser=unwilling, timeout=PATIENCE)
     assert tokens.entries == {}
 
 
-async def test_nobody_signing_in_ends_at_the_time_given():
-    async with protected(Authority()) as url:
+async def test_a_sign_in_without_a_person_ends_at_its_timeout():
+    async with serve_protected(OAuthAuthority()) as url:
         with pytest.raises(ServerUnavailable, match="nobody signed in"):
             await sign_in(
                 Server.http("locked", url), MemoryTokens(), open_browser=lambda url: None, timeout=0.7
@@ -216,14 +216,17 @@ async def test_only_servers_at_an_address_are_signed_in_to():
 async def test_a_damaged_sign_in_counts_as_none():
     tokens = MemoryTokens()
     await tokens.put("locked", json.dumps({"odd": 1}).encode())
-    async with protected(Authority()) as url, open_pool(Server.http("locked", url), tokens=tokens) as servers:
+    async with (
+        serve_protected(OAuthAuthority()) as url,
+        open_pool(Server.http("locked", url), tokens=tokens) as servers,
+    ):
         assert "needs signing in" in (servers.get_status("locked").reason or "")
 
 
 @proves("H13", "F49")
 async def test_stored_secrets_are_masked_in_every_text():
-    authority, tokens = Authority(), MemoryTokens()
-    async with protected(authority) as url:
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
         await sign_in(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
     (token,) = authority.access
     assert token not in scrub(f"the token is {token}")

@@ -1,4 +1,4 @@
-"""Signing in to servers that lead elsewhere, and at authorities nobody should sign in at."""
+"""Signing in to servers that redirect elsewhere, and at authorities that must not be used."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from fingerpost.errors import ServerUnavailable
 from fingerpost.records import OAuthSpec
 from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served
-from tests.kit.oauth_authority import Authority
+from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, open_pool
 from tests.requirements import proves
-from tests.servers.test_oauth import person, protected
+from tests.servers.test_oauth import person, serve_protected
 
 METADATA = "http://169.254.169.254/prm"
 
 
 @dataclass
-class Hostile:
+class HostileAuthority:
     """A server and its authority in one, which say what a test has them say, and remember what was asked."""
 
     base: str = ""
@@ -71,14 +71,14 @@ class Hostile:
 
 
 @asynccontextmanager
-async def hostile() -> AsyncGenerator[Hostile]:
-    made = Hostile()
+async def hostile() -> AsyncGenerator[HostileAuthority]:
+    made = HostileAuthority()
     app = Starlette(routes=[Route("/{path:path}", made.answer, methods=["GET", "POST"])])
     async with served(app) as made.base:
         yield made
 
 
-async def refusal(server: Hostile, oauth: OAuthSpec | None = None) -> str:
+async def refusal(server: HostileAuthority, oauth: OAuthSpec | None = None) -> str:
     """Why the sign-in failed, no browser having been opened, nothing registered and nothing kept."""
     tokens, opened = MemoryTokens(), list[str]()
     spec = Server.http("odd", f"{server.base}/mcp", oauth=oauth)
@@ -94,11 +94,11 @@ async def refusal(server: Hostile, oauth: OAuthSpec | None = None) -> str:
 async def test_a_refusal_that_points_elsewhere_is_not_followed(address: str) -> None:
     async with hostile() as server:
         server.challenge = address
-        said = await refusal(server)
+        error_text = await refusal(server)
         assert server.asked == ["/mcp"]
-    assert said.startswith("signing in to odd failed: it pointed to ")
-    assert "169.254.169.254" in said or "/etc/passwd" in said or "a9fe" in said
-    assert "was not followed" in said
+    assert error_text.startswith("signing in to odd failed: it pointed to ")
+    assert "169.254.169.254" in error_text or "/etc/passwd" in error_text or "a9fe" in error_text
+    assert "was not followed" in error_text
 
 
 @proves("H13")
@@ -108,9 +108,9 @@ async def test_a_refusal_that_points_elsewhere_is_not_followed(address: str) -> 
 async def test_an_authority_in_an_odd_place_is_not_asked(authority: str) -> None:
     async with hostile() as server:
         server.authorities = [authority]
-        said = await refusal(server)
-    assert f"{authority.rstrip('/')}/.well-known/oauth-authorization-server" in said
-    assert "was not followed" in said
+        error_text = await refusal(server)
+    assert f"{authority.rstrip('/')}/.well-known/oauth-authorization-server" in error_text
+    assert "was not followed" in error_text
 
 
 @proves("H13")
@@ -128,9 +128,9 @@ async def test_an_authority_in_an_odd_place_is_not_asked(authority: str) -> None
 async def test_no_endpoint_in_an_odd_place_is_used(endpoint: str, address: str, registered: bool) -> None:
     async with hostile() as server:
         server.metadata = {endpoint: address}
-        said = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
-    assert f"it pointed to {address} " in said
-    assert "was not followed" in said
+        error_text = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
+    assert f"it pointed to {address} " in error_text
+    assert "was not followed" in error_text
 
 
 # A cloud's metadata service outside of the link-local ranges, by other protocols' addresses, and by name.
@@ -147,7 +147,7 @@ LOOKED_UP = ("metadata.google.internal", "id.example")
 
 
 @pytest.fixture
-def connected_to(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def connection_hosts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Names stand for 169.254.169.254 here; the hosts that connections were tried to."""
     tried = list[str]()
     really = socket.getaddrinfo
@@ -173,7 +173,7 @@ def connected_to(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     "place", ["resource metadata", "authority", "token_endpoint", "registration_endpoint"]
 )
 async def test_no_sign_in_leads_to_where_clouds_keep_credentials(
-    address: str, place: str, connected_to: list[str]
+    address: str, place: str, connection_hosts: list[str]
 ) -> None:
     async with hostile() as server:
         if place == "resource metadata":
@@ -182,19 +182,19 @@ async def test_no_sign_in_leads_to_where_clouds_keep_credentials(
             server.authorities = [address]
         else:
             server.metadata = {place: address}
-        said = await refusal(server)
-    assert "was not followed: link-local and metadata addresses" in said
-    assert set(connected_to) <= {"127.0.0.1"}
+        error_text = await refusal(server)
+    assert "was not followed: link-local and metadata addresses" in error_text
+    assert set(connection_hosts) <= {"127.0.0.1"}
 
 
 @proves("H13", "X14")
 @pytest.mark.parametrize("address", CREDENTIALS)
 async def test_no_token_is_renewed_where_clouds_keep_credentials(
-    address: str, connected_to: list[str]
+    address: str, connection_hosts: list[str]
 ) -> None:
-    authority, tokens = Authority(), MemoryTokens()
+    authority, tokens = OAuthAuthority(), MemoryTokens()
     authority.lifetime = -1  # to be renewed at once
-    async with protected(authority) as url:
+    async with serve_protected(authority) as url:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         kept = json.loads(tokens.entries["locked"])
@@ -202,29 +202,29 @@ async def test_no_token_is_renewed_where_clouds_keep_credentials(
         await tokens.put("locked", json.dumps(kept).encode())
         async with open_pool(spec, tokens=tokens) as servers:
             assert "needs signing in (HTTP 401)" in (servers.get_status("locked").reason or "")
-    assert set(connected_to) <= {"127.0.0.1"}
+    assert set(connection_hosts) <= {"127.0.0.1"}
 
 
 @proves("H13", "X14")
-async def test_nobody_signs_in_to_a_server_at_such_an_address_unless_it_is_wanted() -> None:
+async def test_a_sign_in_at_such_an_address_is_refused_unless_it_is_allowed() -> None:
     spec = Server.http("cloud", "http://169.254.169.254/mcp")
     with pytest.raises(ServerUnavailable, match="link-local"):
-        await sign_in(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
+        await sign_in(spec, MemoryTokens(), open_browser=approve_at_once, timeout=PATIENCE)
 
 
-def agreeing(url: str) -> None:
+def approve_at_once(url: str) -> None:
     """A browser that comes straight back, as from an authority that asks nothing."""
     query = parse_qs(urlsplit(url).query)
     person(f"{query['redirect_uri'][0]}?code=c0de&state={query['state'][0]}")
 
 
 @proves("H13")
-async def test_nobody_is_redirected_elsewhere_with_a_code() -> None:
+async def test_a_redirect_elsewhere_never_carries_a_code() -> None:
     async with hostile() as server, hostile() as thief:
         server.answers["/token"] = RedirectResponse(f"{thief.base}/token", status_code=307)
         spec = Server.http("odd", f"{server.base}/mcp")
         with pytest.raises(ServerUnavailable, match="not followed"):
-            await sign_in(spec, MemoryTokens(), open_browser=agreeing, timeout=PATIENCE)
+            await sign_in(spec, MemoryTokens(), open_browser=approve_at_once, timeout=PATIENCE)
         assert "/token" in server.asked
         assert thief.asked == []
 
@@ -232,23 +232,23 @@ async def test_nobody_is_redirected_elsewhere_with_a_code() -> None:
 @proves("H13")
 @pytest.mark.parametrize("registered", [False, True])
 @pytest.mark.parametrize("methods", [None, [], ["plain"], ["s256"]])
-async def test_without_pkce_nobody_signs_in(methods: list[str] | None, registered: bool) -> None:
+async def test_without_pkce_a_sign_in_is_refused(methods: list[str] | None, registered: bool) -> None:
     async with hostile() as server:
         server.metadata = {"code_challenge_methods_supported": methods}
-        said = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
-    assert "does not say that it supports PKCE by S256" in said
-    assert ("plain" in said) == (methods == ["plain"])
+        error_text = await refusal(server, OAuthSpec(client_id="by-hand") if registered else None)
+    assert "does not say that it supports PKCE by S256" in error_text
+    assert ("plain" in error_text) == (methods == ["plain"])
 
 
 @proves("H13")
 async def test_a_kept_sign_in_is_not_renewed_where_none_would_lead_today() -> None:
-    authority, tokens = Authority(), MemoryTokens()
+    authority, tokens = OAuthAuthority(), MemoryTokens()
     authority.lifetime = -1  # to be renewed at once
-    async with protected(authority) as url, hostile() as thief:
+    async with serve_protected(authority) as url, hostile() as thief:
         spec = Server.http("locked", url)
         await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
         kept = json.loads(tokens.entries["locked"])
-        # Not loopback by its name, so not to be followed; yet whoever does comes out at the thief's.
+        # Not loopback by its name, so not to be followed; a client that follows it reaches the attacker.
         kept["authority"]["token_endpoint"] = f"{thief.base.replace('127.0.0.1', '0.0.0.0')}/token"
         await tokens.put("locked", json.dumps(kept).encode())
         async with open_pool(spec, tokens=tokens) as servers:

@@ -1,4 +1,4 @@
-"""Where a server may lead us while somebody signs in to it, for every way to write an address."""
+"""Where a server may redirect during sign-in, for every way to write an address."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SERVERS = st.sampled_from(
 )
 
 
-def followed(address: str, server: str = "https://mcp.example/mcp") -> bool:
+def is_followed(address: str, server: str = "https://mcp.example/mcp") -> bool:
     return find_url_fault(httpx2.URL(address), server=httpx2.URL(server)) is None
 
 
@@ -54,7 +54,7 @@ def inside(network: str) -> st.SearchStrategy[IPv4Address]:
 def test_nothing_link_local_is_followed_however_it_is_written(
     address: IPv4Address, spell: Callable[[IPv4Address], str], scheme: str, server: str
 ) -> None:
-    assert not followed(f"{scheme}://{spell(address)}/latest/meta-data", server)
+    assert not is_followed(f"{scheme}://{spell(address)}/latest/meta-data", server)
 
 
 @proves("H13")
@@ -65,7 +65,7 @@ def test_nothing_link_local_is_followed_however_it_is_written(
     server=SERVERS,
 )
 def test_nor_is_the_newer_kind(number: int, zone: str, scheme: str, server: str) -> None:
-    assert not followed(f"{scheme}://[{IPv6Address(number)}{zone}]/", server)
+    assert not is_followed(f"{scheme}://[{IPv6Address(number)}{zone}]/", server)
 
 
 @proves("H13")
@@ -79,8 +79,8 @@ def test_nor_is_the_newer_kind(number: int, zone: str, scheme: str, server: str)
 def test_any_other_address_is_followed_by_https_alone(
     address: IPv4Address, spell: Callable[[IPv4Address], str], server: str
 ) -> None:
-    assert followed(f"https://{spell(address)}/token", server)
-    assert not followed(f"http://{spell(address)}/token", server)
+    assert is_followed(f"https://{spell(address)}/token", server)
+    assert not is_followed(f"http://{spell(address)}/token", server)
 
 
 @proves("H13")
@@ -99,7 +99,7 @@ def test_any_other_address_is_followed_by_https_alone(
     ],
 )
 def test_where_a_server_may_lead(address: str, server: str) -> None:
-    assert followed(address, server)
+    assert is_followed(address, server)
 
 
 @proves("H13")
@@ -125,4 +125,4 @@ def test_where_a_server_may_lead(address: str, server: str) -> None:
     ],
 )
 def test_where_it_may_not(address: str, server: str) -> None:
-    assert not followed(address, server)
+    assert not is_followed(address, server)

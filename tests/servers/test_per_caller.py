@@ -18,8 +18,8 @@ from fingerpost.servers.http_client import HttpClients
 from fingerpost.servers.per_caller import CallerConnections
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault
+from tests.kit.full_server import FullServer, serve_full_server
 from tests.kit.server_pools import PATIENCE, eventually
-from tests.kit.talkative_server import Talkative, at_address
 
 
 def _nobody_hears(method: str, params: object, caller: str | None) -> None:
@@ -27,7 +27,9 @@ def _nobody_hears(method: str, params: object, caller: str | None) -> None:
 
 
 @asynccontextmanager
-async def isolated(url: str, **settings: Any) -> AsyncGenerator[tuple[CallerConnections, TaskGroup]]:
+async def open_caller_connections(
+    url: str, **settings: Any
+) -> AsyncGenerator[tuple[CallerConnections, TaskGroup]]:
     spec = replace(Server.http("talk", url, era="2025-11-25"), isolate=True, connect_timeout=PATIENCE)
     http = HttpClients()
     around = ConnectDeps(limits=LimitSettings(), http=http, tokens=None)
@@ -42,7 +44,10 @@ async def isolated(url: str, **settings: Any) -> AsyncGenerator[tuple[CallerConn
 
 
 async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
-    async with at_address(Talkative()) as (url, record), isolated(url, max_callers=2) as (own, tasks):
+    async with (
+        serve_full_server(FullServer()) as (url, record),
+        open_caller_connections(url, max_callers=2) as (own, tasks),
+    ):
         for key in ("a", "b", "a"):
             async with own.use(key, tasks, None) as connection:
                 await connection.ask("tools/call", {"name": "meta", "arguments": {}})
@@ -58,8 +63,11 @@ async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
         assert len(record.of("initialize")) == 3
 
 
-async def test_one_that_nobody_uses_is_closed_and_a_lost_one_replaced():
-    async with at_address(Talkative()) as (url, record), isolated(url, idle_seconds=0.1) as (own, tasks):
+async def test_an_unused_connection_is_closed_and_a_lost_one_replaced():
+    async with (
+        serve_full_server(FullServer()) as (url, record),
+        open_caller_connections(url, idle_seconds=0.1) as (own, tasks),
+    ):
         async with own.use("a", tasks, None) as connection:
             await anyio.sleep(0.3)  # long, and in use
             assert len(own) == 1

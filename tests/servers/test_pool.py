@@ -38,7 +38,7 @@ async def test_entering_the_pool_connects_nothing():
 
 
 @proves("H8", "F2", "F42")
-async def test_dead_and_hanging_servers_delay_nobody():
+async def test_dead_and_hanging_servers_delay_no_other_server():
     good = [tool_server(f"good-{number}").spec() for number in range(15)]
     dead = [stdio_fault("silent", name=f"hanging-{number}", connect_timeout=600) for number in range(3)]
     dead += [Server.stdio("absent", ["/no/such/program"]), Server.http("closed", "http://127.0.0.1:9/mcp")]
@@ -157,13 +157,13 @@ async def test_a_hundred_calls_run_at_once_over_one_pipe():
 @proves("F2")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_a_hanging_call_ends_at_its_deadline_and_the_server_is_told(era: Any):
-    told = anyio.Event()
+    cancelled = anyio.Event()
 
     async def call(_: str, arguments: dict[str, Any]) -> str:
         try:
             await anyio.sleep(3600)
         except anyio.get_cancelled_exc_class():
-            told.set()
+            cancelled.set()
             raise
         return ""
 
@@ -171,18 +171,18 @@ async def test_a_hanging_call_ends_at_its_deadline_and_the_server_is_told(era: A
         with pytest.raises(ToolTimeout, match=r"did not answer within 0\.2 s"):
             await servers.call("slow", "echo", {}, timeout=0.2)
         with anyio.fail_after(PATIENCE):
-            await told.wait()
+            await cancelled.wait()
 
 
 async def test_a_cancelled_caller_cancels_upstream():
-    began, told = anyio.Event(), anyio.Event()
+    began, cancelled = anyio.Event(), anyio.Event()
 
     async def call(_: str, arguments: dict[str, Any]) -> str:
         began.set()
         try:
             await anyio.sleep(3600)
         finally:
-            told.set()
+            cancelled.set()
         return ""
 
     async with open_pool(tool_server("slow", call=call).spec()) as servers:
@@ -191,7 +191,7 @@ async def test_a_cancelled_caller_cancels_upstream():
             await began.wait()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(PATIENCE):
-            await told.wait()
+            await cancelled.wait()
 
 
 async def test_a_failing_tool_keeps_the_servers_code():
@@ -227,7 +227,7 @@ async def test_servers_come_and_go_at_run_time():
         await servers.ensure("first", timeout=PATIENCE)
 
 
-async def test_a_failing_watcher_harms_nobody():
+async def test_a_failing_watcher_does_not_affect_others():
     def watcher(name: str) -> None:
         message = "a bug in the watcher"
         raise RuntimeError(message)
@@ -263,10 +263,10 @@ async def test_a_server_removed_before_its_task_began_stays_away():
 
 
 async def test_progress_reaches_the_caller():
-    heard: list[tuple[float, float | None]] = []
+    received: list[tuple[float, float | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total))
+        received.append((progress, total))
 
     everything = Server.stdio("everything", [program("mcp-server-everything")])
     async with open_pool(everything) as servers:
@@ -277,4 +277,4 @@ async def test_progress_reaches_the_caller():
             timeout=PATIENCE,
             on_progress=on_progress,
         )
-    assert heard[0][1] == 2
+    assert received[0][1] == 2

@@ -76,7 +76,7 @@ async def test_a_crash_loop_is_backed_off(tmp_path: Path):
         assert "exited with status 1" in (status.reason or "")
         assert "fatal: no licence found" in (status.reason or "")
         assert status.retry_in is not None
-        for _ in range(50):  # however often somebody asks, nobody starts it out of turn
+        for _ in range(50):  # however often it is requested, it is not started out of turn
             with pytest.raises(ServerUnavailable):
                 await servers.call("crash_loop", "echo", {}, timeout=0.05)
         await anyio.sleep(0.5)

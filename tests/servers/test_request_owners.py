@@ -20,16 +20,16 @@ from fingerpost.servers.requests import (
     RequestRegistry,
 )
 from tests.kit.call_runner import HandClock
-from tests.kit.server_callers import Person
+from tests.kit.full_server import FullServer, serve_full_server
+from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
-from tests.kit.talkative_server import Talkative, at_address
 from tests.requirements import proves
 
 ELICIT = "elicitation/create"
 OLD = "2025-11-25"
 
 
-class Line:
+class ScriptedConnection:
     """The talks of one connection, and what comes in on it."""
 
     def __init__(self, tasks: TaskGroup) -> None:
@@ -43,7 +43,7 @@ class Line:
             now=self.clock,
         )
 
-    def begin(self, who: Person | None) -> InFlightRequest:
+    def begin(self, who: RecordingCaller | None) -> InFlightRequest:
         self._number += 1
         talk = InFlightRequest("notes", self._number, context=RequestContext(caller=who))
         self.talks.open(talk)
@@ -63,14 +63,14 @@ class Line:
 
 
 @asynccontextmanager
-async def a_line() -> AsyncGenerator[Line]:
+async def a_line() -> AsyncGenerator[ScriptedConnection]:
     async with anyio.create_task_group() as tasks:
-        yield Line(tasks)
+        yield ScriptedConnection(tasks)
 
 
 @proves("G8")
-async def test_a_question_is_put_to_nobody_while_anothers_call_that_was_given_up_may_have_it() -> None:
-    dana, eve = Person(key="dana"), Person(key="eve")
+async def test_a_question_is_dropped_while_it_may_belong_to_an_abandoned_call_of_another_caller() -> None:
+    dana, eve = RecordingCaller(key="dana"), RecordingCaller(key="eve")
     async with a_line() as line:
         line.end(line.begin(dana), answered=False)
         line.begin(eve)
@@ -83,7 +83,7 @@ async def test_a_question_is_put_to_nobody_while_anothers_call_that_was_given_up
 
 @proves("G8")
 async def test_who_was_answered_has_no_more_questions() -> None:
-    dana, eve = Person(key="dana"), Person(key="eve")
+    dana, eve = RecordingCaller(key="dana"), RecordingCaller(key="eve")
     async with a_line() as line:
         line.end(line.begin(dana), answered=True)
         line.begin(eve)
@@ -91,8 +91,8 @@ async def test_who_was_answered_has_no_more_questions() -> None:
     assert (len(dana.asked), len(eve.asked)) == (0, 1)
 
 
-async def test_a_question_of_a_call_that_is_over_is_put_to_nobody() -> None:
-    dana, eve = Person(key="dana"), Person(key="eve")
+async def test_a_question_of_a_finished_call_is_dropped() -> None:
+    dana, eve = RecordingCaller(key="dana"), RecordingCaller(key="eve")
     async with a_line() as line:
         over = line.begin(dana)
         line.end(over, answered=False)
@@ -106,7 +106,7 @@ async def test_a_question_of_a_call_that_is_over_is_put_to_nobody() -> None:
 
 @proves("G8")
 async def test_a_late_log_message_goes_to_the_only_one_it_can_be_about() -> None:
-    dana, eve = Person(key="dana"), Person(key="eve")
+    dana, eve = RecordingCaller(key="dana"), RecordingCaller(key="eve")
     async with a_line() as line:
         line.end(line.begin(dana), answered=True)
         line.log("of dana's")
@@ -117,17 +117,17 @@ async def test_a_late_log_message_goes_to_the_only_one_it_can_be_about() -> None
         line.end(line.begin(None), answered=True)
         line.log("of our own")
     assert line.outside == [("of dana's", "dana"), ("the server's own", None)]
-    assert dana.heard == eve.heard == []
+    assert dana.notifications == eve.notifications == []
 
 
 async def test_what_is_remembered_of_callers_is_bounded() -> None:
     async with a_line() as line:
         for number in range(3000):
-            line.end(line.begin(Person(key=f"p{number}")), answered=number % 2 == 0)
+            line.end(line.begin(RecordingCaller(key=f"p{number}")), answered=number % 2 == 0)
             line.clock.turn(1)
         line.clock.turn(GIVEN_UP_SECONDS)
         line.log("the server's own")
-        eve = Person(key="eve")
+        eve = RecordingCaller(key="eve")
         line.begin(eve)
         await line.ask()
     assert line.outside == [("the server's own", None)]
@@ -135,23 +135,23 @@ async def test_what_is_remembered_of_callers_is_bounded() -> None:
 
 
 @asynccontextmanager
-async def a_server(talkative: Talkative) -> AsyncGenerator[ServerPool]:
+async def a_server(talkative: FullServer) -> AsyncGenerator[ServerPool]:
     async with (
-        at_address(talkative) as (url, _),
+        serve_full_server(talkative) as (url, _),
         open_pool(Server.http("talk", url, era=OLD)) as servers,
     ):
         await anyio.sleep(0.3)  # the stream for what names no request is opened after the handshake
         yield servers
 
 
-async def call(servers: ServerPool, tool: str, who: Person) -> str:
+async def call(servers: ServerPool, tool: str, who: RecordingCaller) -> str:
     return text_of(await servers.call("talk", tool, {}, timeout=PATIENCE, context=RequestContext(caller=who)))
 
 
 @proves("G8")
-async def test_a_server_that_goes_on_with_a_call_that_was_called_off_asks_nobody_else() -> None:
-    talkative = Talkative()
-    dana, eve = Person(key="dana"), Person(key="eve")
+async def test_a_server_that_continues_a_cancelled_call_asks_no_other_caller() -> None:
+    talkative = FullServer()
+    dana, eve = RecordingCaller(key="dana"), RecordingCaller(key="eve")
     async with a_server(talkative) as servers, anyio.create_task_group() as tasks:
         async with anyio.create_task_group() as given_up:
             given_up.start_soon(call, servers, "stubborn", dana)
@@ -168,9 +168,9 @@ async def test_a_server_that_goes_on_with_a_call_that_was_called_off_asks_nobody
 
 
 @proves("G8")
-async def test_of_ones_own_requests_any_may_ask() -> None:
-    talkative = Talkative()
-    dana = Person(key="dana", thinks=0.1)
+async def test_questions_may_come_from_any_request_of_one_caller() -> None:
+    talkative = FullServer()
+    dana = RecordingCaller(key="dana", thinks=0.1)
     async with a_server(talkative) as servers, anyio.create_task_group() as tasks:
         tasks.start_soon(call, servers, "wait", dana)
         await talkative.began.wait()
@@ -180,13 +180,13 @@ async def test_of_ones_own_requests_any_may_ask() -> None:
 
 
 @proves("G8")
-async def test_a_log_message_behind_its_answer_is_told_to_nobody_else() -> None:
-    talkative = Talkative()
-    dana = Person(key="dana")
-    told: list[str | None] = []
+async def test_a_log_message_after_its_answer_reaches_no_other_caller() -> None:
+    talkative = FullServer()
+    dana = RecordingCaller(key="dana")
+    received: list[str | None] = []
     async with a_server(talkative) as servers:
-        servers.subscribe_to_notifications(lambda server, method, params, caller: told.append(caller))
+        servers.subscribe_to_notifications(lambda server, method, params, caller: received.append(caller))
         for _ in range(10):
             assert await call(servers, "log_outside", dana) == "logged"
-        await eventually(lambda: len(told) + len(dana.heard) == 10)
-    assert set(told) <= {"dana"}
+        await eventually(lambda: len(received) + len(dana.notifications) == 10)
+    assert set(received) <= {"dana"}

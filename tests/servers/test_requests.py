@@ -21,9 +21,9 @@ from fingerpost.records import JsonObject
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.settings import LimitSettings
 from fingerpost.testing import MemoryTokens, served, tool_server
-from tests.kit.server_callers import Person
+from tests.kit.full_server import STATE, FullServer, serve_full_server
+from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
-from tests.kit.talkative_server import STATE, Talkative, at_address
 from tests.requirements import proves
 
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -36,19 +36,19 @@ TRACE: JsonObject = {
 
 
 @asynccontextmanager
-async def reached(way: str, era: Any, talkative: Talkative) -> AsyncGenerator[ServerPool]:
+async def open_pool_over(way: str, era: Any, talkative: FullServer) -> AsyncGenerator[ServerPool]:
     """The same server over each way that leads to it."""
     if way == "memory":
         async with open_pool(Server.in_process("talk", talkative.server, era=era)) as servers:
             yield servers
     else:
-        async with at_address(talkative, json_response=way == "json") as (url, _):
-            book = await signed_in(url) if way == "signed in" else None
+        async with serve_full_server(talkative, json_response=way == "json") as (url, _):
+            book = await create_tokens(url) if way == "signed in" else None
             async with open_pool(Server.http("talk", url, era=era), tokens=book) as servers:
                 yield servers
 
 
-async def signed_in(url: str) -> MemoryTokens:
+async def create_tokens(url: str) -> MemoryTokens:
     """A sign-in to the server. Requests that carry one go the long way, by the library."""
     book = MemoryTokens()
     sign_in = {"address": url, "tokens": {"access_token": "ours", "token_type": "Bearer"}}
@@ -65,9 +65,9 @@ async def call(
 @proves("G9")
 @pytest.mark.parametrize("era", [OLD, NEW])
 async def test_trace_context_arrives_and_the_callers_token_does_not(era: Any):
-    caller = Person(authorization="Bearer of-the-caller")
+    caller = RecordingCaller(authorization="Bearer of-the-caller")
     async with (
-        at_address(Talkative()) as (url, record),
+        serve_full_server(FullServer()) as (url, record),
         open_pool(Server.http("talk", url, era=era, headers={"X-Own": "1"})) as servers,
     ):
         result = await call(servers, "meta", RequestContext(caller=caller, meta=TRACE))
@@ -83,11 +83,11 @@ async def test_trace_context_arrives_and_the_callers_token_does_not(era: Any):
 
 @proves("G9")
 async def test_a_server_that_is_to_get_the_callers_token_gets_it_with_that_one_request():
-    async with at_address(Talkative()) as (url, record):
+    async with serve_full_server(FullServer()) as (url, record):
         spec = replace(Server.http("talk", url), forward_authorization=True)
         async with open_pool(spec) as servers:
-            await call(servers, "meta", RequestContext(caller=Person(authorization="Bearer mine")))
-            await call(servers, "meta", RequestContext(caller=Person(authorization="Bearer yours")))
+            await call(servers, "meta", RequestContext(caller=RecordingCaller(authorization="Bearer mine")))
+            await call(servers, "meta", RequestContext(caller=RecordingCaller(authorization="Bearer yours")))
             await call(servers, "meta")
     sent = [headers.get("authorization") for headers, _ in record.of("tools/call")]
     assert sent == ["Bearer mine", "Bearer yours", None]
@@ -99,13 +99,13 @@ async def test_a_server_that_is_to_get_the_callers_token_gets_it_with_that_one_r
 @pytest.mark.parametrize("era", [OLD, NEW])
 @pytest.mark.parametrize("way", ["memory", "http", "signed in"])
 async def test_progress_and_log_messages_reach_the_caller_before_the_result(way: str, era: Any):
-    caller = Person()
-    heard: list[tuple[float, float | None, str | None]] = []
+    caller = RecordingCaller()
+    received: list[tuple[float, float | None, str | None]] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append((progress, total, message))
+        received.append((progress, total, message))
 
-    async with reached(way, era, Talkative()) as servers:
+    async with open_pool_over(way, era, FullServer()) as servers:
         await servers.call(
             "talk",
             "report",
@@ -114,20 +114,20 @@ async def test_progress_and_log_messages_reach_the_caller_before_the_result(way:
             on_progress=on_progress,
             context=RequestContext(caller=caller, log_level="info"),
         )
-        told = list(caller.heard)
-    steps: list[Any] = [params for method, params in told if method == "notifications/progress"]
-    assert [(step["progress"], step["total"], step["message"]) for step in steps] == heard
-    assert heard == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
+        events = list(caller.notifications)
+    steps: list[Any] = [params for method, params in events if method == "notifications/progress"]
+    assert [(step["progress"], step["total"], step["message"]) for step in steps] == received
+    assert received == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]
     assert not any("progressToken" in step for step in steps)
-    logs: list[Any] = [params for method, params in told if method == "notifications/message"]
+    logs: list[Any] = [params for method, params in events if method == "notifications/message"]
     assert [log["data"] for log in logs] == [{"at": "work"}]
 
 
 async def test_the_level_of_log_messages_is_asked_for_in_the_modern_way():
-    talkative = Talkative()
-    async with reached("http", NEW, talkative) as servers:
-        await call(servers, "meta", RequestContext(caller=Person(), log_level="warning"))
-        await call(servers, "meta", RequestContext(caller=Person()))
+    talkative = FullServer()
+    async with open_pool_over("http", NEW, talkative) as servers:
+        await call(servers, "meta", RequestContext(caller=RecordingCaller(), log_level="warning"))
+        await call(servers, "meta", RequestContext(caller=RecordingCaller()))
     levels = [meta.get("io.modelcontextprotocol/logLevel") for meta in talkative.metas]
     assert levels == ["warning", None]
 
@@ -137,13 +137,14 @@ async def test_the_level_of_log_messages_is_asked_for_in_the_modern_way():
 async def test_a_handshake_server_asks_the_caller_of_its_own_request(way: str):
     """Two at once over HTTP, where the stream says whose question it is; one over a pipe, where none does."""
     people = [
-        Person(key=f"p{n}", answer={"action": "accept", "content": {"n": n}}, thinks=0.05) for n in (1, 2)
+        RecordingCaller(key=f"p{n}", answer={"action": "accept", "content": {"n": n}}, thinks=0.05)
+        for n in (1, 2)
     ]
     people = people[:1] if way == "memory" else people
     answers: dict[str, Any] = {}
-    async with reached(way, OLD, Talkative()) as servers:
+    async with open_pool_over(way, OLD, FullServer()) as servers:
 
-        async def ask(person: Person) -> None:
+        async def ask(person: RecordingCaller) -> None:
             answers[person.key] = json.loads(
                 text_of(await call(servers, "ask", RequestContext(caller=person)))
             )
@@ -159,22 +160,22 @@ async def test_a_handshake_server_asks_the_caller_of_its_own_request(way: str):
 
 
 async def test_over_standard_streams_the_only_request_is_the_one_that_asks():
-    caller = Person()
-    spec = Server.stdio("talk", [sys.executable, "-m", "tests.kit.talkative_server"], era=OLD)
+    caller = RecordingCaller()
+    spec = Server.stdio("talk", [sys.executable, "-m", "tests.kit.full_server"], era=OLD)
     async with open_pool(spec) as servers:
         answer = json.loads(text_of(await call(servers, "ask", RequestContext(caller=caller))))
         await call(servers, "report", RequestContext(caller=caller))
     assert answer == caller.answer
-    assert [method for method, _ in caller.heard] == ["notifications/progress"] * 3 + [
+    assert [method for method, _ in caller.notifications] == ["notifications/progress"] * 3 + [
         "notifications/message"
     ]
 
 
-async def test_a_question_that_could_be_anybodys_is_put_to_nobody():
-    talkative = Talkative()
-    other, caller = Person(key="other"), Person(key="caller")
+async def test_a_question_that_could_belong_to_several_callers_is_dropped():
+    talkative = FullServer()
+    other, caller = RecordingCaller(key="other"), RecordingCaller(key="caller")
     alone = result = ""
-    async with reached("http", OLD, talkative) as servers, anyio.create_task_group() as tasks:
+    async with open_pool_over("http", OLD, talkative) as servers, anyio.create_task_group() as tasks:
         await anyio.sleep(0.3)  # the stream for such questions is opened after the handshake
         alone = text_of(await call(servers, "ask_outside", RequestContext(caller=caller)))
         tasks.start_soon(call, servers, "wait", RequestContext(caller=other))
@@ -191,24 +192,24 @@ async def test_a_question_that_could_be_anybodys_is_put_to_nobody():
 
 @pytest.mark.parametrize("way", ["memory", "http"])
 async def test_what_the_caller_cannot_do_is_refused_with_the_code_for_it(way: str):
-    async with reached(way, OLD, Talkative()) as servers:
-        lacking = text_of(await call(servers, "sample", RequestContext(caller=Person())))
+    async with open_pool_over(way, OLD, FullServer()) as servers:
+        lacking = text_of(await call(servers, "sample", RequestContext(caller=RecordingCaller())))
         nobody = text_of(await call(servers, "sample"))
     assert lacking == "-32601 sampling/createMessage cannot be answered: the caller does not offer sampling"
     assert nobody == "-32601 sampling/createMessage cannot be answered: nobody is there to be asked"
 
 
 async def test_the_callers_refusal_reaches_the_server_with_its_code():
-    caller = Person(capabilities={"sampling": {}}, answer=None)
-    async with reached("http", OLD, Talkative()) as servers:
+    caller = RecordingCaller(capabilities={"sampling": {}}, answer=None)
+    async with open_pool_over("http", OLD, FullServer()) as servers:
         assert text_of(await call(servers, "sample", RequestContext(caller=caller))) == "-32042 not today"
 
 
 @pytest.mark.parametrize("era", [OLD, NEW])
 @pytest.mark.parametrize("way", ["memory", "http"])
 async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
-    caller = Person(thinks=0.6)
-    async with reached(way, era, Talkative()) as servers:
+    caller = RecordingCaller(thinks=0.6)
+    async with open_pool_over(way, era, FullServer()) as servers:
         assert "blue" in text_of(await call(servers, "ask", RequestContext(caller=caller), timeout=0.4))
         with pytest.raises(ToolTimeout):
             await call(servers, "wait", RequestContext(caller=caller), timeout=0.2)
@@ -217,9 +218,9 @@ async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
 @proves("G8")
 @pytest.mark.parametrize("way", ["memory", "http", "json", "signed in"])
 async def test_rounds_of_a_modern_server_go_back_as_they_are_to_who_takes_them(way: str):
-    talkative = Talkative()
-    caller = Person(accepts_input_required=True)
-    async with reached(way, NEW, talkative) as servers:
+    talkative = FullServer()
+    caller = RecordingCaller(accepts_input_required=True)
+    async with open_pool_over(way, NEW, talkative) as servers:
         first = await call(servers, "ask", RequestContext(caller=caller))
         assert first["resultType"] == "input_required"
         assert first["requestState"] == STATE
@@ -237,9 +238,9 @@ async def test_rounds_of_a_modern_server_go_back_as_they_are_to_who_takes_them(w
 @proves("G8")
 @pytest.mark.parametrize("way", ["memory", "http", "json", "signed in"])
 async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
-    talkative = Talkative()
-    caller = Person()
-    async with reached(way, NEW, talkative) as servers:
+    talkative = FullServer()
+    caller = RecordingCaller()
+    async with open_pool_over(way, NEW, talkative) as servers:
         result = await call(servers, "ask", RequestContext(caller=caller))
         assert text_of(await call(servers, "twice", RequestContext(caller=caller))) == "done"
         with pytest.raises(ToolFailed, match="nobody is there to be asked"):
@@ -255,7 +256,7 @@ async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
 @pytest.mark.parametrize("era", [OLD, NEW])
 @pytest.mark.parametrize("way", ["memory", "http"])
 async def test_anything_can_be_asked_and_errors_keep_code_and_data(way: str, era: Any):
-    async with reached(way, era, Talkative()) as servers:
+    async with open_pool_over(way, era, FullServer()) as servers:
         read = await servers.ask("talk", "resources/read", {"uri": "notes://one"}, timeout=PATIENCE)
         prompt = await servers.ask("talk", "prompts/get", {"name": "greet"}, timeout=PATIENCE)
         reference = {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "a", "value": "x"}}
@@ -275,10 +276,10 @@ async def test_anything_can_be_asked_and_errors_keep_code_and_data(way: str, era
 @pytest.mark.parametrize("era", [OLD, NEW])
 @pytest.mark.parametrize("way", ["http", "signed in"])
 async def test_a_caller_who_leaves_cancels_upstream_and_leaves_nothing_behind(way: str, era: Any):
-    talkative = Talkative()
-    async with reached(way, era, talkative) as servers:
+    talkative = FullServer()
+    async with open_pool_over(way, era, talkative) as servers:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(call, servers, "wait", RequestContext(caller=Person()))
+            tasks.start_soon(call, servers, "wait", RequestContext(caller=RecordingCaller()))
             await talkative.began.wait()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(PATIENCE):
@@ -291,7 +292,7 @@ async def test_a_caller_who_leaves_cancels_upstream_and_leaves_nothing_behind(wa
 
 async def test_every_request_has_an_id_of_its_own():
     async with (
-        at_address(Talkative()) as (url, record),
+        serve_full_server(FullServer()) as (url, record),
         open_pool(Server.http("talk", url)) as servers,
     ):
         for _ in range(5):
@@ -324,9 +325,9 @@ async def test_one_call_after_the_other_shares_a_connection(era: Any):
 
 @pytest.mark.parametrize("era", [OLD, NEW])
 async def test_an_isolating_server_gets_a_connection_for_each_caller(era: Any):
-    talkative = Talkative()
-    one, two = Person(key="one"), Person(key="two")
-    async with at_address(talkative) as (url, record):
+    talkative = FullServer()
+    one, two = RecordingCaller(key="one"), RecordingCaller(key="two")
+    async with serve_full_server(talkative) as (url, record):
         spec = replace(Server.http("talk", url, era=era), isolate=True)
         async with open_pool(spec) as servers:
             for caller in (one, two, one, two):
@@ -345,12 +346,12 @@ async def test_an_isolating_server_gets_a_connection_for_each_caller(era: Any):
 
 @proves("G8")
 @pytest.mark.parametrize("asked", [True, False])
-async def test_abilities_are_declared_only_where_somebody_can_be_asked(asked: bool) -> None:
-    heard: list[object] = []
+async def test_capabilities_are_declared_only_where_a_client_can_be_asked(asked: bool) -> None:
+    received: list[object] = []
 
     async def tools(ctx: ServerRequestContext[Any, Any], _: object) -> ListToolsResult:
         declared = ctx.session.client_capabilities
-        heard.append(None if declared is None else declared.elicitation)
+        received.append(None if declared is None else declared.elicitation)
         return ListToolsResult(tools=[])
 
     spec = Server.in_process("nosy", McpServer[Any]("nosy", on_list_tools=tools), era=OLD)
@@ -358,4 +359,4 @@ async def test_abilities_are_declared_only_where_somebody_can_be_asked(asked: bo
         if asked:
             servers.advertise_client_capabilities()
         await servers.ensure("nosy", timeout=10)
-    assert (heard[0] is not None) is asked
+    assert (received[0] is not None) is asked

@@ -1,4 +1,4 @@
-"""What a server offers besides tools: read without anybody waiting, kept, and followed."""
+"""Resources and prompts of a server: read in the background, cached, and followed."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ import pytest
 from fingerpost.records import JsonObject, ServerState
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.testing import served
+from tests.kit.full_server import NOTES, FullServer, serve_full_server
 from tests.kit.plain_http import PlainHttp
-from tests.kit.server_callers import Person
+from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool
-from tests.kit.talkative_server import NOTES, Talkative, at_address
 from tests.requirements import proves
 
 ERAS = ["2025-11-25", "2026-07-28"]
 UPDATED = "notifications/resources/updated"
 
 
-class Ears:
+class NotificationRecorder:
     """Everything that was heard outside of requests."""
 
     def __init__(self, servers: ServerPool) -> None:
-        self.heard: list[tuple[str, str, JsonObject]] = []
+        self.notifications: list[tuple[str, str, JsonObject]] = []
         self.stop: Callable[[], None] = servers.subscribe_to_notifications(self._hear)
 
     def _hear(self, server: str, method: str, params: JsonObject, caller: str | None) -> None:
         del caller
-        self.heard.append((server, method, params))
+        self.notifications.append((server, method, params))
 
     def of(self, method: str) -> list[JsonObject]:
-        return [params for _, heard, params in self.heard if heard == method]
+        return [params for _, method_name, params in self.notifications if method_name == method]
 
 
 def _names(servers: ServerPool, field: str = "prompts", key: str = "name") -> list[Any]:
@@ -45,7 +45,7 @@ def _names(servers: ServerPool, field: str = "prompts", key: str = "name") -> li
 @pytest.mark.parametrize("era", ERAS)
 async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(era: Any):
     async with (
-        at_address(Talkative()) as (url, _),
+        serve_full_server(FullServer()) as (url, _),
         open_pool(Server.http("talk", url, era=era)) as servers,
     ):
         assert servers.get_status("talk").state is ServerState.READY
@@ -62,40 +62,40 @@ async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(e
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("remote", [True, False])
 async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
-    talkative = Talkative()
-    async with at_address(talkative) as (url, _):
+    talkative = FullServer()
+    async with serve_full_server(talkative) as (url, _):
         spec = (
             Server.http("talk", url, era=era)
             if remote
             else Server.in_process("talk", talkative.server, era=era)
         )
         async with open_pool(spec) as servers:
-            ears = Ears(servers)
+            ears = NotificationRecorder(servers)
             await eventually(lambda: _names(servers) == ["greet"])
             await anyio.sleep(
                 0.3 if remote else 0
             )  # the stream for notifications is opened after the handshake
-            told = len(ears.of("notifications/prompts/list_changed"))
+            count = len(ears.of("notifications/prompts/list_changed"))
             await talkative.change_prompts("greet", "part")
             await eventually(lambda: _names(servers) == ["greet", "part"])
-            assert len(ears.of("notifications/prompts/list_changed")) == told + 1
+            assert len(ears.of("notifications/prompts/list_changed")) == count + 1
             ears.stop()
 
 
 @proves("G8")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: Any):
-    talkative = Talkative()
+    talkative = FullServer()
 
     async def ask(servers: ServerPool, what: str, uri: str = NOTES) -> None:
-        passage = RequestContext(caller=Person())
+        passage = RequestContext(caller=RecordingCaller())
         await servers.ask("talk", f"resources/{what}", {"uri": uri}, timeout=PATIENCE, context=passage)
 
     async with (
-        at_address(talkative) as (url, _),
+        serve_full_server(talkative) as (url, _),
         open_pool(Server.http("talk", url, era=era)) as servers,
     ):
-        ears = Ears(servers)
+        ears = NotificationRecorder(servers)
         await anyio.sleep(0.3)  # see above
         await ask(servers, "subscribe")
         await ask(servers, "subscribe")
@@ -103,7 +103,7 @@ async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: 
         await talkative.touch(NOTES)
         await eventually(lambda: {"uri": NOTES} in ears.of(UPDATED))
         await ask(servers, "unsubscribe")
-        ears.heard.clear()
+        ears.notifications.clear()
         await talkative.touch(NOTES)
         await eventually(lambda: {"uri": NOTES} in ears.of(UPDATED))
         await ask(servers, "unsubscribe")
@@ -114,7 +114,7 @@ async def test_a_subscribed_resource_is_heard_of_until_the_last_one_leaves(era: 
             with anyio.fail_after(PATIENCE):  # the old subscription overlaps with the new one for a moment
                 while ears.of(UPDATED) != alone:
                     await anyio.sleep(0.2)
-                    ears.heard.clear()
+                    ears.notifications.clear()
                     await talkative.touch(NOTES)
                     await talkative.touch("notes://two")
                     await eventually(lambda: alone[0] in ears.of(UPDATED))
@@ -152,12 +152,12 @@ async def test_one_bad_entry_drops_itself_and_what_a_server_does_not_have_is_not
     assert "resources/templates/list" in plain.asked  # refused, which is how many servers say they have none
 
 
-async def test_a_failing_hearer_harms_nobody():
+async def test_a_failing_listener_does_not_affect_others():
     def hearer(server: str, method: str, params: JsonObject, caller: str | None) -> None:
         message = "a bug in the hearer"
         raise RuntimeError(message)
 
-    async with open_pool(Server.in_process("talk", Talkative().server), start=False) as servers:
+    async with open_pool(Server.in_process("talk", FullServer().server), start=False) as servers:
         servers.subscribe_to_notifications(hearer)
         await servers.ensure("talk", timeout=PATIENCE)
         await eventually(lambda: _names(servers) == ["greet"])

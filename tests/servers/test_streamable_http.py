@@ -16,8 +16,8 @@ from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.servers.requests import InFlightRequest, RequestRegistry
 from fingerpost.servers.streamable_http import MAX_EMPTY_RESPONSES
 from fingerpost.testing import served
-from tests.kit.plain_http import Act, Asked, PlainHttp
-from tests.kit.server_callers import Person
+from tests.kit.plain_http import Act, PlainHttp, PlainRequest
+from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
 
@@ -43,11 +43,13 @@ async def plain(acts: Mapping[str, Act], **spec: Any) -> AsyncGenerator[tuple[Pl
         yield server, servers
 
 
-def reply(asked: Asked, result: object = DONE) -> dict[str, Any]:
+def reply(asked: PlainRequest, result: object = DONE) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": asked.message["id"], "result": result}
 
 
-async def call(servers: ServerPool, caller: Person | None = None, *, timeout: float = PATIENCE) -> Any:
+async def call(
+    servers: ServerPool, caller: RecordingCaller | None = None, *, timeout: float = PATIENCE
+) -> Any:
     return await servers.call("plain", "echo", {}, timeout=timeout, context=RequestContext(caller=caller))
 
 
@@ -55,13 +57,13 @@ async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_ov
     """Servers refuse what comes sooner, and connections differ in how soon they bring it."""
     known = False
 
-    async def take_long(asked: Asked) -> None:
+    async def take_long(asked: PlainRequest) -> None:
         nonlocal known
         await anyio.sleep(0.2)
         known = True
         await asked.answer(None, 202)
 
-    async def lists(asked: Asked) -> None:
+    async def lists(asked: PlainRequest) -> None:
         await asked.result(OLD["tools/list"] if known else {"tools": []}, mcp_session_id="s1")
 
     async with plain({"notifications/initialized": take_long, "tools/list": lists}) as (_, servers):
@@ -69,7 +71,7 @@ async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_ov
 
 
 async def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
-    talks, caller = RequestRegistry("plain", lambda _method, _params, _caller: None), Person()
+    talks, caller = RequestRegistry("plain", lambda _method, _params, _caller: None), RecordingCaller()
     talks.open(InFlightRequest("plain", 1), internal=True)
     with pytest.raises(MCPError, match="nobody is there"):
         await talks.answer_server_request("elicitation/create", {}, request=None)
@@ -79,15 +81,15 @@ async def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
 
 async def test_a_stream_that_breaks_off_is_picked_up_where_it_was():
     picked: list[str | None] = []
-    waiting: list[Asked] = []
+    waiting: list[PlainRequest] = []
 
-    async def break_off(asked: Asked) -> None:
+    async def break_off(asked: PlainRequest) -> None:
         waiting.append(asked)
         await asked.begin(kind="text/event-stream")
         await asked.event(None, id="7", retry=20)
         await asked.write(b"", more=False)
 
-    async def pick_up(asked: Asked) -> None:
+    async def pick_up(asked: PlainRequest) -> None:
         if "last-event-id" not in asked.headers:
             await asked.answer(None, 405)
             return
@@ -103,16 +105,16 @@ async def test_a_stream_that_breaks_off_is_picked_up_where_it_was():
             await asked.event(reply(waiting[0]), id="9")
             await asked.write(b"", more=False)
 
-    caller = Person()
+    caller = RecordingCaller()
     async with plain({"tools/call": break_off, "GET": pick_up}) as (server, servers):
         assert text_of(await call(servers, caller)) == "done"
     assert picked == ["7", "8"]
     assert server.asked.count("tools/call") == 1
-    assert caller.heard == [("notifications/message", {"data": 1})]
+    assert caller.notifications == [("notifications/message", {"data": 1})]
 
 
 async def test_a_stream_that_cannot_be_picked_up_is_an_error_that_says_so():
-    async def break_off(asked: Asked) -> None:
+    async def break_off(asked: PlainRequest) -> None:
         await asked.begin(kind="text/event-stream")
         await asked.event(None, id="7", retry=5)
         await asked.write(b"", more=False)
@@ -124,10 +126,10 @@ async def test_a_stream_that_cannot_be_picked_up_is_an_error_that_says_so():
         assert "unknown" in caught.value.hint
 
 
-def primed(times: list[Asked]) -> Act:
+def break_off_at_once(times: list[PlainRequest]) -> Act:
     """Breaks off at once, and wants to be asked for the rest at once."""
 
-    async def act(asked: Asked) -> None:
+    async def act(asked: PlainRequest) -> None:
         if asked.method == "GET" and "last-event-id" not in asked.headers:
             await asked.answer(None, 405)
             return
@@ -140,16 +142,16 @@ def primed(times: list[Asked]) -> Act:
 
 
 async def test_a_stream_in_which_nothing_new_comes_is_asked_for_less_and_less_and_then_given_up():
-    asked: list[Asked] = []
-    async with plain({"tools/call": primed([]), "GET": primed(asked)}) as (_, servers):
+    asked: list[PlainRequest] = []
+    async with plain({"tools/call": break_off_at_once([]), "GET": break_off_at_once(asked)}) as (_, servers):
         with pytest.raises(ServerUnavailable, match="ended its reply before it was complete"):
             await call(servers)
     assert len(asked) == MAX_EMPTY_RESPONSES
 
 
 async def test_a_server_that_wants_to_be_asked_for_the_rest_at_once_is_not_hammered():
-    asked: list[Asked] = []
-    async with plain({"tools/call": primed([]), "GET": primed(asked)}) as (_, servers):
+    asked: list[PlainRequest] = []
+    async with plain({"tools/call": break_off_at_once([]), "GET": break_off_at_once(asked)}) as (_, servers):
         with pytest.raises(ToolTimeout):
             await call(servers, timeout=1)
     assert len(asked) <= 4  # after 0.1, 0.3, 0.7 and, where it is late, 1.5 seconds
@@ -161,13 +163,13 @@ async def test_questions_notices_and_the_reply_in_one_stream():
     answered: dict[Any, Any] = {}
     have_all = anyio.Event()
 
-    async def answer(asked: Asked) -> None:
+    async def answer(asked: PlainRequest) -> None:
         answered[asked.message["id"]] = asked.message.get("result") or asked.message.get("error")
         await asked.answer(None, 202)
         if len(answered) == 4:
             have_all.set()
 
-    async def talk(asked: Asked) -> None:
+    async def talk(asked: PlainRequest) -> None:
         def question(number: object, method: str, params: object = None) -> dict[str, Any]:
             return {
                 "jsonrpc": "2.0",
@@ -192,7 +194,7 @@ async def test_questions_notices_and_the_reply_in_one_stream():
         await asked.event(reply(asked))
         await asked.write(b"", more=False)
 
-    caller = Person(thinks=0.05)
+    caller = RecordingCaller(thinks=0.05)
     everybody: list[tuple[str, str, Any]] = []
     async with plain({"tools/call": talk, "answer": answer}) as (_, servers):
         servers.subscribe_to_notifications(
@@ -200,7 +202,7 @@ async def test_questions_notices_and_the_reply_in_one_stream():
         )
         assert text_of(await call(servers, caller)) == "done"
     assert caller.asked == [("elicitation/create", {"message": "?", "unknown": {"kept": [1]}})]
-    assert caller.heard == [
+    assert caller.notifications == [
         ("notifications/progress", {"progress": 1, "unknown": True}),
         ("notifications/com.example/news", {"a": 1}),
     ]
@@ -211,8 +213,8 @@ async def test_questions_notices_and_the_reply_in_one_stream():
     assert answered[4]["code"] == -32601
 
 
-async def test_a_reply_ends_a_question_nobody_answered():
-    async def talk(asked: Asked) -> None:
+async def test_a_reply_ends_an_unanswered_question():
+    async def talk(asked: PlainRequest) -> None:
         await asked.begin(kind="text/event-stream")
         await asked.event(
             {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "?"}}
@@ -221,7 +223,7 @@ async def test_a_reply_ends_a_question_nobody_answered():
         await asked.event(reply(asked))
         await asked.write(b"", more=False)
 
-    caller = Person(thinks=3600)
+    caller = RecordingCaller(thinks=3600)
     async with plain({"tools/call": talk}) as (_, servers):
         assert text_of(await call(servers, caller)) == "done"
         assert len(caller.asked) == 1
@@ -229,7 +231,7 @@ async def test_a_reply_ends_a_question_nobody_answered():
 
 @pytest.mark.parametrize("while_asking", [True, False])
 async def test_a_stream_cut_in_the_middle_is_an_error_at_once(while_asking: bool):
-    async def cut(asked: Asked) -> None:
+    async def cut(asked: PlainRequest) -> None:
         await asked.begin(kind="text/event-stream")
         if while_asking:
             question = {"jsonrpc": "2.0", "id": 1, "method": "elicitation/create", "params": {"message": "?"}}
@@ -239,12 +241,12 @@ async def test_a_stream_cut_in_the_middle_is_an_error_at_once(while_asking: bool
 
     async with plain({"tools/call": cut}) as (_, servers):
         with pytest.raises(ServerUnavailable, match="ended its reply before it was complete"):
-            await call(servers, Person(thinks=3600))
+            await call(servers, RecordingCaller(thinks=3600))
 
 
 @proves("F50")
 async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
-    async def moved(asked: Asked) -> None:
+    async def moved(asked: PlainRequest) -> None:
         if asked.path == "/mcp":
             await asked.answer(None, 307, location="/mcp/")
         else:
@@ -255,7 +257,7 @@ async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
         assert text_of(await call(servers)) == "done"
         assert server.asked.count("tools/call") == 3  # the second call knew the way
 
-    async def away(asked: Asked) -> None:
+    async def away(asked: PlainRequest) -> None:
         await asked.answer(None, 308, location="http://localhost:9/mcp?key=secret")
 
     async with plain({"tools/call": away}, headers={"X-Key": "ours"}) as (_, servers):
@@ -265,7 +267,7 @@ async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
             await call(servers)
         assert "secret" not in str(caught.value)
 
-    async def around(asked: Asked) -> None:
+    async def around(asked: PlainRequest) -> None:
         await asked.answer(None, 307, location=asked.path + "x")
 
     async with plain({"tools/call": around}) as (server, servers):
@@ -273,7 +275,7 @@ async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
             await call(servers)
         assert server.asked.count("tools/call") <= 10
 
-    async def to_itself(asked: Asked) -> None:
+    async def to_itself(asked: PlainRequest) -> None:
         await asked.answer(None, 308, location=asked.path)
 
     async with plain({"tools/call": to_itself}) as (_, servers):
@@ -284,7 +286,7 @@ async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
 
 @pytest.mark.parametrize("status", [202, 204])
 async def test_an_answer_without_content_is_a_reply_that_is_missing(status: int):
-    async def nothing(asked: Asked) -> None:
+    async def nothing(asked: PlainRequest) -> None:
         await asked.answer(None, status)
 
     async with plain({"tools/call": nothing}) as (_, servers):
@@ -296,10 +298,10 @@ async def test_a_cookie_of_the_handshake_comes_back_to_its_server_and_to_no_othe
     cookies: dict[str, list[str | None]] = {"one": [], "two": []}
 
     def app(name: str) -> PlainHttp:
-        async def greet(asked: Asked) -> None:
+        async def greet(asked: PlainRequest) -> None:
             await asked.result(OLD["initialize"], set_cookie=f"machine={name}; Path=/", mcp_session_id="s1")
 
-        async def answer(asked: Asked) -> None:
+        async def answer(asked: PlainRequest) -> None:
             cookies[name].append(asked.headers.get("cookie"))
             await asked.result(DONE, set_cookie="later=1")
 
@@ -326,7 +328,7 @@ async def test_a_cookie_of_the_handshake_comes_back_to_its_server_and_to_no_othe
     ],
 )
 async def test_values_a_fast_parser_gets_wrong(number: str, words: str | None):
-    async def odd(asked: Asked) -> None:
+    async def odd(asked: PlainRequest) -> None:
         await asked.begin()
         body = f'{{"jsonrpc":"2.0","id":{asked.message["id"]},"result":{{"n":{number}}}}}'
         await asked.write(body.encode(), more=False)
@@ -340,7 +342,7 @@ async def test_values_a_fast_parser_gets_wrong(number: str, words: str | None):
 
 
 async def test_arguments_a_fast_encoder_refuses_arrive():
-    async def echo(asked: Asked) -> None:
+    async def echo(asked: PlainRequest) -> None:
         await asked.result(asked.message["params"]["arguments"])
 
     async with plain({"tools/call": echo}) as (_, servers):
@@ -350,7 +352,7 @@ async def test_arguments_a_fast_encoder_refuses_arrive():
 
 
 async def test_an_error_with_a_bad_status_keeps_its_code_and_data():
-    async def refuse(asked: Asked) -> None:
+    async def refuse(asked: PlainRequest) -> None:
         error = {"code": -32602, "message": "bad argument", "data": {"field": "x"}}
         await asked.answer({"jsonrpc": "2.0", "id": None, "error": error}, 400)
 
@@ -364,8 +366,8 @@ async def test_an_error_with_a_bad_status_keeps_its_code_and_data():
 async def test_a_call_that_is_given_up_is_called_off_and_its_connection_closed():
     gone = anyio.Event()
 
-    async def hang(asked: Asked) -> None:
-        await asked.left()
+    async def hang(asked: PlainRequest) -> None:
+        await asked.wait_for_disconnect()
         gone.set()
 
     async with plain({"tools/call": hang}) as (server, servers):
@@ -375,18 +377,18 @@ async def test_a_call_that_is_given_up_is_called_off_and_its_connection_closed()
             await gone.wait()
         await eventually(lambda: "notifications/cancelled" in server.asked)
         sent = next(message for message in server.messages if message.get("method") == "tools/call")
-        told = next(
+        texts = next(
             message for message in server.messages if message.get("method") == "notifications/cancelled"
         )
-        assert told["params"]["requestId"] == sent["id"]
+        assert texts["params"]["requestId"] == sent["id"]
 
 
 async def test_calls_under_way_end_with_the_connection():
     began = anyio.Event()
 
-    async def hang(asked: Asked) -> None:
+    async def hang(asked: PlainRequest) -> None:
         began.set()
-        await asked.left()
+        await asked.wait_for_disconnect()
 
     async with plain({"tools/call": hang}) as (_, servers), anyio.create_task_group() as tasks:
 

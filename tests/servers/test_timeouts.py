@@ -15,7 +15,7 @@ from fingerpost import Router, Server, Settings
 from fingerpost.errors import ToolTimeout
 from fingerpost.records import JsonObject
 from fingerpost.servers.requests import MAX_EXTENSION_FACTOR, PROGRESS_METHOD, InFlightRequest, RequestClock
-from tests.kit.call_runner import Bench, a_call, a_context
+from tests.kit.call_runner import RunnerFixture, a_call, a_context
 from tests.kit.gateway_methods import open_gateway_methods, text_of
 from tests.kit.programs import program
 from tests.kit.server_pools import PATIENCE, open_pool
@@ -29,14 +29,14 @@ QUICK: dict[str, Any] = {
 STEADY: dict[str, Any] = {"duration": 3, "steps": 30}  # a report each tenth of a second
 
 
-def everything() -> Any:
+def create_everything_server() -> Any:
     return Server.stdio("everything", [program("mcp-server-everything")])
 
 
 @proves("F2")
 async def test_a_call_that_gets_on_may_take_longer_than_its_time_out(tmp_path: Path) -> None:
     settings = Settings.model_validate({**QUICK, "store": {"url": f"sqlite:///{tmp_path}/a.db"}})
-    async with Router([everything()], settings=settings) as router:
+    async with Router([create_everything_server()], settings=settings) as router:
         await router.connect()
         outcome = await router.call(TOOL, STEADY)
     assert outcome.success, outcome.content
@@ -44,8 +44,8 @@ async def test_a_call_that_gets_on_may_take_longer_than_its_time_out(tmp_path: P
 
 @proves("F2")
 @pytest.mark.parametrize("modern", [False, True])
-async def test_the_same_for_whoever_calls_through_the_gateway(tmp_path: Path, modern: bool) -> None:
-    async with open_gateway_methods(tmp_path, everything(), **QUICK) as it:
+async def test_the_same_through_the_gateway(tmp_path: Path, modern: bool) -> None:
+    async with open_gateway_methods(tmp_path, create_everything_server(), **QUICK) as it:
         result = await it.call("everything__trigger-long-running-operation", STEADY, modern=modern)
     assert "completed" in text_of(result)
 
@@ -65,7 +65,7 @@ async def test_progress_does_not_outlast_the_time_of_a_whole_request() -> None:
                 left.append(anyio.current_effective_deadline() - anyio.current_time())
             return {"content": []}
 
-    bench = Bench(Door())
+    bench = RunnerFixture(Door())
     await bench.run(a_call(), seconds=60, context=a_context(seconds=seconds), on_progress=_nowhere)
     assert len(left) == 3
     assert max(left) <= seconds
@@ -77,15 +77,15 @@ async def _nowhere(progress: float, total: float | None, message: str | None) ->
 @proves("F2")
 @pytest.mark.parametrize("odd", [10**400, float("nan"), float("inf"), "1", None, True])
 async def test_progress_that_is_no_number_is_passed_over(odd: Any, caplog: pytest.LogCaptureFixture) -> None:
-    heard: list[float] = []
+    received: list[float] = []
 
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.append(progress)
+        received.append(progress)
 
     talk = InFlightRequest("odd", 1, on_progress=on_progress)
     await talk.forward_notification(PROGRESS_METHOD, {"progress": odd})
     await talk.forward_notification(PROGRESS_METHOD, {"progress": 2, "total": odd})
-    assert heard == [2.0]
+    assert received == [2.0]
     assert not caplog.messages
 
 
@@ -93,7 +93,7 @@ async def test_progress_that_is_no_number_is_passed_over(odd: Any, caplog: pytes
 async def test_a_server_that_stops_getting_on_is_given_up_and_the_error_says_so() -> None:
     rarely = {"duration": 60, "steps": 6}
 
-    async with open_pool(everything()) as servers:
+    async with open_pool(create_everything_server()) as servers:
         servers.start("everything")
         await servers.ensure("everything", timeout=PATIENCE)
         with pytest.raises(ToolTimeout, match=r"did not answer within 0\.3 s"):
@@ -106,7 +106,9 @@ async def test_a_server_that_stops_getting_on_is_given_up_and_the_error_says_so(
             )
 
 
-def moved(reports: list[float], *, patience: float, left: float, until: float = float("inf")) -> list[float]:
+def list_remaining_times(
+    reports: list[float], *, patience: float, left: float, until: float = float("inf")
+) -> list[float]:
     """How much time is left after each report, all of them in the same moment."""
     found: list[float] = []
 
@@ -126,7 +128,7 @@ def moved(reports: list[float], *, patience: float, left: float, until: float = 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=40))
 def test_only_more_progress_gives_more_time_and_never_more_than_the_limit(reports: list[float]) -> None:
     patience, left = 100.0, 1.0
-    found = moved(reports, patience=patience, left=left)
+    found = list_remaining_times(reports, patience=patience, left=left)
     furthest, gained = float("-inf"), 0.0
     for report, after in zip(reports, found, strict=True):
         more = after - left
@@ -139,21 +141,23 @@ def test_only_more_progress_gives_more_time_and_never_more_than_the_limit(report
 
 
 def test_progress_does_not_outlast_the_callers_patience() -> None:
-    assert moved([1, 2, 3], patience=100, left=1, until=5) == pytest.approx([5, 5, 5], abs=0.01)
+    assert list_remaining_times([1, 2, 3], patience=100, left=1, until=5) == pytest.approx(
+        [5, 5, 5], abs=0.01
+    )
 
 
 @pytest.mark.parametrize(
-    ("reports", "said"),
+    ("reports", "text"),
     [
         ([], "it did not answer within 2 s"),
         ([1.0], "it reported no further progress for 2 s, and did not answer"),
         ([float(step) for step in range(40)], "it reported progress, but did not answer within 20 s"),
     ],
 )
-async def test_the_complaint_says_what_was_wrong(reports: list[float], said: str) -> None:
+async def test_the_complaint_says_what_was_wrong(reports: list[float], text: str) -> None:
     scope = anyio.CancelScope(deadline=anyio.current_time() + 2)
     clock = RequestClock(scope, timeout=2)
     for progress in reports:
         scope.deadline = anyio.current_time() + 0.5
         clock.note_progress(progress)
-    assert clock.format_timeout("it", 2) == said
+    assert clock.format_timeout("it", 2) == text

@@ -26,7 +26,9 @@ def authority(tmp_path: Path) -> CertificateAuthority:
 
 
 @pytest.fixture
-def trusted(authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch) -> CertificateAuthority:
+def trusted_authority(
+    authority: CertificateAuthority, monkeypatch: pytest.MonkeyPatch
+) -> CertificateAuthority:
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
     return authority
 
@@ -70,12 +72,12 @@ BAD: dict[str, tuple[Callable[[bytes], list[bytes]], str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 async def test_an_answer_that_cannot_be_read_over_tls_is_told_without_the_address(
-    case: str, trusted: CertificateAuthority
+    case: str, trusted_authority: CertificateAuthority
 ):
     answer, words = BAD[case]
     answers = iter([answer, plainly])
     async with (
-        raw_server(lambda body: next(answers)(body), tls=trusted.context()) as (_, url),
+        raw_server(lambda body: next(answers)(body), tls=trusted_authority.context()) as (_, url),
         open_pool(Server.http("raw", f"{url}?key=hidden", era="2025-11-25")) as servers,
     ):
         with pytest.raises(ServerUnavailable, match=words) as caught:
@@ -85,15 +87,15 @@ async def test_an_answer_that_cannot_be_read_over_tls_is_told_without_the_addres
         assert await call(servers) == "done"
 
 
-async def test_a_certificate_of_ones_own_authority_is_accepted(trusted: CertificateAuthority):
+async def test_a_certificate_of_ones_own_authority_is_accepted(trusted_authority: CertificateAuthority):
     async with (
-        raw_server(plainly, tls=trusted.context()) as (_, url),
+        raw_server(plainly, tls=trusted_authority.context()) as (_, url),
         open_pool(Server.http("raw", url, era="2025-11-25")) as servers,
     ):
         assert await call(servers) == "done"
 
 
-async def test_an_authority_nobody_trusts_is_told_with_the_way_to_trust_it(authority: CertificateAuthority):
+async def test_an_untrusted_authority_is_reported_with_the_way_to_trust_it(authority: CertificateAuthority):
     async with raw_server(plainly, tls=authority.context()) as (_, url), down(url) as status:
         assert "authority that is not trusted" in (status.reason or "")
         assert "SSL_CERT_FILE" in (status.hint or "")
@@ -110,14 +112,14 @@ async def test_an_authority_nobody_trusts_is_told_with_the_way_to_trust_it(autho
     ],
 )
 async def test_what_is_wrong_with_a_certificate_is_told(
-    trusted: CertificateAuthority,
+    trusted_authority: CertificateAuthority,
     host: str,
     days: tuple[int, int],
     self_signed: bool,
     words: str,
     advice: str,
 ):
-    context = trusted.context(host, days=days, self_signed=self_signed)
+    context = trusted_authority.context(host, days=days, self_signed=self_signed)
     async with raw_server(plainly, tls=context) as (_, url), down(url) as status:
         assert f"its certificate {words}" in (status.reason or "")
         assert advice in (status.hint or "")
@@ -161,13 +163,13 @@ async def test_https_to_a_server_without_tls_is_advised_to_use_http():
         async with stream:
             await stream.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    async with listening(greet) as port, down(f"https://127.0.0.1:{port}/mcp") as status:
+    async with listen_tls(greet) as port, down(f"https://127.0.0.1:{port}/mcp") as status:
         assert "not TLS" in (status.reason or "")
         assert "http://" in (status.hint or "")
 
 
 @asynccontextmanager
-async def listening(handle: Callable[[SocketStream], object]) -> AsyncGenerator[int]:
+async def listen_tls(handle: Callable[[SocketStream], object]) -> AsyncGenerator[int]:
     async with (
         await anyio.create_tcp_listener(local_host="127.0.0.1") as listener,
         anyio.create_task_group() as tasks,
@@ -199,17 +201,17 @@ async def test_a_proxy_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize(
-    ("said", "advice"),
+    ("text", "advice"),
     [("407 Proxy Authentication Required", "a user and a password"), ("403 Forbidden", "own rules")],
 )
-async def test_a_proxy_that_refuses_is_named(said: str, advice: str, monkeypatch: pytest.MonkeyPatch):
+async def test_a_proxy_that_refuses_is_named(text: str, advice: str, monkeypatch: pytest.MonkeyPatch):
     async def refuse(stream: SocketStream) -> None:
         async with stream:
             await stream.receive()
-            await stream.send(f"HTTP/1.1 {said}\r\nContent-Length: 0\r\n\r\n".encode())
+            await stream.send(f"HTTP/1.1 {text}\r\nContent-Length: 0\r\n\r\n".encode())
 
-    async with listening(refuse) as port:
+    async with listen_tls(refuse) as port:
         monkeypatch.setenv("HTTPS_PROXY", f"127.0.0.1:{port}")
         async with down(ELSEWHERE) as status:
-            assert f"(from HTTPS_PROXY) refuses the connection: {said}" in (status.reason or "")
+            assert f"(from HTTPS_PROXY) refuses the connection: {text}" in (status.reason or "")
             assert advice in (status.hint or "")

@@ -30,6 +30,6 @@ def test_what_the_server_said_stays_in_front_of_what_helps(before: list[Any], af
     content = [*before, {"type": "text", "text": WORDS}, *after]
     failed = {"isError": True, "content": content, "_meta": {"own": 1}}
     assert is_unsupported_request_failure(failed)
-    told = build_unsupported_request("notes", failed, "Do this.", again=True).result
-    assert told == {**failed, "content": [*content, {"type": "text", "text": "Do this."}]}
+    result = build_unsupported_request("notes", failed, "Do this.", again=True).result
+    assert result == {**failed, "content": [*content, {"type": "text", "text": "Do this."}]}
     assert failed["content"] is content

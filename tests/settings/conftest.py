@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> Surroundings:
+def folders(tmp_path: Path) -> SettingsFolders:
     cwd, home = tmp_path / "project", tmp_path / "home"
     cwd.mkdir()
     home.mkdir()
-    return Surroundings(cwd, home)
+    return SettingsFolders(cwd, home)

@@ -14,7 +14,7 @@ from fingerpost.settings.client_files import (
     mask_secrets,
     merge_servers,
 )
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
 STANDARD = {"mcpServers": {"s": {"command": "x"}}}
@@ -58,47 +58,47 @@ MACHINES: list[tuple[str, str, str, Any]] = [
 ]
 
 
-def put(here: Surroundings, where: str, content: Any) -> Path:
-    path = here.cwd / where[2:] if where.startswith("./") else here.home / where
+def write_json(folders: SettingsFolders, where: str, content: Any) -> Path:
+    path = folders.cwd / where[2:] if where.startswith("./") else folders.home / where
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
     return path
 
 
-def look(here: Surroundings, platform: str = "linux") -> tuple[FoundClientFile, ...]:
-    return discover_client_files(here.home, here.cwd, platform, here.variables)
+def look(folders: SettingsFolders, platform: str = "linux") -> tuple[FoundClientFile, ...]:
+    return discover_client_files(folders.home, folders.cwd, platform, folders.variables)
 
 
-def entry_of(here: Surroundings, name: str, entry: Any, where: str = ".cursor/mcp.json") -> Any:
-    put(here, where, {"mcpServers": {name: entry}})
-    return merge_servers(look(here)).servers[name]
+def entry_of(folders: SettingsFolders, name: str, entry: Any, where: str = ".cursor/mcp.json") -> Any:
+    write_json(folders, where, {"mcpServers": {name: entry}})
+    return merge_servers(look(folders)).servers[name]
 
 
 @proves("H20")
 @pytest.mark.parametrize(("client", "platform", "where", "content"), MACHINES)
 def test_a_clients_configuration_is_found_on_its_system(
-    here: Surroundings, client: str, platform: str, where: str, content: Any
+    folders: SettingsFolders, client: str, platform: str, where: str, content: Any
 ) -> None:
-    path = put(here, where, content)
-    (found,) = look(here, platform)
+    path = write_json(folders, where, content)
+    (found,) = look(folders, platform)
     assert (found.client, found.file, found.problems) == (client, path, ())
     assert merge_servers([found]).servers == {"s": {"command": "x"}}
 
 
-def test_the_folders_the_environment_names_are_used(here: Surroundings, tmp_path: Path) -> None:
+def test_the_folders_the_environment_names_are_used(folders: SettingsFolders, tmp_path: Path) -> None:
     for variable, platform in (("XDG_CONFIG_HOME", "linux"), ("APPDATA", "win32")):
         folder = tmp_path / variable / "Claude"
         folder.mkdir(parents=True)
         (folder / "claude_desktop_config.json").write_text(json.dumps(STANDARD), encoding="utf-8")
-        here.variables = {variable: str(tmp_path / variable)}
-        assert [found.client for found in look(here, platform)] == ["claude-desktop"]
+        folders.variables = {variable: str(tmp_path / variable)}
+        assert [found.client for found in look(folders, platform)] == ["claude-desktop"]
 
 
-def test_files_without_servers_are_passed_over_and_broken_ones_are_reported(here: Surroundings) -> None:
-    put(here, ".config/Code/User/settings.json", '{"editor.fontSize": 12, /* no servers */}')
-    put(here, ".gemini/settings.json", "{")
-    put(here, ".cursor/mcp.json", STANDARD)
-    cursor, gemini = look(here)
+def test_files_without_servers_are_passed_over_and_broken_ones_are_reported(folders: SettingsFolders) -> None:
+    write_json(folders, ".config/Code/User/settings.json", '{"editor.fontSize": 12, /* no servers */}')
+    write_json(folders, ".gemini/settings.json", "{")
+    write_json(folders, ".cursor/mcp.json", STANDARD)
+    cursor, gemini = look(folders)
     assert (cursor.client, cursor.shown) == ("cursor", "~/.cursor/mcp.json")
     merged = merge_servers([cursor, gemini])
     assert list(merged.servers) == ["s"]
@@ -107,17 +107,21 @@ def test_files_without_servers_are_passed_over_and_broken_ones_are_reported(here
 
 
 @proves("H20")
-def test_the_same_server_in_several_clients_becomes_one(here: Surroundings) -> None:
-    put(
-        here, ".cursor/mcp.json", {"mcpServers": {"t": {"type": "stdio", "command": "uvx", "args": ["time"]}}}
+def test_the_same_server_in_several_clients_becomes_one(folders: SettingsFolders) -> None:
+    write_json(
+        folders,
+        ".cursor/mcp.json",
+        {"mcpServers": {"t": {"type": "stdio", "command": "uvx", "args": ["time"]}}},
     )
-    put(
-        here,
+    write_json(
+        folders,
         ".gemini/settings.json",
         {"mcpServers": {"t": {"command": "uvx", "args": ["time"], "trust": True}}},
     )
-    put(here, ".codex/config.toml", '[mcp_servers.t]\ncommand = "uvx"\nargs = ["time"]\nenabled = false\n')
-    merged = merge_servers(look(here))
+    write_json(
+        folders, ".codex/config.toml", '[mcp_servers.t]\ncommand = "uvx"\nargs = ["time"]\nenabled = false\n'
+    )
+    merged = merge_servers(look(folders))
     assert merged.servers == {"t": {"command": "uvx", "args": ["time"]}}
     assert merged.clients["t"] == ("cursor", "gemini-cli", "codex")
     assert merged.origins["t"] == (
@@ -129,18 +133,18 @@ def test_the_same_server_in_several_clients_becomes_one(here: Surroundings) -> N
 
 
 @proves("H20")
-def test_different_servers_of_one_name_are_told_apart_and_reported(here: Surroundings) -> None:
+def test_different_servers_of_one_name_are_told_apart_and_reported(folders: SettingsFolders) -> None:
     project = {"mcpServers": {"t": {"command": "c"}}}
-    put(
-        here,
+    write_json(
+        folders,
         ".claude.json",
         {
             "mcpServers": {"t": {"command": "a"}},
             "projects": {"/p": project, "/q": {"mcpServers": {"t": {"command": "d"}}}},
         },
     )
-    put(here, ".cursor/mcp.json", {"mcpServers": {"t": {"command": "b"}}})
-    merged = merge_servers(look(here))
+    write_json(folders, ".cursor/mcp.json", {"mcpServers": {"t": {"command": "b"}}})
+    merged = merge_servers(look(folders))
     assert {name: entry["command"] for name, entry in merged.servers.items()} == {
         "t": "a",
         "t-claude-code": "c",
@@ -151,8 +155,10 @@ def test_different_servers_of_one_name_are_told_apart_and_reported(here: Surroun
 
 
 @proves("H20")
-def test_variables_stay_variables_and_what_depends_on_the_file_is_made_absolute(here: Surroundings) -> None:
-    here.variables["TOKEN"] = "canary-not-to-be-copied"
+def test_variables_stay_variables_and_what_depends_on_the_file_is_made_absolute(
+    folders: SettingsFolders,
+) -> None:
+    folders.variables["TOKEN"] = "canary-not-to-be-copied"
     entry = {
         "command": "${workspaceFolder}/run",
         "args": ["${userHome}/x", "${TOKEN:-none}"],
@@ -160,12 +166,12 @@ def test_variables_stay_variables_and_what_depends_on_the_file_is_made_absolute(
         "envFile": ".env",
         "cwd": "work",
     }
-    assert entry_of(here, "s", entry, "./.cursor/mcp.json") == {
-        "command": f"{here.cwd}/run",
+    assert entry_of(folders, "s", entry, "./.cursor/mcp.json") == {
+        "command": f"{folders.cwd}/run",
         "args": ["${userHome}/x", "${TOKEN:-none}"],
         "env": {"TOKEN": "${TOKEN}"},
-        "envFile": str(here.cwd / ".env"),
-        "cwd": str(here.cwd / "work"),
+        "envFile": str(folders.cwd / ".env"),
+        "cwd": str(folders.cwd / "work"),
     }
 
 
@@ -184,14 +190,16 @@ def test_variables_stay_variables_and_what_depends_on_the_file_is_made_absolute(
         ),
     ],
 )
-def test_entries_are_written_in_the_standard_form(here: Surroundings, entry: Any, expected: Any) -> None:
-    assert entry_of(here, "s", entry) == expected
+def test_entries_are_written_in_the_standard_form(
+    folders: SettingsFolders, entry: Any, expected: Any
+) -> None:
+    assert entry_of(folders, "s", entry) == expected
 
 
-def test_what_was_merged_is_read_back_as_the_same_servers(here: Surroundings) -> None:
-    here.variables["FINGERPOST_INPUT_KEY"] = "canary-input-key"
-    put(
-        here,
+def test_what_was_merged_is_read_back_as_the_same_servers(folders: SettingsFolders) -> None:
+    folders.variables["FINGERPOST_INPUT_KEY"] = "canary-input-key"
+    write_json(
+        folders,
         "./.vscode/mcp.json",
         {
             "inputs": [{"id": "key", "type": "promptString", "description": "K"}, {"id": "unused"}],
@@ -201,10 +209,10 @@ def test_what_was_merged_is_read_back_as_the_same_servers(here: Surroundings) ->
             },
         },
     )
-    before = here.load(servers=here.cwd / ".vscode/mcp.json").specs
-    content = merge_servers(look(here)).build_document()
+    before = folders.load(servers=folders.cwd / ".vscode/mcp.json").specs
+    content = merge_servers(look(folders)).build_document()
     assert content["inputs"] == [{"id": "key", "type": "promptString", "description": "K"}]
-    after = here.load(servers=put(here, "elsewhere/mcp.json", content)).specs
+    after = folders.load(servers=write_json(folders, "elsewhere/mcp.json", content)).specs
     for old, new in zip(before, after, strict=True):
         assert (old.name, old.transport, old.url, dict(old.headers)) == (
             new.name,
@@ -216,14 +224,14 @@ def test_what_was_merged_is_read_back_as_the_same_servers(here: Surroundings) ->
 
 
 @proves("F49", "H20")
-def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(here: Surroundings) -> None:
+def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(folders: SettingsFolders) -> None:
     entries: Any = {
         "a": {"command": "x", "env": {"API_KEY": "canary-import-1", "REF": "${TOKEN}", "TOKEN": "${TOKEN}"}},
         "b": {"command": "npx", "args": ["mcp-remote", "--header", "Authorization: Bearer canary-import-2"]},
         "c": {"url": "https://c.example", "headers": {"X-Token": "c3"}},
     }
-    put(here, ".cursor/mcp.json", {"mcpServers": entries})
-    merged = merge_servers(look(here))
+    write_json(folders, ".cursor/mcp.json", {"mcpServers": entries})
+    merged = merge_servers(look(folders))
     assert merged.secrets == ("a.env.API_KEY", "b.args[2]", "c.headers.X-Token")
     assert "canary-import-1" in json.dumps(merged.build_document())
     screen = json.dumps(mask_secrets(merged.build_document(), merged.secrets))
@@ -241,6 +249,6 @@ def test_secrets_written_out_are_kept_pointed_out_and_masked_on_screen(here: Sur
         {"url": "http://127.0.0.1:8642/mcp"},
     ],
 )
-def test_our_own_gateway_is_no_server_of_itself(here: Surroundings, entry: Any) -> None:
-    put(here, ".cursor/mcp.json", {"mcpServers": {"fingerpost": entry, "s": {"command": "x"}}})
-    assert list(merge_servers(look(here)).servers) == ["s"]
+def test_our_own_gateway_is_no_server_of_itself(folders: SettingsFolders, entry: Any) -> None:
+    write_json(folders, ".cursor/mcp.json", {"mcpServers": {"fingerpost": entry, "s": {"command": "x"}}})
+    assert list(merge_servers(look(folders)).servers) == ["s"]

@@ -10,15 +10,15 @@ from click.testing import CliRunner
 
 from fingerpost.errors import ConfigError
 from fingerpost.surfaces.cli.main import fingerpost
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
 
 @dataclass
-class Terminal:
+class SettingsCommand:
     """Runs the command in the test's own folder, home and environment."""
 
-    here: Surroundings
+    here: SettingsFolders
 
     def run(self, *arguments: str, typed: str | None = None) -> tuple[int, str]:
         """The exit code, and what was printed on either stream."""
@@ -34,24 +34,26 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(here: Surroundings, monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    monkeypatch.chdir(here.cwd)
-    return Terminal(here)
+def terminal(folders: SettingsFolders, monkeypatch: pytest.MonkeyPatch) -> SettingsCommand:
+    monkeypatch.chdir(folders.cwd)
+    return SettingsCommand(folders)
 
 
 @proves("H2")
-def test_check_says_that_nothing_is_wrong_and_what_it_saw(here: Surroundings, terminal: Terminal) -> None:
-    here.write("fingerpost.toml", '[limits]\nlist_pages = 3\n[servers.a]\ncommand = "x"\n')
+def test_check_says_that_nothing_is_wrong_and_what_it_saw(
+    folders: SettingsFolders, terminal: SettingsCommand
+) -> None:
+    folders.write("fingerpost.toml", '[limits]\nlist_pages = 3\n[servers.a]\ncommand = "x"\n')
     assert terminal.run("config", "check") == (0, "1 server, 2 settings, no problems\n")
 
 
 @proves("H2")
 def test_check_prints_every_problem_with_place_and_fix_and_fails(
-    here: Surroundings, terminal: Terminal
+    folders: SettingsFolders, terminal: SettingsCommand
 ) -> None:
-    here.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
-    here.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"b": {}}}')
-    here.variables["FINGERPOST_XYZZY"] = "1"
+    folders.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
+    folders.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"b": {}}}')
+    folders.variables["FINGERPOST_XYZZY"] = "1"
     code, printed = terminal.run("config", "check", "--servers", "mcp.json")
     assert code == 1
     assert printed.splitlines() == [
@@ -73,11 +75,11 @@ def test_check_prints_every_problem_with_place_and_fix_and_fails(
 
 @proves("H1", "F49")
 def test_show_prints_values_with_their_origin_and_masks_secrets(
-    here: Surroundings, terminal: Terminal
+    folders: SettingsFolders, terminal: SettingsCommand
 ) -> None:
-    here.write("fingerpost.toml", '[smart_routing]\nmode = "on"\n')
-    here.write("mcp.json", '{"mcpServers": {"a": {"command": "x", "env": {"A_TOKEN": "${SOME_TOKEN}"}}}}')
-    here.variables |= {"SOME_TOKEN": "canary-show-token", "SMART_ROUTING_MAX_TOOLS": "12"}
+    folders.write("fingerpost.toml", '[smart_routing]\nmode = "on"\n')
+    folders.write("mcp.json", '{"mcpServers": {"a": {"command": "x", "env": {"A_TOKEN": "${SOME_TOKEN}"}}}}')
+    folders.variables |= {"SOME_TOKEN": "canary-show-token", "SMART_ROUTING_MAX_TOOLS": "12"}
     code, printed = terminal.run("config", "show", "--servers", "mcp.json")
     assert code == 0
     assert "canary" not in printed
@@ -89,9 +91,9 @@ def test_show_prints_values_with_their_origin_and_masks_secrets(
 
 
 def test_show_can_be_limited_to_a_section_and_to_what_was_changed(
-    here: Surroundings, terminal: Terminal
+    folders: SettingsFolders, terminal: SettingsCommand
 ) -> None:
-    here.variables["FINGERPOST_LIMITS__LIST_PAGES"] = "7"
+    folders.variables["FINGERPOST_LIMITS__LIST_PAGES"] = "7"
     code, printed = terminal.run("config", "show", "limits", "--changed", "--json")
     assert code == 0
     assert json.loads(printed) == {
@@ -108,34 +110,34 @@ def test_show_can_be_limited_to_a_section_and_to_what_was_changed(
     }
 
 
-def test_show_of_a_section_that_does_not_exist_names_those_that_do(terminal: Terminal) -> None:
+def test_show_of_a_section_that_does_not_exist_names_those_that_do(terminal: SettingsCommand) -> None:
     done = CliRunner().invoke(fingerpost, ["config", "show", "limit"])
     assert done.exit_code == 2
     assert "smart_routing" in done.output
 
 
-def test_show_of_wrong_settings_explains_them(here: Surroundings, terminal: Terminal) -> None:
-    here.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
+def test_show_of_wrong_settings_explains_them(folders: SettingsFolders, terminal: SettingsCommand) -> None:
+    folders.write("fingerpost.toml", "[limits]\nlist_pages = 0\n")
     code, printed = terminal.run("config", "show")
     assert code == 2
     assert "fingerpost.toml:2: limits.list_pages" in printed
 
 
-def a_home_with_clients(here: Surroundings) -> None:
+def a_home_with_clients(folders: SettingsFolders) -> None:
     for name, entry in {
         ".cursor/mcp.json": {"a": {"command": "x", "env": {"API_KEY": "canary-import-cli"}}},
         ".gemini/settings.json": {"a": {"command": "y"}, "b": {"httpUrl": "https://b.example/mcp"}},
     }.items():
-        path = here.home / name
+        path = folders.home / name
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"mcpServers": entry}), encoding="utf-8")
 
 
 @proves("H20", "F49")
 def test_import_shows_what_it_found_and_writes_nothing_unasked(
-    here: Surroundings, terminal: Terminal
+    folders: SettingsFolders, terminal: SettingsCommand
 ) -> None:
-    a_home_with_clients(here)
+    a_home_with_clients(folders)
     code, printed = terminal.run("import")
     assert code == 0
     assert "canary" not in printed
@@ -144,41 +146,41 @@ def test_import_shows_what_it_found_and_writes_nothing_unasked(
     assert "b https://b.example/mcp gemini-cli ~/.gemini/settings.json:1" in rows
     assert any(row.startswith("renamed: a in ~/.gemini/settings.json:1") for row in rows)
     assert any("a.env.API_KEY is a secret written out" in row for row in rows)
-    assert list(here.cwd.iterdir()) == []
+    assert list(folders.cwd.iterdir()) == []
 
 
-def test_import_without_any_client_says_so(terminal: Terminal) -> None:
+def test_import_without_any_client_says_so(terminal: SettingsCommand) -> None:
     assert terminal.run("import") == (1, "No servers of other MCP clients were found.\n")
 
 
 @proves("H20")
 def test_import_writes_a_private_file_that_can_be_used_at_once(
-    here: Surroundings, terminal: Terminal
+    folders: SettingsFolders, terminal: SettingsCommand
 ) -> None:
-    a_home_with_clients(here)
+    a_home_with_clients(folders)
     code, printed = terminal.run("import", "--write", "mcp.json", typed="y\n")
     assert code == 0
     assert '+        "API_KEY": "[redacted]"' in printed
     assert "canary" not in printed
-    file = here.cwd / "mcp.json"
+    file = folders.cwd / "mcp.json"
     assert file.stat().st_mode & 0o777 == 0o600
-    loaded = here.load(servers=file)
+    loaded = folders.load(servers=file)
     assert [spec.name for spec in loaded.specs] == ["a", "a-gemini-cli", "b"]
     assert loaded.specs[0].env == {"API_KEY": "canary-import-cli"}
-    assert [path.name for path in here.cwd.iterdir()] == ["mcp.json"]
+    assert [path.name for path in folders.cwd.iterdir()] == ["mcp.json"]
 
 
 @proves("H20")
 def test_import_adds_to_an_existing_file_keeps_what_is_there_and_a_backup(
-    here: Surroundings, terminal: Terminal
+    folders: SettingsFolders, terminal: SettingsCommand
 ) -> None:
-    a_home_with_clients(here)
+    a_home_with_clients(folders)
     old = '{"mine": 1, // keep\n "mcpServers": {"a": {"command": "here", "autoApprove": []}}}'
-    file = here.write("mcp.json", old)
+    file = folders.write("mcp.json", old)
     code, printed = terminal.run("import", "--write", "mcp.json", "--yes")
     assert code == 0
     assert "mcp.json.bak" in printed
-    assert (here.cwd / "mcp.json.bak").read_text(encoding="utf-8") == old
+    assert (folders.cwd / "mcp.json.bak").read_text(encoding="utf-8") == old
     content = json.loads(file.read_text(encoding="utf-8"))
     assert content["mine"] == 1
     assert content["mcpServers"]["a"] == {"command": "here", "autoApprove": []}
@@ -189,24 +191,26 @@ def test_import_adds_to_an_existing_file_keeps_what_is_there_and_a_backup(
     assert file.read_bytes() == before
 
 
-def test_import_into_a_vscode_file_uses_its_own_table(here: Surroundings, terminal: Terminal) -> None:
-    a_home_with_clients(here)
-    file = here.write("mcp.json", '{"servers": {"z": {"command": "z"}}, "inputs": [{"id": "k"}]}')
+def test_import_into_a_vscode_file_uses_its_own_table(
+    folders: SettingsFolders, terminal: SettingsCommand
+) -> None:
+    a_home_with_clients(folders)
+    file = folders.write("mcp.json", '{"servers": {"z": {"command": "z"}}, "inputs": [{"id": "k"}]}')
     assert terminal.run("import", "--write", "mcp.json", "--yes")[0] == 0
     content = json.loads(file.read_text(encoding="utf-8"))
     assert list(content) == ["servers", "inputs"]
     assert list(content["servers"]) == ["z", "a", "a-gemini-cli", "b"]
 
 
-def test_import_that_is_declined_changes_nothing(here: Surroundings, terminal: Terminal) -> None:
-    a_home_with_clients(here)
-    done = CliRunner().invoke(fingerpost, ["import", "--write", "mcp.json"], input="n\n", env=here.environ)
+def test_import_that_is_declined_changes_nothing(folders: SettingsFolders, terminal: SettingsCommand) -> None:
+    a_home_with_clients(folders)
+    done = CliRunner().invoke(fingerpost, ["import", "--write", "mcp.json"], input="n\n", env=folders.environ)
     assert done.exit_code == 1
-    assert list(here.cwd.iterdir()) == []
+    assert list(folders.cwd.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "text"),
     [
         (["--write", "x.toml"], "servers are written as JSON"),
         (["--write", "no/such/folder/x.json"], "does not exist"),
@@ -214,24 +218,26 @@ def test_import_that_is_declined_changes_nothing(here: Surroundings, terminal: T
     ],
 )
 def test_import_refuses_what_it_cannot_write(
-    here: Surroundings, terminal: Terminal, arguments: list[str], said: str
+    folders: SettingsFolders, terminal: SettingsCommand, arguments: list[str], text: str
 ) -> None:
-    done = CliRunner().invoke(fingerpost, ["import", *arguments], env=here.environ)
+    done = CliRunner().invoke(fingerpost, ["import", *arguments], env=folders.environ)
     assert done.exit_code == 2
-    assert said in done.output
+    assert text in done.output
 
 
-def test_import_never_overwrites_a_file_it_cannot_read(here: Surroundings, terminal: Terminal) -> None:
-    a_home_with_clients(here)
-    file = here.write("mcp.json", '{"mcpServers": {')
+def test_import_never_overwrites_a_file_it_cannot_read(
+    folders: SettingsFolders, terminal: SettingsCommand
+) -> None:
+    a_home_with_clients(folders)
+    file = folders.write("mcp.json", '{"mcpServers": {')
     code, printed = terminal.run("import", "--write", "mcp.json", "--yes")
     assert code == 2
     assert "mcp.json:1: is not valid JSON" in printed
     assert file.read_text(encoding="utf-8") == '{"mcpServers": {'
 
 
-def test_import_prints_json_without_secrets(here: Surroundings, terminal: Terminal) -> None:
-    a_home_with_clients(here)
+def test_import_prints_json_without_secrets(folders: SettingsFolders, terminal: SettingsCommand) -> None:
+    a_home_with_clients(folders)
     code, printed = terminal.run("import", "--json")
     found = json.loads(printed)
     assert code == 0
@@ -242,7 +248,7 @@ def test_import_prints_json_without_secrets(here: Surroundings, terminal: Termin
 
 
 @pytest.mark.parametrize("command", [["config"], ["config", "check"], ["config", "show"], ["import"]])
-def test_every_command_shows_an_example_in_its_help(terminal: Terminal, command: list[str]) -> None:
+def test_every_command_shows_an_example_in_its_help(terminal: SettingsCommand, command: list[str]) -> None:
     code, printed = terminal.run(*command, "--help")
     assert code == 0
     assert f"fingerpost {' '.join(command)}" in printed.partition("Examples:")[2]

@@ -165,7 +165,7 @@ class TomlWriter:
         return self.text.count("\n") + 1
 
     def fresh(self) -> tuple[str, str]:
-        """A key nobody used yet: as written, and as meant."""
+        """A key that was not used yet: as written, and its value."""
         self.count += 1
         written = self.draw(QUOTING).format(f"k{self.count}")
         return written, written.strip("\"'")

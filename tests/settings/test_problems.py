@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fingerpost.errors import ConfigError
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
 SIGN_IN = '[gateway.sign_in]\nissuer = "https://id.example"\naudience = "fingerpost"\n'
@@ -140,10 +140,10 @@ SERVER_MISTAKES = [
 @proves("H2")
 @pytest.mark.parametrize(("text", "line", "message", "fix"), TOML_MISTAKES)
 def test_a_mistake_in_the_settings_file_names_its_line_and_its_fix(
-    here: Surroundings, text: str, line: int, message: str, fix: str
+    folders: SettingsFolders, text: str, line: int, message: str, fix: str
 ) -> None:
-    here.write("fingerpost.toml", text + "\n")
-    (problem,) = here.check()
+    folders.write("fingerpost.toml", text + "\n")
+    (problem,) = folders.check()
     assert (problem.file, problem.line, problem.warning) == ("fingerpost.toml", line, False)
     assert message in str(problem)
     assert fix in problem.fix
@@ -152,10 +152,10 @@ def test_a_mistake_in_the_settings_file_names_its_line_and_its_fix(
 @proves("H2")
 @pytest.mark.parametrize(("entry", "message", "fix"), SERVER_MISTAKES)
 def test_a_mistake_in_a_server_entry_names_its_line_and_its_fix(
-    here: Surroundings, entry: str, message: str, fix: str
+    folders: SettingsFolders, entry: str, message: str, fix: str
 ) -> None:
-    file = here.write("mcp.json", f'{{"mcpServers": {{\n"fine": {{"command": "ok"}},\n\n{entry}\n}}}}')
-    (problem,) = here.check(servers=file)
+    file = folders.write("mcp.json", f'{{"mcpServers": {{\n"fine": {{"command": "ok"}},\n\n{entry}\n}}}}')
+    (problem,) = folders.check(servers=file)
     assert (problem.file, problem.line, problem.warning) == ("mcp.json", 4, False)
     assert message in str(problem)
     assert fix in problem.fix
@@ -164,20 +164,20 @@ def test_a_mistake_in_a_server_entry_names_its_line_and_its_fix(
 @proves("H2")
 @pytest.mark.parametrize(("entry", "message", "fix"), SERVER_MISTAKES)
 def test_one_wrong_server_does_not_hide_the_others(
-    here: Surroundings, entry: str, message: str, fix: str
+    folders: SettingsFolders, entry: str, message: str, fix: str
 ) -> None:
-    file = here.write(
+    file = folders.write(
         "mcp.json",
         f'{{"mcpServers": {{"before": {{"command": "a"}}, {entry}, "after": {{"command": "b"}}}}}}',
     )
-    loaded = here.load(servers=file)
+    loaded = folders.load(servers=file)
     assert [spec.name for spec in loaded.specs] == ["before", "after"]
     (warning,) = loaded.warnings
     assert warning.warning
     assert message in str(warning)
     assert fix in warning.fix
     with pytest.raises(ConfigError, match=r"mcp\.json:1"):
-        here.load(servers=file, lenient_servers=False)
+        folders.load(servers=file, lenient_servers=False)
 
 
 JSON_MISTAKES = [
@@ -209,21 +209,21 @@ JSON_MISTAKES = [
 @proves("H2")
 @pytest.mark.parametrize(("text", "line", "message", "fix"), JSON_MISTAKES)
 def test_a_servers_file_that_is_wrong_as_a_whole_stops_loading(
-    here: Surroundings, text: str, line: int, message: str, fix: str
+    folders: SettingsFolders, text: str, line: int, message: str, fix: str
 ) -> None:
-    here.write("mcp.json", text)
-    here.variables["FINGERPOST_SERVERS"] = "mcp.json"
-    error = here.refusal()
+    folders.write("mcp.json", text)
+    folders.variables["FINGERPOST_SERVERS"] = "mcp.json"
+    error = folders.refusal()
     assert str(error).startswith(f"mcp.json:{line}: ")
     assert message in str(error)
     assert fix in (error.hint or "")
 
 
 @proves("H2")
-def test_all_problems_are_told_at_once(here: Surroundings) -> None:
-    here.write("fingerpost.toml", "[limits]\nlist_pages = 0\nschema_depth = 'x'\n[flags]\nnope = 1\n")
-    here.variables["SMART_ROUTING_MAX_TOOLS"] = "lots"
-    error = here.refusal()
+def test_all_problems_are_told_at_once(folders: SettingsFolders) -> None:
+    folders.write("fingerpost.toml", "[limits]\nlist_pages = 0\nschema_depth = 'x'\n[flags]\nnope = 1\n")
+    folders.variables["SMART_ROUTING_MAX_TOOLS"] = "lots"
+    error = folders.refusal()
     assert len(error.problems) == 4
     assert str(error).startswith("4 problems in the settings")
     for part in (
@@ -237,9 +237,9 @@ def test_all_problems_are_told_at_once(here: Surroundings) -> None:
 
 
 @proves("H2")
-def test_a_wrong_variable_is_explained_with_the_variable_to_set(here: Surroundings) -> None:
-    here.variables["FINGERPOST_LIMITS__LIST_PAGES"] = "many"
-    error = here.refusal()
+def test_a_wrong_variable_is_explained_with_the_variable_to_set(folders: SettingsFolders) -> None:
+    folders.variables["FINGERPOST_LIMITS__LIST_PAGES"] = "many"
+    error = folders.refusal()
     assert "environment FINGERPOST_LIMITS__LIST_PAGES: limits.list_pages: must be a whole number" in str(
         error
     )
@@ -247,20 +247,20 @@ def test_a_wrong_variable_is_explained_with_the_variable_to_set(here: Surroundin
 
 
 @proves("H2")
-def test_a_wrong_argument_is_explained_as_an_argument(here: Surroundings) -> None:
-    (problem,) = here.check(overrides={"smart_routing.mode": "sometimes"})
+def test_a_wrong_argument_is_explained_as_an_argument(folders: SettingsFolders) -> None:
+    (problem,) = folders.check(overrides={"smart_routing.mode": "sometimes"})
     assert problem.origin.kind == "argument"
     assert 'one of "auto", "on", "off"' in problem.message
 
 
-def test_a_name_given_twice_in_json_is_a_problem_and_the_last_one_counts(here: Surroundings) -> None:
-    file = here.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"a": {"command": "y"}}}')
-    (problem,) = here.check(servers=file)
+def test_a_name_given_twice_in_json_is_a_problem_and_the_last_one_counts(folders: SettingsFolders) -> None:
+    file = folders.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"a": {"command": "y"}}}')
+    (problem,) = folders.check(servers=file)
     assert str(problem) == "mcp.json:3: mcpServers.a: is given twice, first on line 2"
-    assert [spec.command for spec in here.load(servers=file).specs] == ["y"]
+    assert [spec.command for spec in folders.load(servers=file).specs] == ["y"]
 
 
-def test_a_slip_in_a_servers_key_is_a_warning_and_client_keys_are_silent(here: Surroundings) -> None:
+def test_a_slip_in_a_servers_key_is_a_warning_and_client_keys_are_silent(folders: SettingsFolders) -> None:
     entry = {
         "command": "x",
         "agrs": ["a"],
@@ -269,51 +269,51 @@ def test_a_slip_in_a_servers_key_is_a_warning_and_client_keys_are_silent(here: S
         "timeout": 60,
         "alwaysAllow": [],
     }
-    file = here.write("mcp.json", json.dumps({"mcpServers": {"a": entry}}))
-    (warning,) = here.load(servers=file).warnings
+    file = folders.write("mcp.json", json.dumps({"mcpServers": {"a": entry}}))
+    (warning,) = folders.load(servers=file).warnings
     assert (warning.path, warning.fix) == ("mcpServers.a.agrs", "did you mean args?")
 
 
-def test_settings_without_effect_are_a_warning(here: Surroundings) -> None:
-    here.write(
+def test_settings_without_effect_are_a_warning(folders: SettingsFolders) -> None:
+    folders.write(
         "fingerpost.toml",
         '[servers.a]\ncommand = "x"\nheaders = { A = "b" }\n'
         '[servers.b]\nurl = "https://b.example"\ncwd = "."\n',
     )
-    loaded = here.load()
+    loaded = folders.load()
     assert [warning.path for warning in loaded.warnings] == ["servers.a.headers", "servers.b.cwd"]
     assert len(loaded.specs) == 2
 
 
-def test_bytes_that_are_not_utf8_are_named_with_their_line(here: Surroundings) -> None:
-    (here.cwd / "fingerpost.toml").write_bytes(b"[limits]\n# caf\xe9\n")
-    assert str(here.refusal()) == "fingerpost.toml:2: is not UTF-8 text"
+def test_bytes_that_are_not_utf8_are_named_with_their_line(folders: SettingsFolders) -> None:
+    (folders.cwd / "fingerpost.toml").write_bytes(b"[limits]\n# caf\xe9\n")
+    assert str(folders.refusal()) == "fingerpost.toml:2: is not UTF-8 text"
 
 
-def test_a_byte_order_mark_windows_line_ends_and_tabs_are_fine(here: Surroundings) -> None:
-    (here.cwd / "fingerpost.toml").write_bytes(b"\xef\xbb\xbf[limits]\r\n\tlist_pages = 'x'\r\n")
-    assert str(here.refusal()).startswith("fingerpost.toml:2: limits.list_pages:")
-    (here.cwd / "fingerpost.toml").unlink()
-    (here.cwd / "mcp.json").write_bytes(b'\xef\xbb\xbf{\r\n\t// c\r\n\t"mcpServers": {\r\n"a": {}}}')
-    (problem,) = here.check(servers=Path("mcp.json"))
+def test_a_byte_order_mark_windows_line_ends_and_tabs_are_fine(folders: SettingsFolders) -> None:
+    (folders.cwd / "fingerpost.toml").write_bytes(b"\xef\xbb\xbf[limits]\r\n\tlist_pages = 'x'\r\n")
+    assert str(folders.refusal()).startswith("fingerpost.toml:2: limits.list_pages:")
+    (folders.cwd / "fingerpost.toml").unlink()
+    (folders.cwd / "mcp.json").write_bytes(b'\xef\xbb\xbf{\r\n\t// c\r\n\t"mcpServers": {\r\n"a": {}}}')
+    (problem,) = folders.check(servers=Path("mcp.json"))
     assert problem.line == 4
 
 
-def test_a_folder_an_odd_path_and_a_huge_file_are_explained(here: Surroundings, tmp_path: Path) -> None:
-    here.variables["FINGERPOST_CONFIG"] = str(tmp_path)
-    assert str(here.refusal()).endswith("is a folder")
-    here.variables["FINGERPOST_CONFIG"] = "a\0b.toml"
-    assert "cannot be read" in str(here.refusal())
-    huge = here.cwd / "huge.toml"
+def test_a_folder_an_odd_path_and_a_huge_file_are_explained(folders: SettingsFolders, tmp_path: Path) -> None:
+    folders.variables["FINGERPOST_CONFIG"] = str(tmp_path)
+    assert str(folders.refusal()).endswith("is a folder")
+    folders.variables["FINGERPOST_CONFIG"] = "a\0b.toml"
+    assert "cannot be read" in str(folders.refusal())
+    huge = folders.cwd / "huge.toml"
     with huge.open("wb") as file:
         file.truncate(17 * 1024 * 1024)
-    here.variables["FINGERPOST_CONFIG"] = "huge.toml"
-    assert "is larger than 16 MiB" in str(here.refusal())
+    folders.variables["FINGERPOST_CONFIG"] = "huge.toml"
+    assert "is larger than 16 MiB" in str(folders.refusal())
 
 
 @pytest.mark.parametrize("depth", [120, 400, 900])
-def test_deeply_nested_values_inside_an_entry_are_explained(here: Surroundings, depth: int) -> None:
+def test_deeply_nested_values_inside_an_entry_are_explained(folders: SettingsFolders, depth: int) -> None:
     deep = "[" * depth + "]" * depth
-    file = here.write("mcp.json", f'{{"mcpServers": {{"a": {{"command": "x", "args": {deep}}}}}}}')
-    (problem,) = here.check(servers=file)
+    file = folders.write("mcp.json", f'{{"mcpServers": {{"a": {{"command": "x", "args": {deep}}}}}}}')
+    (problem,) = folders.check(servers=file)
     assert str(problem) == "mcp.json:1: is nested too deeply"

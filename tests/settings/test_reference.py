@@ -11,7 +11,7 @@ import pytest
 import fingerpost
 from fingerpost.settings import FlagSettings, LimitSettings
 from fingerpost.settings.reference import BEGIN, END, insert_reference
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
 # What follows recorded use or a person's word is wanted expressly.
@@ -25,7 +25,7 @@ OFF_BY_DEFAULT = (
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
 
-def test_the_bounds_on_what_a_server_may_send_are_widened_by_nobody_unnoticed() -> None:
+def test_the_limits_on_what_a_server_may_send_do_not_grow_unnoticed() -> None:
     assert LimitSettings().model_dump() == {
         "connect_timeout": 30.0,
         "list_pages": 200,
@@ -52,11 +52,11 @@ def test_the_page_holds_exactly_the_reference_of_the_model() -> None:
 
 @proves("D12")
 @pytest.mark.parametrize("flag", FlagSettings.model_fields)
-def test_every_flag_is_described_can_be_switched_off_and_is_read(here: Surroundings, flag: str) -> None:
+def test_every_flag_is_described_can_be_switched_off_and_is_read(folders: SettingsFolders, flag: str) -> None:
     assert FlagSettings.model_fields[flag].description
-    assert getattr(here.load().settings.flags, flag) is (flag not in OFF_BY_DEFAULT)
-    here.variables[f"FINGERPOST_FLAGS__{flag.upper()}"] = "off"
-    assert getattr(here.load().settings.flags, flag) is False
+    assert getattr(folders.load().settings.flags, flag) is (flag not in OFF_BY_DEFAULT)
+    folders.variables[f"FINGERPOST_FLAGS__{flag.upper()}"] = "off"
+    assert getattr(folders.load().settings.flags, flag) is False
     assert flag in flags_read_by_the_product()
 
 

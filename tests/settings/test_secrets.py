@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.redaction import MASK, scrub
 from fingerpost.settings.reference import build_rows
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
 SECRET_PLACES = [
@@ -42,12 +42,12 @@ SECRET_PLACES = [
 @proves("F49")
 @pytest.mark.parametrize(("entry", "path"), SECRET_PLACES)
 def test_a_secret_of_a_server_is_masked_wherever_it_would_show(
-    here: Surroundings, entry: object, path: str
+    folders: SettingsFolders, entry: object, path: str
 ) -> None:
     canary = f"canary-{crc32(json.dumps(entry).encode())}"
-    here.variables["A_VARIABLE"] = canary
-    file = here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}}).replace("{canary}", canary))
-    loaded = here.load(servers=file)
+    folders.variables["A_VARIABLE"] = canary
+    file = folders.write("mcp.json", json.dumps({"mcpServers": {"x": entry}}).replace("{canary}", canary))
+    loaded = folders.load(servers=file)
     assert loaded.specs, loaded.warnings
     shown = {row.path: row.value for row in build_rows(loaded)}
     assert canary not in json.dumps(shown)
@@ -67,19 +67,19 @@ def test_a_secret_of_a_server_is_masked_wherever_it_would_show(
     ],
 )
 def test_a_secret_too_short_for_the_log_filter_is_still_masked_in_show(
-    here: Surroundings, entry: object
+    folders: SettingsFolders, entry: object
 ) -> None:
-    here.variables["A_VARIABLE"] = "1x9"
-    here.write(".env", "PIN=1x9\n")
-    loaded = here.load(servers=here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
+    folders.variables["A_VARIABLE"] = "1x9"
+    folders.write(".env", "PIN=1x9\n")
+    loaded = folders.load(servers=folders.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
     assert loaded.specs
     assert "1x9" not in str([row.value for row in build_rows(loaded)])
 
 
 @proves("F49")
-def test_the_password_of_the_store_is_masked(here: Surroundings) -> None:
-    here.variables["FINGERPOST_STORE__URL"] = "postgresql://me:canary%2Fstore%2Fpass@db.example/fp"
-    loaded = here.load()
+def test_the_password_of_the_store_is_masked(folders: SettingsFolders) -> None:
+    folders.variables["FINGERPOST_STORE__URL"] = "postgresql://me:canary%2Fstore%2Fpass@db.example/fp"
+    loaded = folders.load()
     (row,) = (row for row in build_rows(loaded, "store") if row.path == "store.url")
     assert row.value == f"postgresql://me:{MASK}@db.example/fp"
     assert "canary" not in repr(loaded.settings)
@@ -87,30 +87,32 @@ def test_the_password_of_the_store_is_masked(here: Surroundings) -> None:
 
 
 @proves("F49")
-def test_a_problem_never_quotes_a_secret(here: Surroundings) -> None:
-    here.variables["A_VARIABLE"] = "canary://in a bad url"
+def test_a_problem_never_quotes_a_secret(folders: SettingsFolders) -> None:
+    folders.variables["A_VARIABLE"] = "canary://in a bad url"
     entries = {
         "a": {"url": "${A_VARIABLE}"},
         "b": {"command": "x", "env": {"TOKEN": ["canary-list"]}},
         "c": {"command": "x", "oauth": {"clientSecret": 12345678}},
     }
-    file = here.write("mcp.json", json.dumps({"mcpServers": entries}))
-    text = "\n".join(f"{problem} {problem.fix}" for problem in here.check(servers=file))
+    file = folders.write("mcp.json", json.dumps({"mcpServers": entries}))
+    text = "\n".join(f"{problem} {problem.fix}" for problem in folders.check(servers=file))
     assert text.count("mcp.json:1") == 3
     assert "canary" not in text
     assert "12345678" not in text
 
 
 @proves("F49")
-def test_of_headers_only_the_plainly_harmless_are_shown(here: Surroundings) -> None:
+def test_of_headers_only_the_plainly_harmless_are_shown(folders: SettingsFolders) -> None:
     headers = {
         "Accept": "application/json",
         "X-Api-Version": "2022-11-28",
         "X-Tenant": "acme",
         "X-Auth": "q7",
     }
-    file = here.write("mcp.json", json.dumps({"mcpServers": {"x": {"url": "https://h", "headers": headers}}}))
-    shown = {row.path: row.value for row in build_rows(here.load(servers=file), "servers")}
+    file = folders.write(
+        "mcp.json", json.dumps({"mcpServers": {"x": {"url": "https://h", "headers": headers}}})
+    )
+    shown = {row.path: row.value for row in build_rows(folders.load(servers=file), "servers")}
     assert shown["servers.x.headers.Accept"] == "application/json"
     assert shown["servers.x.headers.X-Api-Version"] == "2022-11-28"
     assert shown["servers.x.headers.X-Tenant"] == shown["servers.x.headers.X-Auth"] == MASK
@@ -118,10 +120,10 @@ def test_of_headers_only_the_plainly_harmless_are_shown(here: Surroundings) -> N
 
 @pytest.mark.parametrize(("name", "value"), [("SORT_KEY", "created_at"), ("PROXY_AUTH", "negotiate")])
 def test_a_word_under_a_suspicious_name_stays_readable_elsewhere(
-    here: Surroundings, name: str, value: str
+    folders: SettingsFolders, name: str, value: str
 ) -> None:
     entry = {"command": "x", "env": {name: value}}
-    loaded = here.load(servers=here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
+    loaded = folders.load(servers=folders.write("mcp.json", json.dumps({"mcpServers": {"x": entry}})))
     assert value not in str([row.value for row in build_rows(loaded, "servers")])
     assert scrub(f"sorted by {value}") == f"sorted by {value}"
 
@@ -131,23 +133,23 @@ def test_a_word_under_a_suspicious_name_stays_readable_elsewhere(
     [("LOG_LEVEL", "warning"), ("HOME", None), ("DATA_DIR", "/var/lib/data-1"), ("STAGE", "production")],
 )
 def test_ordinary_words_from_variables_do_not_become_masks(
-    here: Surroundings, name: str, value: str | None
+    folders: SettingsFolders, name: str, value: str | None
 ) -> None:
-    here.variables |= {} if value is None else {name: value}
-    file = here.write(
+    folders.variables |= {} if value is None else {name: value}
+    file = folders.write(
         "mcp.json", f'{{"mcpServers": {{"x": {{"command": "x", "env": {{"ANY": "${{{name}}}"}}}}}}}}'
     )
-    loaded = here.load(servers=file)
-    text = f"the {here.environ[name]} stays readable"
+    loaded = folders.load(servers=file)
+    text = f"the {folders.environ[name]} stays readable"
     assert scrub(text) == text
-    assert here.environ[name] in [row.value for row in build_rows(loaded, "servers")]
+    assert folders.environ[name] in [row.value for row in build_rows(loaded, "servers")]
 
 
-def test_rows_tell_value_and_origin_of_every_setting(here: Surroundings) -> None:
-    here.write(
+def test_rows_tell_value_and_origin_of_every_setting(folders: SettingsFolders) -> None:
+    folders.write(
         "fingerpost.toml", '[smart_routing]\nmode = "on"\n[[tools]]\nmatch = "a/*"\nkeywords = ["x"]\n'
     )
-    loaded = here.load()
+    loaded = folders.load()
     shown = {row.path: (row.value, str(row.origin)) for row in build_rows(loaded)}
     assert shown["smart_routing.mode"] == ("on", "fingerpost.toml:2")
     assert shown["smart_routing.max_tools"] == (30, "default")

@@ -10,7 +10,7 @@ import pytest
 from fingerpost.records import OAuthSpec, ServerSpec
 from fingerpost.settings.client_files import FIELD_NAMES
 from fingerpost.settings.model import ServerSettings
-from tests.kit.settings_folders import Surroundings
+from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
 
 CLAUDE_DESKTOP = """{
@@ -79,18 +79,18 @@ SHAPES: list[tuple[dict[str, object], dict[str, object]]] = [
 ]
 
 
-def one(here: Surroundings, entry: object) -> ServerSpec:
-    file = here.write("mcp.json", json.dumps({"mcpServers": {"x": entry}}))
-    loaded = here.load(servers=file)
+def one(folders: SettingsFolders, entry: object) -> ServerSpec:
+    file = folders.write("mcp.json", json.dumps({"mcpServers": {"x": entry}}))
+    loaded = folders.load(servers=file)
     assert loaded.warnings == ()
     (spec,) = loaded.specs
     return spec
 
 
 @proves("H3")
-def test_a_file_of_claude_desktop_is_read_as_it_is(here: Surroundings) -> None:
-    here.variables["GITHUB_TOKEN"] = "canary-desktop-token"
-    loaded = here.load(servers=here.write("claude_desktop_config.json", CLAUDE_DESKTOP))
+def test_a_file_of_claude_desktop_is_read_as_it_is(folders: SettingsFolders) -> None:
+    folders.variables["GITHUB_TOKEN"] = "canary-desktop-token"
+    loaded = folders.load(servers=folders.write("claude_desktop_config.json", CLAUDE_DESKTOP))
     filesystem, github = loaded.specs
     assert (filesystem.command, filesystem.args) == ("npx", ("-y", "server-filesystem", "/tmp"))
     assert github.env == {"GITHUB_TOKEN": "canary-desktop-token"}
@@ -102,30 +102,30 @@ def test_a_file_of_claude_desktop_is_read_as_it_is(here: Surroundings) -> None:
 
 
 @proves("H3")
-def test_a_file_of_cursor_is_read_as_it_is(here: Surroundings) -> None:
-    here.variables["GITHUB_TOKEN"] = "canary-cursor-token"
-    here.write(".env", "# secrets\nexport DB='a b'\nQUOTED=\"x\\ny\" # note\nPLAIN=a#b # note\n")
-    loaded = here.load(servers=here.write(".cursor/mcp.json", CURSOR))
+def test_a_file_of_cursor_is_read_as_it_is(folders: SettingsFolders) -> None:
+    folders.variables["GITHUB_TOKEN"] = "canary-cursor-token"
+    folders.write(".env", "# secrets\nexport DB='a b'\nQUOTED=\"x\\ny\" # note\nPLAIN=a#b # note\n")
+    loaded = folders.load(servers=folders.write(".cursor/mcp.json", CURSOR))
     local, remote = loaded.specs
-    assert local.command == f"{here.cwd}/run.sh"
-    assert local.args == ("--home", str(here.home), "--name", "project")
+    assert local.command == f"{folders.cwd}/run.sh"
+    assert local.args == ("--home", str(folders.home), "--name", "project")
     assert local.env == {"DB": "a b", "QUOTED": "x\ny", "PLAIN": "a#b"}
     assert remote.headers == {"Authorization": "Bearer canary-cursor-token"}
     assert loaded.warnings == ()
 
 
 @proves("H3")
-def test_a_file_of_vscode_is_read_as_it_is(here: Surroundings) -> None:
-    here.variables["FINGERPOST_INPUT_API_KEY"] = "canary-vscode-key"
+def test_a_file_of_vscode_is_read_as_it_is(folders: SettingsFolders) -> None:
+    folders.variables["FINGERPOST_INPUT_API_KEY"] = "canary-vscode-key"
     for text in (VSCODE, f'{{"editor.fontSize": 12, "mcp": {VSCODE}}}'):
-        keyed, plain = here.load(servers=here.write(".vscode/settings.json", text)).specs
+        keyed, plain = folders.load(servers=folders.write(".vscode/settings.json", text)).specs
         assert (keyed.transport, keyed.headers) == ("http", {"X-Key": "canary-vscode-key"})
         assert (plain.transport, plain.env) == ("stdio", {"PORT": "80"})
 
 
 @proves("H3")
-def test_an_input_nobody_answered_costs_only_its_own_server(here: Surroundings) -> None:
-    loaded = here.load(servers=here.write("mcp.json", VSCODE))
+def test_an_unanswered_input_costs_only_its_own_server(folders: SettingsFolders) -> None:
+    loaded = folders.load(servers=folders.write("mcp.json", VSCODE))
     assert [spec.name for spec in loaded.specs] == ["plain"]
     (warning,) = loaded.warnings
     assert "the input 'api-key' (The key)" in warning.message
@@ -135,14 +135,14 @@ def test_an_input_nobody_answered_costs_only_its_own_server(here: Surroundings) 
 @proves("H3")
 @pytest.mark.parametrize(("entry", "expected"), SHAPES)
 def test_every_clients_way_of_writing_an_entry_means_the_same(
-    here: Surroundings, entry: object, expected: dict[str, object]
+    folders: SettingsFolders, entry: object, expected: dict[str, object]
 ) -> None:
-    spec = one(here, entry)
+    spec = one(folders, entry)
     assert {name: getattr(spec, name) for name in expected} == expected
 
 
-def test_a_codex_file_is_read_with_the_variables_it_names(here: Surroundings) -> None:
-    file = here.write(
+def test_a_codex_file_is_read_with_the_variables_it_names(folders: SettingsFolders) -> None:
+    file = folders.write(
         "config.toml",
         """
         model = "o"
@@ -157,53 +157,53 @@ def test_a_codex_file_is_read_with_the_variables_it_names(here: Surroundings) ->
         env_http_headers = { "X-C" = "WEB_C" }
         """,
     )
-    here.variables |= {"DOCS_REGION": "eu", "WEB_TOKEN": "canary-codex", "WEB_C": "canary-header"}
-    docs, web = here.load(servers=file).specs
+    folders.variables |= {"DOCS_REGION": "eu", "WEB_TOKEN": "canary-codex", "WEB_C": "canary-header"}
+    docs, web = folders.load(servers=file).specs
     assert docs.env == {"DOCS_REGION": "eu"}
     assert web.headers == {"X-A": "b", "X-C": "canary-header", "Authorization": "Bearer canary-codex"}
 
 
-def test_zed_settings_are_read_and_its_extensions_servers_passed_over(here: Surroundings) -> None:
+def test_zed_settings_are_read_and_its_extensions_servers_passed_over(folders: SettingsFolders) -> None:
     entries = {
         "mine": {"source": "custom", "command": "x"},
         "ext": {"source": "extension", "settings": {"a": 1}},
     }
-    file = here.write("settings.json", json.dumps({"theme": "One", "context_servers": entries}))
-    loaded = here.load(servers=file)
+    file = folders.write("settings.json", json.dumps({"theme": "One", "context_servers": entries}))
+    loaded = folders.load(servers=file)
     assert [spec.name for spec in loaded.specs] == ["mine"]
     assert loaded.warnings == ()
 
 
-def test_entries_without_a_table_around_them_are_understood(here: Surroundings) -> None:
-    loaded = here.load(
-        servers=here.write("mcp.json", '{"a": {"command": "x"}, "b": {"url": "https://b.example"}}')
+def test_entries_without_a_table_around_them_are_understood(folders: SettingsFolders) -> None:
+    loaded = folders.load(
+        servers=folders.write("mcp.json", '{"a": {"command": "x"}, "b": {"url": "https://b.example"}}')
     )
     assert [spec.name for spec in loaded.specs] == ["a", "b"]
 
 
-def test_a_file_with_an_empty_table_of_servers_is_fine(here: Surroundings) -> None:
-    loaded = here.load(servers=here.write("mcp.json", '{"mcpServers": {}}'))
+def test_a_file_with_an_empty_table_of_servers_is_fine(folders: SettingsFolders) -> None:
+    loaded = folders.load(servers=folders.write("mcp.json", '{"mcpServers": {}}'))
     assert (loaded.specs, loaded.warnings) == ((), ())
 
 
-def test_a_disabled_server_may_lack_its_variables(here: Surroundings) -> None:
-    spec = one(here, {"command": "x", "disabled": True, "env": {"A": "${NOT_THERE}"}, "envFile": "gone"})
+def test_a_disabled_server_may_lack_its_variables(folders: SettingsFolders) -> None:
+    spec = one(folders, {"command": "x", "disabled": True, "env": {"A": "${NOT_THERE}"}, "envFile": "gone"})
     assert (spec.enabled, spec.env) == (False, {"A": "${NOT_THERE}"})
 
 
-def test_relative_folders_start_at_the_file_and_a_tilde_is_home(here: Surroundings) -> None:
-    here.write(
+def test_relative_folders_start_at_the_file_and_a_tilde_is_home(folders: SettingsFolders) -> None:
+    folders.write(
         "conf/fingerpost.toml",
         '[servers.a]\ncommand = "~/bin/a"\ncwd = "work"\n[servers.b]\ncommand = "b"\ncwd = "~"\n',
     )
-    a, b = here.load(config=Path("conf/fingerpost.toml")).specs
-    assert (a.command, a.cwd) == (str(here.home / "bin/a"), str(here.cwd / "conf/work"))
-    assert b.cwd == str(here.home)
+    a, b = folders.load(config=Path("conf/fingerpost.toml")).specs
+    assert (a.command, a.cwd) == (str(folders.home / "bin/a"), str(folders.cwd / "conf/work"))
+    assert b.cwd == str(folders.home)
 
 
-def test_our_own_file_takes_every_server_setting(here: Surroundings) -> None:
-    here.variables["OAUTH_SECRET"] = "canary-oauth-secret"
-    here.write(
+def test_our_own_file_takes_every_server_setting(folders: SettingsFolders) -> None:
+    folders.variables["OAUTH_SECRET"] = "canary-oauth-secret"
+    folders.write(
         "fingerpost.toml",
         """
         [limits]
@@ -224,7 +224,7 @@ def test_our_own_file_takes_every_server_setting(here: Surroundings) -> None:
         env = { PORT = 80 }
         """,
     )
-    mine, other = here.load().specs
+    mine, other = folders.load().specs
     assert mine == ServerSpec(
         name="my server",
         transport="sse",
@@ -242,10 +242,10 @@ def test_our_own_file_takes_every_server_setting(here: Surroundings) -> None:
     assert (other.connect_timeout, other.env) == (9.0, {"PORT": "80"})
 
 
-def test_a_bad_line_in_an_env_file_is_named_without_showing_it(here: Surroundings) -> None:
-    here.write(".env", "A=1\ncanary line without equals\n")
-    file = here.write("mcp.json", '{"mcpServers": {"x": {"command": "x", "envFile": ".env"}}}')
-    (problem,) = here.check(servers=file)
+def test_a_bad_line_in_an_env_file_is_named_without_showing_it(folders: SettingsFolders) -> None:
+    folders.write(".env", "A=1\ncanary line without equals\n")
+    file = folders.write("mcp.json", '{"mcpServers": {"x": {"command": "x", "envFile": ".env"}}}')
+    (problem,) = folders.check(servers=file)
     assert "line 2 is not NAME=value" in problem.message
     assert "canary" not in problem.message
 

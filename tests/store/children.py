@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.store import Store
-from tests.kit.store_samples import NOON, audited, eventually, ordinary
+from tests.kit.store_samples import NOON, create_audited_event, eventually, ordinary
 
 Say = Callable[[str], None]
 
@@ -23,7 +23,7 @@ async def append_for_ever(url: str, anchor: Path, say: Say) -> None:
 
     async def go_on() -> None:
         while True:
-            events = (audited(), ordinary())
+            events = (create_audited_event(), ordinary())
             await store.journal.append(*events)
             for event in events:
                 say(event.event_id)
@@ -37,7 +37,7 @@ async def append_some(url: str, anchor: Path, say: Say, count: str) -> None:
     """Append audited events one after the other; every append is a transaction of its own."""
     async with Store.open(url, anchor=anchor) as store:
         for _ in range(int(count)):
-            event = audited()
+            event = create_audited_event()
             await store.journal.append(event)
             say(event.event_id)
 
@@ -65,12 +65,12 @@ async def fill_the_disk(url: str, anchor: Path, say: Say) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, hard))
         try:
             while True:
-                event = audited("x" * 20_000)
+                event = create_audited_event("x" * 20_000)
                 await store.journal.append(event)
                 say(f"acknowledged {event.event_id}")
         except StoreUnavailable as error:
             say(f"error {error} | {error.hint}")
-        emitted = audited("y" * 2_000_000)
+        emitted = create_audited_event("y" * 2_000_000)
         store.journal.emit(emitted)
         await eventually(lambda: store.statistics.failed_commits >= 2)
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -79,7 +79,7 @@ async def fill_the_disk(url: str, anchor: Path, say: Say) -> None:
 
 
 async def open_unprivileged(url: str, anchor: Path, say: Say) -> None:
-    """Open as somebody who may not write there."""
+    """Open as a user who may not write there."""
     if os.geteuid() == 0:
         os.setgid(65534)
         os.setuid(65534)

@@ -20,7 +20,7 @@ def command(name: str, url: str, anchor: Path, *rest: str) -> list[str]:
 
 
 @asynccontextmanager
-async def started(name: str, url: str, anchor: Path, *rest: str) -> AsyncGenerator[Process]:
+async def start_process(name: str, url: str, anchor: Path, *rest: str) -> AsyncGenerator[Process]:
     """The program, running; killed at the end of the block if it still is."""
     process = await anyio.open_process(
         command(name, url, anchor, *rest), cwd=ROOT, stdin=subprocess.PIPE, stderr=None
@@ -44,10 +44,10 @@ async def lines(process: Process) -> AsyncIterator[str]:
             yield line
 
 
-async def said(name: str, url: str, anchor: Path, *rest: str) -> list[str]:
+async def read_output(name: str, url: str, anchor: Path, *rest: str) -> list[str]:
     """Everything a program says until it ends by itself."""
     with anyio.fail_after(50):
-        async with started(name, url, anchor, *rest) as process:
+        async with start_process(name, url, anchor, *rest) as process:
             everything = [line async for line in lines(process)]
             assert await process.wait() == 0
     return everything

@@ -8,14 +8,14 @@ import pytest
 
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, Pending
-from tests.kit.store_samples import NOON, minutes, pending
+from tests.kit.store_samples import NOON, create_pending, minutes
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
 
 
 @proves("H4")
-async def test_a_call_waits_until_somebody_decides(open_store: OpenStore) -> None:
-    call = pending()
+async def test_a_call_waits_for_a_decision(open_store: OpenStore) -> None:
+    call = create_pending()
     async with open_store() as store:
         await store.approvals.add(call)
     async with open_store() as store:
@@ -42,7 +42,7 @@ async def test_a_call_waits_until_somebody_decides(open_store: OpenStore) -> Non
 
 async def test_the_first_decision_stands_and_the_second_is_told_so(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await store.approvals.add(pending())
+        await store.approvals.add(create_pending())
         first = await store.approvals.decide("pending-1", Decision.REJECTED, by="dana", now=NOON)
         second = await store.approvals.decide("pending-1", Decision.APPROVED, by="eve", now=NOON)
     assert first.decision is Decision.REJECTED
@@ -56,7 +56,7 @@ async def test_of_many_decisions_at_once_one_counts(open_store: OpenStore) -> No
         answers.append(await store.approvals.decide("pending-1", Decision.APPROVED, by=name, now=NOON))
 
     async with open_store() as store:
-        await store.approvals.add(pending())
+        await store.approvals.add(create_pending())
         async with anyio.create_task_group() as tasks:
             for number in range(20):
                 tasks.start_soon(decide, f"person {number}")
@@ -64,7 +64,7 @@ async def test_of_many_decisions_at_once_one_counts(open_store: OpenStore) -> No
 
 
 async def test_a_call_whose_time_has_passed_is_expired_and_cannot_be_approved(open_store: OpenStore) -> None:
-    call = pending()
+    call = create_pending()
     async with open_store() as store:
         await store.approvals.add(call)
         found = await store.approvals.get(call.pending_id, now=call.expires)
@@ -80,7 +80,7 @@ async def test_a_call_whose_time_has_passed_is_expired_and_cannot_be_approved(op
 async def test_waiting_calls_are_listed_oldest_first(open_store: OpenStore) -> None:
     async with open_store() as store:
         for age in (1, 3, 2):
-            await store.approvals.add(pending(f"pending-{age}", created=NOON - minutes(age)))
+            await store.approvals.add(create_pending(f"pending-{age}", created=NOON - minutes(age)))
         assert [call.pending_id for call in await store.approvals.list_waiting(now=NOON)] == [
             "pending-3",
             "pending-2",
@@ -89,7 +89,7 @@ async def test_waiting_calls_are_listed_oldest_first(open_store: OpenStore) -> N
 
 
 async def test_calls_are_listed_page_by_page_newest_first(open_store: OpenStore) -> None:
-    asked = [replace(pending(), pending_id=f"p{n}", created=NOON + minutes(n // 2)) for n in range(6)]
+    asked = [replace(create_pending(), pending_id=f"p{n}", created=NOON + minutes(n // 2)) for n in range(6)]
     async with open_store() as store:
         for call in asked:
             await store.approvals.add(replace(call, expires=NOON + minutes(30)))
@@ -105,7 +105,7 @@ async def test_calls_are_listed_page_by_page_newest_first(open_store: OpenStore)
         assert await store.approvals.list_recent(decided=False, now=NOON + minutes(31)) == []
 
 
-async def test_deciding_a_call_nobody_knows_is_an_error(open_store: OpenStore) -> None:
+async def test_deciding_an_unknown_call_is_an_error(open_store: OpenStore) -> None:
     async with open_store() as store:
         assert await store.approvals.get("nothing") is None
         with pytest.raises(CallError, match="'nothing'"):
@@ -114,7 +114,7 @@ async def test_deciding_a_call_nobody_knows_is_an_error(open_store: OpenStore) -
 
 async def test_only_approving_and_rejecting_are_decisions(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await store.approvals.add(pending())
+        await store.approvals.add(create_pending())
         for decision in (Decision.WAITING, Decision.EXPIRED):
             with pytest.raises(ValueError, match="not a decision"):
                 await store.approvals.decide("pending-1", decision, by="dana", now=NOON)
@@ -122,7 +122,7 @@ async def test_only_approving_and_rejecting_are_decisions(open_store: OpenStore)
 
 async def test_adding_a_decided_call_again_does_not_reopen_it(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await store.approvals.add(pending())
+        await store.approvals.add(create_pending())
         await store.approvals.decide("pending-1", Decision.REJECTED, by="dana", now=NOON)
-        await store.approvals.add(pending())
+        await store.approvals.add(create_pending())
         assert await store.approvals.list_waiting(now=NOON) == []

@@ -25,7 +25,7 @@ from fingerpost.events import (
 from fingerpost.records import ExecutionStatus, Packet, Review, Selection, ToolResult
 from fingerpost.store import Store
 from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
-from tests.kit.store_samples import audited, ordinary
+from tests.kit.store_samples import create_audited_event, ordinary
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
 
@@ -57,8 +57,8 @@ async def test_an_untouched_trail_verifies(open_store: OpenStore) -> None:
     async with open_store() as store:
         empty = await store.audit.verify()
         assert (empty.rows, empty.intact, empty.head) == (0, True, GENESIS)
-        await store.journal.append(*(audited(str(number)) for number in range(2500)))
-        store.journal.emit(audited())
+        await store.journal.append(*(create_audited_event(str(number)) for number in range(2500)))
+        store.journal.emit(create_audited_event())
         await store.journal.flush()
     async with open_store() as store:
         report = await store.audit.verify()
@@ -91,7 +91,7 @@ async def test_an_edited_or_deleted_row_is_found(
     open_store: OpenStore, tamper: Tamper, statement: str, first_bad: int, reason: str
 ) -> None:
     async with open_store() as store:
-        await store.journal.append(*(audited(str(number)) for number in range(5)))
+        await store.journal.append(*(create_audited_event(str(number)) for number in range(5)))
     tamper(statement)
     async with open_store() as store:
         report = await store.audit.verify()
@@ -105,7 +105,7 @@ async def test_deleting_the_newest_rows_and_mending_the_head_is_found_by_the_anc
     open_store: OpenStore, tamper: Tamper, tmp_path: Path
 ) -> None:
     async with open_store() as store:
-        await store.journal.append(*(audited(str(number)) for number in range(5)))
+        await store.journal.append(*(create_audited_event(str(number)) for number in range(5)))
     tamper("DELETE FROM audit WHERE seq > 3")
     tamper("UPDATE audit_head SET seq = 3, hash = (SELECT hash FROM audit WHERE seq = 3)")
     async with open_store() as store:
@@ -113,10 +113,10 @@ async def test_deleting_the_newest_rows_and_mending_the_head_is_found_by_the_anc
         assert (report.intact, report.first_bad) == (False, 4)
         assert "anchor file remembers row 5" in (report.reason or "")
         with pytest.raises(StoreUnavailable, match="open for reading only"):
-            await store.journal.append(audited())
+            await store.journal.append(create_audited_event())
     # Writing on where the anchor is not known does not hide it: the old line contradicts the new row.
     async with open_store(anchor=tmp_path / "other.anchor") as store:
-        await store.journal.append(*(audited(str(number)) for number in range(4)))
+        await store.journal.append(*(create_audited_event(str(number)) for number in range(4)))
     async with open_store() as store:
         report = await store.audit.verify()
     assert (report.intact, report.first_bad) == (False, 5)
@@ -127,11 +127,11 @@ async def test_a_chain_recomputed_from_another_beginning_is_found_by_the_anchor(
     open_store: OpenStore, tamper: Tamper, tmp_path: Path
 ) -> None:
     async with open_store() as store:
-        await store.journal.append(*(audited("true story") for _ in range(3)))
+        await store.journal.append(*(create_audited_event("true story") for _ in range(3)))
     tamper("DELETE FROM audit")
     tamper(f"UPDATE audit_head SET seq = 0, hash = '{GENESIS}'")
     async with open_store(anchor=tmp_path / "other.anchor") as store:
-        await store.journal.append(*(audited("another story") for _ in range(3)))
+        await store.journal.append(*(create_audited_event("another story") for _ in range(3)))
     async with open_store() as store:
         report = await store.audit.verify()
     assert (report.intact, report.first_bad) == (False, 3)
@@ -144,11 +144,11 @@ async def test_a_new_database_at_an_old_anchor_is_found_and_says_what_else_to_mo
 ) -> None:
     file = anyio.Path(sqlite_url.removeprefix("sqlite:///"))
     async with Store.open(sqlite_url) as store:
-        await store.journal.append(*(audited(str(number)) for number in range(5)))
+        await store.journal.append(*(create_audited_event(str(number)) for number in range(5)))
     await file.rename(tmp_path / "old.db")
     with pytest.raises(StoreUnavailable, match="open for reading only"):
         async with Store.open(sqlite_url) as store:
-            await store.journal.append(audited())
+            await store.journal.append(create_audited_event())
     async with Store.open(sqlite_url) as store:
         report = await store.audit.verify()
     anchor = file.with_suffix(".audit.anchor")
@@ -161,7 +161,7 @@ async def test_a_new_database_at_an_old_anchor_is_found_and_says_what_else_to_mo
 
 async def test_a_row_spoilt_beyond_its_type_is_found_too(sqlite_url: str, anchor: Path) -> None:
     async with Store.open(sqlite_url, anchor=anchor) as store:
-        await store.journal.append(*(audited() for _ in range(3)))
+        await store.journal.append(*(create_audited_event() for _ in range(3)))
         with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as other, other:
             other.execute("UPDATE audit SET payload = x'00ff', kind = x'ff', at = 'noon' WHERE seq = 2")
         report = await store.audit.verify()
@@ -170,7 +170,7 @@ async def test_a_row_spoilt_beyond_its_type_is_found_too(sqlite_url: str, anchor
 
 async def test_the_anchor_is_written_while_the_store_is_open(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
         with anyio.fail_after(20):
             while (await store.audit.verify()).anchors == 0:  # noqa: ASYNC110 - another thread writes it
                 await anyio.sleep(0.05)
@@ -180,11 +180,11 @@ async def test_a_torn_anchor_line_spoils_neither_itself_nor_the_next(
     open_store: OpenStore, anchor: Path
 ) -> None:
     async with open_store() as store:
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
     async with await anyio.Path(anchor).open("a") as file:
         await file.write("2 abc")
     async with open_store() as store:
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
     async with open_store() as store:
         report = await store.audit.verify()
     assert (report.intact, report.rows, report.anchors) == (True, 2, 2)
@@ -192,7 +192,7 @@ async def test_a_torn_anchor_line_spoils_neither_itself_nor_the_next(
 
 async def test_a_lost_anchor_file_shows_in_the_report(open_store: OpenStore, anchor: Path) -> None:
     async with open_store() as store:
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
     await anyio.Path(anchor).unlink()
     async with open_store() as store:
         report = await store.audit.verify()
@@ -202,14 +202,14 @@ async def test_a_lost_anchor_file_shows_in_the_report(open_store: OpenStore, anc
 async def test_two_stores_extend_one_chain(open_store: OpenStore) -> None:
     async with open_store() as one, open_store() as two:
         for number in range(10):
-            await (one if number % 2 else two).journal.append(audited(str(number)))
+            await (one if number % 2 else two).journal.append(create_audited_event(str(number)))
         report = await one.audit.verify()
     assert (report.rows, report.intact) == (10, True)
 
 
 async def test_the_trail_can_be_switched_off(open_store: OpenStore, anchor: Path) -> None:
     async with open_store(audit=False) as store:
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
         assert await store.audit.list_entries() == []
         assert len(await store.journal.list_events()) == 1
     assert not await anyio.Path(anchor).exists()
@@ -217,7 +217,7 @@ async def test_the_trail_can_be_switched_off(open_store: OpenStore, anchor: Path
 
 @proves("A12")
 async def test_a_fact_appended_again_among_new_ones_is_in_the_trail_once(open_store: OpenStore) -> None:
-    first, second = audited("first"), audited("second")
+    first, second = create_audited_event("first"), create_audited_event("second")
     async with open_store() as store:
         await store.journal.append(first)
         await store.journal.append(first, second)

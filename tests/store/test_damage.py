@@ -16,14 +16,14 @@ import pytest
 
 from fingerpost.errors import StoreError, StoreUnavailable
 from fingerpost.store import Store
-from tests.kit.store_samples import audited, ordinary, pin
+from tests.kit.store_samples import create_audited_event, ordinary, pin
 from tests.requirements import proves
 
 Damage = Callable[[Path], None]
 ROWS: Final = 60
 
 
-def truncated(share: float) -> Damage:
+def truncate(share: float) -> Damage:
     def damage(file: Path) -> None:
         with file.open("r+b") as opened:
             opened.truncate(int(file.stat().st_size * share))
@@ -48,7 +48,7 @@ def page_of(file: Path, table: str) -> tuple[int, int]:
     return (root - 1) * size, size
 
 
-def zeroed(table: str) -> Damage:
+def zero_pages(table: str) -> Damage:
     def damage(file: Path) -> None:
         offset, size = page_of(file, table)
         overwritten(offset, bytes(size))(file)
@@ -56,7 +56,7 @@ def zeroed(table: str) -> Damage:
     return damage
 
 
-def scrambled(table: str) -> Damage:
+def scramble(table: str) -> Damage:
     """Bytes inside of a page are flipped, as a bad disk does."""
 
     def damage(file: Path) -> None:
@@ -69,7 +69,7 @@ def scrambled(table: str) -> Damage:
     return damage
 
 
-def executed(*statements: str) -> Damage:
+def execute_sql(*statements: str) -> Damage:
     def damage(file: Path) -> None:
         with closing(sqlite3.connect(file, isolation_level=None)) as connection:
             for statement in statements:
@@ -78,7 +78,7 @@ def executed(*statements: str) -> Damage:
     return damage
 
 
-def replaced(data: bytes) -> Damage:
+def replace_file(data: bytes) -> Damage:
     def damage(file: Path) -> None:
         file.write_bytes(data)
 
@@ -97,7 +97,7 @@ def as_folder(file: Path) -> None:
 
 def of_another_program(file: Path) -> None:
     file.unlink()
-    executed("CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)")(file)
+    execute_sql("CREATE TABLE bookmarks (id INTEGER PRIMARY KEY, url TEXT)")(file)
 
 
 def with_strange_log(file: Path) -> None:
@@ -115,7 +115,7 @@ def with_strange_log(file: Path) -> None:
 
 def without_log(file: Path) -> None:
     """What was only in the log is lost: as if the newest rows had never been written."""
-    executed(
+    execute_sql(
         "DELETE FROM audit WHERE seq > 40",
         "UPDATE audit_head SET seq = 40, hash = (SELECT hash FROM audit WHERE seq = 40)",
     )(file)
@@ -123,12 +123,12 @@ def without_log(file: Path) -> None:
 
 TEXT: Final = "UPDATE audit SET payload = replace(payload, 'git/log', 'git/lag')"
 WAYS: Final[dict[str, Damage]] = {
-    "cut to nothing": truncated(0),
-    "cut in the header": lambda file: truncated(50 / file.stat().st_size)(file),
-    "cut in the middle of the first page": lambda file: truncated(2000 / file.stat().st_size)(file),
-    "cut to a quarter": truncated(0.25),
-    "cut to a half": truncated(0.5),
-    "the last page cut off": truncated(0.98),
+    "cut to nothing": truncate(0),
+    "cut in the header": lambda file: truncate(50 / file.stat().st_size)(file),
+    "cut in the middle of the first page": lambda file: truncate(2000 / file.stat().st_size)(file),
+    "cut to a quarter": truncate(0.25),
+    "cut to a half": truncate(0.5),
+    "the last page cut off": truncate(0.98),
     "no magic word": overwritten(0, b"\0" * 16),
     "another page size": overwritten(16, b"\x02\x00"),
     "another format of the schema": overwritten(44, b"\x00\x00\x00\x09"),
@@ -136,26 +136,26 @@ WAYS: Final[dict[str, Damage]] = {
     "another application's number": overwritten(68, b"\x0f\x05\x51\x12"),
     "another user version": overwritten(60, b"\x00\x00\x00\x07"),
     "the schema's page emptied": overwritten(100, bytes(900)),
-    "a table's page emptied": zeroed("journal"),
-    "an index's page emptied": zeroed("journal_kind"),
-    "the audit trail's page emptied": zeroed("audit"),
-    "a table's page scrambled": scrambled("pins"),
-    "an index's page scrambled": scrambled("journal_packet"),
-    "a table dropped": executed("DROP TABLE grants"),
-    "the head's table dropped": executed("DROP TABLE audit_head"),
-    "the table of versions dropped": executed("DROP TABLE fingerpost_schema"),
-    "a column dropped": executed("ALTER TABLE grants DROP COLUMN spent_at"),
-    "an index dropped": executed("DROP INDEX grants_call"),
-    "a trigger added": executed("CREATE TRIGGER t AFTER INSERT ON audit BEGIN DELETE FROM audit; END"),
-    "the head emptied": executed("DELETE FROM audit_head"),
-    "the last audit rows removed": executed("DELETE FROM audit WHERE seq > 50"),
+    "a table's page emptied": zero_pages("journal"),
+    "an index's page emptied": zero_pages("journal_kind"),
+    "the audit trail's page emptied": zero_pages("audit"),
+    "a table's page scrambled": scramble("pins"),
+    "an index's page scrambled": scramble("journal_packet"),
+    "a table dropped": execute_sql("DROP TABLE grants"),
+    "the head's table dropped": execute_sql("DROP TABLE audit_head"),
+    "the table of versions dropped": execute_sql("DROP TABLE fingerpost_schema"),
+    "a column dropped": execute_sql("ALTER TABLE grants DROP COLUMN spent_at"),
+    "an index dropped": execute_sql("DROP INDEX grants_call"),
+    "a trigger added": execute_sql("CREATE TRIGGER t AFTER INSERT ON audit BEGIN DELETE FROM audit; END"),
+    "the head emptied": execute_sql("DELETE FROM audit_head"),
+    "the last audit rows removed": execute_sql("DELETE FROM audit WHERE seq > 50"),
     "rows and head put back": without_log,
-    "an audit row edited": executed(f"{TEXT} WHERE seq = 58"),
-    "an older audit row edited": executed(f"{TEXT} WHERE seq = 3"),
-    "an audit row removed from the middle": executed("DELETE FROM audit WHERE seq = 30"),
+    "an audit row edited": execute_sql(f"{TEXT} WHERE seq = 58"),
+    "an older audit row edited": execute_sql(f"{TEXT} WHERE seq = 3"),
+    "an audit row removed from the middle": execute_sql("DELETE FROM audit WHERE seq = 30"),
     "the log of another database": with_strange_log,
-    "a picture": replaced(b"\x89PNG\r\n\x1a\n" + bytes(5000)),
-    "a text": replaced(b"hello\n" * 1000),
+    "a picture": replace_file(b"\x89PNG\r\n\x1a\n" + bytes(5000)),
+    "a text": replace_file(b"hello\n" * 1000),
     "an archive": as_archive,
     "a folder": as_folder,
     "a database of another program": of_another_program,
@@ -167,7 +167,7 @@ async def prepare(file: Path) -> str:
     url = f"sqlite:///{file}"
     async with Store.open(url) as store:
         for number in range(ROWS):
-            await store.journal.append(audited(f"git/log-{number}"))
+            await store.journal.append(create_audited_event(f"git/log-{number}"))
             await store.journal.append(ordinary())
             await store.pins.put(pin(f"git/tool-{number}"))
     return url
@@ -181,7 +181,7 @@ async def test_a_damaged_database_takes_no_write(tmp_path: Path, way: str):
     await anyio.to_thread.run_sync(WAYS[way], file)
     with pytest.raises(StoreError) as caught:
         async with Store.open(url) as store:
-            await store.journal.append(audited("git/after"))
+            await store.journal.append(create_audited_event("git/after"))
     assert caught.value.hint, caught.value
     assert "backup" in caught.value.hint or way == "a folder", caught.value.hint
 
@@ -207,9 +207,9 @@ async def test_damage_in_a_large_file_is_found_beside_the_work(tmp_path: Path):
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000) "
         "INSERT INTO choices (at, request, tool, worked) SELECT i, hex(randomblob(100)), 'git/log', 1 FROM n"
     )
-    await anyio.to_thread.run_sync(executed("PRAGMA synchronous=OFF", many), file)
-    await anyio.to_thread.run_sync(scrambled("usage_buckets"), file)
-    await anyio.to_thread.run_sync(scrambled("choices_conversation"), file)
+    await anyio.to_thread.run_sync(execute_sql("PRAGMA synchronous=OFF", many), file)
+    await anyio.to_thread.run_sync(scramble("usage_buckets"), file)
+    await anyio.to_thread.run_sync(scramble("choices_conversation"), file)
     with anyio.fail_after(50), pytest.raises(StoreUnavailable, match="damaged"):
         async with Store.open(url) as store:
             while True:
@@ -222,5 +222,5 @@ async def test_a_whole_database_opens_as_before(tmp_path: Path):
     url = await prepare(tmp_path / "store.db")
     for _ in range(2):
         async with Store.open(url) as store:
-            await store.journal.append(audited("git/after"))
+            await store.journal.append(create_audited_event("git/after"))
             assert (await store.audit.verify()).intact

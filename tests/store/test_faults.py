@@ -17,10 +17,10 @@ from fingerpost.errors import StoreUnavailable
 from fingerpost.events import Event, EventsDropped, decode
 from fingerpost.store import Store
 from fingerpost.store.database import Database, explain, resolve_location
-from tests.kit.store_samples import NOON, audited, eventually, exact_grant, ordinary
+from tests.kit.store_samples import NOON, create_audited_event, eventually, exact_grant, ordinary
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.processes import said
+from tests.store.processes import read_output
 
 
 def file_of(url: str) -> Path:
@@ -28,7 +28,7 @@ def file_of(url: str) -> Path:
 
 
 @contextmanager
-def locked(url: str) -> Generator[None]:
+def lock_database(url: str) -> Generator[None]:
     """Another program that is in the middle of writing."""
     if url.startswith("sqlite"):
         with closing(sqlite3.connect(file_of(url), isolation_level=None)) as other:
@@ -59,23 +59,23 @@ async def test_a_locked_database_fails_the_write_after_a_bounded_wait_and_heals(
 ) -> None:
     async with open_store(lock_wait=0.3) as store:
         await store.grants.add(exact_grant("call-1"))
-        with locked(url), anyio.fail_after(10):
+        with lock_database(url), anyio.fail_after(10):
             with pytest.raises(StoreUnavailable, match="locked") as caught:
-                await store.journal.append(audited())
+                await store.journal.append(create_audited_event())
             with pytest.raises(StoreUnavailable):  # fail closed: no permission without a record of it
                 await store.grants.spend(call_fingerprint="call-1", now=NOON)
         assert caught.value.hint
         assert await store.grants.spend(call_fingerprint="call-1", now=NOON)
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
         assert len(await store.journal.list_events()) == 1
 
 
 async def test_events_emitted_while_the_database_is_locked_are_written_afterwards(
     url: str, open_store: OpenStore
 ) -> None:
-    events = [ordinary("one"), audited(), ordinary("two")]
+    events = [ordinary("one"), create_audited_event(), ordinary("two")]
     async with open_store(lock_wait=0.2) as store:
-        with locked(url):
+        with lock_database(url):
             for event in events:
                 store.journal.emit(event)
             await eventually(lambda: store.statistics.failed_commits >= 1)
@@ -99,8 +99,8 @@ async def test_a_stuck_disk_costs_the_oldest_ordinary_events_with_a_marker_and_n
     url: str, open_store: OpenStore, together: int
 ) -> None:
     async with open_store(lock_wait=0.2, backlog=50) as store:
-        with locked(url):
-            made = [(ordinary if number % 10 else audited)(str(number)) for number in range(300)]
+        with lock_database(url):
+            made = [(ordinary if number % 10 else create_audited_event)(str(number)) for number in range(300)]
             emit(store, made, together=together)
             assert store.statistics.backlog <= 50 + 30
             await eventually(lambda: store.statistics.failed_commits >= 2)
@@ -124,22 +124,26 @@ async def test_when_even_audited_events_cannot_be_held_new_ones_are_refused_to_t
     url: str, open_store: OpenStore, together: int
 ) -> None:
     async with open_store(lock_wait=0.2, backlog=5) as store:
-        with locked(url), pytest.raises(StoreUnavailable, match="refused"):
-            emit(store, [audited() for _ in range(200)], together=together)
+        with lock_database(url), pytest.raises(StoreUnavailable, match="refused"):
+            emit(store, [create_audited_event() for _ in range(200)], together=together)
 
 
 async def test_closing_a_store_that_could_not_write_says_so(url: str, open_store: OpenStore) -> None:
     with ExitStack() as other, pytest.raises(StoreUnavailable, match="locked"):
         async with open_store(lock_wait=0.2) as store:
-            other.enter_context(locked(url))
-            store.journal.emit(audited())
+            other.enter_context(lock_database(url))
+            store.journal.emit(create_audited_event())
 
 
 @proves("F38")
 async def test_opening_a_locked_sqlite_file_ends_after_a_bounded_wait(sqlite_url: str) -> None:
     async with Store.open(sqlite_url):
         pass
-    with locked(sqlite_url), anyio.fail_after(10), pytest.raises(StoreUnavailable, match="locked") as caught:
+    with (
+        lock_database(sqlite_url),
+        anyio.fail_after(10),
+        pytest.raises(StoreUnavailable, match="locked") as caught,
+    ):
         async with Store.open(sqlite_url, lock_wait=0.2):
             pass
     assert str(file_of(sqlite_url)) in str(caught.value)
@@ -179,7 +183,7 @@ async def test_a_file_damaged_in_the_middle_gives_a_clear_error(sqlite_url: str)
 async def test_a_full_disk_fails_the_waiting_write_loses_nothing_acknowledged_and_heals(
     sqlite_url: str, anchor: Path
 ) -> None:
-    lines = await said("fill_the_disk", sqlite_url, anchor)
+    lines = await read_output("fill_the_disk", sqlite_url, anchor)
     acknowledged = [line.split()[1] for line in lines if line.startswith("acknowledged")]
     (error,) = [line for line in lines if line.startswith("error")]
     assert "cannot be written" in error
@@ -208,8 +212,8 @@ def test_an_input_output_error_of_sqlite_is_a_full_disk_where_there_is_no_room(
 ) -> None:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorname = "SQLITE_IOERR_SHMSIZE"  # as on a full disk: it has no room for its shared memory
-    told = explain(error, resolve_location(f"sqlite:///{folder}/fingerpost.db"))
-    assert ("the disk is full" in str(told)) is full
+    text = explain(error, resolve_location(f"sqlite:///{folder}/fingerpost.db"))
+    assert ("the disk is full" in str(text)) is full
 
 
 @proves("F38")
@@ -217,8 +221,8 @@ async def test_who_asks_is_not_told_where_the_database_is_and_the_log_is(
     url: str, open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with open_store(lock_wait=0.2) as store:
-        with locked(url), pytest.raises(StoreUnavailable, match="locked") as caught:
-            await store.journal.append(audited())
+        with lock_database(url), pytest.raises(StoreUnavailable, match="locked") as caught:
+            await store.journal.append(create_audited_event())
         label = store.location.label
     assert label not in f"{caught.value} {caught.value.hint}"
     assert label in caplog.text
@@ -228,10 +232,10 @@ async def test_the_statistics_say_whether_the_database_takes_what_is_written(
     url: str, open_store: OpenStore
 ) -> None:
     async with open_store(lock_wait=0.2) as store:
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
         assert not store.statistics.refused
-        with locked(url):
-            store.journal.emit(audited())
+        with lock_database(url):
+            store.journal.emit(create_audited_event())
             await eventually(lambda: store.statistics.refused)
         await eventually(lambda: not store.statistics.refused)
 
@@ -240,7 +244,7 @@ async def test_the_statistics_say_whether_the_database_takes_what_is_written(
 async def test_a_folder_one_may_not_write_to_is_explained(tmp_path: Path, anchor: Path) -> None:
     folder = anyio.Path(tmp_path / "closed")
     await folder.mkdir(mode=0o500)
-    (line,) = await said("open_unprivileged", f"sqlite:///{folder}/fingerpost.db", anchor)
+    (line,) = await read_output("open_unprivileged", f"sqlite:///{folder}/fingerpost.db", anchor)
     assert "cannot be written" in line
     assert "Check who owns" in line
 
@@ -262,14 +266,12 @@ async def test_an_unreachable_postgresql_server_is_explained_without_its_passwor
 
 
 async def test_without_psycopg_postgresql_says_what_to_install(anchor: Path) -> None:
-    (line,) = await said("open_without_psycopg", "postgresql://somewhere/db", anchor)
+    (line,) = await read_output("open_without_psycopg", "postgresql://somewhere/db", anchor)
     assert "pip install 'fingerpost[postgres]'" in line
 
 
 @proves("H4")
-async def test_a_connection_cut_by_the_server_is_replaced_without_anybody_noticing(
-    postgres_url: str, anchor: Path
-) -> None:
+async def test_a_connection_cut_by_the_server_is_replaced_unnoticed(postgres_url: str, anchor: Path) -> None:
     async with Store.open(postgres_url, anchor=anchor) as store:
         await store.journal.append(ordinary())
         with psycopg.connect(postgres_url, autocommit=True) as other:

@@ -12,7 +12,7 @@ from tests.requirements import proves
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
-def said(packet: str, by: str, verdict: str = "good", *, minutes: int = 0) -> Feedback:
+def create_feedback(packet: str, by: str, verdict: str = "good", *, minutes: int = 0) -> Feedback:
     return Feedback(
         packet_id=packet,
         by=by,
@@ -27,10 +27,10 @@ def said(packet: str, by: str, verdict: str = "good", *, minutes: int = 0) -> Fe
 @proves("L1")
 async def test_one_word_of_each_person_about_each_request(open_store: OpenStore) -> None:
     async with open_store() as store:
-        await store.feedback.record(said("pkt_1", "dana"))
-        await store.feedback.record(said("pkt_1", "kim", minutes=1))
-        await store.feedback.record(said("pkt_2", "dana", minutes=2))
-        last = await store.feedback.record(said("pkt_1", "dana", "bad", minutes=3))
+        await store.feedback.record(create_feedback("pkt_1", "dana"))
+        await store.feedback.record(create_feedback("pkt_1", "kim", minutes=1))
+        await store.feedback.record(create_feedback("pkt_2", "dana", minutes=2))
+        last = await store.feedback.record(create_feedback("pkt_1", "dana", "bad", minutes=3))
         found = await store.feedback.list_recent()
         assert [(one.packet_id, one.by, one.verdict.value) for one in found] == [
             ("pkt_1", "dana", "bad"),

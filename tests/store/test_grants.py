@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from fingerpost.records import Grant
-from tests.kit.store_samples import NOON, exact_grant, minutes, scoped_grant
+from tests.kit.store_samples import NOON, create_scoped_grant, exact_grant, minutes
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
 
@@ -49,15 +49,15 @@ async def test_many_tasks_spend_a_one_time_grant_once(open_store: OpenStore) -> 
 async def test_a_grant_for_another_call_does_not_help(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.grants.add(exact_grant("call-1"))
-        await store.grants.add(scoped_grant(conversation="ses-1", operation="git.push"))
-        for wish in (
+        await store.grants.add(create_scoped_grant(conversation="ses-1", operation="git.push"))
+        for lookup in (
             {"call_fingerprint": "call-2"},
             {"call_fingerprint": "call-2", "conversation": "ses-1"},
             {"call_fingerprint": "call-2", "operation": "git.push"},
             {"call_fingerprint": "call-2", "conversation": "ses-2", "operation": "git.push"},
             {"call_fingerprint": "call-2", "conversation": "ses-1", "operation": "git.reset"},
         ):
-            assert await store.grants.spend(**wish, now=NOON) is None
+            assert await store.grants.spend(**lookup, now=NOON) is None
         assert len(await store.grants.list_active(now=NOON)) == 2
 
 
@@ -71,19 +71,22 @@ async def test_an_expired_grant_does_not_help(open_store: OpenStore) -> None:
 
 
 async def test_a_grant_for_an_operation_lasts_until_it_expires(open_store: OpenStore) -> None:
-    grant = scoped_grant(one_time=False)
-    wish = {"call_fingerprint": "any", "conversation": "ses-1", "operation": "git.push"}
+    grant = create_scoped_grant(one_time=False)
+    lookup = {"call_fingerprint": "any", "conversation": "ses-1", "operation": "git.push"}
     async with open_store() as store:
         await store.grants.add(grant)
         for _ in range(3):
-            assert await store.grants.spend(**wish, now=NOON) == grant
+            assert await store.grants.spend(**lookup, now=NOON) == grant
         assert await store.grants.list_active(now=NOON) == [grant]
-        assert await store.grants.spend(**wish, now=grant.expires) is None
+        assert await store.grants.spend(**lookup, now=grant.expires) is None
 
 
 async def test_the_grant_for_the_exact_call_goes_first_then_what_expires_first(open_store: OpenStore) -> None:
     exact = exact_grant("call-1", expires=NOON + minutes(60))
-    soon, late = scoped_grant(expires=NOON + minutes(5)), scoped_grant(expires=NOON + minutes(9))
+    soon, late = (
+        create_scoped_grant(expires=NOON + minutes(5)),
+        create_scoped_grant(expires=NOON + minutes(9)),
+    )
     async with open_store() as store:
         for grant in (late, soon, exact):
             await store.grants.add(grant)
@@ -112,17 +115,17 @@ async def test_an_exact_grant_narrowed_to_a_conversation_holds_only_there(open_s
 @proves("C6")
 async def test_a_grant_for_an_asker_holds_in_each_of_their_conversations(open_store: OpenStore) -> None:
     mine = replace(exact_grant("call-1"), conversation="key:dana")
-    scoped = scoped_grant(conversation="key:dana", operation="git.push")
+    scoped = create_scoped_grant(conversation="key:dana", operation="git.push")
     async with open_store() as store:
         await store.grants.add(mine)
         await store.grants.add(scoped)
-        wish: dict[str, Any] = {"conversation": "ses-2", "operation": "git.push", "now": NOON}
-        assert await store.grants.spend(call_fingerprint="call-1", asker="key:eve", **wish) is None
-        assert await store.grants.spend(call_fingerprint="call-2", asker="key:dana", **wish) is None
-        spent = await store.grants.spend(call_fingerprint="call-1", asker="key:dana", **wish)
+        lookup: dict[str, Any] = {"conversation": "ses-2", "operation": "git.push", "now": NOON}
+        assert await store.grants.spend(call_fingerprint="call-1", asker="key:eve", **lookup) is None
+        assert await store.grants.spend(call_fingerprint="call-2", asker="key:dana", **lookup) is None
+        spent = await store.grants.spend(call_fingerprint="call-1", asker="key:dana", **lookup)
         assert spent is not None
         assert spent.grant_id == mine.grant_id
-        assert await store.grants.spend(call_fingerprint="call-1", asker="key:dana", **wish) is None
+        assert await store.grants.spend(call_fingerprint="call-1", asker="key:dana", **lookup) is None
 
 
 async def test_adding_a_spent_grant_again_does_not_revive_it(open_store: OpenStore) -> None:

@@ -25,7 +25,7 @@ from fingerpost.events import (
 from fingerpost.records import ExecutionStatus, Intent, Packet
 from fingerpost.store.database import resolve_location
 from fingerpost.store.journal import select_session_packets
-from tests.kit.store_samples import audited, eventually, ordinary
+from tests.kit.store_samples import create_audited_event, eventually, ordinary
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
 
@@ -35,7 +35,7 @@ async def test_appended_events_come_back_as_they_were_in_the_order_they_were_wri
     open_store: OpenStore,
 ) -> None:
     packet = Packet.start("שלום \x00 world")
-    events = [PacketReceived.from_packet(packet), ordinary("a\\b\x00c"), audited("עברית/כלי")]
+    events = [PacketReceived.from_packet(packet), ordinary("a\\b\x00c"), create_audited_event("עברית/כלי")]
     async with open_store() as store:
         await store.journal.append(*events[:2])
         await store.journal.append(events[2])
@@ -64,7 +64,7 @@ async def test_emitting_returns_at_once_and_flushing_puts_it_on_disk(open_store:
         assert [item.event for item in await store.journal.list_events()] == events
 
 
-async def test_what_was_emitted_is_written_soon_without_anybody_waiting(open_store: OpenStore) -> None:
+async def test_what_was_emitted_is_written_soon_without_a_waiter(open_store: OpenStore) -> None:
     async with open_store(flush_ms=1) as store:
         store.journal.emit(ordinary())
         await eventually(lambda: store.statistics.commits == 1)
@@ -124,7 +124,7 @@ async def test_many_writes_share_few_commits(open_store: OpenStore) -> None:
         before = store.statistics.commits
         async with anyio.create_task_group() as tasks:
             for number in range(300):
-                tasks.start_soon(store.journal.append, audited(str(number)))
+                tasks.start_soon(store.journal.append, create_audited_event(str(number)))
         statistics = store.statistics
         assert statistics.written == 300
         assert statistics.commits - before <= 30
@@ -182,7 +182,7 @@ async def test_a_packet_is_rebuilt_from_its_stored_events(open_store: OpenStore)
 
 
 async def test_appending_an_event_again_changes_nothing(open_store: OpenStore) -> None:
-    event = audited()
+    event = create_audited_event()
     async with open_store() as store:
         await store.journal.append(event, event)
         await store.journal.append(event)
@@ -220,7 +220,7 @@ async def test_an_event_that_cannot_be_written_fails_its_own_caller_only(open_st
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(append, "before", ordinary())
             tasks.start_soon(append, "impossible", impossible)
-            tasks.start_soon(append, "after", audited())
+            tasks.start_soon(append, "after", create_audited_event())
         assert outcomes == {"before": "written", "impossible": "refused", "after": "written"}
         assert len(await store.journal.list_events()) == 3
         assert store.statistics.rejected == 1

@@ -48,20 +48,20 @@ async def test_each_person_sees_their_own_and_of_conversations_the_one_they_are_
 
 
 @proves("U9")
-async def test_forgetting_reaches_nobody_elses(open_store: OpenStore) -> None:
+async def test_forgetting_does_not_reach_memories_of_others(open_store: OpenStore) -> None:
     mine, theirs = memory("mine", "dana"), memory("theirs", "erik")
     elsewhere = memory("elsewhere", "dana", "ses_2")
     async with open_store() as store:
         for one in (mine, theirs, elsewhere):
             await store.memories.add(one, max_memories=PLENTY)
-        here = MemoryOwner(person="dana", conversation="ses_1")
+        owner = MemoryOwner(person="dana", conversation="ses_1")
         everything = [one.memory_id for one in (mine, theirs, elsewhere)]
-        assert await store.memories.forget(here, everything) == 1
-        assert await store.memories.forget(here, everything) == 0
-        assert await store.memories.forget_all(here, conversation_only=True) == 0
+        assert await store.memories.forget(owner, everything) == 1
+        assert await store.memories.forget(owner, everything) == 0
+        assert await store.memories.forget_all(owner, conversation_only=True) == 0
         assert await store.memories.forget_all(MemoryOwner(person="dana"), conversation_only=True) == 0
         assert await texts(store, "dana", "ses_2") == ["elsewhere"]
-        assert await store.memories.forget_all(here) == 1
+        assert await store.memories.forget_all(owner) == 1
         assert await texts(store, "erik") == ["theirs"]
 
 
@@ -108,7 +108,7 @@ doing = st.one_of(
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # fmt: skip
 @given(steps=st.lists(doing, max_size=12))
-async def test_whatever_is_done_everybody_sees_what_a_list_would_hold(
+async def test_after_any_operations_each_owner_sees_what_a_list_would_hold(
     sqlite_url: str, steps: list[tuple[str, str | None, str | None]]
 ) -> None:
     model: list[Memory] = []

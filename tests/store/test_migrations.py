@@ -16,7 +16,7 @@ from fingerpost.records import Packet
 from fingerpost.store import Store
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
-from tests.kit.store_samples import audited, ordinary
+from tests.kit.store_samples import create_audited_event, ordinary
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
 
@@ -125,7 +125,7 @@ async def test_a_database_from_the_future_is_refused_and_left_as_it_is(
 async def test_a_new_database_can_be_opened_many_times_at_once(open_store: OpenStore) -> None:
     async def use() -> None:
         async with open_store() as store:
-            await store.journal.append(audited())
+            await store.journal.append(create_audited_event())
 
     async with anyio.create_task_group() as tasks:
         for _ in range(6):
@@ -149,7 +149,7 @@ async def test_the_files_are_readable_by_their_owner_only(
 ) -> None:
     async with Store.open(sqlite_url, anchor=anchor) as store:
         await store.tokens.put("github", b"secret")
-        await store.journal.append(audited())
+        await store.journal.append(create_audited_event())
         folder = tmp_path / "store"
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700

@@ -26,24 +26,24 @@ KEY = "shop/get_price"
 @proves("H4", "F24")
 async def test_the_first_look_finds_all_pins_and_every_other_what_changed(open_store: OpenStore) -> None:
     one, two = pin("a/x", "f1"), pin("b/y", "f2")
-    async with open_store() as here, open_store() as there:
-        await here.pins.put(one, two)
-        assert await here.pins.take_changes() == PinChanges(
+    async with open_store() as store, open_store() as there:
+        await store.pins.put(one, two)
+        assert await store.pins.take_changes() == PinChanges(
             changed={one.key: one, two.key: two}, gone=frozenset()
         )
-        assert await here.pins.take_changes() is None
+        assert await store.pins.take_changes() is None
         accepted = replace(one, fingerprint="f3", accepted_by="dana")
         await there.pins.put(accepted)
         await there.pins.remove(two.key)
-        assert await here.pins.take_changes() == PinChanges(
+        assert await store.pins.take_changes() == PinChanges(
             changed={one.key: accepted}, gone=frozenset({two.key})
         )
         assert not await there.pins.remove(two.key)
         await there.pins.put()
-        assert await here.pins.take_changes() is None
-        await here.pins.put(two)
+        assert await store.pins.take_changes() is None
+        await store.pins.put(two)
         await there.pins.remove(two.key)
-        assert await here.pins.take_changes() == PinChanges(changed={}, gone=frozenset({two.key}))
+        assert await store.pins.take_changes() == PinChanges(changed={}, gone=frozenset({two.key}))
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def process(url: str, server: ToolServer, *sinks: MemorySink) -> AsyncGene
         yield router
 
 
-async def stored(store: Store) -> Pin:
+async def wait_for_pin(store: Store) -> Pin:
     """The pin of the tool, once it is there."""
     with anyio.fail_after(20):
         while KEY not in (pins := await store.pins.list_all()):  # noqa: ASYNC110 - another process puts it there
@@ -74,8 +74,10 @@ async def test_what_one_process_accepts_the_others_offer_again(url: str) -> None
             await other.accept(KEY, by="dana", fingerprint=held.card.fingerprint)
         await eventually(lambda: gateway.tools.get(KEY) is not None)
         assert gateway.catalog.quarantined == ()
-        assert not [fact for fact in facts.events if isinstance(fact, PinAccepted)]  # told where it was done
-        accepted = await stored(gateway.store)
+        assert not [
+            fact for fact in facts.events if isinstance(fact, PinAccepted)
+        ]  # reported where it was done
+        accepted = await wait_for_pin(gateway.store)
         assert (accepted.accepted_by, accepted.definition["description"]) == ("dana", NEW["description"])
 
 
@@ -83,7 +85,7 @@ async def test_what_one_process_accepts_the_others_offer_again(url: str) -> None
 async def test_accepting_another_definition_than_ours_holds_ours_back(url: str) -> None:
     ours, theirs, facts = tool_server("shop", [OLD]), tool_server("shop", [NEW]), MemorySink()
     async with process(url, ours, facts) as gateway:
-        await stored(gateway.store)
+        await wait_for_pin(gateway.store)
         async with process(url, theirs) as other:
             (held,) = other.catalog.quarantined
             await other.accept(KEY, by="dana", fingerprint=held.card.fingerprint)
@@ -103,9 +105,9 @@ async def test_a_forgotten_pin_makes_way_for_what_is_seen_now(
             await server.replace([NEW])
             await eventually(lambda: bool(gateway.catalog.quarantined))
         async with open_store() as store:
-            before = await stored(store)
+            before = await wait_for_pin(store)
             assert await store.pins.remove(KEY)
-            after = await stored(store)
+            after = await wait_for_pin(store)
         assert (after.definition["description"], after.accepted_by) == (
             (NEW if changed else OLD)["description"],
             None,

@@ -11,19 +11,19 @@ import anyio
 from tests.kit.store_samples import NOON, exact_grant
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
-from tests.store.processes import lines, said, started
+from tests.store.processes import lines, read_output, start_process
 
 
-async def acknowledged_before_kill(url: str, anchor: Path, count: int) -> list[str]:
+async def kill_after_acknowledgements(url: str, anchor: Path, count: int) -> list[str]:
     """Ids a program acknowledged, killed (SIGKILL) after `count` of them and whatever came meanwhile."""
-    heard: list[str] = []
+    received: list[str] = []
     with anyio.fail_after(50):
-        async with started("append_for_ever", url, anchor) as process:
+        async with start_process("append_for_ever", url, anchor) as process:
             async for line in lines(process):
-                heard.append(line)
-                if len(heard) == count:
+                received.append(line)
+                if len(received) == count:
                     process.kill()
-    return heard
+    return received
 
 
 @proves("H5", "H6")
@@ -32,7 +32,7 @@ async def test_no_acknowledged_event_is_lost_when_the_process_is_killed(
 ) -> None:
     acknowledged: list[str] = []
     for _ in range(4):
-        acknowledged += await acknowledged_before_kill(url, anchor, random.randrange(1, 200))
+        acknowledged += await kill_after_acknowledgements(url, anchor, random.randrange(1, 200))
     assert len(acknowledged) >= 4
     async with open_store() as store:
         stored = {item.event.event_id for item in await store.journal.list_events(limit=100_000)}
@@ -53,7 +53,7 @@ async def test_two_processes_extend_one_chain_that_neither_finds_made(
     outcome: list[list[str]] = []
 
     async def append() -> None:
-        outcome.append(await said("append_some", url, anchor, "150"))
+        outcome.append(await read_output("append_some", url, anchor, "150"))
 
     async with anyio.create_task_group() as tasks:
         for _ in range(2):  # both create the database, if the other has not
@@ -81,7 +81,7 @@ async def test_processes_racing_for_one_time_grants_spend_each_exactly_once(
         begin = anyio.Event()
 
         async def race(mine: anyio.Event) -> None:
-            async with started("spend_all", url, anchor, str(len(grants))) as process:
+            async with start_process("spend_all", url, anchor, str(len(grants))) as process:
                 async for line in lines(process):
                     if line != "ready":
                         spent.append(line)

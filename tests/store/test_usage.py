@@ -41,7 +41,7 @@ async def test_calls_of_two_processes_add_up_to_one_profile(open_store: OpenStor
     assert (profiles["git/diff"].typical_tokens, profiles["git/diff"].large_tokens) == (3, 3)
 
 
-async def test_what_nobody_waits_for_is_written_soon_and_at_the_latest_when_the_store_closes(
+async def test_unawaited_writes_are_written_soon_and_at_the_latest_when_the_store_closes(
     open_store: OpenStore,
 ) -> None:
     async with open_store() as store:

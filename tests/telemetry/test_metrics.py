@@ -10,21 +10,21 @@ from prometheus_client.parser import text_string_to_metric_families as read_text
 from fingerpost.events import BreakerMoved, Event, ServerStateChanged
 from fingerpost.records import Decision, ErrorKind, NeedVerdict, ServerState
 from fingerpost.telemetry.metrics import GaugeValues, PrometheusMetrics
-from tests.kit.journal_events import asked, call, decided, request
+from tests.kit.journal_events import call, create_decided, create_requested, request
 from tests.requirements import proves
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def told(*events: Event) -> PrometheusMetrics:
+def collect_metrics(*events: Event) -> PrometheusMetrics:
     metrics = PrometheusMetrics()
     for event in events:
         metrics.emit(event)
     return metrics
 
 
-def samples_of(metrics: PrometheusMetrics, house: GaugeValues | None = None) -> Samples:
-    body, content_type = metrics.render(house)
+def samples_of(metrics: PrometheusMetrics, gauges: GaugeValues | None = None) -> Samples:
+    body, content_type = metrics.render(gauges)
     assert content_type.startswith("text/plain")
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
@@ -40,13 +40,13 @@ def value(samples: Samples, name: str, **labels: str) -> float | None:
 @proves("I9")
 def test_events_add_up() -> None:
     samples = samples_of(
-        told(
+        collect_metrics(
             *request("pkt_1", within=call("cal_1", packet_id="pkt_1", cut=True)),
             *request("pkt_2", need=NeedVerdict.NONE),
             *call("cal_2", error=ErrorKind.TIMEOUT, milliseconds=40.0),
             *call("cal_3", fallback="clock/now"),
-            asked("cal_4", "pen_1"),
-            decided("cal_4", "pen_1", Decision.REJECTED),
+            create_requested("cal_4", "pen_1"),
+            create_decided("cal_4", "pen_1", Decision.REJECTED),
             BreakerMoved(server="time", state="open", reason=""),
             ServerStateChanged(server="time", previous=ServerState.IDLE, state=ServerState.READY),
         )
@@ -72,7 +72,7 @@ def test_events_add_up() -> None:
 
 
 def test_what_a_caller_wrote_is_no_label() -> None:
-    metrics = told(*call("cal_1", "no such/tool of mine", error=ErrorKind.TOOL_NOT_FOUND)[-1:])
+    metrics = collect_metrics(*call("cal_1", "no such/tool of mine", error=ErrorKind.TOOL_NOT_FOUND)[-1:])
     assert b"mine" not in metrics.render()[0]
     samples = samples_of(metrics)
     assert (
@@ -92,7 +92,7 @@ def test_label_values_are_bounded() -> None:
 
 
 def test_the_house_as_it_is_now() -> None:
-    house = GaugeValues(
+    gauges = GaugeValues(
         servers={"time": "ready", "web": "down"},
         breakers={"web": "open"},
         tools=7,
@@ -100,7 +100,7 @@ def test_the_house_as_it_is_now() -> None:
         live_streams=3,
         version="1.2",
     )
-    samples = samples_of(PrometheusMetrics(), house)
+    samples = samples_of(PrometheusMetrics(), gauges)
     assert value(samples, "fingerpost_server_up", server="time") == 1
     assert value(samples, "fingerpost_server_up", server="web") == 0
     assert value(samples, "fingerpost_breaker_open", server="web") == 1
@@ -110,7 +110,7 @@ def test_the_house_as_it_is_now() -> None:
 
 
 def test_both_formats_can_be_read() -> None:
-    metrics = told(*call("cal_1"))
+    metrics = collect_metrics(*call("cal_1"))
     body, content_type = metrics.render(
         GaugeValues(version="1"), accept="application/openmetrics-text; version=1.0.0"
     )

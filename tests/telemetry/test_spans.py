@@ -13,7 +13,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import anyio
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -25,7 +24,7 @@ from fingerpost.records import ErrorKind, RouteOutcome
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
-from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.server import get_address, listen_at
 from fingerpost.surfaces.operations import TracedApp
 from fingerpost.telemetry import spans
 from fingerpost.telemetry.spans import (
@@ -43,9 +42,10 @@ from fingerpost.telemetry.spans import (
 from fingerpost.telemetry.tracing import use_trace_carrier
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.call_recorder import DESTROYS, READS, tool
-from tests.kit.gateway_client import ask, called
+from tests.kit.gateway_client import ask, tool_call
+from tests.kit.gateways import run_app
 from tests.kit.journal_events import NOON, call, request
-from tests.kit.routers import build_settings, script_model, write_review, write_selection
+from tests.kit.routers import open_router, script_model, write_review, write_selection
 from tests.kit.small_gateway import Address, OpenGate
 from tests.requirements import proves
 
@@ -71,12 +71,12 @@ class Traces:
     def ended(self) -> Sequence[ReadableSpan]:
         return sorted(self._kept.get_finished_spans(), key=lambda span: span.start_time or 0)
 
-    def named(self, start: str) -> list[ReadableSpan]:
+    def find_spans(self, start: str) -> list[ReadableSpan]:
         return [span for span in self.ended if span.name.startswith(start)]
 
     def tree(self) -> dict[str, str | None]:
         """Each span's name and its parent's."""
-        by_id = {place_of(span).span_id: span.name for span in self.ended}
+        by_id = {get_context(span).span_id: span.name for span in self.ended}
         return {
             span.name: None if span.parent is None else by_id.get(span.parent.span_id, "elsewhere")
             for span in self.ended
@@ -86,7 +86,7 @@ class Traces:
         return "".join(span.to_json() for span in self.ended)
 
 
-def place_of(span: ReadableSpan) -> SpanContext:
+def get_context(span: ReadableSpan) -> SpanContext:
     assert span.context is not None
     return span.context
 
@@ -113,10 +113,7 @@ def chooser() -> ScriptedModel:
 async def open_traced_router(
     folder: Path, traces: Traces, model: ScriptedModel | None = None
 ) -> AsyncGenerator[Router]:
-    async with Router(
-        [files().spec()], settings=build_settings(folder), model=model, sinks=[traces.spans]
-    ) as router:
-        await router.connect()
+    async with open_router(folder, [files().spec()], model, sinks=[traces.spans]) as router:
         yield router
 
 
@@ -134,21 +131,21 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
     below = {name for name, parent in first.items() if parent == root}
     assert below >= {"narrow", "review", "execute_tool files/delete_file"}
     assert any(name.startswith("chat ") for name in below)
-    began, resumed = traces.named(root)
+    began, resumed = traces.find_spans(root)
     attributes = began.attributes or {}
     assert attributes[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "invoke_agent"
     assert attributes[gen_ai_attributes.GEN_AI_CONVERSATION_ID] == "ses_1"
     assert (attributes[ATTR_OUTCOME], attributes[ATTR_CALLER]) == ("waiting", "dana")
-    assert [link.context.span_id for link in resumed.links] == [place_of(began).span_id]
-    (attempt,) = traces.named("tools/call delete_file")
+    assert [link.context.span_id for link in resumed.links] == [get_context(began).span_id]
+    (attempt,) = traces.find_spans("tools/call delete_file")
     assert attempt.kind is SpanKind.CLIENT
     assert attempt.parent is not None
-    second_call = traces.named("execute_tool")[-1]
-    assert attempt.parent.span_id == place_of(second_call).span_id
+    second_call = traces.find_spans("execute_tool")[-1]
+    assert attempt.parent.span_id == get_context(second_call).span_id
     assert (attempt.attributes or {})[mcp_attributes.MCP_METHOD_NAME] == "tools/call"
     events = [event.name for span in traces.ended for event in span.events]
     assert {"tool selected", "confidence judged", "policy", "approval requested"} <= set(events)
-    question = traces.named("chat ")[0].attributes or {}
+    question = traces.find_spans("chat ")[0].attributes or {}
     assert question[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "chat"
     assert question[ATTR_PURPOSE] == "selection"
 
@@ -177,7 +174,7 @@ async def test_spans_lie_within_their_parents_in_time(tmp_path: Path) -> None:
     traces = Traces()
     async with open_traced_router(tmp_path, traces) as router:
         await router.route("Read the file a.txt")
-    spans = {place_of(span).span_id: span for span in traces.ended}
+    spans = {get_context(span).span_id: span for span in traces.ended}
     assert len(spans) > 2
     slack = 5_000_000  # durations are measured by another clock than moments
     for span in spans.values():
@@ -190,17 +187,17 @@ async def test_spans_lie_within_their_parents_in_time(tmp_path: Path) -> None:
 @proves("I10")
 async def test_a_call_through_the_gateway_is_part_of_the_callers_trace(tmp_path: Path) -> None:
     traces = Traces(transport_of={"files": "stdio"}.get)
-    async with open_traced_router(tmp_path, traces) as router, open_traced_gateway(router) as place:
-        body, headers = called("files__read_file", path="a.txt")
-        assert (await ask(place, body, {**headers, "traceparent": PARENT}, path="/mcp/all")).status == 200
-    (root,) = traces.named("execute_tool files/read_file")
+    async with open_traced_router(tmp_path, traces) as router, open_traced_gateway(router) as address:
+        body, headers = tool_call("files__read_file", path="a.txt")
+        assert (await ask(address, body, {**headers, "traceparent": PARENT}, path="/mcp/all")).status == 200
+    (root,) = traces.find_spans("execute_tool files/read_file")
     assert root.parent is not None
-    assert f"{place_of(root).trace_id:032x}" == PARENT.split("-")[1]
+    assert f"{get_context(root).trace_id:032x}" == PARENT.split("-")[1]
     assert f"{root.parent.span_id:016x}" == PARENT.split("-")[2]
     attributes = root.attributes or {}
     assert attributes[gen_ai_attributes.GEN_AI_TOOL_NAME] == "files/read_file"
     assert attributes[gen_ai_attributes.GEN_AI_TOOL_CALL_ID]
-    (attempt,) = traces.named("tools/call read_file")
+    (attempt,) = traces.find_spans("tools/call read_file")
     assert (attempt.attributes or {})["network.transport"] == "pipe"
     assert traces.tree()["tools/call read_file"] == "execute_tool files/read_file"
 
@@ -208,22 +205,15 @@ async def test_a_call_through_the_gateway_is_part_of_the_callers_trace(tmp_path:
 @asynccontextmanager
 async def open_traced_gateway(router: Router) -> AsyncGenerator[Address]:
     listening = listen_at("127.0.0.1", 0)
-    up, audience = anyio.Event(), NotificationListeners()
+    audience = NotificationListeners()
     with listening:
         async with (
             open_methods(router, audience=audience) as methods,
             GatewayApp(methods, OpenGate(), router.settings.gateway, router.events, audience=audience) as app,
-            anyio.create_task_group() as tasks,
+            run_app(TracedApp(app), listening),
         ):
-
-            async def run() -> None:
-                await serve_app(TracedApp(app), listening, on_started=up.set, signals=False)
-
-            tasks.start_soon(run)
-            await up.wait()
             host, port = get_address(listening).rsplit(":", 1)
             yield Address(host, int(port))
-            tasks.cancel_scope.cancel()
 
 
 def test_a_failed_call_says_which_kind_and_not_which_words() -> None:
@@ -250,14 +240,14 @@ def test_requests_without_an_end_are_ended_in_time_and_number() -> None:
     for number in range(25):
         for event in request(f"pkt_{number}", outcome=None):
             traces.spans.emit(event)
-    roots = traces.named("invoke_agent")
+    roots = traces.find_spans("invoke_agent")
     assert len(roots) == 5
     assert all((span.attributes or {})[ATTR_UNFINISHED] for span in roots)
     later = NOON + MAX_TRACE_AGE + timedelta(seconds=1)
     traces.spans.emit(request("pkt_late", outcome=None, at=later)[0])
-    assert len(traces.named("invoke_agent")) == 25
+    assert len(traces.find_spans("invoke_agent")) == 25
     traces.spans.close()
-    assert len(traces.named("invoke_agent")) == 26
+    assert len(traces.find_spans("invoke_agent")) == 26
 
 
 def test_events_of_unknown_requests_make_no_spans() -> None:

@@ -48,7 +48,7 @@ class Collector:
         self.address = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @contextmanager
-    def running(self) -> Generator[None]:
+    def run(self) -> Generator[None]:
         thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
         thread.start()
         try:
@@ -70,7 +70,7 @@ async def test_spans_arrive_at_a_collector(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.address)
     endpoint = {} if by_environment else {"otlp_endpoint": collector.address}
     chosen = build_settings(tmp_path, telemetry={"service_name": "front desk", **endpoint})
-    with collector.running():
+    with collector.run():
         async with (
             Router([server.spec()], settings=chosen) as router,
             open_spans(chosen, router.events) as tracing,
@@ -81,8 +81,8 @@ async def test_spans_arrive_at_a_collector(
     ((path, sent),) = collector.requests
     assert path == "/v1/traces"
     (resource,) = sent.resource_spans
-    said = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
-    assert said["service.name"] == "front desk"
+    attributes = {pair.key: pair.value.string_value for pair in resource.resource.attributes}
+    assert attributes["service.name"] == "front desk"
     spans = {span.name: span for scope in resource.scope_spans for span in scope.spans}
     assert set(spans) == {"execute_tool time/now", "tools/call now"}
     attempt, root = spans["tools/call now"], spans["execute_tool time/now"]
@@ -90,7 +90,7 @@ async def test_spans_arrive_at_a_collector(
     assert 0 < root.start_time_unix_nano <= attempt.start_time_unix_nano
 
 
-async def test_a_collector_that_is_not_there_disturbs_nobody(tmp_path: Path) -> None:
+async def test_a_missing_collector_does_not_disturb_requests(tmp_path: Path) -> None:
     chosen = build_settings(tmp_path, telemetry={"otlp_endpoint": "http://127.0.0.1:9"})
     events = Fanout()
     async with open_spans(chosen, events, environment={}):

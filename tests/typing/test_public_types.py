@@ -81,7 +81,7 @@ def settings(folder: Path) -> Settings:
 
 
 @dataclass
-class World:
+class StrangerWorld:
     """What a stranger has at hand: two addresses, a folder, and what happened behind them."""
 
     folder: Path
@@ -104,7 +104,7 @@ def judgement(read: str) -> dict[str, Any] | None:
 
 
 @asynccontextmanager
-async def around(folder: Path) -> AsyncGenerator[World]:
+async def around(folder: Path) -> AsyncGenerator[StrangerWorld]:
     async def answer(name: str, arguments: dict[str, Any]) -> str:
         return "7" if name == "count_issues" else f"{name} {arguments['repository']}: done"
 
@@ -113,7 +113,7 @@ async def around(folder: Path) -> AsyncGenerator[World]:
     async with AsyncExitStack() as stack:
         crm_url = await stack.enter_async_context(served(crm.server.streamable_http_app()))
         model_url = await stack.enter_async_context(served(model.app))
-        yield World(folder, f"{crm_url}/mcp", f"{model_url}/v1", crm, model)
+        yield StrangerWorld(folder, f"{crm_url}/mcp", f"{model_url}/v1", crm, model)
 
 
 @proves("W1", "A5", "D4")
@@ -155,7 +155,7 @@ async def test_the_promised_thirty_lines(tmp_path: Path) -> None:
             assert world.crm.calls[-1] == ("delete_repository", {"repository": "sandbox"})
             assert len(world.model.about("selection")) == questions  # the stored call ran, as it was
 
-            # what is denied runs for nobody
+            # denied tools never run
             refused = await router.call("crm/export_all", {"repository": "mill"})
             assert (refused.success, refused.error) == (False, "denied")
 
@@ -255,8 +255,8 @@ async def test_own_parts_need_no_base_class_and_every_value_has_its_type(tmp_pat
             rules=[a_rule(Quiet())],
         ) as router,
     ):
-        said = (Message(role="user", text="Hi."), Message(role="assistant", text="Hello."))
-        route = await router.route("Say hello to me", mode=Mode.SINGLE, history=said, seconds=20.0)
+        history = (Message(role="user", text="Hi."), Message(role="assistant", text="Hello."))
+        route = await router.route("Say hello to me", mode=Mode.SINGLE, history=history, seconds=20.0)
         assert_type(route, Route)
         assert_type(route.outcome, RouteOutcome)
         assert_type(route.mode, Mode)
@@ -295,8 +295,8 @@ async def test_a_dangerous_call_has_a_type_at_every_step(tmp_path: Path) -> None
             assert_type(chosen.selection, Selection | None)
             route = await router.route("Delete the sandbox repository")
             assert route.pending is not None
-            said = assert_type(route.pending.reject(by="dana", reason="we still need it"), Approval)
-            route = await router.resume(route, said)
+            decision = assert_type(route.pending.reject(by="dana", reason="we still need it"), Approval)
+            route = await router.resume(route, decision)
             assert "delete_repository" not in [name for name, _ in world.crm.calls]
             with pytest.raises(FingerpostError, match="does not wait for an approval"):
                 await router.resume(route)

@@ -1,4 +1,4 @@
-"""3D models and tones: read back by somebody else's rules."""
+"""3D models and tones, read back with independent parsers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
 from tests.builtin.assets.test_pictures import json_values
-from tests.kit.assets import made, maker, ordered
+from tests.kit.assets import maker, order_asset, place_order
 from tests.requirements import proves
 
 COMPONENTS = {5125: np.dtype("<u4"), 5126: np.dtype("<f4")}
@@ -92,8 +92,8 @@ async def test_3d_models_are_valid_gltf(settings: Settings):
         {"shape": "torus", "radius": 2, "tube": 0.25},
     ]
     async with maker(settings) as router:
-        model = await made(router, kind="model3d", data=parts, title="Bits")
-        words = await made(router, prompt="a 3D model of a red cylinder, radius 1, height 3")
+        model = await order_asset(router, kind="model3d", data=parts, title="Bits")
+        words = await order_asset(router, prompt="a 3D model of a red cylinder, radius 1, height 3")
     assert (model.media_type, model.name) == ("model/gltf-binary", "bits.glb")
     glb = Glb(model.data)
     glb.check()
@@ -133,7 +133,7 @@ def test_bodies_of_any_size_are_valid(wanted: list[dict[str, Any]]):
     Glb(render_glb(bodies, "x")).check()
 
 
-def heard(data: bytes) -> tuple[float, NDArray[np.float64]]:
+def read_wav(data: bytes) -> tuple[float, NDArray[np.float64]]:
     """Seconds and samples of a WAV."""
     with wave.open(io.BytesIO(data)) as file:
         assert (file.getnchannels(), file.getsampwidth(), file.getframerate()) == (1, 2, 44_100)
@@ -155,13 +155,13 @@ def loudest(samples: NDArray[np.float64], many: int = 1) -> list[int]:
 @proves("B3", "U13")
 async def test_tones_sound_as_they_should(settings: Settings):
     async with maker(settings) as router:
-        tone = await made(router, kind="audio", prompt="a tone of 880 Hz for 2 seconds")
-        chord = await made(router, kind="audio", prompt="an A minor chord")
-        tune = await made(router, kind="audio", data={"notes": "C4 E4 G4/2 -", "bpm": 120})
-    seconds, samples = heard(tone.data)
+        tone = await order_asset(router, kind="audio", prompt="a tone of 880 Hz for 2 seconds")
+        chord = await order_asset(router, kind="audio", prompt="an A minor chord")
+        tune = await order_asset(router, kind="audio", data={"notes": "C4 E4 G4/2 -", "bpm": 120})
+    seconds, samples = read_wav(tone.data)
     assert (tone.media_type, seconds, loudest(samples)) == ("audio/wav", 2.0, [880])
-    assert loudest(heard(chord.data)[1], 3) == pytest.approx([440, 523, 659], abs=1)
-    seconds, samples = heard(tune.data)
+    assert loudest(read_wav(chord.data)[1], 3) == pytest.approx([440, 523, 659], abs=1)
+    seconds, samples = read_wav(tune.data)
     beat = 22_050
     assert seconds == 2.5
     assert [loudest(samples[at * beat : (at + 1) * beat]) for at in range(3)] == [
@@ -178,7 +178,7 @@ async def test_what_cannot_sound_is_said(settings: Settings):
             ({"kind": "audio", "prompt": "a tone of 90000 Hz"}, "16,000 Hz"),
             ({"kind": "audio", "data": {"notes": [{"hz": 440, "seconds": 5000}]}}, "at most 120 s"),
         ):
-            outcome = await ordered(router, **order)
+            outcome = await place_order(router, **order)
             assert not outcome.success and why in outcome.content, outcome.content
 
 
@@ -191,5 +191,5 @@ def test_any_data_becomes_a_tune_or_is_refused(data: Json, prompt: str):
         tune = parse_tune(data, prompt)
     except ToolRefused:
         return
-    seconds, _ = heard(render_wav(tune))
+    seconds, _ = read_wav(render_wav(tune))
     assert seconds == pytest.approx(tune.seconds, abs=len(tune.tones) / 22_050)

@@ -25,8 +25,8 @@ from fingerpost.builtin.assets.pictures import encode_png
 from fingerpost.records import ErrorKind
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.testing import served
-from tests.builtin.assets.test_bodies_and_sound import heard
-from tests.kit.assets import made, maker, ordered
+from tests.builtin.assets.test_bodies_and_sound import read_wav
+from tests.kit.assets import maker, order_asset, place_order
 from tests.requirements import proves
 
 KEY = "sk-test-0123456789abcdef0123456789"
@@ -36,7 +36,7 @@ SOUND = b"ID3\x04\x00" + b"\x00" * 64
 
 @dataclass
 class Service:
-    """Answers as it is told to, and remembers what it was asked."""
+    """A service with scripted answers that records its requests."""
 
     address: str = ""
     answer: Any = None  # what /images/generations gives
@@ -84,17 +84,17 @@ def endpoint(service: Service, **more: Any) -> dict[str, Any]:
 
 
 @proves("B3", "U13")
-async def test_a_picture_is_made_by_the_service_after_somebody_allowed_it(settings: Settings):
+async def test_a_picture_is_made_by_the_service_after_an_approval(settings: Settings):
     async with service() as there, maker(settings, images=endpoint(there)) as router:
-        waits = await ordered(router, kind="image", prompt="a lighthouse", width=512, height=512)
+        waits = await place_order(router, kind="image", prompt="a lighthouse", width=512, height=512)
         assert waits.error is ErrorKind.AUTHORIZATION_REQUIRED and waits.pending_id is not None
         assert there.asked == []
-        unsaid = await ordered(router, prompt="a picture of a lighthouse")
+        unsaid = await place_order(router, prompt="a picture of a lighthouse")
         assert not unsaid.success and "Give kind: image" in unsaid.content and there.asked == []
-        assert (await ordered(router, kind="chart", data={"a": 1, "b": 2})).success
+        assert (await place_order(router, kind="chart", data={"a": 1, "b": 2})).success
     allowed = settings.model_copy(update={"policy": (ALLOWED,)})
     async with service() as there, maker(allowed, images=endpoint(there)) as router:
-        picture = await made(router, kind="image", prompt="a lighthouse", width=512, height=512)
+        picture = await order_asset(router, kind="image", prompt="a lighthouse", width=512, height=512)
     assert (picture.name, picture.media_type, picture.data) == ("a-lighthouse.png", "image/png", PICTURE)
     wanted = {"prompt": "a lighthouse", "n": 1, "size": "512x512", "model": "painter"}
     assert there.asked == [("image", wanted)]
@@ -105,16 +105,18 @@ async def test_an_address_in_a_reply_is_fetched_only_where_the_service_is(settin
     allowed = settings.model_copy(update={"policy": (ALLOWED,)})
     async with service() as there, service() as other, maker(allowed, images=endpoint(there)) as router:
 
-        async def said(url: str) -> str:
+        async def ask_for_image(url: str) -> str:
             there.answer = {"url": url}
-            return (await ordered(router, kind="image", prompt=f"a lighthouse {len(there.asked)}")).content
+            return (
+                await place_order(router, kind="image", prompt=f"a lighthouse {len(there.asked)}")
+            ).content
 
         inline = base64.b64encode(PICTURE).decode()
-        assert "Made a picture" in await said(f"{there.address}/files/picture")
-        assert "Made a picture" in await said(f"data:image/png;base64,{inline}")
+        assert "Made a picture" in await ask_for_image(f"{there.address}/files/picture")
+        assert "Made a picture" in await ask_for_image(f"data:image/png;base64,{inline}")
         for url in (f"{other.address}/files/picture", "file:///etc/passwd", "http://[::1", "ftp://x/y"):
-            assert "another address than its own" in await said(url), url
-        assert "status 307" in await said(f"{there.address}/files/elsewhere")
+            assert "another address than its own" in await ask_for_image(url), url
+        assert "status 307" in await ask_for_image(f"{there.address}/files/elsewhere")
         assert there.fetched == ["/files/picture", "/files/elsewhere"] and other.fetched == []
 
 
@@ -132,15 +134,15 @@ async def test_what_a_service_does_wrong_is_said_without_the_key(settings: Setti
         ]
         for number, (answer, words) in enumerate(replies):
             there.answer = answer
-            outcome = await ordered(router, kind="image", prompt=f"a lighthouse {number}")
+            outcome = await place_order(router, kind="image", prompt=f"a lighthouse {number}")
             assert not outcome.success and words in outcome.content, outcome.content
             assert KEY not in json.dumps([outcome.content, outcome.detail])
     async with service() as there, maker(allowed, images=endpoint(there, timeout=1.5)) as router:
         there.answer = "never"
-        outcome = await ordered(router, kind="image", prompt="a lighthouse")
+        outcome = await place_order(router, kind="image", prompt="a lighthouse")
         assert not outcome.success and "did not answer within 1.5 s" in outcome.content, outcome.content
     async with maker(allowed, images={"base_url": "http://127.0.0.1:9/v1"}) as router:
-        outcome = await ordered(router, kind="image", prompt="a lighthouse")
+        outcome = await place_order(router, kind="image", prompt="a lighthouse")
         assert not outcome.success and "cannot be reached" in outcome.content, outcome.content
 
 
@@ -148,7 +150,7 @@ async def test_what_a_service_does_wrong_is_said_without_the_key(settings: Setti
 async def test_speech_comes_from_the_service_in_its_own_form(settings: Settings):
     allowed = settings.model_copy(update={"policy": (ALLOWED,)})
     async with service() as there, maker(allowed, speech=endpoint(there)) as router:
-        speech = await made(router, kind="speech", prompt="Hello there", format="mp3", voice="nova")
+        speech = await order_asset(router, kind="speech", prompt="Hello there", format="mp3", voice="nova")
     assert (speech.name, speech.media_type, speech.data) == ("hello-there.mp3", "audio/mpeg", SOUND)
     wanted = {"input": "Hello there", "voice": "nova", "response_format": "mp3", "model": "painter"}
     assert there.asked == [("speech", wanted)]
@@ -171,15 +173,15 @@ async def test_a_synthesiser_on_this_machine_speaks(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     async with maker(settings) as router:
-        nobody = await ordered(router, kind="speech", prompt="Hello", voice="en-gb")
+        nobody = await place_order(router, kind="speech", prompt="Hello", voice="en-gb")
         assert not nobody.success and "install espeak-ng" in nobody.content
         program = tmp_path / "espeak-ng"
         program.write_text(SYNTHESISER.format(python=sys.executable))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        speech = await made(router, kind="speech", prompt="Hello", voice="en-gb")
-        odd = await ordered(router, kind="speech", prompt="Hello", voice="--path=/etc/x")
+        speech = await order_asset(router, kind="speech", prompt="Hello", voice="en-gb")
+        odd = await place_order(router, kind="speech", prompt="Hello", voice="--path=/etc/x")
     assert (speech.name, speech.media_type) == ("hello.wav", "audio/wav")
     assert struct.unpack("<I", speech.data[4:8])[0] == len(speech.data) - 8
-    seconds, samples = heard(speech.data)
+    seconds, samples = read_wav(speech.data)
     assert seconds == 0.1 and round(samples[0] * 32767) == len("Hello")
     assert not odd.success and "no name of a voice" in odd.content

@@ -31,7 +31,7 @@ from fingerpost.builtin.assets.pictures import (
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
-from tests.kit.assets import made, maker, ordered
+from tests.kit.assets import maker, order_asset, place_order
 from tests.requirements import proves
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -70,7 +70,7 @@ async def test_pictures_show_what_they_were_given(
     settings: Settings, order: dict[str, Any], words: list[str]
 ):
     async with maker(settings) as router:
-        picture = await made(router, **order)
+        picture = await order_asset(router, **order)
     assert picture.media_type == "image/svg+xml" and picture.name.endswith(".svg")
     shown = texts(picture.data)
     assert [word for word in words if word not in shown] == []
@@ -80,9 +80,9 @@ async def test_pictures_show_what_they_were_given(
 async def test_words_in_a_picture_stay_words(settings: Settings):
     evil = '</text><script>alert(1)</script><text onload="x">&"\'\x07'
     async with maker(settings) as router:
-        chart = await made(router, kind="chart", title=evil, data={evil: 3, "b": 5})
-        flow = await made(router, kind="diagram", title=evil, data={"edges": [[evil, "b", evil]]})
-        talk = await made(router, kind="diagram", title=evil, data={"messages": [[evil, "b", evil]]})
+        chart = await order_asset(router, kind="chart", title=evil, data={evil: 3, "b": 5})
+        flow = await order_asset(router, kind="diagram", title=evil, data={"edges": [[evil, "b", evil]]})
+        talk = await order_asset(router, kind="diagram", title=evil, data={"messages": [[evil, "b", evil]]})
     for picture in (chart, flow, talk):
         assert any("<script>" in text for text in texts(picture.data))
         assert "/" not in picture.name and "<" not in picture.name
@@ -92,17 +92,17 @@ async def test_words_in_a_picture_stay_words(settings: Settings):
 async def test_a_png_shows_the_same_bars(settings: Settings):
     order = {"kind": "chart", "data": {"low": 10, "high": 40}, "format": "png"}
     async with maker(settings) as router:
-        picture = await made(router, **order)
-        refused = await ordered(router, **{**order, "data": {"שלום": 10, "b": 2}})
+        picture = await order_asset(router, **order)
+        refused = await place_order(router, **{**order, "data": {"שלום": 10, "b": 2}})
     assert picture.media_type == "image/png"
-    pixels = unpacked(picture.data)
+    pixels = read_pixels(picture.data)
     blue = (np.abs(pixels.astype(int) - [0, 0x72, 0xB2]).sum(axis=2) < 12).sum(axis=0)
     left, right = blue[: blue.size // 2].max(), blue[blue.size // 2 :].max()
     assert right == pytest.approx(4 * left, rel=0.05)
     assert not refused.success and "format svg" in refused.content
 
 
-def unpacked(png: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def read_pixels(png: bytes) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """The pixels of a PNG, each chunk checked."""
     assert png.startswith(b"\x89PNG\r\n\x1a\n")
     at, packed, size = 8, b"", (0, 0)
@@ -133,7 +133,7 @@ async def test_what_cannot_be_drawn_is_said(settings: Settings):
             ({"prompt": "something nice"}, "Give kind"),
             ({"kind": "image", "prompt": "a lighthouse"}, "builtin.specialists.images"),
         ):
-            outcome = await ordered(router, **order)
+            outcome = await place_order(router, **order)
             assert not outcome.success and why in outcome.content, outcome.content
 
 
@@ -188,7 +188,7 @@ def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "text"),
     [
         ({"labels": ["a", "b", "c"], "values": [1]}, "differ in number: 3 and 1"),
         ({"labels": ["a"], "values": [1, 2]}, "differ in number: 1 and 2"),
@@ -200,8 +200,8 @@ def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
         ([["a", "1e308"], ["b", 2]], "too large"),
     ],
 )
-def test_values_that_cannot_be_drawn_are_named(data: Json, said: str):
-    with pytest.raises(ToolRefused, match=said) as refused:
+def test_values_that_cannot_be_drawn_are_named(data: Json, text: str):
+    with pytest.raises(ToolRefused, match=text) as refused:
         parse_chart(data, "")
     assert refused.value.hint
 
@@ -277,7 +277,7 @@ def test_mermaid_text_is_understood():
     )
     assert isinstance(talk, SequenceDiagram)
     assert [node.text for node in talk.participants] == ["Ann", "Bob"]
-    assert [(said.label, said.dashed) for said in talk.messages] == [
+    assert [(message.label, message.dashed) for message in talk.messages] == [
         ("Hello", False),
         ("Hi", True),
         ("thinks", False),

@@ -16,8 +16,8 @@ from fingerpost.builtin import BuiltinHost, make_server
 from fingerpost.records import Right
 from fingerpost.settings import Settings
 from tests.kit.api_resources import open_api_of
-from tests.kit.assets import TOOL, handle_of, maker, ordered
-from tests.kit.command_line import Person
+from tests.kit.assets import TOOL, handle_of, maker, place_order
+from tests.kit.command_line import CommandLine
 from tests.requirements import proves
 
 CHART = {"kind": "chart", "title": "Fruit", "data": {"apples": 3, "pears": 5}}
@@ -25,18 +25,18 @@ CHART = {"kind": "chart", "title": "Fruit", "data": {"apples": 3, "pears": 5}}
 
 @proves("B3", "U13")
 async def test_over_http_it_is_a_file_for_its_owner_and_those_who_watch(settings: Settings):
-    async with maker(settings) as router, open_api_of(router) as house:
-        handle = handle_of(await ordered(router, **CHART))
-        dana, other = await house.key("dana", Right.USE), await house.key("eve", Right.USE)
-        watcher = await house.key("joe", Right.WATCH)
+    async with maker(settings) as router, open_api_of(router) as api:
+        handle = handle_of(await place_order(router, **CHART))
+        dana, other = await api.key("dana", Right.USE), await api.key("eve", Right.USE)
+        watcher = await api.key("joe", Right.WATCH)
         for headers in (dana, watcher):
-            answer = await house.get(f"/api/assets/{handle}", headers=headers)
+            answer = await api.get(f"/api/assets/{handle}", headers=headers)
             assert answer.status_code == 200, answer.text
             _check_file(answer)
-        assert (await house.get(f"/api/assets/{handle}", headers=other)).status_code == 404
-        assert (await house.get("/api/assets/res_nothing", headers=dana)).status_code == 404
+        assert (await api.get(f"/api/assets/{handle}", headers=other)).status_code == 404
+        assert (await api.get("/api/assets/res_nothing", headers=dana)).status_code == 404
         long = await router.calls.results.keep("call", {"content": [{"type": "text", "text": "words"}]})
-        assert (await house.get(f"/api/assets/{long}", headers=watcher)).status_code == 404
+        assert (await api.get(f"/api/assets/{long}", headers=watcher)).status_code == 404
 
 
 def _check_file(answer: httpx2.Response) -> None:
@@ -55,9 +55,9 @@ async def test_what_a_server_calls_a_page_is_given_as_bytes(settings: Settings):
         "mimeType": "text/html",
         "blob": base64.b64encode(b"<script>").decode(),
     }
-    async with maker(settings) as router, open_api_of(router) as house:
+    async with maker(settings) as router, open_api_of(router) as api:
         kept = await router.calls.results.keep("c", {"content": [{"type": "resource", "resource": resource}]})
-        answer = await house.get(f"/api/assets/{kept}")
+        answer = await api.get(f"/api/assets/{kept}")
     assert answer.headers["content-type"] == "application/octet-stream"
     assert answer.headers["content-disposition"].startswith("attachment")
 
@@ -67,8 +67,8 @@ async def test_what_a_server_calls_a_page_is_given_as_bytes(settings: Settings):
 async def test_an_mcp_client_reads_it_by_its_link(settings: Settings, mode: str):
     async with (
         maker(settings) as router,
-        open_api_of(router) as house,
-        Client(f"{house.address}/mcp/all", mode=mode) as client,
+        open_api_of(router) as api,
+        Client(f"{api.address}/mcp/all", mode=mode) as client,
     ):
         result = await client.call_tool("specialists__use_asset_service", dict(CHART))
         (link,) = [block for block in result.content if isinstance(block, types.ResourceLink)]
@@ -77,14 +77,14 @@ async def test_an_mcp_client_reads_it_by_its_link(settings: Settings, mode: str)
         (content,) = read.contents
         assert isinstance(content, types.BlobResourceContents)
         assert base64.b64decode(content.blob).startswith(b"<svg ") and content.mime_type == "image/svg+xml"
-        theirs = handle_of(await ordered(router, **CHART))  # dana's, not this client's
+        theirs = handle_of(await place_order(router, **CHART))  # dana's, not this client's
         with pytest.raises(MCPError, match="not found"):
             await client.read_resource(f"fingerpost://results/{theirs}/fruit.svg")
 
 
 @proves("B3", "U13")
 def test_the_command_makes_and_saves_one(tmp_path: Path):
-    person = Person(tmp_path)
+    person = CommandLine(tmp_path)
     person.writes("fingerpost.toml", '[builtin]\nenabled = ["specialists"]\n')
     asked = person.runs("ask", "draw a bar chart of fruit: apples 3, pears 5", "--config", "fingerpost.toml")
     assert asked.returncode == 0, asked.stderr
@@ -104,7 +104,7 @@ async def test_alone_it_keeps_in_the_store_of_the_settings(settings: Settings, t
     (text,) = [block.text for block in result.content if isinstance(block, types.TextContent)]
     handle = text.partition("kept as ")[2].partition(".")[0]
     saved = await anyio.to_thread.run_sync(
-        lambda: Person(tmp_path).runs("result", handle, "--out", str(tmp_path / "x.svg"))
+        lambda: CommandLine(tmp_path).runs("result", handle, "--out", str(tmp_path / "x.svg"))
     )
     assert saved.returncode == 0, saved.stderr
     assert (tmp_path / "x.svg").read_bytes().startswith(b"<svg ")

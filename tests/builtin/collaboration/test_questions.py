@@ -21,7 +21,7 @@ from fingerpost.router import Agent, Route
 from fingerpost.store import MemoryOwner
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
 from fingerpost.testing.models import ScriptLine
-from tests.kit.call_recorder import READS, as_remembered, tool
+from tests.kit.call_recorder import READS, matches_journal, tool
 from tests.kit.routers import build_settings, script_model, write_review, write_selection
 from tests.requirements import proves
 
@@ -55,13 +55,13 @@ def react(call: tuple[str, JsonObject] | None, answer: str = "") -> str:
 
 
 def model_for(mode: Mode, arguments: JsonObject) -> ScriptedModel:
-    """Asks once; with the answer on the table it repeats what it was told."""
+    """A model that asks once and then repeats the answer it was given."""
 
-    def told(request: ModelRequest) -> str:
+    def join_request(request: ModelRequest) -> str:
         return "\n".join(message.text for message in request.messages)
 
     def knows(request: ModelRequest) -> bool:
-        return "dana answered: Rome" in told(request)
+        return "dana answered: Rome" in join_request(request)
 
     def agent(request: ModelRequest) -> ScriptLine:
         if mode is Mode.REACT:
@@ -86,14 +86,14 @@ async def test_a_question_ends_the_request_and_the_answer_goes_on_with_it(tmp_pa
         assert asked.question is not None
         assert asked.answer == asked.question.text == "Which city?\n1. Oslo\n2. Rome"
         assert asked.question.missing[0].options == ("Oslo", "Rome")
-        assert await as_remembered(router, asked)
+        assert await matches_journal(router, asked)
         done = await router.reply(asked, "2")
         assert done.outcome is RouteOutcome.ANSWERED, done.trace
         assert "So Rome it is." in done.answer
         assert done.packet_id == asked.packet_id  # the same request went on
         (step,) = done.packet.tool_routing.steps
         assert step.success and "dana answered: Rome" in step.text
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
 
 
 @proves("U10")
@@ -121,7 +121,7 @@ async def test_what_was_found_before_the_question_is_still_known_after_it(tmp_pa
 @proves("U10")
 async def test_words_that_answer_nothing_are_asked_about_again_and_no_yes_is_guessed(tmp_path: Path) -> None:
     """A tool that must have a yes or a no."""
-    premises = BuiltinHost(settings=build_settings(tmp_path))
+    host = BuiltinHost(settings=build_settings(tmp_path))
     ran: list[JsonObject] = []
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply | ToolQuestion:
@@ -144,13 +144,13 @@ async def test_words_that_answer_nothing_are_asked_about_again_and_no_yes_is_gue
             )
         ],
         instructions="Boxes.",
-        get_context=premises.get_context,
+        get_context=host.get_context,
     )
     model = ScriptedModel([calls(("boxes__empty_box", {})), "It is empty."])
     async with Router(
-        [own.build_spec()], settings=add_builtin_settings(premises.settings, [own]), model=model
+        [own.build_spec()], settings=add_builtin_settings(host.settings, [own]), model=model
     ) as router:
-        premises.router = router
+        host.router = router
         await router.connect()
         waits = await router.route("Empty the box for good", mode="simple", caller="dana", conversation="ses")
         assert waits.pending is not None and ran == []  # it destroys: leave comes first
@@ -160,7 +160,7 @@ async def test_words_that_answer_nothing_are_asked_about_again_and_no_yes_is_gue
         assert again.question == asked.question and ran == []
         done = await router.reply(again, "yes")
         assert done.outcome is RouteOutcome.ANSWERED, done.trace
-        assert ran == [{"ok": True}]  # by the leave that was given: nobody was asked for it twice
+        assert ran == [{"ok": True}]  # by the permit of the first approval: no second question
 
 
 @proves("U10")
@@ -176,28 +176,28 @@ async def test_of_several_questions_one_is_asked_and_the_model_hears_so(tmp_path
 
 @proves("U10", "U11")
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "given_text"),
     [
         ("yes, go ahead", "dana said yes. In their words: go ahead"),
         ("no", "dana said no"),
         ("which plan?", "neither yes nor no, so it is not approved. In their words: which plan?"),
     ],
 )
-async def test_an_approval_says_who_said_what(tmp_path: Path, said: str, told: str) -> None:
+async def test_an_approval_says_who_said_what(tmp_path: Path, text: str, given_text: str) -> None:
     plan = question("I would delete three files.", operation="approve")
     model = ScriptedModel([calls((TOOL, plan)), "Understood."])
     async with open_collaboration_router(tmp_path, model) as router:
         asked = await router.route(WISH, mode="simple", caller="dana")
-        done = await router.reply(asked, said)
-        assert told in done.packet.tool_routing.steps[0].text
+        done = await router.reply(asked, text)
+        assert given_text in done.packet.tool_routing.steps[0].text
 
 
 @proves("U10")
 @pytest.mark.parametrize("scopes", [(), (Scope(effects=(Effect.READ,)),)])
-async def test_whoever_goes_on_stays_within_the_bounds_the_request_began_in(
+async def test_a_resumed_request_stays_within_its_original_bounds(
     tmp_path: Path, scopes: tuple[Scope, ...]
 ) -> None:
-    """A tool that also reads is offered to whoever may only read; what it would change stays refused."""
+    """A tool that also reads is offered to a caller who may only read; its writes stay refused."""
     keep: JsonObject = {"operation": "store", "text": "tea without sugar"}
     model = ScriptedModel(
         [calls((TOOL, question())), calls(("memory__memory_operations", keep), first=2), "Well."]
@@ -237,8 +237,8 @@ async def test_an_agent_reads_question_and_answer_in_its_conversation(tmp_path: 
         agent = Agent(router)
         assert (await agent.ask(WISH)).outcome is RouteOutcome.ASKED
         assert "Rome, then." in (await agent.ask("Rome")).answer
-        said = [message.text for message in model.asked[-1].messages]
-        assert any("Which city?" in text for text in said) and any("Rome" in text for text in said)
+        prompt = [message.text for message in model.asked[-1].messages]
+        assert any("Which city?" in text for text in prompt) and any("Rome" in text for text in prompt)
 
 
 @proves("U10")

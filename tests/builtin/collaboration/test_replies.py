@@ -25,7 +25,7 @@ def schema(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
 
 @proves("U10")
 @pytest.mark.parametrize(
-    ("wanted", "said", "answer"),
+    ("wanted", "text", "answer"),
     [
         (schema(answer=WORDS), "  the blue one, please ", {"answer": "the blue one, please"}),
         (schema(answer=CITY), "rome.", {"answer": "Rome"}),
@@ -53,9 +53,9 @@ def schema(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
     ],
 )
 def test_words_become_what_was_asked_for_or_nothing(
-    wanted: dict[str, Any], said: str, answer: dict[str, Any] | None
+    wanted: dict[str, Any], text: str, answer: dict[str, Any] | None
 ) -> None:
-    assert parse_answer(wanted, said) == answer
+    assert parse_answer(wanted, text) == answer
 
 
 fields = st.one_of(
@@ -73,13 +73,13 @@ things = st.one_of(
 @proves("U10")
 @given(
     properties=st.dictionaries(names, fields, max_size=4),
-    said=things,
+    text=things,
     data=st.data(),
 )
-def test_an_answer_always_fits_what_was_asked(properties: dict[str, Any], said: str, data: Any) -> None:
+def test_an_answer_always_fits_what_was_asked(properties: dict[str, Any], text: str, data: Any) -> None:
     wanted = schema(**properties)
     wanted["required"] = data.draw(st.lists(st.sampled_from(sorted(properties) or ["x"]), unique=True))
-    answer = parse_answer(wanted, said)
+    answer = parse_answer(wanted, text)
     if answer is not None:
         validate(answer, wanted)
         assert answer

@@ -19,7 +19,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.testing import ScriptedModel, calls, served
 from fingerpost.testing.models import ScriptLine
 from tests.kit import api
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.gateways import serve_gateway, wait_until_connected
 from tests.kit.routers import build_settings
 from tests.kit.strong_model import StrongModel, settings_for
@@ -34,12 +34,12 @@ WISH = "Ask me which city you should look at"
 QUESTION: dict[str, Any] = {"operation": "ask", "question": "Which city?", "options": ["Oslo", "Rome"]}
 
 
-def asking_model() -> ScriptedModel:
+def create_asking_model() -> ScriptedModel:
     """Asks, and says what it has heard."""
 
     def say(request: ModelRequest) -> ScriptLine:
-        heard = [message.text for message in request.messages if "Rome" in message.text]
-        answered = any("answered: Rome" in text or text == "Rome" for text in heard)
+        texts = [message.text for message in request.messages if "Rome" in message.text]
+        answered = any("answered: Rome" in text or text == "Rome" for text in texts)
         return "So Rome it is." if answered else calls((TOOL, QUESTION))
 
     return ScriptedModel(say)
@@ -69,41 +69,44 @@ async def test_an_mcp_client_that_can_be_asked_is_asked(tmp_path: Path, mode: An
 
     async with open_collaboration_router(tmp_path) as router, serve_gateway(router) as address:
         async with Client(f"{address}/mcp/all", mode=mode, elicitation_callback=answer) as client:
-            told: Any = await client.call_tool(TOOL, QUESTION)
-            assert told.content[0].text == "The person answered: Rome"
+            result: Any = await client.call_tool(TOOL, QUESTION)
+            assert result.content[0].text == "The person answered: Rome"
             assert "Which city?" in str(seen[0]) and "Oslo" in str(seen[0])
         async with Client(f"{address}/mcp/all", mode=mode, elicitation_callback=decline) as client:
-            told = await client.call_tool(TOOL, QUESTION)
-            assert "would rather not say" in told.content[0].text
+            result = await client.call_tool(TOOL, QUESTION)
+            assert "would rather not say" in result.content[0].text
         async with Client(f"{address}/mcp/all", mode=mode) as client:  # its person cannot be reached
-            told = await client.call_tool(TOOL, QUESTION)
-            assert told.content[0].text.startswith("Ask the person: Which city? (one of: Oslo, Rome)")
-            assert not told.is_error
+            result = await client.call_tool(TOOL, QUESTION)
+            assert result.content[0].text.startswith("Ask the person: Which city? (one of: Oslo, Rome)")
+            assert not result.is_error
 
 
 @proves("U10")
 async def test_over_v1_the_question_is_the_reply_and_the_next_message_the_answer(tmp_path: Path) -> None:
     async with (
-        open_collaboration_router(tmp_path, asking_model()) as router,
+        open_collaboration_router(tmp_path, create_asking_model()) as router,
         serve_gateway(router) as address,
     ):
         client = AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
         talk: list[Any] = [{"role": "user", "content": WISH}]
         asked = await client.chat.completions.create(model="fingerpost", messages=talk)
-        said = asked.choices[0].message.content
-        assert said == "Which city?\n1. Oslo\n2. Rome"
+        text = asked.choices[0].message.content
+        assert text == "Which city?\n1. Oslo\n2. Rome"
         assert asked.choices[0].finish_reason == "stop"
-        talk += [{"role": "assistant", "content": said}, {"role": "user", "content": "Rome"}]
+        talk += [{"role": "assistant", "content": text}, {"role": "user", "content": "Rome"}]
         done = await client.chat.completions.create(model="fingerpost", messages=talk)
         assert "So Rome it is." in str(done.choices[0].message.content)
         await client.close()
 
 
 @proves("U10", "U11")
-async def test_over_the_api_the_same_request_goes_on_and_nobody_makes_themselves_a_child(
+async def test_over_the_api_the_same_request_continues_and_callers_cannot_set_a_parent(
     tmp_path: Path,
 ) -> None:
-    async with open_collaboration_router(tmp_path, asking_model()) as router, api.serve_api(router) as door:
+    async with (
+        open_collaboration_router(tmp_path, create_asking_model()) as router,
+        api.serve_api(router) as door,
+    ):
         asked = (await door.post("/api/ask", {"request": WISH})).json()
         assert asked["outcome"] == "asked"
         assert asked["question"]["missing"][0]["options"] == ["Oslo", "Rome"]
@@ -119,7 +122,7 @@ async def test_over_the_api_the_same_request_goes_on_and_nobody_makes_themselves
 
 
 @proves("U10")
-async def test_at_a_terminal_the_question_is_shown_and_the_next_line_answers_it(person: Person) -> None:
+async def test_at_a_terminal_the_question_is_shown_and_the_next_line_answers_it(person: CommandLine) -> None:
     model = StrongModel(
         select=lambda read: {"tool": TOOL, "arguments": QUESTION},
         answer=lambda read: "So Rome it is." if "answered: Rome" in read else "Nobody knows.",

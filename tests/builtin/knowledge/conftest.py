@@ -1,4 +1,4 @@
-"""A folder of notes, and a house that has it as its knowledge base."""
+"""A folder of notes, and a router that has it as its knowledge base."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fingerpost import Router
 from fingerpost.builtin import open_router
 from fingerpost.llm import ChatModel
 from fingerpost.settings import Settings
-from tests.kit.knowledge import NOTES, OpenHouse
+from tests.kit.knowledge import NOTES, OpenKnowledge
 
 
 @pytest.fixture
@@ -27,16 +27,16 @@ def notes(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def open_house(notes: Path, settings: Settings, tmp_path: Path) -> OpenHouse:
+def open_knowledge(notes: Path, settings: Settings, tmp_path: Path) -> OpenKnowledge:
     @asynccontextmanager
     async def opened(
         model: ChatModel | None = None, *, meaning: bool = False, **knowledge: Any
     ) -> AsyncGenerator[Router]:
-        told = settings.model_dump(exclude_unset=True)
-        told["builtin"] = {"enabled": ["knowledge"], "knowledge": knowledge}
-        told["flags"] = {"dense_scores": meaning}  # by words alone it is quicker
-        told["narrow"] = {"vectors": str(tmp_path / "vectors")}
-        made = Settings.model_validate(told)
+        settings_data = settings.model_dump(exclude_unset=True)
+        settings_data["builtin"] = {"enabled": ["knowledge"], "knowledge": knowledge}
+        settings_data["flags"] = {"dense_scores": meaning}  # by words alone it is quicker
+        settings_data["narrow"] = {"vectors": str(tmp_path / "vectors")}
+        made = Settings.model_validate(settings_data)
         async with open_router(settings=made, folder=notes.parent, model=model) as router:
             await router.connect()
             yield router

@@ -12,7 +12,7 @@ import anyio
 from fingerpost import Router
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.base import FRESH_SECONDS
-from tests.kit.knowledge import OpenHouse, said
+from tests.kit.knowledge import OpenKnowledge, expect_success
 from tests.requirements import proves
 
 PATIENCE = 60.0
@@ -21,16 +21,16 @@ PATIENCE = 60.0
 async def until(router: Router, query: str, fits: Callable[[str], bool]) -> str:
     with anyio.fail_after(PATIENCE):
         while True:
-            found = await said(router, "search_knowledge_base", query=query)
+            found = await expect_success(router, "search_knowledge_base", query=query)
             if fits(found):
                 return found
             await anyio.sleep(0.05)
 
 
 @proves("U6")
-async def test_a_changed_a_new_and_a_deleted_note_are_followed(open_house: OpenHouse, notes: Path):
-    async with open_house() as router:
-        await said(router, "search_knowledge_base", query="compost")
+async def test_a_changed_a_new_and_a_deleted_note_are_followed(open_knowledge: OpenKnowledge, notes: Path):
+    async with open_knowledge() as router:
+        await expect_success(router, "search_knowledge_base", query="compost")
         (notes / "garden" / "soil.md").write_text("# Soil\n\nNow it is about zeppelins.\n", encoding="utf-8")
         await until(router, "zeppelins", lambda found: "soil.md" in found)
         (notes / "new.md").write_text("# Submarines\n\nA submarine dives.\n", encoding="utf-8")
@@ -67,23 +67,29 @@ def test_it_is_followed_without_being_asked(notes: Path):
 
 
 @proves("U6")
-async def test_a_note_that_cannot_be_read_is_named_and_hides_no_other(open_house: OpenHouse, notes: Path):
+async def test_a_note_that_cannot_be_read_is_named_and_hides_no_other(
+    open_knowledge: OpenKnowledge, notes: Path
+):
     (notes / "binary.md").write_bytes(b"\0\1\2")
     (notes / "huge.txt").write_text("evening " * 1000, encoding="utf-8")
     (notes / "link.md").symlink_to(notes / "car.txt")
     os.mkfifo(notes / "pipe.md")
-    async with open_house(file_bytes=2000) as router:
-        found = await said(router, "search_knowledge_base", query="six in the evening")
+    async with open_knowledge(file_bytes=2000) as router:
+        found = await expect_success(router, "search_knowledge_base", query="six in the evening")
         assert "garden/watering.md" in found
         assert "Not searched: binary.md (it is not text), huge.txt (it is larger than 2,000 bytes)" in found
         assert "link.md" not in found and "pipe.md" not in found
 
 
-async def test_encodings_are_understood(open_house: OpenHouse, notes: Path):
+async def test_encodings_are_understood(open_knowledge: OpenKnowledge, notes: Path):
     (notes / "old.txt").write_bytes("Das Gerät heißt Frühstücksbrett.".encode("cp1252"))
     (notes / "wide.txt").write_bytes("The zeppelin lands.".encode("utf-16"))
     (notes / "marked.md").write_bytes("\ufeff# Marked\r\n\r\nThe submarine dives.\r\n".encode())
-    async with open_house() as router:
-        assert "Frühstücksbrett" in await said(router, "search_knowledge_base", query="frühstücksbrett")
-        assert "wide.txt:1" in await said(router, "search_knowledge_base", query="zeppelin")
-        assert "marked.md:3 · Marked" in await said(router, "search_knowledge_base", query="submarine")
+    async with open_knowledge() as router:
+        assert "Frühstücksbrett" in await expect_success(
+            router, "search_knowledge_base", query="frühstücksbrett"
+        )
+        assert "wide.txt:1" in await expect_success(router, "search_knowledge_base", query="zeppelin")
+        assert "marked.md:3 · Marked" in await expect_success(
+            router, "search_knowledge_base", query="submarine"
+        )

@@ -39,8 +39,8 @@ def test_every_line_of_a_note_is_in_a_passage_or_a_heading_and_where_it_says(lin
             assert len(passage.text) <= MAX_PASSAGE_LENGTH + 700
             assert 1 <= passage.first_line <= passage.last_line <= len(split)
             covered.update(range(passage.first_line, passage.last_line + 1))
-            here = "".join("".join(split[passage.first_line - 1 : passage.last_line]).split())
-            assert "".join(passage.text.split()) in here
+            passage_text = "".join("".join(split[passage.first_line - 1 : passage.last_line]).split())
+            assert "".join(passage.text.split()) in passage_text
         for number, line in enumerate(split[parsed.front.line_count :], start=parsed.front.line_count + 1):
             if line.strip() and number not in covered:
                 is_underline = number - 1 in headings and len(set(line.strip())) == 1

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.views import list_folder, read_note
 from fingerpost.builtin.toolkit import ToolRefused
-from tests.kit.knowledge import OpenHouse, refused, said
+from tests.kit.knowledge import OpenKnowledge, expect_error, expect_success
 from tests.requirements import proves
 
 SECRET = "the outside is secret"
 
 
 @pytest.fixture
-def trapped(notes: Path) -> Path:
+def notes_with_traps(notes: Path) -> Path:
     """A folder full of ways out."""
     outside = notes.parent / "outside"
     outside.mkdir()
@@ -39,12 +39,12 @@ PARTS = st.sampled_from(
 )  # fmt: skip
 
 
-def joined(parts: list[str], start: str, between: str) -> str:
+def join_parts(parts: list[str], start: str, between: str) -> str:
     return start + between.join(parts)
 
 
 PATHS = st.builds(
-    joined,
+    join_parts,
     st.lists(PARTS, min_size=1, max_size=6),
     st.sampled_from(["", "/", "./", "//", "\\", "~/", "file://", " "]),
     st.sampled_from(["/", "\\", "//"]),
@@ -52,8 +52,8 @@ PATHS = st.builds(
 
 
 @pytest.fixture
-def base(trapped: Path) -> Iterator[KnowledgeBase]:
-    made = KnowledgeBase(trapped, file_bytes=10_000, by_meaning=False)
+def base(notes_with_traps: Path) -> Iterator[KnowledgeBase]:
+    made = KnowledgeBase(notes_with_traps, file_bytes=10_000, by_meaning=False)
     yield made
     made.close()
 
@@ -69,27 +69,29 @@ def test_a_thousand_paths_and_none_leads_out(base: KnowledgeBase, path: str, abs
         lambda: base.folder.read_bytes(base.folder.split_path(given_path), 1000).decode(),
     ):
         try:
-            told = work()
+            reported = work()
         except (ToolRefused, OSError):
             continue
-        assert SECRET not in told and "secret.md" not in told
+        assert SECRET not in reported and "secret.md" not in reported
 
 
-async def test_nothing_outside_is_found_listed_or_read(open_house: OpenHouse, trapped: Path):
-    async with open_house() as router:
-        found = await said(router, "search_knowledge_base", query="what is secret?")
+async def test_nothing_outside_is_found_listed_or_read(open_knowledge: OpenKnowledge, notes_with_traps: Path):
+    async with open_knowledge() as router:
+        found = await expect_success(router, "search_knowledge_base", query="what is secret?")
         assert SECRET not in found and "secret.md" not in found
-        assert "door" not in await said(router, "list_kb_directory")
-        for path in ("window.md", "door/secret.md", "../secret.md", f"{trapped.parent}/secret.md"):
-            await refused(router, "read_kb_file", path=path)
-        assert SECRET not in await said(router, "load_kos_context")
+        assert "door" not in await expect_success(router, "list_kb_directory")
+        for path in ("window.md", "door/secret.md", "../secret.md", f"{notes_with_traps.parent}/secret.md"):
+            await expect_error(router, "read_kb_file", path=path)
+        assert SECRET not in await expect_success(router, "load_kos_context")
 
 
-def test_a_folder_exchanged_for_a_link_after_the_look_is_not_followed(base: KnowledgeBase, trapped: Path):
+def test_a_folder_exchanged_for_a_link_after_the_look_is_not_followed(
+    base: KnowledgeBase, notes_with_traps: Path
+):
     base.refresh()
     note = base.find_note("garden/soil.md")
-    (trapped / "garden").rename(trapped / "moved")
-    (trapped.parent / "outside" / "soil.md").write_text(SECRET, encoding="utf-8")
-    (trapped / "garden").symlink_to(trapped.parent / "outside")
+    (notes_with_traps / "garden").rename(notes_with_traps / "moved")
+    (notes_with_traps.parent / "outside" / "soil.md").write_text(SECRET, encoding="utf-8")
+    (notes_with_traps / "garden").symlink_to(notes_with_traps.parent / "outside")
     with pytest.raises(ToolRefused):
         base.read_text(note)

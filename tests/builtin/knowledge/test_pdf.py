@@ -8,13 +8,13 @@ from pypdf import PdfReader, PdfWriter
 
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.documents import PdfReader as OurReader
-from tests.kit.knowledge import OpenHouse, refused, said
+from tests.kit.knowledge import OpenKnowledge, expect_error, expect_success
 from tests.requirements import proves
 
 PATIENCE = 60.0
 
 
-def written_pdf(*pages: str) -> bytes:
+def write_pdf(*pages: str) -> bytes:
     """A small document, written by hand: one line of text on each page."""
     objects = ["<</Type/Catalog/Pages 2 0 R>>", ""]
     kids: list[str] = []
@@ -38,7 +38,7 @@ def written_pdf(*pages: str) -> bytes:
     return made + f"trailer<</Size {size}/Root 1 0 R>>\nstartxref\n{len(made) - 0}\n%%EOF".encode()
 
 
-def encrypted(content: bytes, folder: Path) -> bytes:
+def encrypt_pdf(content: bytes, folder: Path) -> bytes:
     (folder / "plain.pdf").write_bytes(content)
     writer = PdfWriter(clone_from=PdfReader(folder / "plain.pdf"))
     writer.encrypt("secret", algorithm="AES-128")
@@ -47,26 +47,28 @@ def encrypted(content: bytes, folder: Path) -> bytes:
 
 
 @proves("B2")
-async def test_a_passage_of_a_pdf_is_found_with_its_page(open_house: OpenHouse, notes: Path):
-    (notes / "report.pdf").write_bytes(written_pdf("The zeppelin lands.", "The submarine dives deep."))
-    async with open_house() as router:
-        found = await said(router, "search_knowledge_base", query="submarine")
+async def test_a_passage_of_a_pdf_is_found_with_its_page(open_knowledge: OpenKnowledge, notes: Path):
+    (notes / "report.pdf").write_bytes(write_pdf("The zeppelin lands.", "The submarine dives deep."))
+    async with open_knowledge() as router:
+        found = await expect_success(router, "search_knowledge_base", query="submarine")
         while "still being read" in found:  # where starting the reader takes longer than a search waits
-            found = await said(router, "search_knowledge_base", query="submarine")
+            found = await expect_success(router, "search_knowledge_base", query="submarine")
         assert "[1] report.pdf page 2 · report" in found
-        page = await said(router, "read_kb_file", path="report.pdf", section="page 2")
+        page = await expect_success(router, "read_kb_file", path="report.pdf", section="page 2")
         assert "The submarine dives deep." in page and "zeppelin" not in page
-        assert "has 2 pages" in await refused(router, "read_kb_file", path="report.pdf", section="page 9")
+        assert "has 2 pages" in await expect_error(
+            router, "read_kb_file", path="report.pdf", section="page 9"
+        )
 
 
 @proves("B2")
 def test_a_strange_pdf_is_named_with_what_is_wrong_and_hides_no_other(notes: Path, tmp_path: Path):
-    good = written_pdf("The zeppelin lands.")
+    good = write_pdf("The zeppelin lands.")
     (notes / "good.pdf").write_bytes(good)
-    (notes / "locked.pdf").write_bytes(encrypted(good, tmp_path))
+    (notes / "locked.pdf").write_bytes(encrypt_pdf(good, tmp_path))
     (notes / "broken.pdf").write_bytes(b"%PDF-1.4\n" + b"\xff\0garbage" * 50)
     (notes / "empty.pdf").write_bytes(b"")
-    (notes / "scan.pdf").write_bytes(written_pdf(""))
+    (notes / "scan.pdf").write_bytes(write_pdf(""))
     (notes / "large.pdf").write_bytes(good + b" " * 50_000)
     base = KnowledgeBase(notes, file_bytes=50_000, by_meaning=False)
     assert base.wait_until_indexed(PATIENCE)
@@ -82,7 +84,7 @@ def test_a_strange_pdf_is_named_with_what_is_wrong_and_hides_no_other(notes: Pat
 
 
 def test_a_pdf_that_takes_too_long_is_given_up(notes: Path):
-    (notes / "report.pdf").write_bytes(written_pdf("words"))
+    (notes / "report.pdf").write_bytes(write_pdf("words"))
     base = KnowledgeBase(notes, file_bytes=50_000, by_meaning=False)
     with base.folder.open_path(("report.pdf",)) as handle:
         assert OurReader().read(handle, seconds=0.001).problem == "reading it took longer than 0.001 s"

@@ -22,7 +22,7 @@ TOOL = "memory/memory_operations"
 FOLDER = Path("/")  # it has no use for one
 
 
-def remembering(settings: Settings, **memory: Any) -> Settings:
+def enable_memory(settings: Settings, **memory: Any) -> Settings:
     """With our memory switched on; compared by words alone unless said otherwise."""
     return Settings.model_validate(
         {
@@ -35,7 +35,7 @@ def remembering(settings: Settings, **memory: Any) -> Settings:
 
 @asynccontextmanager
 async def open_memory_router(settings: Settings, **memory: Any) -> AsyncGenerator[Router]:
-    async with open_router(settings=remembering(settings, **memory), folder=FOLDER) as router:
+    async with open_router(settings=enable_memory(settings, **memory), folder=FOLDER) as router:
         await router.connect()
         yield router
 
@@ -50,7 +50,9 @@ async def do(router: Router, operation: str, caller: str | None = "dana", **more
     )
 
 
-async def kept(router: Router, person: str | None = "dana", conversation: str | None = None) -> list[str]:
+async def list_texts(
+    router: Router, person: str | None = "dana", conversation: str | None = None
+) -> list[str]:
     found = await router.store.memories.list_all(MemoryOwner(person=person, conversation=conversation))
     return [one.text for one in found]
 
@@ -65,7 +67,7 @@ def id_in(outcome: Outcome) -> str:
 async def test_what_is_stored_is_found_again_by_its_own_person_alone(settings: Settings) -> None:
     async with open_memory_router(settings) as router:
         stored = await do(router, "store", text="I am allergic to peanuts")
-        assert stored.success, stored.content  # memory is safe: nobody is asked
+        assert stored.success, stored.content  # memory is safe: no approval is needed
     async with open_memory_router(settings) as router:  # after a restart, in another conversation
         found = await do(router, "search", query="which food am I allergic to", conversation="ses_9")
         assert "peanuts" in found.content
@@ -74,7 +76,7 @@ async def test_what_is_stored_is_found_again_by_its_own_person_alone(settings: S
             assert "peanuts" not in (await do(router, operation, None, **more)).content
         refused = await do(router, "forget", "erik", id=id_in(found))
         assert not refused.success
-        assert await kept(router) == ["I am allergic to peanuts"]
+        assert await list_texts(router) == ["I am allergic to peanuts"]
 
 
 @proves("U9")
@@ -82,8 +84,8 @@ async def test_what_belongs_to_a_conversation_stays_in_it(settings: Settings) ->
     async with open_memory_router(settings) as router:
         await do(router, "store", text="the draft is called blue", scope="conversation", conversation="ses_1")
         await do(router, "store", text="the draft folder is on disk two", conversation="ses_1")
-        here = await do(router, "list", conversation="ses_1")
-        assert "blue" in here.content and "disk two" in here.content
+        in_conversation = await do(router, "list", conversation="ses_1")
+        assert "blue" in in_conversation.content and "disk two" in in_conversation.content
         only = await do(router, "search", query="draft", scope="conversation", conversation="ses_1")
         assert "blue" in only.content and "disk two" not in only.content
         there = await do(router, "search", query="draft", conversation="ses_2")
@@ -93,7 +95,7 @@ async def test_what_belongs_to_a_conversation_stays_in_it(settings: Settings) ->
 
 
 @proves("U9")
-async def test_the_person_without_a_name_is_whoever_needs_no_key(settings: Settings) -> None:
+async def test_the_person_without_a_name_is_the_local_caller(settings: Settings) -> None:
     async with open_memory_router(settings) as router:
         await do(router, "store", None, text="the server room is cold")
         assert "cold" in (await do(router, "search", "local", query="server room")).content
@@ -116,7 +118,7 @@ async def test_a_secret_is_refused_with_a_reason_and_not_kept(settings: Settings
         refused = await do(router, "store", text=text)
         assert refused.error is ErrorKind.EXECUTION_FAILED
         assert "not remembered" in refused.content and text not in refused.content
-        assert await kept(router) == []
+        assert await list_texts(router) == []
 
 
 @proves("U9")
@@ -126,7 +128,7 @@ async def test_bounds_hold_and_the_oldest_go_first(settings: Settings) -> None:
         for number in range(2):
             await do(router, "store", text=f"fact number {number}")
         assert "1 oldest" in (await do(router, "store", text="fact number 2")).content
-        assert await kept(router) == ["fact number 2", "fact number 1"]
+        assert await list_texts(router) == ["fact number 2", "fact number 1"]
 
 
 @proves("U9")
@@ -135,11 +137,11 @@ async def test_forgetting_by_words_shows_what_it_means_first(settings: Settings)
         for text in ("the old address is Elm Street 5", "the old phone rings", "tea without sugar"):
             await do(router, "store", text=text)
         shown = await do(router, "forget", query="old")
-        assert "confirm=2" in shown.content and len(await kept(router)) == 3
+        assert "confirm=2" in shown.content and len(await list_texts(router)) == 3
         wrong = await do(router, "forget", query="old", confirm=1)
-        assert "Nothing was forgotten" in wrong.content and len(await kept(router)) == 3
+        assert "Nothing was forgotten" in wrong.content and len(await list_texts(router)) == 3
         assert (await do(router, "forget", query="old", confirm=2)).content.startswith("Forgot 2")
-        assert await kept(router) == ["tea without sugar"]
+        assert await list_texts(router) == ["tea without sugar"]
         assert "tea" in (await do(router, "search", query="tea")).content
         assert "old" not in (await do(router, "search", query="address phone")).content
 
@@ -151,10 +153,10 @@ async def test_forgetting_everything_asks_a_person(settings: Settings) -> None:
         await do(router, "store", "erik", text="another's")
         asked = await do(router, "forget_all")
         assert asked.error is ErrorKind.AUTHORIZATION_REQUIRED and asked.pending_id is not None
-        assert await kept(router) == ["one thing"]
+        assert await list_texts(router) == ["one thing"]
         await router.calls.decide(asked.pending_id, Decision.APPROVED, by="dana")
         assert (await do(router, "forget_all")).content == "Forgot everything: 1."
-        assert await kept(router) == [] and await kept(router, "erik") == ["another's"]
+        assert await list_texts(router) == [] and await list_texts(router, "erik") == ["another's"]
 
 
 @proves("U9")
@@ -181,14 +183,14 @@ async def test_thinking_changes_nothing_and_is_seen_in_the_trace(settings: Setti
 
 @proves("U1", "U9")
 async def test_it_works_alone_over_the_protocol(settings: Settings, tmp_path: Path) -> None:
-    own = make_server("memory", BuiltinHost(settings=remembering(settings), folder=tmp_path))
+    own = make_server("memory", BuiltinHost(settings=enable_memory(settings), folder=tmp_path))
     async with own.open(), Client(own.mcp) as client:
-        said = {"operation": "store", "text": "the garden faces south"}
-        await client.call_tool("memory_operations", said)
+        arguments = {"operation": "store", "text": "the garden faces south"}
+        await client.call_tool("memory_operations", arguments)
         found = await client.call_tool("memory_operations", {"operation": "search", "query": "garden"})
         assert "south" in str(found.content)
     async with open_memory_router(settings) as router:  # the same store: the person at this machine
-        assert await kept(router, None) == ["the garden faces south"]
+        assert await list_texts(router, None) == ["the garden faces south"]
 
 
 @proves("U9")

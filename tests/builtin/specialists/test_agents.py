@@ -55,7 +55,7 @@ async def open_specialist_router(
         yield router
 
 
-def offered(request: ModelRequest) -> set[str]:
+def list_offered(request: ModelRequest) -> set[str]:
     return {str(tool["function"]["name"]) for tool in request.tools}  # pyright: ignore
 
 
@@ -63,21 +63,23 @@ def offered(request: ModelRequest) -> set[str]:
 async def test_the_agent_works_with_the_other_servers_and_says_what_it_used(
     settings: Settings, tmp_path: Path
 ):
-    def said(request: ModelRequest) -> ScriptLine:
+    def play(request: ModelRequest) -> ScriptLine:
         if any(message.role == "tool" for message in request.messages):
             return "The file says hello."
         return calls(("files__read_file", {"path": "notes.txt"}))
 
-    model = ScriptedModel(said)
+    model = ScriptedModel(play)
     async with open_specialist_router(settings, tmp_path, model) as router:
         outcome = await router.call(AGENT, {"task": "Read the file notes.txt and search the files for hello"})
         assert outcome.success, outcome.content
         assert outcome.content.startswith("The file says hello.")
         assert "The agent is done and used files/read_file." in outcome.content
-        assert not any("specialists" in name for request in model.asked for name in offered(request))
+        assert not any("specialists" in name for request in model.asked for name in list_offered(request))
         model.asked.clear()
         await router.call(AGENT, {"task": "Draw a bar chart of sales: Q1 12, Q2 18, from the file notes.txt"})
-        assert model.asked and not any("specialists" in name for one in model.asked for name in offered(one))
+        assert model.asked and not any(
+            "specialists" in name for one in model.asked for name in list_offered(one)
+        )
         bounded = (Scope(servers=("web", "specialists")),)
         kept_out = await router.call(AGENT, {"task": "Read the file notes.txt"}, scopes=bounded)
         assert "used no tool" in kept_out.content, kept_out.content

@@ -55,18 +55,18 @@ def text_of(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages)
 
 
-def _chosen(request: ModelRequest) -> ScriptLine:
+def _choose_experts(request: ModelRequest) -> ScriptLine:
     return json.dumps({"experts": [{"name": "Chosen One", "view": "a"}, {"name": "Chosen Two", "view": "b"}]})
 
 
 def script(
     expert: Script,
     synthesis: ScriptLine | None = None,
-    outside: Callable[[ModelRequest], ScriptLine] = _chosen,
+    outside: Callable[[ModelRequest], ScriptLine] = _choose_experts,
 ) -> ScriptedModel:
     """Experts say what `expert` says for the name in their persona; the synthesis is the same for all."""
 
-    def said(request: ModelRequest) -> ScriptLine:
+    def play(request: ModelRequest) -> ScriptLine:
         text = text_of(request)
         if "You are an expert: " in text:
             return expert(text.partition("You are an expert: ")[2].partition(".")[0], request)
@@ -74,7 +74,7 @@ def script(
             return json.dumps(SYNTHESIS) if synthesis is None else synthesis
         return outside(request)
 
-    return ScriptedModel(said)
+    return ScriptedModel(play)
 
 
 @asynccontextmanager
@@ -94,7 +94,7 @@ async def panel(
         yield router
 
 
-async def asked(router: Router, **arguments: Any) -> Outcome:
+async def ask_panel(router: Router, **arguments: Any) -> Outcome:
     return await router.call(TOOL, {"question": "Should we move to the new system?", **arguments})
 
 
@@ -106,13 +106,13 @@ def data_of(outcome: Outcome) -> dict[str, Any]:
 async def test_views_become_one_answer_with_disagreements_named(settings: Settings, tmp_path: Path):
     model = script(lambda name, _: f"I am the {name}")
     async with panel(settings, tmp_path, model) as router:
-        outcome = await asked(router, experts=["Lawyer: liability", "Engineer"])
+        outcome = await ask_panel(router, experts=["Lawyer: liability", "Engineer"])
     assert outcome.success, outcome.content
-    told = outcome.content
-    assert told.startswith("Move, but slowly.")
-    assert "- Whether to begin now\n  - Lawyer: Wait\n  - Engineer: Begin" in told
-    assert "Ghost" not in told and "Nobody was asked" not in told
-    assert "Heard: Lawyer, Engineer." in told
+    text = outcome.content
+    assert text.startswith("Move, but slowly.")
+    assert "- Whether to begin now\n  - Lawyer: Wait\n  - Engineer: Begin" in text
+    assert "Ghost" not in text and "Nobody was asked" not in text
+    assert "Heard: Lawyer, Engineer." in text
     data = data_of(outcome)
     assert [expert["name"] for expert in data["experts"]] == ["Lawyer", "Engineer"]
     assert [len(point["views"]) for point in data["disagreements"]] == [2]
@@ -128,16 +128,16 @@ async def test_views_become_one_answer_with_disagreements_named(settings: Settin
 @proves("U12")
 async def test_experts_are_chosen_for_the_question_where_none_is_named(settings: Settings, tmp_path: Path):
     async with panel(settings, tmp_path, script(lambda name, _: name)) as router:
-        outcome = await asked(router)
+        outcome = await ask_panel(router)
         assert "Heard: Chosen One, Chosen Two." in outcome.content
 
     def unhelpful(request: ModelRequest) -> ScriptLine:
         return json.dumps(SYNTHESIS) if "Several experts" in text_of(request) else "I cannot do JSON"
 
     async with panel(settings, tmp_path, ScriptedModel(unhelpful)) as router:
-        outcome = await asked(router)
+        outcome = await ask_panel(router)
         assert "Heard: Practitioner, Skeptic, Strategist." in outcome.content
-        outcome = await asked(router, experts=["A", "B", "C", "D", "a"])
+        outcome = await ask_panel(router, experts=["A", "B", "C", "D", "a"])
         assert "Heard: A, B, C." in outcome.content and "2 more were not asked" in outcome.content
 
 
@@ -153,14 +153,14 @@ async def test_one_that_fails_is_named_and_the_others_go_on(settings: Settings, 
         return f"I am the {name}"
 
     async with panel(settings, tmp_path, script(expert), max_seconds=12, max_turns=3) as router:
-        outcome = await asked(router, experts=["Broken", "Fine", "Slow"])
+        outcome = await ask_panel(router, experts=["Broken", "Fine", "Slow"])
         assert outcome.success and outcome.content.startswith("Move, but slowly.")
         assert "Heard: Fine." in outcome.content
         assert "Not heard: Broken (the model is down" in outcome.content
         assert "Not heard: Slow (it ran out of its share" in outcome.content
-        runaway = await asked(router, experts=["Runaway", "Fine"], use_tools=True)
+        runaway = await ask_panel(router, experts=["Runaway", "Fine"], use_tools=True)
         assert "Heard: Fine." in runaway.content and "Not heard: Runaway (it ran out" in runaway.content
-        nobody = await asked(router, experts=["Broken"])
+        nobody = await ask_panel(router, experts=["Broken"])
         assert not nobody.success and "None of the experts could answer" in nobody.content
 
 
@@ -174,7 +174,7 @@ async def test_tokens_are_shared_between_the_experts(settings: Settings, tmp_pat
     model = script(expert)
     async with panel(settings, tmp_path, model, max_tokens=4_000, max_turns=50) as router:
         question = "Read the note called plan, then say whether we should move"
-        outcome = await asked(router, question=question, experts=["Talker", "Fine"], use_tools=True)
+        outcome = await ask_panel(router, question=question, experts=["Talker", "Fine"], use_tools=True)
     assert (
         "Not heard: Talker (it ran out of its share" in outcome.content and "Heard: Fine" in outcome.content
     )
@@ -190,24 +190,24 @@ async def test_a_synthesis_in_plain_words_is_taken_as_it_is(settings: Settings, 
         return "In plain words: wait." if "Several experts" in text_of(request) else "my view"
 
     async with panel(settings, tmp_path, ScriptedModel(refuses)) as router:
-        outcome = await asked(router, experts=["A", "B"])
+        outcome = await ask_panel(router, experts=["A", "B"])
         assert (
             outcome.content.startswith("In plain words: wait.") and "no disagreement" not in outcome.content
         )
     async with panel(
         settings, tmp_path, script(lambda name, _: f"view of {name}", synthesis="Just wait.")
     ) as router:
-        assert (await asked(router, experts=["A", "B"])).content.startswith("Just wait.")
+        assert (await ask_panel(router, experts=["A", "B"])).content.startswith("Just wait.")
     down = ModelUnavailable("the model is down", model="scripted")
     async with panel(settings, tmp_path, script(lambda name, _: f"view of {name}", synthesis=down)) as router:
-        outcome = await asked(router, experts=["A", "B"])
+        outcome = await ask_panel(router, experts=["A", "B"])
         assert "could not be brought together" in outcome.content and "view of A" in outcome.content
 
 
 @proves("U12")
 async def test_without_a_model_it_says_what_to_configure(settings: Settings, tmp_path: Path):
     async with panel(settings, tmp_path, None) as router:
-        outcome = await asked(router)
+        outcome = await ask_panel(router)
     assert not outcome.success and "models.prime" in outcome.content
 
 
@@ -247,22 +247,22 @@ async def test_in_a_request_every_expert_is_a_nested_packet(settings: Settings, 
 
 @proves("U12")
 async def test_a_client_is_told_of_every_expert(settings: Settings, tmp_path: Path):
-    told: list[str | None] = []
+    received: list[str | None] = []
 
     async def progress(progress: float, total: float | None, message: str | None) -> None:
-        told.append(f"{progress:g}/{total or 0:g} {message}")
+        received.append(f"{progress:g}/{total or 0:g} {message}")
 
     async with panel(settings, tmp_path, script(lambda name, _: name)) as router:
-        premises = BuiltinHost(settings=router.settings, folder=tmp_path, router=router)
-        async with Client(make_server("specialists", premises).mcp) as client:
+        host = BuiltinHost(settings=router.settings, folder=tmp_path, router=router)
+        async with Client(make_server("specialists", host).mcp) as client:
             result = await client.call_tool(
                 "use_multiagent_orchestration",
                 {"question": "Move?", "experts": ["Lawyer", "Engineer"]},
                 progress_callback=progress,
             )
     assert not result.is_error
-    assert (told[0], told[-1]) == ("0/3 asking Lawyer, Engineer", "2/3 bringing the views together")
-    assert sorted(str(one)[4:] for one in told[1:3]) == ["Engineer has answered", "Lawyer has answered"]
+    assert (received[0], received[-1]) == ("0/3 asking Lawyer, Engineer", "2/3 bringing the views together")
+    assert sorted(str(one)[4:] for one in received[1:3]) == ["Engineer has answered", "Lawyer has answered"]
 
 
 experts = (

@@ -31,7 +31,7 @@ from tests.builtin.specialists.test_subagents import (
     child_of,
     open_subagent_router,
 )
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.requirements import proves
 from tests.surfaces.cli.conftest import person
 
@@ -39,7 +39,7 @@ __all__ = ["person"]
 
 
 @proves("U11")
-async def test_the_command_draws_children_inside_of_their_parents(person: Person) -> None:
+async def test_the_command_draws_children_inside_of_their_parents(person: CommandLine) -> None:
     def say(prompt: str, turn: int) -> ScriptLine:
         if prompt == WISH:
             return begin(f"{WISH} in the notes") if turn == 1 else "Parent's word."
@@ -62,15 +62,15 @@ async def test_the_command_draws_children_inside_of_their_parents(person: Person
     assert indent("asked count them") > indent(f"asked {WISH} in the notes")
     alone = await anyio.to_thread.run_sync(lambda: person.runs("trace", child))
     assert f"on behalf of {route.packet_id}" in alone.stdout
-    told = await anyio.to_thread.run_sync(lambda: person.runs("trace", route.packet_id, "--json"))
-    assert {event["kind"] for event in json.loads(told.stdout)} >= {"subagent_began", "subagent_ended"}
+    output = await anyio.to_thread.run_sync(lambda: person.runs("trace", route.packet_id, "--json"))
+    assert {event["kind"] for event in json.loads(output.stdout)} >= {"subagent_began", "subagent_ended"}
 
 
-def received(packet: Packet) -> Event:
+def create_received(packet: Packet) -> Event:
     return PacketReceived.from_packet(packet)
 
 
-def shown(tree: object) -> str:
+def render_tree(tree: object) -> str:
     console = Console(width=200, record=True, file=StringIO())
     console.print(tree)
     return console.export_text()
@@ -81,8 +81,8 @@ def test_one_that_went_on_is_drawn_once_and_one_that_is_not_known_is_named() -> 
     parent, child = Packet.start("parent"), Packet.start("child")
     again = SubagentBegan(packet_id=parent.packet_id, child=child.packet_id, request="child")
     other = SubagentBegan(packet_id=parent.packet_id, child="pkt_other", request="other")
-    events = [received(parent), again, again, other]
-    text = shown(draw_trace(parent.packet_id, events, {child.packet_id: [received(child)]}))
+    events = [create_received(parent), again, again, other]
+    text = render_tree(draw_trace(parent.packet_id, events, {child.packet_id: [create_received(child)]}))
     assert text.count("asked child") == 1
     assert "fingerpost trace pkt_other" in text
 
@@ -91,8 +91,12 @@ def test_one_that_went_on_is_drawn_once_and_one_that_is_not_known_is_named() -> 
 def test_a_packet_that_names_itself_as_its_child_is_drawn_to_an_end() -> None:
     packet = Packet.start("loop")
     own = SubagentBegan(packet_id=packet.packet_id, child=packet.packet_id, request="loop")
-    text = shown(
-        draw_trace(packet.packet_id, [received(packet), own], {packet.packet_id: [received(packet), own]})
+    text = render_tree(
+        draw_trace(
+            packet.packet_id,
+            [create_received(packet), own],
+            {packet.packet_id: [create_received(packet), own]},
+        )
     )
     assert text.count("asked loop") == 2
 
@@ -122,7 +126,7 @@ def test_the_time_axis_holds_subagents_and_leaves_out_the_time_of_a_person() -> 
 @proves("U11")
 def test_a_line_knows_its_parent_and_its_children_each_once() -> None:
     packet = Packet.start("x", parent_id="pkt_p")
-    events: list[Event] = [received(packet)]
+    events: list[Event] = [create_received(packet)]
     events += [
         SubagentBegan(packet_id=packet.packet_id, child=f"pkt_{number % 60}", request="")
         for number in range(120)

@@ -39,9 +39,9 @@ Script = Callable[[str, int], ScriptLine | Any]
 
 def prompt_of(request: ModelRequest) -> str:
     """What the person (or the parent) asked in this request to the model."""
-    said = [message.text for message in request.messages if message.role == "user"]
-    behind_tools = [text.partition("# REQUEST\n")[2] for text in said if "# REQUEST\n" in text]
-    return behind_tools[-1] if behind_tools else said[0]
+    prompt = [message.text for message in request.messages if message.role == "user"]
+    behind_tools = [text.partition("# REQUEST\n")[2] for text in prompt if "# REQUEST\n" in text]
+    return behind_tools[-1] if behind_tools else prompt[0]
 
 
 def results_in(request: ModelRequest) -> str:
@@ -69,14 +69,14 @@ async def open_subagent_router(
     folder: Path, model: ScriptedModel | None, *servers: ToolServer, **more: Any
 ) -> AsyncGenerator[Router]:
     given = build_settings(folder, **more)
-    premises = BuiltinHost(settings=given, folder=folder)
+    host = BuiltinHost(settings=given, folder=folder)
     own = BuiltinServer(
-        "specialists", build_subagent_tools(premises), instructions="Subagents.", rules=SUBAGENT_RULES,
-        get_context=premises.get_context,
+        "specialists", build_subagent_tools(host), instructions="Subagents.", rules=SUBAGENT_RULES,
+        get_context=host.get_context,
     )  # fmt: skip
     specs = [own.build_spec(), *(server.spec() for server in servers)]
     async with Router(specs, settings=add_builtin_settings(given, [own]), model=model) as router:
-        premises.router = router
+        host.router = router
         await router.connect()
         yield router
 
@@ -111,10 +111,10 @@ async def test_a_subagent_is_a_packet_of_its_own_in_its_parents_trace(tmp_path: 
         route = await ask(router, conversation="ses_1", working_directory=str(tmp_path))
         assert route.outcome is RouteOutcome.ANSWERED, route.trace
         assert "Two files do." in route.answer
-        told = results_in(model.asked[-1])
-        assert "a.md and b.md" in told and "used files/find_files" in told
+        prompt_text = results_in(model.asked[-1])
+        assert "a.md and b.md" in prompt_text and "used files/find_files" in prompt_text
         child = child_of(route)
-        assert child in told
+        assert child in prompt_text
         (began,) = await events_of(router, child, RouteBegan)
         assert began.working_directory == str(tmp_path)
         async with JournalReader.open(router.store, router.live) as ledger:
@@ -240,13 +240,13 @@ async def test_one_that_begins_itself_ends_at_the_depth_that_is_allowed(tmp_path
 @proves("U11")
 async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> None:
     files = tool_server("files", FILES)
-    told: list[str] = []
+    texts: list[str] = []
 
     def play(request: ModelRequest) -> ScriptLine:
         prompt, known = prompt_of(request), results_in(request)
         if prompt.startswith("Delete the file"):
             return "The file is gone." if known else calls(("files__delete_file", {"path": "a.md"}))
-        told.append(known)
+        texts.append(known)
         if known:
             return "So it is."
         return calls(
@@ -256,7 +256,7 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
     async with open_subagent_router(tmp_path, ScriptedModel(play), files) as router:
         first = await ask(router, WISH, conversation="ses_1")
         assert first.outcome is RouteOutcome.ANSWERED
-        pending = re.findall(r"apr_\w+", told[-1])[0]
+        pending = re.findall(r"apr_\w+", texts[-1])[0]
         assert files.calls == []
 
         async def take_up(what: str, caller: str = "dana") -> str:
@@ -264,7 +264,7 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
             await router.route(
                 request, mode="simple", caller=caller, conversation=f"ses_{caller}", history=()
             )
-            return told[-1]
+            return texts[-1]
 
         assert "waits" in await take_up(pending) and files.calls == []
         await router.calls.decide(pending, Decision.APPROVED, by="dana")
@@ -324,10 +324,10 @@ async def test_no_more_at_once_than_are_allowed(tmp_path: Path) -> None:
 
             for name in ("one", "two", "three"):
                 tasks.start_soon(call, name)
-        told.extend(outcome.content for outcome in outcomes.values())
+        texts.extend(outcome.content for outcome in outcomes.values())
         return "parent"
 
-    told: list[str] = []
+    texts: list[str] = []
     async with open_subagent_router(
         tmp_path, ScriptedModel(say), builtin={"subagents": {"at_once": 2}}
     ) as router:
@@ -335,7 +335,7 @@ async def test_no_more_at_once_than_are_allowed(tmp_path: Path) -> None:
             route = await ask(router)
         assert route.outcome is RouteOutcome.ANSWERED
     assert len(begun) == 2
-    assert sum("which is the most" in one for one in told) == 1
+    assert sum("which is the most" in one for one in texts) == 1
 
 
 async def _packet_under_way(router: Router) -> str:

@@ -8,29 +8,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command_line import Person
-from tests.kit.standalone import KEY, Running
+from tests.kit.command_line import CommandLine
+from tests.kit.standalone import KEY, StandaloneServer
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
+def person(tmp_path: Path) -> CommandLine:
     folder = tmp_path / "notes"
     folder.mkdir()
     (folder / "boiler.md").write_text("# Boiler\n\nThe pressure must stay above one bar.\n", encoding="utf-8")
     (tmp_path / "fingerpost.toml").write_text(
         '[builtin]\nenabled = ["knowledge"]\n[flags]\ndense_scores = false\n', encoding="utf-8"
     )
-    return Person(tmp_path)
+    return CommandLine(tmp_path)
 
 
 @pytest.fixture
-def address(person: Person) -> Iterator[str]:
+def address(person: CommandLine) -> Iterator[str]:
     """The knowledge base at an address, behind `KEY`."""
     file = person.writes("key.txt", f"{KEY}\n")
     with ExitStack() as stack:
         running = stack.enter_context(
-            Running(
+            StandaloneServer(
                 person, "builtin", "knowledge", "--http", "--port", "0", "--key-file", str(file), "--json"
             )
         )
-        yield running.told["address"]
+        yield running.output["address"]

@@ -17,24 +17,24 @@ from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.settings import Settings
-from tests.kit.command_line import Person
-from tests.kit.standalone import KEY, PATIENCE, Running
+from tests.kit.command_line import CommandLine
+from tests.kit.standalone import KEY, PATIENCE, StandaloneServer
 from tests.requirements import proves
 
 TOOL = "notes/search_knowledge_base"
 
 
 @proves("U1")
-def test_all_servers_are_listed_with_what_is_switched_on(person: Person):
-    told = person.reads("builtin")
-    assert [each["name"] for each in told] == list(SERVER_NAMES)
-    assert [each["name"] for each in told if each["enabled"]] == ["knowledge"]
-    assert all(each["tools"] and each["about"] for each in told)
+def test_all_servers_are_listed_with_what_is_switched_on(person: CommandLine):
+    output = person.reads("builtin")
+    assert [each["name"] for each in output] == list(SERVER_NAMES)
+    assert [each["name"] for each in output if each["enabled"]] == ["knowledge"]
+    assert all(each["tools"] and each["about"] for each in output)
     table = person.runs("builtin")
     assert "search_knowledge_base" in table.stdout and "builtin.enabled" in table.stdout
 
 
-def test_a_server_that_is_none_is_named_with_those_that_are(person: Person):
+def test_a_server_that_is_none_is_named_with_those_that_are(person: CommandLine):
     done = person.runs("builtin", "nothing")
     assert done.returncode == 2
     assert "there is no server 'nothing'" in done.stderr and "knowledge" in done.stderr
@@ -43,7 +43,7 @@ def test_a_server_that_is_none_is_named_with_those_that_are(person: Person):
 @proves("U1")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_alone_it_speaks_to_any_client_that_starts_programs(
-    person: Person, settings: Settings, era: Any
+    person: CommandLine, settings: Settings, era: Any
 ):
     command = person.cold_command("builtin", "knowledge")
     spec = Server.stdio("notes", command, env=person.environment, cwd=str(person.home), era=era)
@@ -56,7 +56,7 @@ async def test_alone_it_speaks_to_any_client_that_starts_programs(
         assert "above one bar. [1]" in written.content  # no router, so no model
 
 
-def test_alone_it_ends_when_it_is_told_to(person: Person):
+def test_alone_it_ends_when_it_is_told_to(person: CommandLine):
     process = subprocess.Popen(
         person.command("builtin", "knowledge"),
         cwd=person.home,
@@ -81,7 +81,7 @@ def test_alone_it_ends_when_it_is_told_to(person: Person):
 @proves("U8", "B9")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("header", ["Authorization", "X-API-Key"])
-async def test_over_http_whoever_has_the_key_is_served(
+async def test_over_http_a_caller_with_the_key_is_served(
     address: str, settings: Settings, era: Any, header: str
 ):
     value = f"Bearer {KEY}" if header == "Authorization" else KEY
@@ -96,7 +96,7 @@ async def test_over_http_whoever_has_the_key_is_served(
 
 
 @proves("U8", "B9")
-async def test_over_http_nobody_is_served_without_the_key(address: str, settings: Settings):
+async def test_over_http_a_caller_without_the_key_is_refused(address: str, settings: Settings):
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"X-API-Key": KEY + "x"}):
         async with Router([Server.http("notes", address, headers=headers)], settings=settings) as router:
             (status,) = await router.connect()
@@ -125,7 +125,7 @@ async def test_over_http_a_refusal_says_why(address: str):
 
 
 @proves("U8")
-def test_over_http_it_does_not_start_without_a_key_worth_the_name(person: Person, tmp_path: Path):
+def test_over_http_it_does_not_start_without_a_key_worth_the_name(person: CommandLine, tmp_path: Path):
     for extra, arguments in (
         ({}, ()),
         ({"FINGERPOST_BUILTIN_KEY": "short"}, ()),
@@ -138,13 +138,13 @@ def test_over_http_it_does_not_start_without_a_key_worth_the_name(person: Person
         assert "short" not in done.stderr.replace("shorter", "")
 
 
-async def test_over_http_it_ends_in_good_order_while_clients_listen(person: Person, settings: Settings):
-    with Running(
+async def test_over_http_it_ends_in_good_order_while_clients_listen(person: CommandLine, settings: Settings):
+    with StandaloneServer(
         person, "builtin", "knowledge", "--http", "--port", "0", "--json",
         extra={"FINGERPOST_BUILTIN_KEY": KEY},
     ) as running:  # fmt: skip
         headers = {"Authorization": f"Bearer {KEY}"}
-        spec = Server.http("notes", running.told["address"], headers=headers, era="2025-11-25")
+        spec = Server.http("notes", running.output["address"], headers=headers, era="2025-11-25")
         async with Router([spec], settings=settings) as router:
             await router.connect()
             assert (await router.call(TOOL, {"query": "boiler"})).success
@@ -153,12 +153,12 @@ async def test_over_http_it_ends_in_good_order_while_clients_listen(person: Pers
 
 @proves("B9", "U8")
 async def test_at_an_address_it_is_served_on_through_the_gateway(
-    address: str, person: Person, settings: Settings
+    address: str, person: CommandLine, settings: Settings
 ):
     person.writes("fingerpost.toml", "[flags]\ndense_scores = false\n")
     person.has("notes", url=address, headers={"Authorization": f"Bearer {KEY}"})
-    with Running(person, "serve", "--port", "0", "--mode", "all", "--json") as gateway:
-        spec = Server.http("all", gateway.told["endpoints"][0])
+    with StandaloneServer(person, "serve", "--port", "0", "--mode", "all", "--json") as gateway:
+        spec = Server.http("all", gateway.output["endpoints"][0])
         async with Router([spec], settings=settings) as router:
             await router.connect()
             (tool,) = [card.key for card in router.tools.cards if card.name.endswith("search_knowledge_base")]

@@ -12,7 +12,7 @@ import pytest
 from fingerpost.builtin import open_router
 from fingerpost.records import ServerSpec
 from fingerpost.settings import Settings
-from tests.kit.workspace import Hands, House
+from tests.kit.workspace import OpenWorkspace, WorkspaceCaller
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def house(settings: Settings, folder: Path) -> House:
+def open_workspace(settings: Settings, folder: Path) -> OpenWorkspace:
     """Opens a router over the folder; both switches are on unless said otherwise."""
 
     @asynccontextmanager
@@ -37,7 +37,7 @@ def house(settings: Settings, folder: Path) -> House:
         servers: tuple[ServerSpec, ...] = (),
         confirms: bool = False,
         **workspace: Any,
-    ) -> AsyncGenerator[Hands]:
+    ) -> AsyncGenerator[WorkspaceCaller]:
         wanted = settings.model_dump() | {
             "builtin": {"enabled": ["workspace", *beside], "workspace": workspace},
             "tool_routing": {"allow_write": write, "allow_execute": execute},
@@ -46,6 +46,6 @@ def house(settings: Settings, folder: Path) -> House:
         }
         async with open_router(servers, settings=Settings.model_validate(wanted), folder=folder) as router:
             await router.connect()
-            yield Hands(router, folder)
+            yield WorkspaceCaller(router, folder)
 
     return opened

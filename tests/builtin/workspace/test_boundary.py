@@ -30,7 +30,7 @@ from fingerpost.builtin.workspace.search import MeaningIndex
 from fingerpost.builtin.workspace.tools import OPERATIONS, FileContext
 from fingerpost.records import Json
 from fingerpost.settings import WorkspaceSettings
-from tests.kit.workspace import House
+from tests.kit.workspace import OpenWorkspace
 from tests.requirements import proves
 
 SECRET: Final = "secret-7f31"  # what files outside say
@@ -85,7 +85,7 @@ def outside_of(ground: Path) -> dict[str, tuple[bytes, int]]:
     return found
 
 
-def desk_at(ground: Path) -> FileContext:
+def create_file_context(ground: Path) -> FileContext:
     work = WorkspaceContext(
         root_folder=RootFolder(ground),
         unreviewed=UnreviewedWrites(ground.parent, ground),
@@ -95,21 +95,21 @@ def desk_at(ground: Path) -> FileContext:
     return FileContext(work, MeaningIndex(work, by_meaning=False, vector_folder=None))
 
 
-def attempt(desk: FileContext, operation: str, arguments: dict[str, Any]) -> str:
+def attempt(files: FileContext, operation: str, arguments: dict[str, Any]) -> str:
     """What the operation says, having done what it would; refusals are answers as well."""
     wanted = OPERATIONS[operation]
     own = {name: value for name, value in arguments.items() if name in (*wanted.needs, *wanted.takes)}
     given_to = ToolArguments(operation, {**own, "operation": operation})
     given_to.check(needs=wanted.needs, takes=wanted.takes)
     try:
-        return wanted.action(desk, given_to, RunMode())
+        return wanted.action(files, given_to, RunMode())
     except ToolRefused as refused:
         return refused.text
 
 
-def check(said: str) -> None:
-    assert SECRET not in said
-    assert UNLISTED not in said
+def check(text: str) -> None:
+    assert SECRET not in text
+    assert UNLISTED not in text
 
 
 names = st.sampled_from(
@@ -137,7 +137,7 @@ def test_thousands_of_odd_paths_never_reach_what_lies_outside(
     tries: list[tuple[str, str, str, bool]],
 ) -> None:
     with world() as ground:
-        before, desk = outside_of(ground), desk_at(ground)
+        before, files = outside_of(ground), create_file_context(ground)
         for operation, path, other, flag in tries:
             spelled, second = (
                 each.replace("{ground}", str(ground)).replace("{outside}", str(ground.parent / "outside"))
@@ -150,7 +150,7 @@ def test_thousands_of_odd_paths_never_reach_what_lies_outside(
                 "line": 1, "start_line": 1, "query": "secret", "pattern": "**", "recursive": flag,
                 "include_ignored": flag, "depth": 5,
             }  # fmt: skip
-            check(attempt(desk, operation, arguments))
+            check(attempt(files, operation, arguments))
         assert outside_of(ground) == before
 
 
@@ -167,7 +167,7 @@ class Swapper:
     def swap(self) -> None:
         assert self._swap(self._folder, b"d", self._folder, b"link", EXCHANGE) == 0
 
-    def heard(self, event: str, _: object) -> None:
+    def on_audit_event(self, event: str, _: object) -> None:
         """Python is about to make a system call: after the look that said it may, before it is made."""
         if event in MOMENTS and next(self.turns, False):
             self.swap()
@@ -184,7 +184,7 @@ _listening: list[Swapper] = []
 
 def _hear(event: str, arguments: tuple[object, ...]) -> None:
     if _listening:
-        _listening[0].heard(event, arguments)
+        _listening[0].on_audit_event(event, arguments)
 
 
 sys.addaudithook(_hear)  # nothing can take it away again: without a listener it does nothing
@@ -229,11 +229,11 @@ def everything_with_d(number: int) -> Iterator[tuple[str, dict[str, Any]]]:
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_a_folder_swapped_for_a_link_between_look_and_use_leads_nowhere(turns: list[bool]) -> None:
     with world() as ground, swapper_in(ground) as swapper:
-        before, desk = outside_of(ground), desk_at(ground)
+        before, files = outside_of(ground), create_file_context(ground)
         swapper.turns = itertools.cycle(turns)
         _listening.append(swapper)
         for operation, arguments in everything_with_d(0):
-            check(attempt(desk, operation, arguments))
+            check(attempt(files, operation, arguments))
         _listening.clear()
         assert outside_of(ground) == before
         assert not any(SECRET in path.read_text() for path in ground.rglob("*.txt") if not path.is_symlink())
@@ -252,26 +252,26 @@ while True:
 @proves("U3")
 def test_a_folder_that_another_program_swaps_all_the_time_leads_nowhere() -> None:
     with world() as ground, swapper_in(ground):
-        before, desk = outside_of(ground), desk_at(ground)
+        before, files = outside_of(ground), create_file_context(ground)
         command = [sys.executable, "-I", "-S", "-c", SWAPPING, str(ground)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             try:
                 assert process.stdout is not None and process.stdout.readline()
                 for number in range(60):
                     for operation, arguments in everything_with_d(number):
-                        check(attempt(desk, operation, arguments))
+                        check(attempt(files, operation, arguments))
             finally:
                 process.kill()
         assert outside_of(ground) == before
 
 
 @proves("U3", "A8")
-async def test_every_tool_keeps_to_the_folder(house: House, folder: Path):
+async def test_every_tool_keeps_to_the_folder(open_workspace: OpenWorkspace, folder: Path):
     outside = folder.parent / "outside"
     outside.mkdir()
     (outside / "secret.txt").write_text(SECRET)
     (folder / "out").symlink_to(outside)
-    async with house(policy=({"verdict": "allow", "server": "workspace"},)) as hands:
+    async with open_workspace(policy=({"verdict": "allow", "server": "workspace"},)) as workspace:
         for path in (
             "../outside/secret.txt",
             "out/secret.txt",
@@ -286,49 +286,54 @@ async def test_every_tool_keeps_to_the_folder(house: House, folder: Path):
                 ("terminal_operations", {"operation": "run_background", "command": "ls", "folder": path}),
                 ("file_operations", {"operation": "grep_search", "query": "secret", "path": path}),
             ):
-                said = await hands.call(tool, **arguments)
-                assert not said.success and "leads out of the working directory" in said.content, (tool, path)
-        assert "leads out" in (await hands.told("file_info", path="out"))
+                outcome = await workspace.call(tool, **arguments)
+                assert not outcome.success and "leads out of the working directory" in outcome.content, (
+                    tool,
+                    path,
+                )
+        assert "leads out" in (await workspace.expect_success("file_info", path="out"))
     assert (outside / "secret.txt").read_text() == SECRET
 
 
 @proves("U3")
-async def test_links_that_stay_inside_are_followed(house: House, folder: Path):
+async def test_links_that_stay_inside_are_followed(open_workspace: OpenWorkspace, folder: Path):
     (folder / "docs").mkdir()
     (folder / "docs" / "a.txt").write_text("inner")
     (folder / "short").symlink_to("docs")
     (folder / "absolute").symlink_to(folder / "docs" / "a.txt")
-    async with house() as hands:
-        assert await hands.told("read_file", path="short/a.txt") == "inner"
-        assert await hands.told("read_file", path=f"{folder}/short/../docs/./a.txt") == "inner"
-        said = await hands.told("write_file", path="absolute", content="changed")
-        assert "docs/a.txt" in said
+    async with open_workspace() as workspace:
+        assert await workspace.expect_success("read_file", path="short/a.txt") == "inner"
+        assert await workspace.expect_success("read_file", path=f"{folder}/short/../docs/./a.txt") == "inner"
+        text = await workspace.expect_success("write_file", path="absolute", content="changed")
+        assert "docs/a.txt" in text
     assert (folder / "absolute").is_symlink() and (folder / "docs" / "a.txt").read_text() == "changed"
 
 
 @proves("U3")
-async def test_only_ordinary_files_are_opened(house: House, folder: Path):
+async def test_only_ordinary_files_are_opened(open_workspace: OpenWorkspace, folder: Path):
     os.mkfifo(folder / "pipe")
     (folder / "null").symlink_to("/dev/null")
     with socket.socket(socket.AF_UNIX) as made:
         made.bind(str(folder / "socket"))
-        async with house() as hands:
-            assert "a named pipe" in await hands.refused("read_file", path="pipe")
-            assert "a named pipe" in await hands.refused("write_file", path="pipe", content="x")
-            assert "a socket" in await hands.refused("read_range", path="socket", start_line=1)
-            assert "leads out" in await hands.refused("read_file", path="null")
-            assert "0 files were searched" in await hands.told("grep_search", query="x")
+        async with open_workspace() as workspace:
+            assert "a named pipe" in await workspace.expect_error("read_file", path="pipe")
+            assert "a named pipe" in await workspace.expect_error("write_file", path="pipe", content="x")
+            assert "a socket" in await workspace.expect_error("read_range", path="socket", start_line=1)
+            assert "leads out" in await workspace.expect_error("read_file", path="null")
+            assert "0 files were searched" in await workspace.expect_success("grep_search", query="x")
 
 
 @proves("U3")
-async def test_odd_names_are_refused_with_a_reason(house: House, folder: Path):
+async def test_odd_names_are_refused_with_a_reason(open_workspace: OpenWorkspace, folder: Path):
     (folder / "Café.txt").write_text("inner")
     cases: dict[str, Json] = {
         " ": "empty", "a\0b": "zero byte", "~/x": "home directory", "x" * 256: "longer than 255",
         "a/" * 300: "300 parts",
         "é" * 4000: "8000 bytes long", "caf\u00e9.txt": "There is Caf",
     }  # fmt: skip
-    async with house() as hands:
+    async with open_workspace() as workspace:
         for path, reason in cases.items():
-            assert str(reason) in await hands.refused("read_file", path=path)
-        assert "cannot be seen" in await hands.refused("create_file", path="a\u202eb.txt", content="")
+            assert str(reason) in await workspace.expect_error("read_file", path=path)
+        assert "cannot be seen" in await workspace.expect_error(
+            "create_file", path="a\u202eb.txt", content=""
+        )

@@ -21,7 +21,7 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.command_rules import explain_elevated, split_command
 from fingerpost.records import ErrorKind
 from tests.kit import warm
-from tests.kit.workspace import COMMANDS_ALLOWED, House, names_in
+from tests.kit.workspace import COMMANDS_ALLOWED, OpenWorkspace, names_in
 from tests.requirements import proves
 
 ALLOWED: Final = (COMMANDS_ALLOWED, {"verdict": "allow", "tool": "workspace/ai.execute"})
@@ -46,7 +46,7 @@ def family(folder: Path) -> Path:
     return folder / "tag"
 
 
-def living(tag: Path) -> int:
+def count_living(tag: Path) -> int:
     """How many of the family live. In a sandbox they have other numbers than outside."""
     wanted = tag.read_bytes()
     return sum(wanted in arguments for arguments in map(_arguments, Path("/proc").iterdir()))
@@ -66,130 +66,142 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def nothing_left(tag: Path) -> None:
-    await until(lambda: living(tag) == 0)
+    await until(lambda: count_living(tag) == 0)
 
 
 @proves("U4", "A8")
 async def test_a_command_runs_in_the_folder_with_a_small_environment(
-    house: House, folder: Path, monkeypatch: pytest.MonkeyPatch
+    open_workspace: OpenWorkspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("MY_API_KEY", "hidden-value")
     (folder / "sub").mkdir()
     (folder / "show.py").write_text("import os, sys; print(os.getcwd(), sorted(os.environ)); sys.exit(3)")
-    async with house(policy=ALLOWED) as hands:
-        said = await hands.terminal("run_command", command=f"{PYTHON} ../show.py", folder="sub")
-        assert said.success and "exited with status 3" in said.content
-        assert f"{folder}/sub" in said.content and "PATH" in said.content
-        assert "MY_API_KEY" not in said.content
-        said = await hands.call("ai.execute", command="echo 'two  words' \"*\" \\;")
-        assert said.success and "two  words * ;" in said.content
-        missing = await hands.call("ai.execute", command="no-such-program-here")
+    async with open_workspace(policy=ALLOWED) as workspace:
+        outcome = await workspace.terminal("run_command", command=f"{PYTHON} ../show.py", folder="sub")
+        assert outcome.success and "exited with status 3" in outcome.content
+        assert f"{folder}/sub" in outcome.content and "PATH" in outcome.content
+        assert "MY_API_KEY" not in outcome.content
+        outcome = await workspace.call("ai.execute", command="echo 'two  words' \"*\" \\;")
+        assert outcome.success and "two  words * ;" in outcome.content
+        missing = await workspace.call("ai.execute", command="no-such-program-here")
         assert not missing.success and "There is no program no-such-program-here" in missing.content
 
 
 @proves("U4", "C6")
-async def test_a_command_asks_first(house: House, folder: Path):
-    async with house() as hands:
-        for said in (
-            await hands.terminal("run_command", command="touch x"),
-            await hands.terminal("run_background", command="touch x"),
-            await hands.terminal("run_elevated", command="sh -c 'touch x'"),
-            await hands.call("ai.execute", command="touch x"),
+async def test_a_command_asks_first(open_workspace: OpenWorkspace, folder: Path):
+    async with open_workspace() as workspace:
+        for outcome in (
+            await workspace.terminal("run_command", command="touch x"),
+            await workspace.terminal("run_background", command="touch x"),
+            await workspace.terminal("run_elevated", command="sh -c 'touch x'"),
+            await workspace.call("ai.execute", command="touch x"),
         ):
-            assert said.error is ErrorKind.AUTHORIZATION_REQUIRED
-        assert (await hands.terminal("list")).success
+            assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert (await workspace.terminal("list")).success
     assert not (folder / "x").exists()
 
 
 @proves("U4")
-async def test_a_list_of_commands_is_all_that_runs_and_needs_no_asking(house: House, folder: Path):
-    async with house(commands=("touch", "git status*", "sh **")) as hands:
-        assert (await hands.terminal("run_command", command="touch a b")).success
-        assert (await hands.call("ai.execute", command="touch c")).success
+async def test_a_list_of_commands_is_all_that_runs_and_needs_no_asking(
+    open_workspace: OpenWorkspace, folder: Path
+):
+    async with open_workspace(commands=("touch", "git status*", "sh **")) as workspace:
+        assert (await workspace.terminal("run_command", command="touch a b")).success
+        assert (await workspace.call("ai.execute", command="touch c")).success
         for command in ("echo hi", "./touch x", "git push", "/usr/bin/touch x"):
-            said = await hands.terminal("run_command", command=command)
-            assert not said.success and "not among the commands" in said.content
-        said = await hands.terminal("run_command", command="sh -c 'touch x'")
-        assert not said.success and "run_elevated" in said.content
-        said = await hands.terminal("run_elevated", command="sh -c 'touch x'")
-        assert said.error is ErrorKind.AUTHORIZATION_REQUIRED
+            outcome = await workspace.terminal("run_command", command=command)
+            assert not outcome.success and "not among the commands" in outcome.content
+        outcome = await workspace.terminal("run_command", command="sh -c 'touch x'")
+        assert not outcome.success and "run_elevated" in outcome.content
+        outcome = await workspace.terminal("run_elevated", command="sh -c 'touch x'")
+        assert outcome.error is ErrorKind.AUTHORIZATION_REQUIRED
     assert names_in(folder) == ["a", "b", "c"]
 
 
 @proves("U4", "C6")
-async def test_what_a_person_approved_as_elevated_runs_with_a_shell(house: House, folder: Path):
-    async with house(policy=ALLOWED) as hands:
-        said = await hands.terminal("run_elevated", command="sh -c 'echo one two | wc -w > count'")
-        assert said.success, said.content
+async def test_what_a_person_approved_as_elevated_runs_with_a_shell(
+    open_workspace: OpenWorkspace, folder: Path
+):
+    async with open_workspace(policy=ALLOWED) as workspace:
+        outcome = await workspace.terminal("run_elevated", command="sh -c 'echo one two | wc -w > count'")
+        assert outcome.success, outcome.content
     assert (folder / "count").read_text().strip() == "2"
 
 
 @proves("U4")
-async def test_time_is_limited_and_nothing_is_left_running(house: House, family: Path):
-    async with house(policy=ALLOWED, command_seconds=2) as hands:
-        said = await hands.terminal("run_command", command=f"{PYTHON} family.py 1000")
-        assert not said.success and "stopped after 2 seconds" in said.content and "started" in said.content
+async def test_time_is_limited_and_nothing_is_left_running(open_workspace: OpenWorkspace, family: Path):
+    async with open_workspace(policy=ALLOWED, command_seconds=2) as workspace:
+        outcome = await workspace.terminal("run_command", command=f"{PYTHON} family.py 1000")
+        assert (
+            not outcome.success
+            and "stopped after 2 seconds" in outcome.content
+            and "started" in outcome.content
+        )
         await nothing_left(family)
 
 
 @proves("U4")
-async def test_what_a_finished_command_left_behind_is_ended(house: House, family: Path):
-    async with house(policy=ALLOWED) as hands:
-        said = await hands.terminal("run_command", command=f"{PYTHON} family.py 0")
-        assert said.success and "exited with status 0" in said.content
+async def test_what_a_finished_command_left_behind_is_ended(open_workspace: OpenWorkspace, family: Path):
+    async with open_workspace(policy=ALLOWED) as workspace:
+        outcome = await workspace.terminal("run_command", command=f"{PYTHON} family.py 0")
+        assert outcome.success and "exited with status 0" in outcome.content
         await nothing_left(family)
 
 
 @proves("U4")
-async def test_a_caller_who_gives_up_leaves_nothing_running(house: House, family: Path):
-    async with house(policy=ALLOWED) as hands, anyio.create_task_group() as tasks:
+async def test_a_caller_who_gives_up_leaves_nothing_running(open_workspace: OpenWorkspace, family: Path):
+    async with open_workspace(policy=ALLOWED) as workspace, anyio.create_task_group() as tasks:
         arguments = {"operation": "run_command", "command": f"{PYTHON} family.py 1000"}
-        tasks.start_soon(hands.router.call, "workspace/terminal_operations", arguments)
+        tasks.start_soon(workspace.router.call, "workspace/terminal_operations", arguments)
         await until(family.exists)
         tasks.cancel_scope.cancel()
     await nothing_left(family)
 
 
 @proves("U4")
-async def test_output_is_kept_within_its_bound(house: House, folder: Path):
+async def test_output_is_kept_within_its_bound(open_workspace: OpenWorkspace, folder: Path):
     (folder / "much.py").write_text("for number in range(100_000): print('line', number)")
-    async with house(policy=ALLOWED, output_bytes=2048) as hands:
-        said = await hands.terminal("run_command", command=f"{PYTHON} much.py")
-        assert "were not kept" in said.content and said.content.endswith("line 99999")
-        assert len(said.content) < 3000
+    async with open_workspace(policy=ALLOWED, output_bytes=2048) as workspace:
+        outcome = await workspace.terminal("run_command", command=f"{PYTHON} much.py")
+        assert "were not kept" in outcome.content and outcome.content.endswith("line 99999")
+        assert len(outcome.content) < 3000
 
 
 @proves("U4")
-async def test_a_background_command_is_watched_and_stopped_by_whoever_started_it(house: House, family: Path):
-    async with house(policy=ALLOWED, background=1) as hands:
-        said = await hands.terminal("run_background", caller="dana", command=f"{PYTHON} family.py 1000")
-        assert said.success and said.content.startswith("job-1 runs")
+async def test_a_background_command_is_watched_and_stopped_by_its_caller(
+    open_workspace: OpenWorkspace, family: Path
+):
+    async with open_workspace(policy=ALLOWED, background=1) as workspace:
+        outcome = await workspace.terminal(
+            "run_background", caller="dana", command=f"{PYTHON} family.py 1000"
+        )
+        assert outcome.success and outcome.content.startswith("job-1 runs")
         await until(family.exists)
 
         async def output() -> str:
-            return (await hands.terminal("get_output", caller="dana", job="job-1")).content
+            return (await workspace.terminal("get_output", caller="dana", job="job-1")).content
 
         with anyio.fail_after(LONG):
             while "started" not in await output():  # noqa: ASYNC110 - another process says it
                 await anyio.sleep(0.02)
         assert "next offset 8" in await output()
-        later = await hands.terminal("get_output", caller="dana", job="job-1", offset=8)
+        later = await workspace.terminal("get_output", caller="dana", job="job-1", offset=8)
         assert "started" not in later.content
-        assert "job-1: running" in (await hands.terminal("list", caller="dana")).content
-        assert "Nothing runs" in (await hands.terminal("list", caller="kim")).content
+        assert "job-1: running" in (await workspace.terminal("list", caller="dana")).content
+        assert "Nothing runs" in (await workspace.terminal("list", caller="kim")).content
         for operation in ("get_output", "stop"):
-            stranger = await hands.terminal(operation, caller="kim", job="job-1")
+            stranger = await workspace.terminal(operation, caller="kim", job="job-1")
             assert not stranger.success and "no background command" in stranger.content
-        crowded = await hands.terminal("run_background", caller="kim", command="sleep 1")
+        crowded = await workspace.terminal("run_background", caller="kim", command="sleep 1")
         assert not crowded.success and "1 is the most" in crowded.content
-        assert "job-1: stopped" in (await hands.terminal("stop", caller="dana", job="job-1")).content
+        assert "job-1: stopped" in (await workspace.terminal("stop", caller="dana", job="job-1")).content
         await nothing_left(family)
 
 
 @proves("U4")
-async def test_closing_ends_what_runs_in_the_background(house: House, family: Path):
-    async with house(policy=ALLOWED) as hands:
-        await hands.terminal("run_background", command=f"{PYTHON} family.py 1000")
+async def test_closing_ends_what_runs_in_the_background(open_workspace: OpenWorkspace, family: Path):
+    async with open_workspace(policy=ALLOWED) as workspace:
+        await workspace.terminal("run_background", command=f"{PYTHON} family.py 1000")
         await until(family.exists)
     await nothing_left(family)
 
@@ -225,7 +237,7 @@ async def test_killing_fingerpost_ends_its_commands_and_what_left_them(folder: P
     holder = await anyio.open_process(command, stdout=subprocess.DEVNULL)
     try:
         await until(family.exists)
-        assert living(family) == 2
+        assert count_living(family) == 2
         os.kill(holder.pid, signal.SIGKILL)
         await nothing_left(family)
     finally:
@@ -311,37 +323,39 @@ def test_elevated_commands_are_told_from_ordinary_ones() -> None:
 
 
 @proves("C12", "C9")
-async def test_is_background_answers_at_once_with_a_handle_to_poll_read_and_stop(house: House, family: Path):
+async def test_is_background_answers_at_once_with_a_handle_to_poll_read_and_stop(
+    open_workspace: OpenWorkspace, family: Path
+):
     command = f"{PYTHON} family.py 1000"
-    async with house(policy=ALLOWED) as hands:
+    async with open_workspace(policy=ALLOWED) as workspace:
         for tool, arguments in (
             ("terminal_operations", {"operation": "run_command", "command": command}),
             ("ai.execute", {"command": command}),
         ):
-            begun = await hands.call(tool, **arguments, isBackground=True, seconds=500)
+            begun = await workspace.call(tool, **arguments, isBackground=True, seconds=500)
             assert begun.success and begun.result is not None, begun.content
             handle: Any = begun.result["structuredContent"]
             assert handle["state"] == "running" and handle["job"] in begun.content
             job = handle["job"]
             with anyio.fail_after(LONG):
-                while "started" not in (said := await hands.terminal("get_output", job=job)).content:  # noqa: ASYNC110
+                while "started" not in (outcome := await workspace.terminal("get_output", job=job)).content:  # noqa: ASYNC110
                     await anyio.sleep(0.05)
-            assert said.result is not None and said.result["structuredContent"]["state"] == "running"  # pyright: ignore
-            ended = await hands.terminal("stop", job=job)
+            assert outcome.result is not None and outcome.result["structuredContent"]["state"] == "running"  # pyright: ignore
+            ended = await workspace.terminal("stop", job=job)
             assert ended.success and f"{job}: stopped" in ended.content
             await nothing_left(family)
-        assert (await hands.terminal("run_command", command="touch x", isBackground=False)).success
-        dry = await hands.call("ai.execute", command=command, isBackground=True, dry_run=True)
+        assert (await workspace.terminal("run_command", command="touch x", isBackground=False)).success
+        dry = await workspace.call("ai.execute", command=command, isBackground=True, dry_run=True)
         assert "Would run" in dry.content
 
 
 @proves("C12", "C10")
-async def test_run_command_and_run_subagent_have_figures(house: House):
-    async with house(policy=ALLOWED, beside=("specialists",)) as hands:
-        assert (await hands.terminal("run_command", command="true")).success
-        assert (await hands.router.call("specialists/run_subagent", {"task": "list the files"})).attempts
+async def test_run_command_and_run_subagent_have_figures(open_workspace: OpenWorkspace):
+    async with open_workspace(policy=ALLOWED, beside=("specialists",)) as workspace:
+        assert (await workspace.terminal("run_command", command="true")).success
+        assert (await workspace.router.call("specialists/run_subagent", {"task": "list the files"})).attempts
         tools = {"workspace/terminal_operations", "specialists/run_subagent"}
         with anyio.fail_after(LONG):
-            while not tools <= (figures := await hands.router.store.usage.get_profiles()).keys():  # noqa: ASYNC110
+            while not tools <= (figures := await workspace.router.store.usage.get_profiles()).keys():  # noqa: ASYNC110
                 await anyio.sleep(0.02)
         assert all(figures[tool].calls == 1 and figures[tool].typical_ms > 0 for tool in tools), figures

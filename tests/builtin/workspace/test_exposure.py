@@ -22,15 +22,15 @@ async def test_the_named_tools_work_over_mcp(folder: Path):
         reads = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
         assert reads == {"ai.read", "search_files", "embedding.query"}
 
-        async def said(name: str, **arguments: object) -> str:
+        async def call_text(name: str, **arguments: object) -> str:
             result = await client.call_tool(name, arguments)
             return "".join(getattr(block, "text", "") for block in result.content)
 
-        assert await said("ai.read", path="a.txt") == "hello\n"
-        assert "+bye" in await said("ai.write", path="a.txt", content="bye\n")
-        assert "Would run: ls" in await said("ai.execute", command="ls")
-        assert "a.txt:1" in await said("embedding.query", query="hello")
-        assert "path" in await said("ai.read", path=5)
+        assert await call_text("ai.read", path="a.txt") == "hello\n"
+        assert "+bye" in await call_text("ai.write", path="a.txt", content="bye\n")
+        assert "Would run: ls" in await call_text("ai.execute", command="ls")
+        assert "a.txt:1" in await call_text("embedding.query", query="hello")
+        assert "path" in await call_text("ai.read", path=5)
 
 
 def tool(name: str, description: str, **parameters: str) -> dict[str, object]:

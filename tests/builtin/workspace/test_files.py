@@ -10,7 +10,7 @@ import pytest
 from mcp_types import Tool
 
 from fingerpost.records import ErrorKind, Json
-from tests.kit.workspace import House, names_in
+from tests.kit.workspace import OpenWorkspace, names_in
 from tests.requirements import proves
 
 OPERATIONS = (
@@ -21,92 +21,113 @@ OPERATIONS = (
 
 
 @proves("U2", "C5")
-async def test_there_are_sixteen_operations_and_each_says_what_it_needs(house: House):
-    async with house(policy=({"verdict": "allow", "operation": "delete"},)) as hands:
-        card = hands.router.tools.get("workspace/file_operations")
+async def test_there_are_sixteen_operations_and_each_says_what_it_needs(open_workspace: OpenWorkspace):
+    async with open_workspace(policy=({"verdict": "allow", "operation": "delete"},)) as workspace:
+        card = workspace.router.tools.get("workspace/file_operations")
         assert card is not None
         tool = Tool.model_validate(card.definition)
         assert tuple(tool.input_schema["properties"]["operation"]["enum"]) == OPERATIONS
         assert tool.annotations is not None and tool.annotations.destructive_hint
         for operation in OPERATIONS:
             if operation != "list_dir":
-                said = await hands.refused(operation)
-                assert f"{operation} needs `" in said and "It takes `" in said
-        assert "read_file has no `content`" in await hands.refused("read_file", path="a", content="b")
-        assert "list_dir" in (await hands.files("list_directory")).content
+                text = await workspace.expect_error(operation)
+                assert f"{operation} needs `" in text and "It takes `" in text
+        assert "read_file has no `content`" in await workspace.expect_error(
+            "read_file", path="a", content="b"
+        )
+        assert "list_dir" in (await workspace.files("list_directory")).content
 
 
 @proves("U2")
-async def test_a_file_is_made_read_changed_and_taken_away(house: House, folder: Path):
-    async with house() as hands:
-        assert "Created docs/a.md" in await hands.told("create_file", path="docs/a.md", content="one\ntwo\n")
-        assert await hands.told("read_file", path="docs/a.md") == "one\ntwo\n"
-        assert "exists already" in await hands.refused("create_file", path="docs/a.md", content="x")
-        await hands.told("append_file", path="docs/a.md", content="three\n")
-        await hands.told("insert_text", path="docs/a.md", line=1, content="zero")
-        said = await hands.told("replace_string", path="docs/a.md", old_string="two", new_string="2")
-        assert "-two" in said and "+2" in said
+async def test_a_file_is_made_read_changed_and_taken_away(open_workspace: OpenWorkspace, folder: Path):
+    async with open_workspace() as workspace:
+        assert "Created docs/a.md" in await workspace.expect_success(
+            "create_file", path="docs/a.md", content="one\ntwo\n"
+        )
+        assert await workspace.expect_success("read_file", path="docs/a.md") == "one\ntwo\n"
+        assert "exists already" in await workspace.expect_error("create_file", path="docs/a.md", content="x")
+        await workspace.expect_success("append_file", path="docs/a.md", content="three\n")
+        await workspace.expect_success("insert_text", path="docs/a.md", line=1, content="zero")
+        text = await workspace.expect_success(
+            "replace_string", path="docs/a.md", old_string="two", new_string="2"
+        )
+        assert "-two" in text and "+2" in text
         assert (folder / "docs/a.md").read_text() == "zero\none\n2\nthree\n"
-        await hands.told("copy_file", path="docs/a.md", new_path="b.md")
-        await hands.told("rename_file", path="docs", new_path="pages")
+        await workspace.expect_success("copy_file", path="docs/a.md", new_path="b.md")
+        await workspace.expect_success("rename_file", path="docs", new_path="pages")
         assert names_in(folder) == ["a.md", "b.md", "pages"]
-        assert "is not replaced" in await hands.refused("copy_file", path="b.md", new_path="pages/a.md")
-        assert "new_path=pages/b.md" in await hands.refused("rename_file", path="b.md", new_path="pages")
-        await hands.told("write_file", path="b.md", content="new")
+        assert "is not replaced" in await workspace.expect_error(
+            "copy_file", path="b.md", new_path="pages/a.md"
+        )
+        assert "new_path=pages/b.md" in await workspace.expect_error(
+            "rename_file", path="b.md", new_path="pages"
+        )
+        await workspace.expect_success("write_file", path="b.md", content="new")
         assert (folder / "b.md").read_text() == "new"
-        assert "b.md  3 bytes" in await hands.told("list_dir", depth=2)
-        assert (await hands.told("find_files", pattern="**/*.md")).split() == ["b.md", "pages/a.md"]
-        told = await hands.told("file_info", path="b.md")
-        assert "size: 3 bytes" in told and "sha256: " in told
+        assert "b.md  3 bytes" in await workspace.expect_success("list_dir", depth=2)
+        assert (await workspace.expect_success("find_files", pattern="**/*.md")).split() == [
+            "b.md",
+            "pages/a.md",
+        ]
+        output = await workspace.expect_success("file_info", path="b.md")
+        assert "size: 3 bytes" in output and "sha256: " in output
 
 
 @proves("U2", "C6")
-async def test_deleting_asks_and_everything_else_inside_does_not(house: House, folder: Path):
+async def test_deleting_asks_and_everything_else_inside_does_not(open_workspace: OpenWorkspace, folder: Path):
     (folder / "a").mkdir()
     (folder / "a" / "b.txt").write_text("kept")
-    async with house() as hands:
-        asked = await hands.files("delete", path="a", recursive=True)
+    async with open_workspace() as workspace:
+        asked = await workspace.files("delete", path="a", recursive=True)
         assert asked.error is ErrorKind.AUTHORIZATION_REQUIRED
         assert (folder / "a" / "b.txt").exists()
-    async with house(policy=({"verdict": "allow", "operation": "delete"},)) as hands:
-        assert "with 1 entries" in await hands.refused("delete", path="a")
-        said = await hands.told("delete", path="a", recursive=True)
-        assert "a/b.txt" in said and not (folder / "a").exists()
+    async with open_workspace(policy=({"verdict": "allow", "operation": "delete"},)) as workspace:
+        assert "with 1 entries" in await workspace.expect_error("delete", path="a")
+        text = await workspace.expect_success("delete", path="a", recursive=True)
+        assert "a/b.txt" in text and not (folder / "a").exists()
 
 
 @proves("U2")
-async def test_several_replacements_are_all_checked_before_the_first_is_made(house: House, folder: Path):
+async def test_several_replacements_are_all_checked_before_the_first_is_made(
+    open_workspace: OpenWorkspace, folder: Path
+):
     (folder / "a.py").write_text("x = 1\ny = 1\n")
     (folder / "b.py").write_text("z = 1\n")
     edits: list[Json] = [
         {"old_string": "x = 1", "new_string": "x = 2"},
         {"path": "b.py", "old_string": "missing", "new_string": ""},
     ]
-    async with house() as hands:
-        assert "does not contain" in await hands.refused("multi_replace", path="a.py", edits=edits)
+    async with open_workspace() as workspace:
+        assert "does not contain" in await workspace.expect_error("multi_replace", path="a.py", edits=edits)
         assert (folder / "a.py").read_text() == "x = 1\ny = 1\n"
         edits[1] = {"path": "b.py", "old_string": "z", "new_string": "q"}
-        said = await hands.told("multi_replace", path="a.py", edits=edits)
-        assert "Changed a.py" in said and "Changed b.py" in said
+        text = await workspace.expect_success("multi_replace", path="a.py", edits=edits)
+        assert "Changed a.py" in text and "Changed b.py" in text
         assert (folder / "a.py").read_text() == "x = 2\ny = 1\n"
         edit: dict[str, Json] = {"old_string": "y = 1", "new_string": "y = 2"}
         again: list[Json] = [{**edit, "path": "./a.py"}, {**edit, "path": "a.py"}]
-        assert "two ways" in await hands.refused("multi_replace", edits=again)
+        assert "two ways" in await workspace.expect_error("multi_replace", edits=again)
 
 
 @proves("U2")
-async def test_a_replacement_that_is_not_clear_says_where_it_might_be(house: House, folder: Path):
+async def test_a_replacement_that_is_not_clear_says_where_it_might_be(
+    open_workspace: OpenWorkspace, folder: Path
+):
     (folder / "a.py").write_text("def load(path):\n    return 1\n\ndef save(path):\n    return 1\n")
-    async with house() as hands:
-        said = await hands.refused("replace_string", path="a.py", old_string="return 1", new_string="2")
-        assert "2 times (line 2, 5)" in said and "all: true" in said
-        said = await hands.refused("replace_string", path="a.py", old_string="def laod(path):", new_string="")
-        assert "Line 1 is near: def load(path):" in said
-        said = await hands.refused(
+    async with open_workspace() as workspace:
+        text = await workspace.expect_error(
+            "replace_string", path="a.py", old_string="return 1", new_string="2"
+        )
+        assert "2 times (line 2, 5)" in text and "all: true" in text
+        text = await workspace.expect_error(
+            "replace_string", path="a.py", old_string="def laod(path):", new_string=""
+        )
+        assert "Line 1 is near: def load(path):" in text
+        text = await workspace.expect_error(
             "replace_string", path="a.py", old_string="def save(path):\n  x", new_string=""
         )
-        assert "stands in line 4" in said
-        await hands.told(
+        assert "stands in line 4" in text
+        await workspace.expect_success(
             "replace_string", path="a.py", old_string="return 1", new_string="return 2", all=True
         )
         assert (folder / "a.py").read_text().count("return 2") == 2
@@ -124,83 +145,95 @@ async def test_a_replacement_that_is_not_clear_says_where_it_might_be(house: Hou
     ],
 )
 async def test_an_edit_keeps_encoding_mark_and_line_ends(
-    house: House, folder: Path, before: bytes, after: bytes
+    open_workspace: OpenWorkspace, folder: Path, before: bytes, after: bytes
 ):
     (folder / "a.txt").write_bytes(before)
-    async with house() as hands:
-        await hands.told("replace_string", path="a.txt", old_string="two", new_string="2\nmore")
+    async with open_workspace() as workspace:
+        await workspace.expect_success("replace_string", path="a.txt", old_string="two", new_string="2\nmore")
     assert (folder / "a.txt").read_bytes() == after
 
 
 @proves("U2")
-async def test_an_encoding_that_lacks_a_character_is_not_spoiled(house: House, folder: Path):
+async def test_an_encoding_that_lacks_a_character_is_not_spoiled(open_workspace: OpenWorkspace, folder: Path):
     (folder / "a.txt").write_bytes("für".encode("latin-1"))
-    async with house() as hands:
-        assert "Latin-1" in await hands.told("read_file", path="a.txt")
-        said = await hands.refused("replace_string", path="a.txt", old_string="r", new_string="שלום")
-        assert "latin-1" in said
+    async with open_workspace() as workspace:
+        assert "Latin-1" in await workspace.expect_success("read_file", path="a.txt")
+        text = await workspace.expect_error("replace_string", path="a.txt", old_string="r", new_string="שלום")
+        assert "latin-1" in text
     assert (folder / "a.txt").read_bytes() == "für".encode("latin-1")
 
 
 @proves("U2")
-async def test_binary_files_are_described_not_dumped(house: House, folder: Path):
+async def test_binary_files_are_described_not_dumped(open_workspace: OpenWorkspace, folder: Path):
     (folder / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 10)
-    async with house() as hands:
-        told = await hands.told("read_file", path="a.png")
-        assert "binary, not shown" in told and "image/png" in told and "2568 bytes" in told
-        assert "binary" in await hands.refused("insert_text", path="a.png", line=0, content="x")
+    async with open_workspace() as workspace:
+        text = await workspace.expect_success("read_file", path="a.png")
+        assert "binary, not shown" in text and "image/png" in text and "2568 bytes" in text
+        assert "binary" in await workspace.expect_error("insert_text", path="a.png", line=0, content="x")
 
 
 @proves("U2")
-async def test_a_huge_file_is_read_in_parts_without_reading_it_whole(house: House, folder: Path):
+async def test_a_huge_file_is_read_in_parts_without_reading_it_whole(
+    open_workspace: OpenWorkspace, folder: Path
+):
     with (folder / "huge.log").open("wb") as file:
         for start in range(0, 200_000, 1000):
             file.write(b"".join(b"line %d\n" % number for number in range(start + 1, start + 1001)))
-        file.truncate(file.tell() + 40 * 2**30)  # a hole of 40 GiB that nobody may try to read
-    async with house(read_bytes=4096) as hands:
-        told = await hands.told("read_file", path="huge.log")
-        assert told.startswith("line 1\n") and "start_line=" in told and len(told) < 5000
-        told = await hands.told("read_range", path="huge.log", start_line=150_000, end_line=150_001)
-        assert told == "[huge.log, lines 150000–150001]\nline 150000\nline 150001\n"
-        assert "4096 bytes can be edited" in await hands.refused(
+        file.truncate(file.tell() + 40 * 2**30)  # a hole of 40 GiB that must not be read
+    async with open_workspace(read_bytes=4096) as workspace:
+        text = await workspace.expect_success("read_file", path="huge.log")
+        assert text.startswith("line 1\n") and "start_line=" in text and len(text) < 5000
+        text = await workspace.expect_success(
+            "read_range", path="huge.log", start_line=150_000, end_line=150_001
+        )
+        assert text == "[huge.log, lines 150000–150001]\nline 150000\nline 150001\n"
+        assert "4096 bytes can be edited" in await workspace.expect_error(
             "replace_string", path="huge.log", old_string="a", new_string="b"
         )
 
 
 @proves("U2")
-async def test_ranges_of_lines(house: House, folder: Path):
+async def test_ranges_of_lines(open_workspace: OpenWorkspace, folder: Path):
     (folder / "a.txt").write_text("".join(f"{number}\n" for number in range(1, 11)) + "last")
-    async with house() as hands:
+    async with open_workspace() as workspace:
         assert (
-            await hands.told("read_range", path="a.txt", start_line=10)
+            await workspace.expect_success("read_range", path="a.txt", start_line=10)
             == "[a.txt, lines 10–11 of 11]\n10\nlast"
         )
-        told = await hands.told("read_range", path="a.txt", start_line=-2)
-        assert told == "[a.txt, the last 2 lines]\n10\nlast"
-        assert "has 11 lines" in await hands.refused("read_range", path="a.txt", start_line=12)
-        assert "no range" in await hands.refused("read_range", path="a.txt", start_line=5, end_line=4)
+        text = await workspace.expect_success("read_range", path="a.txt", start_line=-2)
+        assert text == "[a.txt, the last 2 lines]\n10\nlast"
+        assert "has 11 lines" in await workspace.expect_error("read_range", path="a.txt", start_line=12)
+        assert "no range" in await workspace.expect_error(
+            "read_range", path="a.txt", start_line=5, end_line=4
+        )
 
 
 @proves("U2")
-async def test_a_write_is_whole_or_not_at_all_and_keeps_permissions(house: House, folder: Path):
+async def test_a_write_is_whole_or_not_at_all_and_keeps_permissions(
+    open_workspace: OpenWorkspace, folder: Path
+):
     script = folder / "run.sh"
     script.write_text("echo 1\n")
     script.chmod(0o750)
     other = folder.parent / "other-name"
     os.link(script, other)  # a second name of the same file, outside
-    async with house(write_bytes=2000) as hands:
-        await hands.told("write_file", path="run.sh", content="echo 2\n")
+    async with open_workspace(write_bytes=2000) as workspace:
+        await workspace.expect_success("write_file", path="run.sh", content="echo 2\n")
         assert stat.S_IMODE(script.stat().st_mode) == 0o750
         assert other.read_text() == "echo 1\n"
-        assert "2000 is the most" in await hands.refused("write_file", path="run.sh", content="x" * 2001)
+        assert "2000 is the most" in await workspace.expect_error(
+            "write_file", path="run.sh", content="x" * 2001
+        )
         assert script.read_text() == "echo 2\n"
         script.chmod(0o440)
-        assert "read-only" in await hands.refused("write_file", path="run.sh", content="echo 3\n")
+        assert "read-only" in await workspace.expect_error("write_file", path="run.sh", content="echo 3\n")
     assert names_in(folder) == ["run.sh"]  # nothing temporary is left
 
 
 @proves("U2")
-async def test_what_decides_about_fingerpost_or_git_is_never_written(house: House, folder: Path):
+async def test_what_decides_about_fingerpost_or_git_is_never_written(
+    open_workspace: OpenWorkspace, folder: Path
+):
     (folder / ".git" / "hooks").mkdir(parents=True)
     (folder / "sub").mkdir()
     (folder / "sub" / "link").symlink_to("../.git")
@@ -208,26 +241,32 @@ async def test_what_decides_about_fingerpost_or_git_is_never_written(house: Hous
         ".git/hooks/pre-commit", "FINGERPOST.TOML", "fingerpost.toml", "sub/mcp.json", "sub/link/config",
         ".GIT/x", "profiles/mine.toml", ".env",
     )  # fmt: skip
-    async with house() as hands:
+    async with open_workspace() as workspace:
         for path in paths:
-            assert "protected" in await hands.refused("create_file", path=path, content="x"), path
-        await hands.told("create_file", path="x.txt", content="x")
-        assert "protected" in await hands.refused(
+            assert "protected" in await workspace.expect_error("create_file", path=path, content="x"), path
+        await workspace.expect_success("create_file", path="x.txt", content="x")
+        assert "protected" in await workspace.expect_error(
             "rename_file", path="x.txt", new_path=".git/hooks/post-merge"
         )
-        assert "protected" in await hands.refused("rename_file", path=".git", new_path="git")
-        await hands.told("create_file", path="sub/profiles/mine.toml", content="x")  # only at the root
+        assert "protected" in await workspace.expect_error("rename_file", path=".git", new_path="git")
+        await workspace.expect_success(
+            "create_file", path="sub/profiles/mine.toml", content="x"
+        )  # only at the root
     assert not any((folder / ".git" / "hooks").iterdir())
 
 
 @proves("U2")
-async def test_where_lines_end_with_a_lone_return_they_go_on_doing_so(house: House, folder: Path):
+async def test_where_lines_end_with_a_lone_return_they_go_on_doing_so(
+    open_workspace: OpenWorkspace, folder: Path
+):
     file = folder / "old.txt"
-    async with house() as hands:
+    async with open_workspace() as workspace:
         for number, expected in ((2, b"one\rZ\rtwo\r"), (0, b"one\rtwo\rZ\r"), (1, b"Z\rone\rtwo\r")):
             file.write_bytes(b"one\rtwo\r")
-            await hands.told("insert_text", path="old.txt", line=number, content="Z")
+            await workspace.expect_success("insert_text", path="old.txt", line=number, content="Z")
             assert file.read_bytes() == expected
-        await hands.told("append_file", path="old.txt", content="three\n")
-        await hands.told("replace_string", path="old.txt", old_string="one\ntwo", new_string="1\r\n2")
+        await workspace.expect_success("append_file", path="old.txt", content="three\n")
+        await workspace.expect_success(
+            "replace_string", path="old.txt", old_string="one\ntwo", new_string="1\r\n2"
+        )
         assert file.read_bytes() == b"Z\r1\r2\rthree\r"

@@ -12,9 +12,9 @@ from mcp_types import ElicitRequestParams, ElicitResult
 
 from fingerpost.records import ErrorKind, Outcome
 from tests.kit import api
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.gateways import serve_gateway
-from tests.kit.workspace import House, names_in
+from tests.kit.workspace import OpenWorkspace, names_in
 from tests.requirements import proves
 from tests.surfaces.cli.conftest import person
 
@@ -46,26 +46,26 @@ def old(folder: Path) -> Path:
 
 @proves("C7", "C11")
 async def test_a_missing_file_and_a_needed_approval_are_named_in_the_metadata_of_every_surface(
-    house: House,
+    open_workspace: OpenWorkspace,
 ) -> None:
-    async with house() as hands:
-        missing: Outcome = await hands.router.call(FILES, MISSING)
-        waits: Outcome = await hands.router.call(FILES, DELETE)
+    async with open_workspace() as workspace:
+        missing: Outcome = await workspace.router.call(FILES, MISSING)
+        waits: Outcome = await workspace.router.call(FILES, DELETE)
         assert (missing.error, missing.content_type) == (ErrorKind.EXECUTION_FAILED, "text")
         assert "notes/missing.md" in missing.content
         assert has(missing.metadata, NOT_FOUND) and has(waits.metadata, WAITS)
-        async with api.serve_api(hands.router) as served:
+        async with api.serve_api(workspace.router) as served:
             for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
                 answer = (await served.post("/api/call", {"tool": FILES, "arguments": arguments})).json()
                 assert not answer["success"] and has(answer["metadata"], wanted), answer
-        async with serve_gateway(hands.router) as address, Client(f"{address}/mcp/all") as client:
+        async with serve_gateway(workspace.router) as address, Client(f"{address}/mcp/all") as client:
             for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
-                told: Any = await client.call_tool("workspace__file_operations", arguments)
-                assert told.is_error and has(told.meta, wanted), told
+                result: Any = await client.call_tool("workspace__file_operations", arguments)
+                assert result.is_error and has(result.meta, wanted), result
 
 
 @proves("C7", "C11")
-def test_the_command_prints_the_same_metadata(person: Person) -> None:
+def test_the_command_prints_the_same_metadata(person: CommandLine) -> None:
     (person.home / "old.txt").write_text("old")
     extra = {"FINGERPOST_BUILTIN__ENABLED": "workspace", "FINGERPOST_TOOL_ROUTING__ALLOW_WRITE": "true"}
     for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
@@ -74,7 +74,9 @@ def test_the_command_prints_the_same_metadata(person: Person) -> None:
 
 
 @proves("C7")
-async def test_every_failure_of_a_file_or_command_names_its_type(house: House, folder: Path) -> None:
+async def test_every_failure_of_a_file_or_command_names_its_type(
+    open_workspace: OpenWorkspace, folder: Path
+) -> None:
     (folder / "sub").mkdir()
     calls: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
         ("file_operations", {"operation": "read_file", "path": "sub"}, {"error_type": "NotAFile"}),
@@ -85,16 +87,16 @@ async def test_every_failure_of_a_file_or_command_names_its_type(house: House, f
         ("ai.execute", {"command": "no-such-program"}, {"error_type": "ProgramNotFound"}),
         ("terminal_operations", {"operation": "stop", "job": "job-9"}, {"error_type": "execution_failed"}),
     )  # fmt: skip
-    async with house(policy=({"verdict": "allow", "server": "workspace"},)) as hands:
+    async with open_workspace(policy=({"verdict": "allow", "server": "workspace"},)) as workspace:
         for tool, arguments, wanted in calls:
-            outcome = await hands.call(tool, **arguments)
+            outcome = await workspace.call(tool, **arguments)
             assert not outcome.success and has(outcome.metadata, wanted), (arguments, outcome)
 
 
 @proves("C11", "C6")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_waiting_call_is_approved_through_user_collaboration_by_the_person_alone(
-    house: House, folder: Path, mode: Any
+    open_workspace: OpenWorkspace, folder: Path, mode: Any
 ) -> None:
     seen: list[ElicitRequestParams] = []
 
@@ -102,10 +104,10 @@ async def test_a_waiting_call_is_approved_through_user_collaboration_by_the_pers
         seen.append(params)
         return ElicitResult(action="accept", content={"decision": "approve"})
 
-    opened = house(beside=("collaboration",), confirms=True)
-    async with opened as hands, serve_gateway(hands.router) as address:
+    opened = open_workspace(beside=("collaboration",), confirms=True)
+    async with opened as workspace, serve_gateway(workspace.router) as address:
         url = f"{address}/mcp/all"
-        async with Client(url, mode=mode) as client:  # nobody behind it can be asked
+        async with Client(url, mode=mode) as client:  # this client cannot ask a person
             waits: Any = await client.call_tool("workspace__file_operations", DELETE)
             for request in (waits.meta["fingerpost/pending"], waits.meta["fingerpost/authorizationKey"]):
                 wanted = {"operation": "approve", "request": request, "question": "The person said yes."}
@@ -122,16 +124,18 @@ async def test_a_waiting_call_is_approved_through_user_collaboration_by_the_pers
 
 @proves("C11")
 async def test_only_the_caller_of_a_waiting_call_can_have_the_person_asked_about_it(
-    house: House, folder: Path
+    open_workspace: OpenWorkspace, folder: Path
 ) -> None:
-    async with house(beside=("collaboration",)) as hands:
-        waits = await hands.router.call(FILES, DELETE, caller="dana", conversation="one")
+    async with open_workspace(beside=("collaboration",)) as workspace:
+        waits = await workspace.router.call(FILES, DELETE, caller="dana", conversation="one")
         wanted = {"operation": "approve", "request": waits.pending_id}
         for caller, conversation in (("erin", "one"), ("dana", "two"), (None, None)):
-            refused = await hands.router.call(COLLABORATION, wanted, caller=caller, conversation=conversation)
+            refused = await workspace.router.call(
+                COLLABORATION, wanted, caller=caller, conversation=conversation
+            )
             assert refused.error is ErrorKind.INVALID_PARAMETERS and refused.pending_id is None, refused
-        asked = await hands.router.call(COLLABORATION, wanted, caller="dana", conversation="one")
+        asked = await workspace.router.call(COLLABORATION, wanted, caller="dana", conversation="one")
         assert asked.pending_id == waits.pending_id and has(asked.metadata, WAITS)
-        bare = await hands.router.call(COLLABORATION, {"operation": "approve"})
+        bare = await workspace.router.call(COLLABORATION, {"operation": "approve"})
         assert [error.parameter for error in bare.parameter_errors] == ["question"]
     assert "old.txt" in names_in(folder)

@@ -9,7 +9,7 @@ import pytest
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.folder_walk import IgnoreRules, parse_patterns
 from fingerpost.builtin.workspace.search import PatternFinder
-from tests.kit.workspace import House
+from tests.kit.workspace import OpenWorkspace
 from tests.requirements import proves
 
 
@@ -35,45 +35,49 @@ def tree(folder: Path) -> Path:
 
 
 @proves("C10")
-async def test_text_is_found_in_order_with_its_lines(house: House, tree: Path):
-    async with house() as hands:
-        told = await hands.told("grep_search", query="retry")
-        assert told.splitlines()[1:] == [
+async def test_text_is_found_in_order_with_its_lines(open_workspace: OpenWorkspace, tree: Path):
+    async with open_workspace() as workspace:
+        text = await workspace.expect_success("grep_search", query="retry")
+        assert text.splitlines()[1:] == [
             "build/keep.txt:1: retry kept",
             "src/app.py:3: def retry(call):",
             "src/app.py:6: # Retry again",
             "src/deep/util.py:1: RETRY = 3",
             "wide.txt:1: we retry here",
         ]
-        told = await hands.told(
+        text = await workspace.expect_success(
             "grep_search", query="retry", match_case=True, pattern="*.py", context_lines=1
         )
-        assert told.splitlines()[1:] == [
+        assert text.splitlines()[1:] == [
             "src/app.py-2- ", "src/app.py:3: def retry(call):", "src/app.py-4-     return call()",
         ]  # fmt: skip
-        told = await hands.told("grep_search", query="retry", include_ignored=True)
-        assert "debug.log:1" in told and "node_modules/lib/index.js:1" in told and "binary" not in told
-        assert "build/out.txt" in await hands.told("grep_search", query="retry", path="build/out.txt")
-        assert "No line with 'nowhere'" in await hands.told("grep_search", query="nowhere")
-        told = await hands.told("grep_search", query="retry", limit=2)
-        assert "more than 2" in told and told.count("\n") == 2
+        text = await workspace.expect_success("grep_search", query="retry", include_ignored=True)
+        assert "debug.log:1" in text and "node_modules/lib/index.js:1" in text and "binary" not in text
+        assert "build/out.txt" in await workspace.expect_success(
+            "grep_search", query="retry", path="build/out.txt"
+        )
+        assert "No line with 'nowhere'" in await workspace.expect_success("grep_search", query="nowhere")
+        text = await workspace.expect_success("grep_search", query="retry", limit=2)
+        assert "more than 2" in text and text.count("\n") == 2
 
 
 @proves("C10")
-async def test_other_languages_and_other_ways_to_write_letters(house: House, tree: Path):
-    async with house() as hands:
-        assert "plan.md:2" in await hands.told("grep_search", query="הקריאה")
-        assert "plan.md:3" in await hands.told("grep_search", query="ÜBER")
-        assert "plan.md:3" in await hands.told("grep_search", query="u\u0308ber")
+async def test_other_languages_and_other_ways_to_write_letters(open_workspace: OpenWorkspace, tree: Path):
+    async with open_workspace() as workspace:
+        assert "plan.md:2" in await workspace.expect_success("grep_search", query="הקריאה")
+        assert "plan.md:3" in await workspace.expect_success("grep_search", query="ÜBER")
+        assert "plan.md:3" in await workspace.expect_success("grep_search", query="u\u0308ber")
 
 
 @proves("C10")
-async def test_patterns_run_where_they_can_be_stopped(house: House, tree: Path):
-    async with house() as hands:
-        told = await hands.told("grep_search", query=r"^def \w+\(", regex=True)
-        assert told.splitlines()[1:] == ["src/app.py:3: def retry(call):"]
-        assert "src/deep/util.py:1" in await hands.told("grep_search", query="retry = [0-9]", regex=True)
-        assert "cannot be read" in await hands.refused("grep_search", query="(", regex=True)
+async def test_patterns_run_where_they_can_be_stopped(open_workspace: OpenWorkspace, tree: Path):
+    async with open_workspace() as workspace:
+        text = await workspace.expect_success("grep_search", query=r"^def \w+\(", regex=True)
+        assert text.splitlines()[1:] == ["src/app.py:3: def retry(call):"]
+        assert "src/deep/util.py:1" in await workspace.expect_success(
+            "grep_search", query="retry = [0-9]", regex=True
+        )
+        assert "cannot be read" in await workspace.expect_error("grep_search", query="(", regex=True)
 
 
 @proves("C10")
@@ -84,34 +88,34 @@ def test_a_pattern_that_takes_for_ever_is_given_up() -> None:
 
 
 @proves("U2")
-async def test_files_are_found_by_the_pattern_of_their_names(house: House, tree: Path):
-    async with house() as hands:
+async def test_files_are_found_by_the_pattern_of_their_names(open_workspace: OpenWorkspace, tree: Path):
+    async with open_workspace() as workspace:
 
         async def found(pattern: str, path: str = ".") -> list[str]:
-            return (await hands.told("find_files", pattern=pattern, path=path)).split()
+            return (await workspace.expect_success("find_files", pattern=pattern, path=path)).split()
 
         assert await found("*.py") == ["src/app.py", "src/deep/util.py"]
         assert await found("src/*.py") == ["src/app.py"]
         assert await found("**/deep/*.{py,js}") == ["src/deep/util.py"]
         assert await found("deep", "src") == ["src/deep/"]
-        assert "Nothing in . fits" in await hands.told("find_files", pattern="*.log")
-        assert "node_modules" not in await hands.told("list_dir")
-        assert "node_modules/" in await hands.told("list_dir", include_ignored=True)
+        assert "Nothing in . fits" in await workspace.expect_success("find_files", pattern="*.log")
+        assert "node_modules" not in await workspace.expect_success("list_dir")
+        assert "node_modules/" in await workspace.expect_success("list_dir", include_ignored=True)
 
 
 @proves("A8", "U2")
-async def test_passages_are_found_by_meaning_and_follow_changes(house: House, folder: Path):
+async def test_passages_are_found_by_meaning_and_follow_changes(open_workspace: OpenWorkspace, folder: Path):
     (folder / "pets.md").write_text("The kitten slept on the sofa all afternoon.\n")
     (folder / "money.md").write_text("Invoices are paid within thirty days.\n")
-    async with house() as hands:
-        said = await hands.call("embedding.query", query="a cat was sleeping", top_k=1)
-        assert said.success and "pets.md:1–1" in said.content and "money" not in said.content
+    async with open_workspace() as workspace:
+        outcome = await workspace.call("embedding.query", query="a cat was sleeping", top_k=1)
+        assert outcome.success and "pets.md:1–1" in outcome.content and "money" not in outcome.content
         (folder / "pets.md").write_text("Nothing about animals any more.\n")
         (folder / "new.md").write_text("The cat sleeps in the garden.\n")
-        told = await hands.told("semantic_search", query="a cat was sleeping", limit=1)
-        assert "new.md:1–1" in told
+        text = await workspace.expect_success("semantic_search", query="a cat was sleeping", limit=1)
+        assert "new.md:1–1" in text
         (folder / "new.md").unlink()
-        assert "new.md" not in await hands.told("semantic_search", query="a cat was sleeping")
+        assert "new.md" not in await workspace.expect_success("semantic_search", query="a cat was sleeping")
 
 
 # After git's own rules.

@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.errors import CallError
 from fingerpost.records import Decision, ErrorKind, Json, Outcome, ParameterFault
-from tests.kit.workspace import Hands, House
+from tests.kit.workspace import OpenWorkspace, WorkspaceCaller
 from tests.requirements import proves
 
 MISSING, BAD = ParameterFault.MISSING, ParameterFault.BAD_VALUE
@@ -41,8 +41,8 @@ def ground(folder: Path) -> None:
     (folder / "a.txt").write_text("inner")
 
 
-async def nobody_was_asked(hands: Hands) -> bool:
-    return await hands.router.calls.approvals.list_waiting() == []
+async def nobody_was_asked(workspace: WorkspaceCaller) -> bool:
+    return await workspace.router.calls.approvals.list_waiting() == []
 
 
 def fault_of(outcome: Outcome) -> tuple[ParameterFault, str]:
@@ -55,21 +55,25 @@ def fault_of(outcome: Outcome) -> tuple[ParameterFault, str]:
 @proves("C4", "C9")
 @pytest.mark.parametrize(("tool", "arguments", "fault", "parameter"), INVALID)
 async def test_an_invalid_call_is_refused_before_a_person_is_asked(
-    house: House, tool: str, arguments: dict[str, Json], fault: ParameterFault, parameter: str
+    open_workspace: OpenWorkspace,
+    tool: str,
+    arguments: dict[str, Json],
+    fault: ParameterFault,
+    parameter: str,
 ):
-    async with house() as hands:
-        assert fault_of(await hands.call(tool, **arguments)) == (fault, parameter)
-        rehearsed = await hands.router.call(f"workspace/{tool}", arguments, dry_run=True)
+    async with open_workspace() as workspace:
+        assert fault_of(await workspace.call(tool, **arguments)) == (fault, parameter)
+        rehearsed = await workspace.router.call(f"workspace/{tool}", arguments, dry_run=True)
         assert fault_of(rehearsed) == (fault, parameter)
-        assert await nobody_was_asked(hands)
+        assert await nobody_was_asked(workspace)
 
 
 @proves("C4")
-async def test_what_would_fail_is_not_asked_about_either(house: House, folder: Path):
+async def test_what_would_fail_is_not_asked_about_either(open_workspace: OpenWorkspace, folder: Path):
     (folder / "full").mkdir()
     (folder / "full" / "b.txt").write_text("inner")
     asking = ({"verdict": "ask", "server": "workspace"},)
-    async with house(policy=asking) as hands:
+    async with open_workspace(policy=asking) as workspace:
         for operation, arguments, error_type in (
             ("delete", {"path": "missing.txt"}, "FileNotFound"),
             ("delete", {"path": "full"}, "FolderNotEmpty"),
@@ -77,27 +81,29 @@ async def test_what_would_fail_is_not_asked_about_either(house: House, folder: P
             ("replace_string", {"path": "a.txt", "old_string": "x", "new_string": "y"}, "execution_failed"),
             ("read_file", {"path": "missing.txt"}, "FileNotFound"),
         ):
-            refused = await hands.files(operation, **arguments)
+            refused = await workspace.files(operation, **arguments)
             assert refused.error is ErrorKind.EXECUTION_FAILED, refused.content
             assert refused.metadata["error_type"] == error_type
-        assert await nobody_was_asked(hands)
+        assert await nobody_was_asked(workspace)
         assert (folder / "a.txt").read_text() == "inner"
-        assert (await hands.files("delete", path="a.txt")).error is ErrorKind.AUTHORIZATION_REQUIRED
+        assert (await workspace.files("delete", path="a.txt")).error is ErrorKind.AUTHORIZATION_REQUIRED
 
 
 @proves("C4", "C6")
-async def test_arguments_that_a_person_edits_are_checked_the_same_way(house: House, folder: Path):
-    async with house() as hands:
-        asked = await hands.files("delete", path="a.txt")
+async def test_arguments_that_a_person_edits_are_checked_the_same_way(
+    open_workspace: OpenWorkspace, folder: Path
+):
+    async with open_workspace() as workspace:
+        asked = await workspace.files("delete", path="a.txt")
         assert asked.pending_id is not None
         for path in ("../outside.txt", "out/outside.txt", "missing.txt"):
             with pytest.raises(CallError, match=path):
-                await hands.router.calls.decide(
+                await workspace.router.calls.decide(
                     asked.pending_id,
                     Decision.APPROVED,
                     by="dana",
                     edited_arguments={"operation": "delete", "path": path},
                 )
-        standing = await hands.router.calls.approvals.get(asked.pending_id)
+        standing = await workspace.router.calls.approvals.get(asked.pending_id)
         assert standing is not None and standing.decision is Decision.WAITING
     assert (folder.parent / "outside.txt").exists()

@@ -20,7 +20,7 @@ from tests.requirements import proves
 UNFINISHED = "not checked further"
 
 
-def prepared_with(steps: int, card: ToolCard, given: JsonObject, *, repair: bool = True) -> PreparedArguments:
+def prepare_with(steps: int, card: ToolCard, given: JsonObject, *, repair: bool = True) -> PreparedArguments:
     effort = StepBudget(steps, reserved=steps // 3)
     return prepare_thoroughly(card, tool_schemas.get_schema(card), given, repair=repair, budget=effort)
 
@@ -131,7 +131,7 @@ def test_references_that_part_and_meet_again_are_bounded_where_entries_are_count
 
 def test_once_the_steps_are_spent_what_was_certain_stays_and_the_rest_is_as_given() -> None:
     properties = {"first": WHOLE, "deep": alternatives(10), "last": WHOLE}
-    prepared = prepared_with(3_000, takes(properties), {"first": "1", "deep": 7, "last": "2"})
+    prepared = prepare_with(3_000, takes(properties), {"first": "1", "deep": 7, "last": "2"})
     assert prepared.arguments == {"first": 1, "deep": 7, "last": "2"}
     assert [(repair.path, repair.kind) for repair in prepared.repairs] == [("first", RepairKind.COERCED)]
     assert not is_complete(prepared)
@@ -139,7 +139,7 @@ def test_once_the_steps_are_spent_what_was_certain_stays_and_the_rest_is_as_give
 
 def test_a_parameter_is_put_right_as_a_whole_or_not_at_all() -> None:
     given: JsonObject = {"it": ["1"] * 200}
-    prepared = prepared_with(600, takes({"it": {"type": "array", "items": WHOLE}}), given)
+    prepared = prepare_with(600, takes({"it": {"type": "array", "items": WHOLE}}), given)
     assert prepared.arguments == given
     assert prepared.repairs == ()
 
@@ -157,7 +157,7 @@ def test_a_half_answer_settles_nothing() -> None:
     for schema in ({"not": {"allOf": [long, WHOLE]}}, {"oneOf": [{"allOf": [long, WHOLE]}, TEXT]}):
         card = takes({"it": schema})
         for steps in (0, 5, 50, 500, 5_000):
-            assert prepared_with(steps, card, {"it": "x"}).ok
+            assert prepare_with(steps, card, {"it": "x"}).ok
 
 
 @proves("C4")
@@ -167,12 +167,12 @@ def test_with_any_number_of_steps_only_what_does_not_fit_is_refused(
     schema: dict[str, Any], written: dict[str, Any], steps: int
 ) -> None:
     card = with_schema(schema)
-    checked = prepared_with(steps, card, written, repair=False)
+    checked = prepare_with(steps, card, written, repair=False)
     assert not checked.errors or not accepts(schema, written)
     assert not (checked.ok and is_complete(checked)) or accepts(schema, written)
-    mended = prepared_with(steps, card, written)
+    mended = prepare_with(steps, card, written)
     assert not (mended.ok and is_complete(mended)) or accepts(schema, mended.arguments)
-    assert prepared_with(steps, card, written) == mended
+    assert prepare_with(steps, card, written) == mended
 
 
 def test_what_is_spent_stays_spent() -> None:

@@ -75,7 +75,7 @@ def objects(parts: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[
     )
 
 
-def listed(items: dict[str, Any]) -> dict[str, Any]:
+def to_array_schema(items: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": items}
 
 
@@ -87,12 +87,12 @@ def one_of(branches: list[dict[str, Any]]) -> dict[str, Any]:
     return {"oneOf": branches}
 
 
-def nested(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+def nest_schemas(inner: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
     pair = st.lists(inner, min_size=2, max_size=2)
-    return inner.map(listed) | pair.map(any_of) | pair.map(one_of) | objects(inner)
+    return inner.map(to_array_schema) | pair.map(any_of) | pair.map(one_of) | objects(inner)
 
 
-parts = st.recursive(leaves, nested, max_leaves=5)
+parts = st.recursive(leaves, nest_schemas, max_leaves=5)
 schemas = objects(parts)
 arguments = st.dictionaries(names | st.text(max_size=8), values, max_size=4)
 

@@ -19,7 +19,7 @@ MUCH = "lorem ipsum dolor sit amet\n" * 8_000
 
 
 async def turns_meanwhile(content: Any) -> int:
-    """How often somebody else had their turn while this was made to fit."""
+    """How often other tasks ran while this was made to fit."""
     turns = 0
 
     async def others() -> None:

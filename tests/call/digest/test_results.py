@@ -21,7 +21,7 @@ from fingerpost.call.digest.results import (
 )
 from fingerpost.records import JsonObject
 from fingerpost.store import Store
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.requirements import proves
 
 PICTURE = bytes(range(256)) * 20
@@ -153,7 +153,7 @@ async def test_a_result_that_is_kept_again_is_paged_again(url: str) -> None:
             assert "".join(page.text for page in pages if page is not None) == text
 
 
-def keep(person: Person) -> str:
+def keep(person: CommandLine) -> str:
     async def work() -> str:
         async with Store.open(f"sqlite:///{person.home}/store.db") as store:
             return await ResultStore(store.cache).keep("call_1", RESULT)
@@ -162,12 +162,12 @@ def keep(person: Person) -> str:
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def person(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
 
 
 @proves("D6", "H19")
-def test_the_command_shows_pages_and_writes_parts(person: Person) -> None:
+def test_the_command_shows_pages_and_writes_parts(person: CommandLine) -> None:
     handle = keep(person)
     first = person.runs("result", handle, "--tokens", "300")
     assert first.returncode == 0, first.stderr
@@ -181,7 +181,7 @@ def test_the_command_shows_pages_and_writes_parts(person: Person) -> None:
     assert file.read_bytes() == PICTURE
 
 
-def test_the_command_says_so_when_there_is_nothing(person: Person) -> None:
+def test_the_command_says_so_when_there_is_nothing(person: CommandLine) -> None:
     missing = person.runs("result", "res_nothing")
     assert missing.returncode == 1
     assert "nothing found" in missing.stderr

@@ -440,18 +440,18 @@ def test_data_of_a_tool_that_is_said_to_give_data_is_cut_as_data() -> None:
 
 @proves("D6")
 @pytest.mark.parametrize(
-    ("said", "structured"),
+    ("given_text", "structured"),
     [
         ("[{}]", {"rows": "{}", "count": 400}),
         ('{{"rows": [{}]}}', {"rows": "{}", "next": None}),
     ],
 )
 def test_cut_data_that_say_more_than_the_text_are_shown_without_it(
-    said: str, structured: dict[str, Any]
+    given_text: str, structured: dict[str, Any]
 ) -> None:
     rows = [{"id": number, "name": f"thing {number}"} for number in range(400)]
     listed = ", ".join(json.dumps(row) for row in rows)
-    made = cut(text(said.format(listed), structuredContent={**structured, "rows": rows}), 300)
+    made = cut(text(given_text.format(listed), structuredContent={**structured, "rows": rows}), 300)
     assert made.trimmed
     assert made.text.count('"thing 0"') == 1
     assert made.content_type == "json"

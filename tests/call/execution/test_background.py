@@ -18,11 +18,11 @@ from fingerpost.call.execution import (
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.records import Call, Effect, Execution
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import Bench, HandClock, a_call, a_run, open_bench
+from tests.kit.call_runner import HandClock, RunnerFixture, a_call, a_run, open_bench
 from tests.requirements import proves
 
 
-async def run_all(b: Bench, calls: list[Call]) -> tuple[Execution, ...]:
+async def run_all(b: RunnerFixture, calls: list[Call]) -> tuple[Execution, ...]:
     return await run_in_parallel(
         [ParallelJob(call.server, call.effect, partial(b.runner.run, a_run(call))) for call in calls]
     )
@@ -68,7 +68,7 @@ async def test_writes_to_one_server_keep_their_order_and_never_overlap():
 
 
 async def in_background(
-    background: BackgroundCalls[Execution], b: Bench, call: Call, *, owner: str | None = None
+    background: BackgroundCalls[Execution], b: RunnerFixture, call: Call, *, owner: str | None = None
 ) -> str:
     async def work(progress: ProgressReporter) -> Execution:
         return await b.run(call, on_progress=progress)
@@ -100,18 +100,18 @@ async def test_a_call_in_the_background_is_polled_and_its_result_fetched_more_th
 
 
 async def test_progress_is_seen_by_who_polls():
-    told = anyio.Event()
+    progressed = anyio.Event()
     async with BackgroundCalls[str]() as background:
 
         async def work(progress: ProgressReporter) -> str:
             await progress(3, 10, "page 3 with token=abcdef123456")
-            told.set()
+            progressed.set()
             await anyio.sleep_forever()
             return ""
 
         handle = background.start(work, tool="notes/read")
         with anyio.fail_after(5):
-            await told.wait()
+            await progressed.wait()
         status = background.poll(handle)
         assert (status.progress, status.total) == (3, 10)
         assert status.message.startswith("page 3")

@@ -208,7 +208,7 @@ class BreakerLife(RuleBasedStateMachine):
             assert self.breaker.is_refusing() == (status.retry_in > 0)
 
     def teardown(self) -> None:
-        """It never stays shut: with all calls ended and time gone by, somebody is admitted."""
+        """The breaker never stays open: when all calls have ended and time has passed, a call is admitted."""
         for ticket in self.out:
             self.breaker.return_ticket(ticket)
         self.clock.turn(LIMITS.seconds + 1)

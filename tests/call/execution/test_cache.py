@@ -35,8 +35,8 @@ async def test_a_read_is_answered_from_memory_until_its_time_is_over():
         again = await b.run(READ)
         assert again.result == first.result
         assert [(one.cached, one.error, one.age_ms) for one in again.attempts] == [(True, None, 7_000)]
-        assert len(b.told(AttemptStarted)) == 1
-        assert len(b.told(AttemptFinished)) == 2
+        assert len(b.list_events(AttemptStarted)) == 1
+        assert len(b.list_events(AttemptFinished)) == 2
         await b.run(a_call("notes/read", {"q": "other"}, cache_seconds=30))
         assert len(notes.calls) == 2
         clock.turn(30)
@@ -73,11 +73,11 @@ async def test_a_write_makes_what_was_read_there_stale_also_what_is_still_on_its
         if tool == "append":
             version += 1
             return "done"
-        told = f"version {version}"
+        text = f"version {version}"
         if arguments.get("slow"):
             reading.set()
             await release.wait()
-        return told
+        return text
 
     notes = tool_server("notes", ["read", "append"], call=act)
     slow = a_call("notes/read", {"slow": True}, cache_seconds=30)
@@ -146,7 +146,7 @@ async def test_a_write_made_again_after_it_ended_is_a_new_write():
     assert len(notes.calls) == 3
 
 
-async def test_a_write_sent_again_while_it_runs_is_refused_and_gets_nobody_elses_result():
+async def test_a_write_sent_again_while_it_runs_is_refused_and_gets_no_other_result():
     release = anyio.Event()
 
     async def act(_: str, __: dict[str, Any]) -> str:
@@ -211,9 +211,9 @@ async def test_who_repeats_an_interrupted_write_hears_once_that_it_may_have_take
                 tasks.start_soon(lambda: b.run(WRITE, context=a_context(**TALK)))
                 await began.wait()
                 tasks.cancel_scope.cancel()
-            told = await b.run(WRITE, context=a_context(**TALK))
-            assert (told.error, told.result) == (ErrorKind.DUPLICATE, None)
-            assert "may have taken effect" in told.detail
+            outcome = await b.run(WRITE, context=a_context(**TALK))
+            assert (outcome.error, outcome.result) == (ErrorKind.DUPLICATE, None)
+            assert "may have taken effect" in outcome.detail
             assert len(notes.calls) == 1
             again = await b.run(WRITE, context=a_context(**TALK))
     assert text_of(again) == "appended"

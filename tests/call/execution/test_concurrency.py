@@ -14,9 +14,9 @@ from fingerpost.records import Effect, ErrorKind, Execution, JsonObject
 from fingerpost.servers import Server
 from fingerpost.servers.requests import RequestContext
 from fingerpost.testing import tool_server
-from tests.kit.call_runner import PATIENCE, Bench, a_call, a_context, open_bench
+from tests.kit.call_runner import PATIENCE, RunnerFixture, a_call, a_context, open_bench
+from tests.kit.full_server import FullServer, serve_full_server
 from tests.kit.server_pools import all_blocked, eventually, open_pool
-from tests.kit.talkative_server import Talkative, at_address
 from tests.requirements import proves
 
 READ = a_call("notes/read")
@@ -39,7 +39,7 @@ async def hang() -> str:
 
 
 class Narrow:
-    """A server that takes one call at a time, of which one takes long; the others do as they are told."""
+    """A server that takes one call at a time. One of its calls takes long; the others follow the script."""
 
     def __init__(self, others: Callable[[], Awaitable[str]]) -> None:
         self._others = others
@@ -53,7 +53,7 @@ class Narrow:
         return await work()
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[Bench]:
+    async def held(self) -> AsyncGenerator[RunnerFixture]:
         async with (
             open_bench(self.notes.spec(), concurrency=1, breaker_failures=1) as b,
             anyio.create_task_group() as tasks,
@@ -119,7 +119,7 @@ async def test_a_write_that_waits_for_a_slot_runs_once_and_its_duplicate_is_refu
 
 
 class Thinker:
-    """A caller who answers when told to."""
+    """A caller who answers when the test says so."""
 
     key = "session-1"
     accepts_input_required = False
@@ -139,34 +139,36 @@ class Thinker:
         return None
 
 
-def asking(number: int) -> Any:
+def create_asking_call(number: int) -> Any:
     return a_call("talk/ask", {"n": number})
 
 
 @asynccontextmanager
-async def talking(way: str, *, concurrency: int) -> AsyncGenerator[Bench]:
+async def open_asking_server(way: str, *, concurrency: int) -> AsyncGenerator[RunnerFixture]:
     """A server that asks, over a way that answers it in the call's own task, or in another."""
-    talkative = Talkative()
-    async with at_address(talkative) as (url, _):
+    talkative = FullServer()
+    async with serve_full_server(talkative) as (url, _):
         spec = (
             Server.http("talk", url, era="2025-11-25")
             if way == "http"
             else Server.in_process("talk", talkative.server, era="2025-11-25")
         )
         async with open_pool(spec) as servers:
-            yield Bench(servers, concurrency=concurrency)
+            yield RunnerFixture(servers, concurrency=concurrency)
 
 
 @proves("G8")
 @pytest.mark.parametrize("way", ["http", "memory"])
-async def test_while_people_think_their_calls_keep_nobody_from_the_server(way: str):
+async def test_calls_that_wait_for_a_person_do_not_block_the_server(way: str):
     thinker = Thinker()
     executions: list[Execution] = []
 
     async def ask(number: int) -> None:
-        executions.append(await b.run(asking(number), request_context=RequestContext(caller=thinker)))
+        executions.append(
+            await b.run(create_asking_call(number), request_context=RequestContext(caller=thinker))
+        )
 
-    async with talking(way, concurrency=2) as b:
+    async with open_asking_server(way, concurrency=2) as b:
         async with anyio.create_task_group() as tasks:
             for number in range(6):
                 tasks.start_soon(ask, number)
@@ -180,7 +182,7 @@ async def test_while_people_think_their_calls_keep_nobody_from_the_server(way: s
 @proves("G8", "F31")
 @pytest.mark.parametrize("way", ["http", "memory"])
 async def test_a_call_given_up_while_a_person_thinks_leaves_the_limit_as_it_was(way: str):
-    async with talking(way, concurrency=1) as b:
+    async with open_asking_server(way, concurrency=1) as b:
         for number in range(3):
             thinker = Thinker()
             async with anyio.create_task_group() as tasks:
@@ -196,11 +198,11 @@ async def test_a_call_given_up_while_a_person_thinks_leaves_the_limit_as_it_was(
         assert (await b.run(a_call("talk/meta"), seconds=5)).error is None  # nor none
 
 
-async def _ask(b: Bench, number: int, thinker: Thinker) -> None:
-    await b.run(asking(number), request_context=RequestContext(caller=thinker))
+async def _ask(b: RunnerFixture, number: int, thinker: Thinker) -> None:
+    await b.run(create_asking_call(number), request_context=RequestContext(caller=thinker))
 
 
-async def _wait(b: Bench) -> None:
+async def _wait(b: RunnerFixture) -> None:
     await b.run(a_call("talk/wait"))
 
 
@@ -215,7 +217,7 @@ async def test_a_call_goes_on_when_the_person_answers_and_the_next_waits_until_t
 
     await slots.acquire("notes", until=until)
     assert slots.lend_slot("notes")
-    await slots.acquire("notes", until=until)  # somebody else has it meanwhile
+    await slots.acquire("notes", until=until)  # another caller has the slot meanwhile
     assert not slots.lend_slot("notes")  # so many are lent already
     slots.reclaim("notes")  # the first goes on: two at once, for a moment
     async with anyio.create_task_group() as tasks:

@@ -22,7 +22,7 @@ from tests.kit.call_runner import (
     a_call,
     a_run,
     all_lasting,
-    leave,
+    create_permit,
     open_bench,
 )
 from tests.requirements import proves
@@ -65,9 +65,9 @@ async def test_a_tool_that_is_down_hangs_fails_or_finds_nothing_is_stood_in_for(
     assert execution.call == SECOND
     assert [attempt.tool for attempt in execution.attempts] == ["first/find", "second/search"]
     assert second.calls == [("search", {"query": "x"})]
-    taken = b.told(FallbackTaken)
+    taken = b.list_events(FallbackTaken)
     assert [(event.tool, event.instead_of) for event in taken] == [("second/search", "first/find")]
-    assert b.told(AttemptStarted)[-1].fallback is True
+    assert b.list_events(AttemptStarted)[-1].fallback is True
 
 
 @proves("D5")
@@ -106,7 +106,7 @@ async def test_a_fallback_without_leave_is_skipped_and_noted():
     third = tool_server("third", ["look"])
 
     async def only_third(call: Call) -> Permit | None:
-        return leave(call) if call == THIRD else None
+        return create_permit(call) if call == THIRD else None
 
     async with open_bench(first.spec(), second.spec(), third.spec()) as b:
         execution = await b.run(FIRST, alternatives=[SECOND, THIRD], permitting=only_third)
@@ -114,14 +114,14 @@ async def test_a_fallback_without_leave_is_skipped_and_noted():
     assert second.calls == []
     noted = [(attempt.tool, attempt.error) for attempt in execution.attempts]
     assert noted[1] == ("second/search", ErrorKind.DENIED)
-    assert [event.tool for event in b.told(FallbackTaken)] == ["third/look"]
+    assert [event.tool for event in b.list_events(FallbackTaken)] == ["third/look"]
 
 
 async def test_a_permit_for_another_call_is_no_leave_for_a_fallback():
     second = tool_server("second", ["search"])
 
     async def mistaken(_: Call) -> Permit | None:
-        return leave(FIRST)
+        return create_permit(FIRST)
 
     async def broken(_: Call) -> Permit | None:
         raise ZeroDivisionError

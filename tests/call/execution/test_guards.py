@@ -40,7 +40,7 @@ async def test_a_server_gets_no_more_calls_at_once_than_set_and_waiting_is_told(
         for number in range(8):
             tasks.start_soon(b.run, a_call("notes/read", {"n": number}))
     assert most == 2
-    waits = sorted(event.attempt.waited_ms for event in b.told(AttemptFinished))
+    waits = sorted(event.attempt.waited_ms for event in b.list_events(AttemptFinished))
     assert len(waits) == 8
     assert waits[-1] >= 20
 
@@ -102,7 +102,7 @@ async def test_a_failing_server_is_left_alone_and_its_breaker_says_so():
         assert "tried again by itself" in done[-1].hint
         assert "POST /api/servers/notes/breaker/reset" in done[-1].hint
         assert b.runner.breakers["notes"].state == "open"
-        assert [(event.server, event.state) for event in b.told(BreakerMoved)] == [("notes", "open")]
+        assert [(event.server, event.state) for event in b.list_events(BreakerMoved)] == [("notes", "open")]
         b.runner.reset_breaker("notes")
         assert b.runner.breakers["notes"].state == "closed"
         await b.run(READ, seconds=0.25)
@@ -123,7 +123,7 @@ async def test_a_server_that_came_back_by_itself_need_not_wait_for_its_breaker()
         assert (await b.run(READ)).error is ErrorKind.UNAVAILABLE
         b.runner.on_reconnected("notes")
         assert (await b.run(READ)).error is None
-        states = [event.state for event in b.told(BreakerMoved)]
+        states = [event.state for event in b.list_events(BreakerMoved)]
         assert states == ["open", "half_open", "closed"]
 
 
@@ -210,7 +210,7 @@ async def test_the_same_read_many_times_at_once_is_no_loop():
             assert [one.error for one in done] == [None] * 30
 
 
-async def test_without_the_flag_nobody_watches_for_loops():
+async def test_without_the_flag_there_is_no_loop_guard():
     async with open_bench(tool_server("notes", ["append"]).spec(), flags={"loop_guard": False}) as b:
         for number in range(6):
             done = await b.run(WRITE, context=a_context(conversation="talk"), given_by=f"grant {number}")

@@ -105,7 +105,7 @@ def test_memory_is_bounded_by_conversations():
     assert guard.find_loop("third", WRITE) is not None
 
 
-def asked_again(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, times: int) -> int:
+def count_refused(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, times: int) -> int:
     """How many of these calls in turn, each `after` seconds behind the answer before, are refused."""
     refused = 0
     for number in range(times):
@@ -121,21 +121,21 @@ def asked_again(guard: LoopGuard, clock: HandClock, *turn: Call, after: float, t
 @proves("D9")
 def test_a_program_that_reads_faster_than_any_model_is_told_once_where_it_may_insist():
     guard, clock = a_guard()
-    assert asked_again(guard, clock, READ, after=0.01, times=500) == 1
-    clock.turn(1)  # long enough for a model: told again, and heard again
-    assert asked_again(guard, clock, READ, after=0.01, times=500) == 1
+    assert count_refused(guard, clock, READ, after=0.01, times=500) == 1
+    clock.turn(1)  # long enough for a model: it is refused again
+    assert count_refused(guard, clock, READ, after=0.01, times=500) == 1
 
 
 @proves("D9", "F47")
 def test_who_takes_their_time_is_refused_again_and_again():
     guard, clock = a_guard()
-    assert asked_again(guard, clock, READ, after=0.2, times=100) == 100 - 6
+    assert count_refused(guard, clock, READ, after=0.2, times=100) == 100 - 6
 
 
 @proves("D9")
-def test_nobody_insists_on_a_write_or_in_a_conversation_of_ours():
+def test_repeating_does_not_force_a_write_or_a_call_in_a_conversation_of_ours():
     guard, clock = a_guard()
-    assert asked_again(guard, clock, WRITE, after=0.01, times=100) == 100 - 3
+    assert count_refused(guard, clock, WRITE, after=0.01, times=100) == 100 - 3
     guard, _ = a_guard()
     steps_until_stopped(guard, [READ])
     assert all(guard.find_loop("talk", READ) for _ in range(50))
@@ -143,13 +143,13 @@ def test_nobody_insists_on_a_write_or_in_a_conversation_of_ours():
 
 def test_who_insists_on_one_call_is_told_of_another():
     guard, clock = a_guard()
-    asked_again(guard, clock, READ, after=0.01, times=20)
-    assert asked_again(guard, clock, POLL, after=0.01, times=100) == 1
+    count_refused(guard, clock, READ, after=0.01, times=20)
+    assert count_refused(guard, clock, POLL, after=0.01, times=100) == 1
 
 
 def test_a_program_may_also_take_turns():
     guard, clock = a_guard()
-    assert 1 <= asked_again(guard, clock, READ, POLL, after=0.01, times=1000) <= 2
+    assert 1 <= count_refused(guard, clock, READ, POLL, after=0.01, times=1000) <= 2
 
 
 calls = st.sampled_from([WRITE, OTHER, READ])

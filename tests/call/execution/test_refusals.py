@@ -15,7 +15,7 @@ from tests.kit.certificates import CertificateAuthority
 from tests.kit.raw_http import CLOSE, raw_server, with_length
 
 
-def refusing(status: str, retry_after: str = "") -> bytes:
+def build_refusal(status: str, retry_after: str = "") -> bytes:
     later = f"Retry-After: {retry_after}\r\n" if retry_after else ""
     return f"HTTP/1.1 {status}\r\n{later}Content-Length: 0\r\n\r\n".encode()
 
@@ -61,7 +61,7 @@ async def test_a_write_whose_connection_broke_may_have_run(
 @pytest.mark.parametrize("effect", [Effect.READ, Effect.WRITE])
 async def test_a_server_that_is_asked_too_often_did_not_run_it_and_is_left_alone(effect: Effect, later: str):
     async with (
-        raw_server(lambda _: [refusing("429 Too Many Requests", later)]) as (server, url),
+        raw_server(lambda _: [build_refusal("429 Too Many Requests", later)]) as (server, url),
         open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo", effect=effect))
@@ -78,7 +78,7 @@ async def test_a_read_is_repeated_when_the_pause_is_over_that_the_server_asked_f
     def answer(body: bytes) -> list[bytes]:
         nonlocal asked
         asked += 1
-        return [refusing(status, "1") if asked == 1 else with_length(body)]
+        return [build_refusal(status, "1") if asked == 1 else with_length(body)]
 
     async with (
         raw_server(answer) as (server, url),
@@ -92,7 +92,7 @@ async def test_a_read_is_repeated_when_the_pause_is_over_that_the_server_asked_f
 
 async def test_a_read_without_the_time_for_that_pause_is_not_repeated():
     async with (
-        raw_server(lambda _: [refusing("503 Service Unavailable", "9")]) as (server, url),
+        raw_server(lambda _: [build_refusal("503 Service Unavailable", "9")]) as (server, url),
         open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo"), seconds=5)
@@ -101,9 +101,9 @@ async def test_a_read_without_the_time_for_that_pause_is_not_repeated():
 
 
 async def test_a_write_that_a_busy_server_refuses_may_have_run():
-    """Whoever says 503 may stand in front of the one who was at work."""
+    """A proxy may answer 503 while the server behind it was at work."""
     async with (
-        raw_server(lambda _: [refusing("503 Service Unavailable", "1")]) as (server, url),
+        raw_server(lambda _: [build_refusal("503 Service Unavailable", "1")]) as (server, url),
         open_bench(Server.http("raw", url, era="2025-11-25")) as running,
     ):
         execution = await running.run(a_call("raw/echo", effect=Effect.WRITE))

@@ -18,7 +18,7 @@ from fingerpost.servers import Server
 from fingerpost.settings.model import CallSettings, FlagSettings
 from fingerpost.store import Store
 from fingerpost.testing import stdio_fault, tool_server
-from tests.kit.call_runner import Bench, a_call, a_context, a_run, open_bench
+from tests.kit.call_runner import RunnerFixture, a_call, a_context, a_run, open_bench
 from tests.requirements import proves
 
 WRITE = a_call("notes/append", effect=Effect.WRITE)
@@ -174,7 +174,7 @@ async def test_an_error_in_the_result_is_a_failed_execution_with_the_tools_words
         assert b.runner.breakers["notes"].state == "closed"
     assert execution.error is ErrorKind.EXECUTION_FAILED
     assert execution.detail == "unknown tool: missing"
-    assert execution.result is not None  # in full, for whoever shows it
+    assert execution.result is not None  # in full, for display
     assert len(notes.calls) == 1
 
 
@@ -186,7 +186,7 @@ async def test_a_server_that_is_gone_from_the_configuration_is_unavailable():
 
 
 class Flaky:
-    """A door whose first calls fail as if the connection broke."""
+    """Servers whose first calls fail as if the connection broke."""
 
     def __init__(self, *failures: Exception, at_ensure: bool = False) -> None:
         self.failures = list(failures)
@@ -210,7 +210,7 @@ def broke() -> Exception:
 
 async def test_a_read_is_repeated_until_it_succeeds():
     door = Flaky(broke(), broke())
-    b = Bench(door)
+    b = RunnerFixture(door)
     execution = await b.run(READ)
     assert execution.error is None
     assert [attempt.error for attempt in execution.attempts] == [ErrorKind.UNAVAILABLE] * 2 + [None]
@@ -219,10 +219,10 @@ async def test_a_read_is_repeated_until_it_succeeds():
 
 async def test_a_write_is_repeated_only_when_it_was_never_sent():
     sent = Flaky(broke())
-    assert (await Bench(sent).run(WRITE)).error is ErrorKind.UNKNOWN
+    assert (await RunnerFixture(sent).run(WRITE)).error is ErrorKind.UNKNOWN
     assert sent.calls == 1
     unsent = Flaky(broke(), at_ensure=True)
-    assert (await Bench(unsent).run(WRITE)).error is None
+    assert (await RunnerFixture(unsent).run(WRITE)).error is None
     assert unsent.calls == 1
 
 
@@ -234,17 +234,17 @@ class Inquisitive(Flaky):
 
 
 async def test_a_tool_that_asks_back_in_the_middle_of_a_call_is_not_taken_for_an_empty_answer():
-    execution = await Bench(Inquisitive()).run(WRITE)
+    execution = await RunnerFixture(Inquisitive()).run(WRITE)
     assert execution.error is ErrorKind.OPERATION_NOT_SUPPORTED
     assert "arguments" in execution.hint
 
 
 async def test_a_door_that_breaks_in_its_own_way_is_a_failure_not_an_exception():
-    b = Bench(Flaky(ZeroDivisionError("oops")))
+    b = RunnerFixture(Flaky(ZeroDivisionError("oops")))
     execution = await b.run(READ)
     assert execution.error is ErrorKind.EXECUTION_FAILED
     assert "ZeroDivisionError" in execution.detail
-    b = Bench(Flaky(ZeroDivisionError("oops")))
+    b = RunnerFixture(Flaky(ZeroDivisionError("oops")))
     assert (await b.run(WRITE)).error is ErrorKind.UNKNOWN
 
 
@@ -258,7 +258,7 @@ class DeafDoor(Flaky):
 
 async def test_a_door_that_forgets_its_time_out_is_left_soon_after():
     with anyio.fail_after(10):
-        assert (await Bench(DeafDoor()).run(READ, seconds=0.05)).error is ErrorKind.TIMEOUT
+        assert (await RunnerFixture(DeafDoor()).run(READ, seconds=0.05)).error is ErrorKind.TIMEOUT
 
 
 async def test_a_write_is_on_disk_before_it_is_sent_and_its_end_is_told(tmp_path: Path):
@@ -274,9 +274,9 @@ async def test_a_write_is_on_disk_before_it_is_sent_and_its_end_is_told(tmp_path
             execution = await b.run(WRITE, given_by="grant gnt_1 by dana")
     assert execution.error is None
     assert on_disk == ["attempt_started"]
-    started = b.told(AttemptStarted)
+    started = b.list_events(AttemptStarted)
     assert [event.permit for event in started] == ["grant gnt_1 by dana"]
-    assert [event.attempt.error for event in b.told(AttemptFinished)] == [None]
+    assert [event.attempt.error for event in b.list_events(AttemptFinished)] == [None]
 
 
 @proves("F37")
@@ -292,7 +292,7 @@ async def test_a_dangerous_call_that_cannot_be_written_down_is_not_made(effect: 
         assert "disk is full" in execution.detail
         assert execution.hint == "Free some space."
         assert notes.calls == []
-        assert b.told(AttemptStarted) == []
+        assert b.list_events(AttemptStarted) == []
         assert (await b.run(READ)).error is None  # reading goes on, and the server is not to blame
 
 

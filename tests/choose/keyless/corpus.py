@@ -73,14 +73,14 @@ def read(text: str) -> Signals:
     return _reader().read(text)
 
 
-def filled(
+def fill(
     request: str, tool: ToolCard | str, *, zone: str | None = None, need: str | None = None
 ) -> FilledArguments:
     card = every_card()[tool] if isinstance(tool, str) else tool
     return fill_arguments(card, request, read(request), today=TODAY, zone=zone, need=need)
 
 
-def required(card: ToolCard) -> list[str]:
+def list_required(card: ToolCard) -> list[str]:
     schema: Any = card.definition["inputSchema"]
     return list(schema.get("required", ()))
 
@@ -99,17 +99,17 @@ class Score:
         return self.found / self.wanted
 
 
-def judged(name: str) -> Score:
+def score_cases(name: str) -> Score:
     score = Score([], [])
     for case in cases(name):
-        got = filled(case.request, case.tool, zone=case.zone)
+        got = fill(case.request, case.tool, zone=case.zone)
         score.wanted += len(case.arguments)
         for parameter, argument in got.arguments.items():
             if same(argument, case.arguments.get(parameter)):
                 score.found += 1
             else:
                 score.wrong.append(f"{case.request!r}: {case.tool} {parameter}={argument!r}")
-        open_ones = [one for one in required(every_card()[case.tool]) if one not in got.arguments]
+        open_ones = [one for one in list_required(every_card()[case.tool]) if one not in got.arguments]
         if open_ones != [one.name for one in got.missing]:
             score.unasked.append(f"{case.request!r}: {case.tool} asks for {got.missing}")
     return score

@@ -11,7 +11,7 @@ import pytest
 from fingerpost.choose.keyless.tables import CITIES, COUNTRIES
 from fingerpost.records import EntityKind
 from fingerpost.servers import Server
-from tests.choose.keyless.corpus import cases, definitions, filled, judged
+from tests.choose.keyless.corpus import cases, definitions, fill, score_cases
 from tests.kit.catalogs import card, tool
 from tests.kit.programs import program
 from tests.kit.server_pools import open_pool
@@ -29,7 +29,7 @@ def takes(properties: dict[str, Any], *, required: list[str] | None = None, name
 # The recall is what was measured; a change that lowers it should be meant.
 @pytest.mark.parametrize(("name", "recall"), [("cases", 1.0), ("held_out", 0.97), ("hard", 0.95)])
 def test_no_wrong_value_in_the_corpus_and_the_recall_holds(name: str, recall: float):
-    score = judged(name)
+    score = score_cases(name)
     assert score.wrong == []
     assert score.unasked == []
     assert score.recall >= recall
@@ -60,14 +60,14 @@ def test_every_place_lives_by_a_time_zone_there_is():
 
 
 def test_every_argument_has_its_reason():
-    got = filled("what time is it in Tokyo?", "time/get_current_time")
+    got = fill("what time is it in Tokyo?", "time/get_current_time")
     assert got.arguments == {"timezone": "Asia/Tokyo"}
     assert got.reasons == {"timezone": '"Tokyo" is the only time zone for timezone'}
     assert got.is_complete
 
 
 def test_what_is_missing_comes_with_its_description_and_options():
-    got = filled("open an issue", "tickets/create_issue")
+    got = fill("open an issue", "tickets/create_issue")
     title, priority = got.missing
     assert (title.name, title.description) == ("title", "Title of the issue")
     assert priority.options == ("low", "medium", "high", "critical")
@@ -75,14 +75,14 @@ def test_what_is_missing_comes_with_its_description_and_options():
 
 def test_one_value_for_two_required_parameters_is_asked_not_guessed():
     card = takes({"input_path": {"type": "string"}, "output_path": {"type": "string"}})
-    got = filled("convert a.txt", card)
+    got = fill("convert a.txt", card)
     assert got.arguments == {}
     assert [entity.kind for entity in got.unused_entities] == [EntityKind.PATH]
 
 
 def test_a_required_parameter_goes_before_an_optional_one():
     card = takes({"path": {"type": "string"}, "config_file": {"type": "string"}}, required=["path"])
-    assert filled("check a.txt", card).arguments == {"path": "a.txt"}
+    assert fill("check a.txt", card).arguments == {"path": "a.txt"}
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_required_parameter_goes_before_an_optional_one():
 )
 def test_what_looks_like_a_secret_is_never_filled_and_never_left_over(name: str):
     card = takes({name: {"type": "string"}})
-    got = filled(f'use {name.replace("_", " ")} "hunter2-hunter2"', card)
+    got = fill(f'use {name.replace("_", " ")} "hunter2-hunter2"', card)
     assert got.arguments == {}
     assert [one.name for one in got.missing] == [name]
     assert "hunter2" not in str(got)
@@ -98,12 +98,12 @@ def test_what_looks_like_a_secret_is_never_filled_and_never_left_over(name: str)
 
 def test_a_secret_in_the_request_does_not_become_another_argument():
     card = takes({"message": {"type": "string"}})
-    assert filled("the password is 'hunter2'", card).arguments == {}
+    assert fill("the password is 'hunter2'", card).arguments == {}
 
 
 def test_nested_objects_are_asked_for():
     nested = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
-    got = filled("do it with a.txt", takes({"options": nested}))
+    got = fill("do it with a.txt", takes({"options": nested}))
     assert got.arguments == {}
     assert [one.name for one in got.missing] == ["options"]
 
@@ -118,42 +118,42 @@ def test_references_and_or_null_are_read_through():
         "required": ["path"],
         "$defs": {"Path": {"type": "string"}},
     }
-    got = filled("a.txt of 2026-01-02", card(tool("see", inputSchema=schema)))
+    got = fill("a.txt of 2026-01-02", card(tool("see", inputSchema=schema)))
     assert got.arguments == {"path": "a.txt", "day": "2026-01-02"}
 
 
 def test_only_the_part_a_tool_is_for_is_read_when_the_request_asks_for_several_things():
     request = "read a.txt and then fetch https://example.com"
-    got = filled(request, "files/read_text_file", need="read a.txt")
+    got = fill(request, "files/read_text_file", need="read a.txt")
     assert got.arguments == {"path": "a.txt"}
     assert got.unused_entities == ()
 
 
 def test_what_no_argument_took_up_is_left_over():
-    got = filled("show 10 lines of app.log", "files/read_text_file")
+    got = fill("show 10 lines of app.log", "files/read_text_file")
     assert got.arguments == {"path": "app.log"}
     assert [entity.text for entity in got.unused_entities] == ["10"]
 
 
 def test_what_is_named_to_be_left_alone_is_counted_and_not_used():
-    got = filled("don't read secrets.env", "files/read_text_file")
+    got = fill("don't read secrets.env", "files/read_text_file")
     assert (got.arguments, got.excluded_count, got.unused_entities) == ({}, 1, ())
 
 
 def test_the_own_time_zone_stands_in_only_where_the_tool_allows_it():
-    assert filled("what time is it?", "time/get_current_time", zone="Asia/Jerusalem").arguments == {
+    assert fill("what time is it?", "time/get_current_time", zone="Asia/Jerusalem").arguments == {
         "timezone": "Asia/Jerusalem"
     }
     plain = takes({"timezone": {"type": "string", "description": "IANA name"}})
-    assert filled("what time is it?", plain, zone="Asia/Jerusalem").arguments == {}
+    assert fill("what time is it?", plain, zone="Asia/Jerusalem").arguments == {}
 
 
 def test_an_own_time_zone_that_is_none_is_not_used():
-    assert filled("what time is it?", "time/get_current_time", zone="Mars/Olympus").arguments == {}
+    assert fill("what time is it?", "time/get_current_time", zone="Mars/Olympus").arguments == {}
 
 
 def test_bounds_of_the_schema_are_kept():
     card = takes({"count": {"type": "integer", "minimum": 1, "maximum": 5}})
-    assert filled("count 4", card).arguments == {"count": 4}
-    assert filled("count 40", card).arguments == {}
-    assert filled("count 2.5", card).arguments == {}
+    assert fill("count 4", card).arguments == {"count": 4}
+    assert fill("count 40", card).arguments == {}
+    assert fill("count 2.5", card).arguments == {}

@@ -39,7 +39,7 @@ def narrower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Narrower]:
     made.close()
 
 
-def chosen(narrower: Narrower, request: str, *, zone: str | None = "Etc/UTC") -> KeylessChoice:
+def choose(narrower: Narrower, request: str, *, zone: str | None = "Etc/UTC") -> KeylessChoice:
     cards = {card.key: card for card in snapshot("real").cards}
     narrowing = narrower.narrow(NarrowRequest(text=request))
     return choose_tool(narrowing, cards, request, today=TODAY, zone=zone)
@@ -70,7 +70,7 @@ def chosen(narrower: Narrower, request: str, *, zone: str | None = "Etc/UTC") ->
 def test_a_clear_request_finds_its_tool_with_complete_arguments(
     narrower: Narrower, request_text: str, tool: str
 ):
-    certain = chosen(narrower, request_text)
+    certain = choose(narrower, request_text)
     assert certain.option is not None, certain.reason
     assert certain.card is not None
     assert certain.card.key == tool
@@ -79,7 +79,7 @@ def test_a_clear_request_finds_its_tool_with_complete_arguments(
 
 
 def test_a_clear_tool_with_something_missing_is_taken_and_the_rest_asked(narrower: Narrower):
-    certain = chosen(narrower, "git status")
+    certain = choose(narrower, "git status")
     assert certain.option is not None
     assert certain.option.card.key == "git/git_status"
     assert [one.name for one in certain.option.filled.missing] == ["repo_path"]
@@ -87,7 +87,7 @@ def test_a_clear_tool_with_something_missing_is_taken_and_the_rest_asked(narrowe
 
 @pytest.mark.parametrize("request_text", ["move a.txt to b.txt", 'write "hello" to x.txt'])
 def test_what_may_destroy_is_asked_about_however_certain_it_is(narrower: Narrower, request_text: str):
-    certain = chosen(narrower, request_text)
+    certain = choose(narrower, request_text)
     assert certain.option is None
     assert certain.question is not None
     (only,) = certain.alternatives
@@ -115,7 +115,7 @@ def test_a_no_is_understood_in_both_languages():
     ["hello there", "what is 17*23?", "order a pizza", "play some jazz", "book me a flight to Mars"],
 )
 def test_nothing_is_taken_where_nothing_fits(narrower: Narrower, request_text: str):
-    certain = chosen(narrower, request_text)
+    certain = choose(narrower, request_text)
     assert (certain.option, certain.question) == (None, None)
 
 
@@ -124,27 +124,27 @@ def test_nothing_is_taken_where_nothing_fits(narrower: Narrower, request_text: s
     ["don't read secrets.env", "compare 4f2a9bc with 9d8e7f6 in ~/app", "delete the file notes.md"],
 )
 def test_nothing_runs_that_would_leave_aside_what_the_request_names(narrower: Narrower, request_text: str):
-    certain = chosen(narrower, request_text)
+    certain = choose(narrower, request_text)
     assert certain.option is None or not certain.option.filled.is_complete
 
 
 def test_a_tool_named_outright_is_taken(narrower: Narrower):
-    certain = chosen(narrower, "use read_graph")
+    certain = choose(narrower, "use read_graph")
     assert certain.card is not None
     assert certain.card.key == "memory/read_graph"
     assert "names" in certain.reason
 
 
-@pytest.mark.parametrize("wish", ["use other/git_commit on /srv/app", "other__git_commit for /srv/app 'x'"])
-def test_a_namesake_is_not_taken_for_the_tool_of_a_server_that_is_not_here(narrower: Narrower, wish: str):
-    found = chosen(narrower, wish)
+@pytest.mark.parametrize("text", ["use other/git_commit on /srv/app", "other__git_commit for /srv/app 'x'"])
+def test_a_namesake_is_not_taken_for_the_tool_of_a_server_that_is_not_here(narrower: Narrower, text: str):
+    found = choose(narrower, text)
     assert found.option is None
     assert found.question is not None and "git/git_commit" in found.question.text
-    here = chosen(narrower, "use git/git_commit on /srv/app with message 'x'")
-    assert here.card is not None and here.card.key == "git/git_commit"
+    choice = choose(narrower, "use git/git_commit on /srv/app with message 'x'")
+    assert choice.card is not None and choice.card.key == "git/git_commit"
 
 
-def narrowed(request: str, *scores: tuple[str, float], fit: float = 0.8) -> Narrowing:
+def create_narrowing(request: str, *scores: tuple[str, float], fit: float = 0.8) -> Narrowing:
     """A narrowing with these tools offered: the borders of the rules are set by hand."""
     candidates = tuple(Candidate(tool=tool, score=score, offered=True) for tool, score in scores)
     return Narrowing(
@@ -156,7 +156,7 @@ def narrowed(request: str, *scores: tuple[str, float], fit: float = 0.8) -> Narr
 
 def among(request: str, *scores: tuple[str, float], **changed: ToolCard) -> KeylessChoice:
     cards = {**every_card(), **{card.key: card for card in changed.values()}}
-    return choose_tool(narrowed(request, *scores), cards, request, today=TODAY)
+    return choose_tool(create_narrowing(request, *scores), cards, request, today=TODAY)
 
 
 def test_between_two_that_would_do_alike_the_person_is_asked():
@@ -206,13 +206,13 @@ def test_a_deprecated_tool_gives_way():
 
 
 def test_a_tool_that_was_hidden_meanwhile_is_not_taken():
-    narrowing = narrowed("read notes.txt", ("files/read_text_file", 0.6))
+    narrowing = create_narrowing("read notes.txt", ("files/read_text_file", 0.6))
     assert choose_tool(narrowing, {}, "read notes.txt", today=TODAY).option is None
 
 
 def test_each_need_of_a_request_is_looked_at_by_itself():
     request = "read a.txt and tell me the time in Oslo"
-    narrowing = narrowed(request, ("files/read_text_file", 0.6), ("time/get_current_time", 0.6))
+    narrowing = create_narrowing(request, ("files/read_text_file", 0.6), ("time/get_current_time", 0.6))
     first, second = narrowing.shortlist.candidates
     needs = ("read a.txt", "tell me the time in Oslo")
     shortlist = replace(narrowing.shortlist, needs=needs, candidates=(first, replace(second, need=1)))

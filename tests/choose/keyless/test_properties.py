@@ -107,8 +107,8 @@ def _is_a_day_or_hour(request: str, item: str) -> bool:
 def _is_listed(card: ToolCard, name: str, low: str, item: str) -> bool:
     listed = properties(card)[name].get("enum", ())
     spoken = [word for word in re.split(r"[\s_-]|(?<=[a-z])(?=[A-Z])", item) if word]
-    said = all(word.lower().rstrip("s") in low for word in spoken)
-    return item in listed and (said or any(word in low for word in HEBREW_OPTION_WORDS.get(item, ())))
+    is_spoken = all(word.lower().rstrip("s") in low for word in spoken)
+    return item in listed and (is_spoken or any(word in low for word in HEBREW_OPTION_WORDS.get(item, ())))
 
 
 junk_schemas = st.recursive(

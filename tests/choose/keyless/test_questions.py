@@ -8,23 +8,23 @@ import pytest
 
 from fingerpost.choose.keyless.choice import build_missing_question, fill_answer, format_missing_question
 from fingerpost.records import Json, MissingArgument
-from tests.choose.keyless.corpus import TODAY, every_card, filled, read
+from tests.choose.keyless.corpus import TODAY, every_card, fill, read
 from tests.kit.catalogs import card, tool
 
 
-def asked(request: str, tool: str, language: str = "en") -> str:
-    got = filled(request, tool)
+def format_question(request: str, tool: str, language: str = "en") -> str:
+    got = fill(request, tool)
     return format_missing_question(every_card()[tool], got.missing, language)
 
 
 def test_one_missing_value_is_one_sentence_with_an_example():
-    assert asked("read the file", "files/read_text_file") == (
+    assert format_question("read the file", "files/read_text_file") == (
         "To use files/read_text_file I need one more thing: path, for example docs/notes.md."
     )
 
 
 def test_several_are_a_list_that_says_how_to_answer():
-    question = asked("open an issue", "tickets/create_issue")
+    question = format_question("open an issue", "tickets/create_issue")
     assert question.splitlines() == [
         "To use tickets/create_issue I still need:",
         "- title (Title of the issue)",
@@ -34,12 +34,12 @@ def test_several_are_a_list_that_says_how_to_answer():
 
 
 def test_hebrew_is_asked_in_hebrew():
-    question = asked("מה השעה בגותהאם", "time/get_current_time", "he")
+    question = format_question("מה השעה בגותהאם", "time/get_current_time", "he")
     assert question.startswith("כדי להשתמש ב-time/get_current_time חסר לי")
 
 
 def test_a_secret_is_not_asked_for_in_a_message():
-    question = asked("log in as 'dana'", "web/login")
+    question = format_question("log in as 'dana'", "web/login")
     assert "never take this from a message" in question
 
 
@@ -68,12 +68,12 @@ def test_a_long_description_ends_at_a_word_and_its_bracket_is_closed():
 
 
 def test_the_record_of_a_question_names_tool_and_values():
-    got = filled("read the file", "files/read_text_file")
+    got = fill("read the file", "files/read_text_file")
     question = build_missing_question(every_card()["files/read_text_file"], got.missing)
     assert (question.tool, [one.name for one in question.missing]) == ("files/read_text_file", ["path"])
 
 
-def answered(tool: str, answer: str, *names: str) -> tuple[Any, list[str]]:
+def parse_answer(tool: str, answer: str, *names: str) -> tuple[Any, list[str]]:
     made = every_card()[tool]
     wanted = tuple(MissingArgument(name=name) for name in names)
     got = fill_answer(made, wanted, answer, read(answer), today=TODAY)
@@ -106,7 +106,7 @@ def answered(tool: str, answer: str, *names: str) -> tuple[Any, list[str]]:
 def test_an_answer_to_one_question_is_that_value_if_it_fits(
     tool: str, name: str, answer: str, argument: Json
 ):
-    arguments, missing = answered(tool, answer, name)
+    arguments, missing = parse_answer(tool, answer, name)
     if argument is None:
         assert (arguments, name in missing or tool.startswith("everything")) == ({}, True)
     else:
@@ -114,7 +114,7 @@ def test_an_answer_to_one_question_is_that_value_if_it_fits(
 
 
 def test_several_answers_are_told_apart_by_name_or_kind():
-    arguments, missing = answered(
+    arguments, missing = parse_answer(
         "calendar/create_event", "title: Dentist\ntomorrow at 14:00", "title", "date", "start_time"
     )
     assert arguments == {"title": "Dentist", "date": "2026-11-19", "start_time": "14:00"}
@@ -122,6 +122,8 @@ def test_several_answers_are_told_apart_by_name_or_kind():
 
 
 def test_what_an_answer_leaves_open_is_still_missing():
-    arguments, missing = answered("time/convert_time", "14:00", "source_timezone", "time", "target_timezone")
+    arguments, missing = parse_answer(
+        "time/convert_time", "14:00", "source_timezone", "time", "target_timezone"
+    )
     assert arguments == {"time": "14:00"}
     assert missing == ["source_timezone", "target_timezone"]

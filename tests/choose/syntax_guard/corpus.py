@@ -35,7 +35,7 @@ REQUESTS = ("", SYNTAX, "Give me the JSON")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
+class GuardSample:
     """One text, what may be shown of it, and the call it hides, if that names a real tool."""
 
     text: str
@@ -57,25 +57,25 @@ class Undecided:
     request: str
 
 
-def invented() -> tuple[Sample, ...]:
+def read_invented_samples() -> tuple[GuardSample, ...]:
     names = ("invented", "invented_held_out", "unknown_tools", "unknown_tools_held_out")
     return tuple(chain.from_iterable(map(_read, names)))
 
 
-def ordinary() -> tuple[Sample, ...]:
+def ordinary() -> tuple[GuardSample, ...]:
     names = ("ordinary", "ordinary_held_out", "shown_data", "shown_data_held_out")
     return tuple(chain.from_iterable(map(_read, names)))
 
 
-def undecided() -> tuple[Undecided, ...]:
+def read_undecided() -> tuple[Undecided, ...]:
     lines = (_HERE / "undecided.jsonl").read_text("utf-8").splitlines()
     return tuple(Undecided(**json.loads(line)) for line in lines)
 
 
-def _read(name: str) -> tuple[Sample, ...]:
+def _read(name: str) -> tuple[GuardSample, ...]:
     lines = (_HERE / f"{name}.jsonl").read_text("utf-8").splitlines()
     return tuple(_sample(json.loads(line)) for line in lines)
 
 
-def _sample(entry: dict[str, Any]) -> Sample:
-    return Sample(**{"clean": entry["text"], **entry})
+def _sample(entry: dict[str, Any]) -> GuardSample:
+    return GuardSample(**{"clean": entry["text"], **entry})

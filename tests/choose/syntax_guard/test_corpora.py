@@ -5,21 +5,29 @@ from __future__ import annotations
 import pytest
 
 from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
-from tests.choose.syntax_guard.corpus import GUARD, TOOLS, Sample, Undecided, invented, ordinary, undecided
+from tests.choose.syntax_guard.corpus import (
+    GUARD,
+    TOOLS,
+    GuardSample,
+    Undecided,
+    ordinary,
+    read_invented_samples,
+    read_undecided,
+)
 from tests.requirements import proves
 
 
 @proves("A15")
-@pytest.mark.parametrize("sample", invented(), ids=lambda sample: sample.text[:40])
-def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: Sample) -> None:
+@pytest.mark.parametrize("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
+def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: GuardSample) -> None:
     cleaned = GUARD.clean(sample.text, request=sample.request)
     assert cleaned.text == sample.clean
     assert cleaned.removed
 
 
 @proves("A15")
-@pytest.mark.parametrize("sample", invented(), ids=lambda sample: sample.text[:40])
-def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: Sample) -> None:
+@pytest.mark.parametrize("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
+def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: GuardSample) -> None:
     calls = [(one.name, one.arguments) for one in GUARD.clean(sample.text).removed if one.name is not None]
     if sample.tool is None:
         assert not any(arguments for _, arguments in calls)
@@ -29,18 +37,18 @@ def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: Sample)
 
 @proves("A15")
 @pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
-def test_ordinary_text_and_code_survive_unchanged(sample: Sample) -> None:
+def test_ordinary_text_and_code_survive_unchanged(sample: GuardSample) -> None:
     cleaned = GUARD.clean(sample.text, request=sample.request)
     assert cleaned.text == sample.text
     assert cleaned.removed == ()
 
 
 @pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
-def test_ordinary_text_survives_where_no_tools_are_known(sample: Sample) -> None:
+def test_ordinary_text_survives_where_no_tools_are_known(sample: GuardSample) -> None:
     assert SyntaxGuard(()).clean(sample.text, request=sample.request).text == sample.text
 
 
-@pytest.mark.parametrize("sample", undecided(), ids=lambda sample: sample.text[:40])
+@pytest.mark.parametrize("sample", read_undecided(), ids=lambda sample: sample.text[:40])
 def test_what_cannot_be_told_passes_as_data_and_is_stopped_as_a_command(sample: Undecided) -> None:
     """What is, not what should be: a rule that decides these has to show it on all of them."""
     shown = GUARD.clean(sample.text, request=sample.request).text
@@ -48,7 +56,7 @@ def test_what_cannot_be_told_passes_as_data_and_is_stopped_as_a_command(sample: 
 
 
 def test_the_corpora_are_as_large_as_promised() -> None:
-    assert len({sample.text for sample in invented()}) >= 830
+    assert len({sample.text for sample in read_invented_samples()}) >= 830
     assert len({sample.text for sample in ordinary()}) >= 650
-    assert len({sample.syntax for sample in invented()}) >= 20
+    assert len({sample.syntax for sample in read_invented_samples()}) >= 20
     assert len(TOOLS) == 10

@@ -9,18 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.choose.syntax_guard.scanner import CleanedText, SyntaxGuard
-from tests.choose.syntax_guard.corpus import GUARD, REQUESTS, Sample, invented, ordinary
+from tests.choose.syntax_guard.corpus import GUARD, REQUESTS, GuardSample, ordinary, read_invented_samples
 from tests.kit.catalogs import UNHURRIED
 from tests.requirements import proves
 
-_TEXTS = tuple(sample.text for sample in (*invented(), *ordinary()))
+_TEXTS = tuple(sample.text for sample in (*read_invented_samples(), *ordinary()))
 _PARAGRAPHS = tuple(
     sample.text
     for sample in ordinary()
     if not sample.request and "```" not in sample.text and "~~~" not in sample.text
 )
 _BLOCKS = tuple(
-    sample for sample in invented() if sample.tool is not None and sample.arguments and not sample.clean
+    sample
+    for sample in read_invented_samples()
+    if sample.tool is not None and sample.arguments and not sample.clean
 )
 _SIGNS = st.sampled_from(
     [
@@ -50,17 +52,19 @@ _SIGNS = st.sampled_from(
 )
 
 
-def streamed(guard: SyntaxGuard, pieces: list[str], *, request: str = "") -> CleanedText:
+def clean_stream(guard: SyntaxGuard, pieces: list[str], *, request: str = "") -> CleanedText:
     stream = guard.stream(request=request)
     shown = "".join(stream.feed(piece) for piece in pieces) + stream.finish()
     return CleanedText(text=shown, removed=stream.removed)
 
 
 @proves("A15")
-@pytest.mark.parametrize("sample", (*invented(), *ordinary()), ids=lambda sample: sample.text[:40])
-def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: Sample) -> None:
+@pytest.mark.parametrize(
+    "sample", (*read_invented_samples(), *ordinary()), ids=lambda sample: sample.text[:40]
+)
+def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: GuardSample) -> None:
     whole = GUARD.clean(sample.text, request=sample.request)
-    assert streamed(GUARD, list(sample.text), request=sample.request) == whole
+    assert clean_stream(GUARD, list(sample.text), request=sample.request) == whole
 
 
 @proves("A15")
@@ -75,7 +79,7 @@ def test_where_a_stream_is_cut_makes_no_difference(data: st.DataObject, texts: l
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=8))
     places = [0, *sorted(cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(places)]
-    assert streamed(GUARD, pieces, request=asked) == GUARD.clean(text, request=asked)
+    assert clean_stream(GUARD, pieces, request=asked) == GUARD.clean(text, request=asked)
 
 
 @settings(UNHURRIED, max_examples=120)
@@ -83,8 +87,8 @@ def test_where_a_stream_is_cut_makes_no_difference(data: st.DataObject, texts: l
 def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str], asked: str) -> None:
     text = "".join(pieces)
     whole = GUARD.clean(text, request=asked)
-    assert streamed(GUARD, pieces, request=asked) == whole
-    assert streamed(GUARD, list(text), request=asked) == whole
+    assert clean_stream(GUARD, pieces, request=asked) == whole
+    assert clean_stream(GUARD, list(text), request=asked) == whole
 
 
 @proves("A15")
@@ -97,7 +101,7 @@ def test_no_confusion_of_signs_is_shown_differently_in_pieces(pieces: list[str],
     behind=st.lists(st.sampled_from(_PARAGRAPHS), max_size=2),
 )
 def test_a_call_between_ordinary_paragraphs_never_leaks(
-    before: list[str], block: Sample, behind: list[str]
+    before: list[str], block: GuardSample, behind: list[str]
 ) -> None:
     text = "\n\n".join([*before, block.text, *behind])
     cleaned = GUARD.clean(text)

@@ -1,8 +1,8 @@
-"""Stands for one command: hands everything it was given to the zygote, and ends as the command ends.
+"""Stands for one command: passes all its input to the fork server, and ends as the command ends.
 
-Run: `python -I -S launch.py ADDRESS PROGRAM ARGUMENT…`. Whoever kills this kills the command: the zygote
-sees the line break. Only what the interpreter is built with is loaded: the rest takes three times as long
-to load as all of this does to run.
+Run: `python -I -S launch.py ADDRESS PROGRAM ARGUMENT…`. Killing this process kills the command: the fork
+server sees the connection break. Only builtin modules are loaded: the rest takes three times as long to load
+as all of this does to run.
 """
 
 import marshal
@@ -27,10 +27,15 @@ def main() -> None:
     def pass_on(number: int, _: object) -> None:
         line.send(bytes([number]))
 
-    here = os.getcwd()  # noqa: PTH109 - loading pathlib would take longer than all of this
+    working_folder = os.getcwd()  # noqa: PTH109 - loading pathlib would take longer than all of this
     _, _, program, *arguments = sys.argv
-    told = {"program": program, "arguments": arguments, "folder": here, "environment": dict(os.environ)}
-    body = marshal.dumps(told)
+    command = {
+        "program": program,
+        "arguments": arguments,
+        "folder": working_folder,
+        "environment": dict(os.environ),
+    }
+    body = marshal.dumps(command)
     streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
     line.sendmsg([len(body).to_bytes(4)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
     line.sendall(body)
@@ -41,8 +46,8 @@ def main() -> None:
     end_as(line.recv(8))
 
 
-def end_as(told: bytes) -> None:
-    code = int.from_bytes(told, signed=True) if told else 70
+def end_as(text: bytes) -> None:
+    code = int.from_bytes(text, signed=True) if text else 70
     if code < 0:
         if -code in PASSED_ON:  # the others were never handled, and some cannot be
             signal.signal(-code, signal.SIG_DFL)

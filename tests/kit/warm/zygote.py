@@ -1,9 +1,9 @@
-"""The process that has loaded everything a command loads, and forks one for every wish that comes.
+"""The fork server: a process that has loaded everything a command loads, and forks one for every request.
 
-Run: `python zygote.py ADDRESS`. It has one thread and no event loop, so what it forks is as good as
-new: own process, session, folder, environment, streams and signals. A script ends as interpreters do; a
-command does what they do at the end and leaves the rest to the system. The zygote ends, and all its
-commands with it, when its input ends.
+Run: `python zygote.py ADDRESS`. It has one thread and no event loop, so what it forks is as good as new: own
+process, session, folder, environment, streams and signals. A script ends as interpreters do; a command does
+what they do at the end and leaves the rest to the system. The fork server ends, and all its commands with it,
+when its input ends.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from types import FrameType
 from typing import Any, Final, Literal, TextIO, cast
 
 STREAMS: Final = 3
-FIRST: Final = 4  # bytes that say how long a wish is
-PATIENCE: Final = 10.0  # seconds for a wish that was begun
+FIRST: Final = 4  # bytes of the length of a request
+PATIENCE: Final = 10.0  # seconds for the rest of a request
 UNREAD: Final = 120  # how the interpreter ends when its last words cannot be written
 LOADED: Final = (  # what commands load only when they run; nothing here starts a thread
     "anyio._backends._asyncio",
@@ -60,7 +60,7 @@ PROGRAMS: Final = {  # what we can be: the module and function that the installe
 
 
 @dataclass(frozen=True)
-class Wish:
+class CommandRequest:
     """One program to run: as it was given to `launch.py`."""
 
     program: str  # one of PROGRAMS, or `python`
@@ -82,7 +82,7 @@ def load() -> None:
     gc.freeze()  # what all commands share is looked through by none of them
 
 
-class Zygote:
+class ForkServer:
     """Takes wishes and forks; tells the launchers how their commands ended."""
 
     def __init__(self, address: str) -> None:
@@ -101,7 +101,7 @@ class Zygote:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the test session, which ends us
         signal.set_wakeup_fd(self._wake.fileno())
 
-    def next_command(self) -> Wish | None:
+    def next_command(self) -> CommandRequest | None:
         """Returns in every forked process with its command, and in the first one with none at the end."""
         while True:
             for key, _ in self._events.select():
@@ -112,19 +112,19 @@ class Zygote:
                     self._woken.recv(4096)
                     self._reap()
                 elif key.fileobj is self._door:
-                    wish = self._take_wish()
-                    if wish is not None:
-                        return wish
+                    request = self._take_request()
+                    if request is not None:
+                        return request
                 else:
                     self._hear(key.data)
 
-    def _take_wish(self) -> Wish | None:
+    def _take_request(self) -> CommandRequest | None:
         line, _ = self._door.accept()
         if not self._loaded:
             load()
             self._loaded = True
         try:
-            wish = _read(line)
+            request = _read(line)
         except (OSError, ValueError):  # the launcher is gone already
             line.close()
             return None
@@ -132,8 +132,8 @@ class Zygote:
         if child == 0:
             line.close()
             self._forget()
-            return wish
-        for stream in wish.streams:
+            return request
+        for stream in request.streams:
             os.close(stream)
         self._lines[child] = line
         self._events.register(line, selectors.EVENT_READ, child)
@@ -162,7 +162,7 @@ class Zygote:
             line = self._lines.pop(child)
             if line in self._events.get_map():
                 self._events.unregister(line)
-            with suppress(OSError):  # nobody may be waiting for it any more
+            with suppress(OSError):  # its launcher may be gone
                 line.send(os.waitstatus_to_exitcode(status).to_bytes(4, signed=True))
             line.close()
 
@@ -193,7 +193,7 @@ def _do_nothing(_: int, __: FrameType | None) -> None:
     """A handler of our own is what makes a signal wake us."""
 
 
-def _read(line: socket.socket) -> Wish:
+def _read(line: socket.socket) -> CommandRequest:
     line.settimeout(PATIENCE)
     head, streams, _, _ = socket.recv_fds(line, FIRST, STREAMS)
     length = int.from_bytes(head)
@@ -204,22 +204,24 @@ def _read(line: socket.socket) -> Wish:
             raise ValueError("the wish ended in the middle")
         body += piece
     line.settimeout(None)
-    told: dict[str, Any] = marshal.loads(body)
-    return Wish(told["program"], told["arguments"], told["folder"], told["environment"], list(streams))
+    command: dict[str, Any] = marshal.loads(body)
+    return CommandRequest(
+        command["program"], command["arguments"], command["folder"], command["environment"], list(streams)
+    )
 
 
-def become(wish: Wish) -> None:
+def become(request: CommandRequest) -> None:
     """Take on everything the command was given, as if it had been started with it."""
     os.setsid()
-    for number, stream in enumerate(wish.streams):
+    for number, stream in enumerate(request.streams):
         os.dup2(stream, number)
         os.close(stream)
-    os.chdir(wish.folder)
+    os.chdir(request.folder)
     os.environ.clear()
-    os.environ.update(wish.environment)
+    os.environ.update(request.environment)
     time.tzset()
-    sys.argv = [wish.program, *wish.arguments]
-    unbuffered = bool(wish.environment.get("PYTHONUNBUFFERED"))
+    sys.argv = [request.program, *request.arguments]
+    unbuffered = bool(request.environment.get("PYTHONUNBUFFERED"))
     sys.stdin = sys.__stdin__ = _text(0, "r", errors="surrogateescape")
     sys.stdout = sys.__stdout__ = _text(1, "w", errors="surrogateescape", at_once=unbuffered)
     sys.stderr = sys.__stderr__ = _text(2, "w", errors="backslashreplace", at_once=unbuffered, lines=True)
@@ -232,11 +234,11 @@ def _text(number: int, mode: str, *, errors: str, at_once: bool = False, lines: 
     return stream
 
 
-def run(wish: Wish) -> None:
-    if wish.program == "python":
-        run_python(wish.arguments)
+def run(request: CommandRequest) -> None:
+    if request.program == "python":
+        run_python(request.arguments)
         return
-    module, function = PROGRAMS[wish.program]
+    module, function = PROGRAMS[request.program]
     sys.exit(getattr(importlib.import_module(module), function)())
 
 
@@ -275,23 +277,23 @@ def end_quickly(code: str | int | None) -> None:
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (OSError, ValueError):  # nobody reads it any more
+    except (OSError, ValueError):  # its reader is gone
         code = code or UNREAD
     os._exit(code or 0)
 
 
 def main() -> None:
     sys.path.pop(0)  # the folder of this file, where a command would not look
-    zygote = Zygote(sys.argv[1])
+    zygote = ForkServer(sys.argv[1])
     sys.stdout.write("listening\n")
     sys.stdout.flush()
-    wish = zygote.next_command()
-    if wish is not None:
-        become(wish)
+    request = zygote.next_command()
+    if request is not None:
+        become(request)
         try:
-            run(wish)
+            run(request)
         except SystemExit as end:
-            if wish.program == "python":  # a script of ours is looked at to its very end
+            if request.program == "python":  # a script of ours is looked at to its very end
                 raise
             end_quickly(end.code)
 

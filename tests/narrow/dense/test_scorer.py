@@ -24,7 +24,9 @@ LONG_REQUEST = (
 )
 
 
-def prepared(encoder: TextEncoder, tools: tuple[ToolCard, ...], folder: Path | None = None) -> DenseScorer:
+def prepare_scorer(
+    encoder: TextEncoder, tools: tuple[ToolCard, ...], folder: Path | None = None
+) -> DenseScorer:
     scorer = DenseScorer(encoder, folder=folder)
     scorer.prepare(tools)
     assert scorer.wait(LONG_WAIT)
@@ -33,7 +35,7 @@ def prepared(encoder: TextEncoder, tools: tuple[ToolCard, ...], folder: Path | N
 
 def test_the_score_is_the_cosine_with_the_tools_text() -> None:
     encoder = WordEncoder()
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
         scores = scorer.scores(ask("reads a file"), EVERYDAY)
         expected = [
             float(encoder.encode(build_tool_text(card).format_long()) @ encoder.encode("reads a file"))
@@ -45,7 +47,7 @@ def test_the_score_is_the_cosine_with_the_tools_text() -> None:
 
 def test_in_a_long_request_the_best_sentence_counts_for_half() -> None:
     encoder = WordEncoder()
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
         scores = scorer.scores(
             ScorerRequest(text=LONG_REQUEST, sentences=split_sentences(LONG_REQUEST)), EVERYDAY
         )
@@ -57,7 +59,7 @@ def test_in_a_long_request_the_best_sentence_counts_for_half() -> None:
 
 def test_a_short_request_is_encoded_once_and_remembered() -> None:
     encoder = WordEncoder()
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
         encoder.encoded.clear()
         for _ in range(3):
             scorer.scores(ask("Read it. Then write it. Then send it."), EVERYDAY)
@@ -66,7 +68,7 @@ def test_a_short_request_is_encoded_once_and_remembered() -> None:
 
 def test_the_gloss_is_compared_instead_of_a_request_in_another_language() -> None:
     encoder = WordEncoder()
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
         encoder.encoded.clear()
         glossed = scorer.scores(ask("מה התחזית", gloss="weather forecast", language="he"), EVERYDAY)
         assert encoder.encoded == ["weather forecast"]
@@ -77,7 +79,7 @@ def test_a_changed_tool_encodes_only_itself() -> None:
     encoder = WordEncoder()
     before = cards(a=[tool("t1", "One."), tool("t2", "Two.")], b=[tool("t3", "Three.")])
     after = cards(a=[tool("t1", "One."), tool("t2", "Two, but better.")], b=[tool("t3", "Three.")])
-    with prepared(encoder, before) as scorer:
+    with prepare_scorer(encoder, before) as scorer:
         encoder.encoded.clear()
         scorer.prepare(after)
         assert scorer.wait(LONG_WAIT)
@@ -87,7 +89,7 @@ def test_a_changed_tool_encodes_only_itself() -> None:
 
 def test_tools_that_go_and_the_same_tools_in_another_order_encode_nothing() -> None:
     encoder = WordEncoder()
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
         there = scorer.scores(ask("send an email"), EVERYDAY)
         encoder.encoded.clear()
         scorer.prepare(EVERYDAY[::-1])
@@ -100,7 +102,7 @@ def test_tools_that_go_and_the_same_tools_in_another_order_encode_nothing() -> N
 
 def test_ten_thousand_identical_tools_are_encoded_once() -> None:
     encoder = WordEncoder()
-    with prepared(encoder, EVERYDAY[:1] * 10_000) as scorer:
+    with prepare_scorer(encoder, EVERYDAY[:1] * 10_000) as scorer:
         assert len(encoder.encoded) == 1
         scores = scorer.scores(ask("weather"), EVERYDAY[:1] * 10_000)
     assert scores.shape == (10_000,)
@@ -108,7 +110,7 @@ def test_ten_thousand_identical_tools_are_encoded_once() -> None:
 
 
 def test_vectors_survive_a_restart(tmp_path: Path) -> None:
-    with prepared(WordEncoder(), EVERYDAY, tmp_path) as scorer:
+    with prepare_scorer(WordEncoder(), EVERYDAY, tmp_path) as scorer:
         before = scorer.scores(ask("send an email"), EVERYDAY)
     encoder = WordEncoder()
     encoder.go_on.clear()  # nothing can be encoded: what is ready came from disk
@@ -120,9 +122,9 @@ def test_vectors_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_new_encoder_works_everything_out_anew(tmp_path: Path) -> None:
-    prepared(WordEncoder("words-1"), EVERYDAY, tmp_path).close()
+    prepare_scorer(WordEncoder("words-1"), EVERYDAY, tmp_path).close()
     encoder = WordEncoder("words-2")
-    prepared(encoder, EVERYDAY, tmp_path).close()
+    prepare_scorer(encoder, EVERYDAY, tmp_path).close()
     assert len(encoder.encoded) == len(EVERYDAY)
 
 
@@ -149,7 +151,7 @@ def test_what_was_encoded_before_closing_is_kept(tmp_path: Path) -> None:
     assert scorer.wait(LONG_WAIT)
     closing.join(LONG_WAIT)
     second = WordEncoder()
-    prepared(second, EVERYDAY, tmp_path).close()
+    prepare_scorer(second, EVERYDAY, tmp_path).close()
     assert len(first.encoded) >= 4
     assert len(first.encoded) + len(second.encoded) == len(EVERYDAY)
 
@@ -173,7 +175,7 @@ def test_words_serve_at_once_while_vectors_are_made() -> None:
 def test_new_tools_score_nan_and_the_others_go_on() -> None:
     encoder = WordEncoder()
     newcomer = cards(late=[tool("newcomer", "Came last.")])
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
         scorer.encode_query("weather")
         encoder.go_on.clear()
         scorer.prepare((*EVERYDAY, *newcomer))
@@ -184,7 +186,7 @@ def test_new_tools_score_nan_and_the_others_go_on() -> None:
 
 
 class HeldInTheBackground(WordEncoder):
-    """Threads of the background wait until they may go on; whoever asks does not."""
+    """Background threads wait until the test lets them continue; requests do not."""
 
     def encode(self, text: str) -> Vector:
         if threading.current_thread().name == "fingerpost-vectors":
@@ -215,7 +217,7 @@ def test_what_is_made_with_a_request_is_kept_like_the_rest(tmp_path: Path) -> No
         scorer.prioritize(range(len(EVERYDAY)))
         assert scorer.wait(LONG_WAIT)
     second = WordEncoder()
-    prepared(second, EVERYDAY, tmp_path).close()
+    prepare_scorer(second, EVERYDAY, tmp_path).close()
     assert not second.encoded
 
 
@@ -242,14 +244,14 @@ def test_tools_no_longer_wanted_are_not_encoded() -> None:
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_progress_is_told_until_all_is_done(workers: int) -> None:
-    told: list[tuple[int, int]] = []
+    received: list[tuple[int, int]] = []
     scorer = DenseScorer(
-        WordEncoder(), workers=workers, progress=lambda done, total: told.append((done, total))
+        WordEncoder(), workers=workers, progress=lambda done, total: received.append((done, total))
     )
     with scorer:
         scorer.prepare(EVERYDAY)
         assert scorer.wait(LONG_WAIT)
-    assert sorted(told) == [(done, len(EVERYDAY)) for done in range(1, len(EVERYDAY) + 1)]
+    assert sorted(received) == [(done, len(EVERYDAY)) for done in range(1, len(EVERYDAY) + 1)]
 
 
 def test_one_text_that_cannot_be_encoded_leaves_the_others_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -260,7 +262,7 @@ def test_one_text_that_cannot_be_encoded_leaves_the_others_alone(caplog: pytest.
                 raise RuntimeError(message)
             return super().encode(text)
 
-    with prepared(Picky(), EVERYDAY) as scorer:
+    with prepare_scorer(Picky(), EVERYDAY) as scorer:
         scores = scorer.scores(ask("weather"), EVERYDAY)
     assert [card.key for card, score in zip(EVERYDAY, scores, strict=True) if np.isnan(score)] == [
         "github/delete_branch"
@@ -273,7 +275,7 @@ def test_without_weights_everything_is_unknown_and_nothing_fails(
 ) -> None:
     encoder = OnnxEncoder(tmp_path)
     assert not encoder.is_installed
-    with prepared(encoder, EVERYDAY, tmp_path / "vectors") as scorer:
+    with prepare_scorer(encoder, EVERYDAY, tmp_path / "vectors") as scorer:
         assert scorer.ready == 0.0
         assert np.isnan(scorer.scores(ask("weather"), EVERYDAY)).all()
     assert len(caplog.messages) == 1
@@ -285,13 +287,13 @@ def test_without_weights_everything_is_unknown_and_nothing_fails(
 def test_broken_weights_are_the_same_as_none(tmp_path: Path) -> None:
     for name in ("routing-encoder.onnx", "tokenizer.json"):
         (tmp_path / name).write_bytes(b"{}")
-    with prepared(OnnxEncoder(tmp_path), EVERYDAY) as scorer:
+    with prepare_scorer(OnnxEncoder(tmp_path), EVERYDAY) as scorer:
         assert scorer.ready == 0.0
 
 
 @pytest.mark.parametrize("text", ["", "🙂🙂", "?!", "\x00"])
 def test_a_request_without_a_word_says_nothing_about_meaning(text: str) -> None:
-    with prepared(WordEncoder(), EVERYDAY) as scorer:
+    with prepare_scorer(WordEncoder(), EVERYDAY) as scorer:
         assert np.isnan(scorer.scores(ask(text), EVERYDAY)).all()
 
 
@@ -302,13 +304,13 @@ def test_an_encoder_that_fails_on_a_request_leaves_it_to_the_words() -> None:
                 raise MemoryError
             return super().encode(text)
 
-    with prepared(Failing(), EVERYDAY) as scorer:
+    with prepare_scorer(Failing(), EVERYDAY) as scorer:
         assert np.isnan(scorer.scores(ask("weather"), EVERYDAY)).all()
         assert np.isfinite(scorer.scores(ask("email"), EVERYDAY)).all()
 
 
 def test_a_catalog_of_none_is_ready() -> None:
-    with prepared(WordEncoder(), ()) as scorer:
+    with prepare_scorer(WordEncoder(), ()) as scorer:
         assert scorer.ready == 1.0
         assert scorer.scores(ask("weather"), ()).shape == (0,)
 
@@ -317,7 +319,7 @@ def test_requests_are_answered_while_the_catalog_changes() -> None:
     encoder = WordEncoder()
     wrong: list[object] = []
     done = threading.Event()
-    with prepared(encoder, EVERYDAY) as scorer:
+    with prepare_scorer(encoder, EVERYDAY) as scorer:
 
         def keep_asking() -> None:
             while not done.is_set():
@@ -343,6 +345,6 @@ def test_no_thread_is_left_behind() -> None:
     def ours() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "fingerpost-vectors"]
 
-    with prepared(WordEncoder(), EVERYDAY):
+    with prepare_scorer(WordEncoder(), EVERYDAY):
         pass
     assert ours() == []

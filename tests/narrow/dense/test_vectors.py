@@ -30,7 +30,7 @@ def file_of(folder: Path) -> Path:
     return path
 
 
-def found(folder: Path, *numbers: int) -> list[int]:
+def list_stored(folder: Path, *numbers: int) -> list[int]:
     """Which of these come back, each checked to be the very vector that was put in."""
     kept = VectorCache(folder, "one").find(list(some(*numbers)))
     for key, value in some(*numbers).items():
@@ -41,7 +41,7 @@ def found(folder: Path, *numbers: int) -> list[int]:
 def test_what_was_added_is_found_again_by_another(tmp_path: Path) -> None:
     VectorCache(tmp_path / "new" / "folder", "one").add(some(1, 2))
     VectorCache(tmp_path / "new" / "folder", "one").add(some(3))
-    assert found(tmp_path / "new" / "folder", 1, 2, 3, 4) == [1, 2, 3]
+    assert list_stored(tmp_path / "new" / "folder", 1, 2, 3, 4) == [1, 2, 3]
 
 
 def test_another_encoder_finds_nothing(tmp_path: Path) -> None:
@@ -58,9 +58,9 @@ def test_a_torn_record_at_the_end_is_cut_off_by_the_next_writer(tmp_path: Path, 
     VectorCache(tmp_path, "one").add(some(1, 2, 3))
     path = file_of(tmp_path)
     os.truncate(path, path.stat().st_size - cut)
-    assert found(tmp_path, 1, 2, 3) == [1, 2]
+    assert list_stored(tmp_path, 1, 2, 3) == [1, 2]
     VectorCache(tmp_path, "one").add(some(4))
-    assert found(tmp_path, 1, 2, 3, 4) == [1, 2, 4]
+    assert list_stored(tmp_path, 1, 2, 3, 4) == [1, 2, 4]
 
 
 def test_a_changed_byte_costs_that_vector_only(tmp_path: Path) -> None:
@@ -69,16 +69,16 @@ def test_a_changed_byte_costs_that_vector_only(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[-RECORD - 50] ^= 0xFF  # inside the second
     path.write_bytes(content)
-    assert found(tmp_path, 1, 2, 3) == [1, 3]
+    assert list_stored(tmp_path, 1, 2, 3) == [1, 3]
 
 
 @pytest.mark.parametrize("content", [b"", b"not ours", os.urandom(5000)])
 def test_a_file_that_is_not_a_cache_is_written_anew(tmp_path: Path, content: bytes) -> None:
     VectorCache(tmp_path, "one").add(some(1))
     file_of(tmp_path).write_bytes(content)
-    assert found(tmp_path, 1) == []
+    assert list_stored(tmp_path, 1) == []
     VectorCache(tmp_path, "one").add(some(2))
-    assert found(tmp_path, 1, 2) == [2]
+    assert list_stored(tmp_path, 1, 2) == [2]
 
 
 def test_it_does_not_grow_beyond_its_bound_and_the_newest_stay(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_it_does_not_grow_beyond_its_bound_and_the_newest_stay(tmp_path: Path) -
     for number in range(100):
         cache.add(some(number))
         assert file_of(tmp_path).stat().st_size <= 20 * RECORD
-    assert found(tmp_path, *range(91, 100)) == list(range(91, 100))
+    assert list_stored(tmp_path, *range(91, 100)) == list(range(91, 100))
     assert [path for path in tmp_path.iterdir() if path.suffix == ".new"] == []
 
 
@@ -118,7 +118,7 @@ def test_a_lock_that_is_never_released_only_means_that_nothing_is_kept(tmp_path:
     with (tmp_path / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         cache.add(some(2))
-    assert found(tmp_path, 1, 2) == [1]
+    assert list_stored(tmp_path, 1, 2) == [1]
 
 
 def test_files_of_encoders_long_unused_are_swept_away(tmp_path: Path) -> None:
@@ -145,4 +145,4 @@ def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
         writer.join(50)
         assert writer.exitcode == 0
     everything = [*range(30), *range(100, 130)]
-    assert found(tmp_path, *everything) == everything
+    assert list_stored(tmp_path, *everything) == everything

@@ -16,18 +16,18 @@ from fingerpost.narrow.need import NeedClassifier
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Mention, Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings
-from tests.kit.catalogs import catalog, listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.requirements import proves
 
 READER = SignalReader()
 READER.prepare(())
 NOTES = SignalReader()
-NOTES.prepare(catalog(listing("note", tool("write_note"), tool("look"))).snapshot.cards)
+NOTES.prepare(catalog(create_listing("note", tool("write_note"), tool("look"))).snapshot.cards)
 JUDGE = NeedClassifier(NarrowSettings())
 
 
-def judged(text: str, *history: tuple[str, str]) -> Need:
-    turns = tuple(Message(role=role, text=said) for role, said in history)
+def classify(text: str, *history: tuple[str, str]) -> Need:
+    turns = tuple(Message(role=role, text=turn_text) for role, turn_text in history)
     return JUDGE.classify(text, READER.read(text), turns)
 
 
@@ -51,7 +51,7 @@ def judged(text: str, *history: tuple[str, str]) -> Need:
     ],
 )
 def test_a_request_for_files_actions_or_live_facts_needs_a_tool(text: str) -> None:
-    need = judged(text)
+    need = classify(text)
     assert need.verdict is NeedVerdict.TOOL
     assert need.reasons
 
@@ -79,7 +79,7 @@ def test_a_request_for_files_actions_or_live_facts_needs_a_tool(text: str) -> No
     ],
 )
 def test_small_talk_sums_knowledge_explanations_and_writing_need_none(text: str) -> None:
-    need = judged(text)
+    need = classify(text)
     assert need.verdict is NeedVerdict.NONE
     assert need.reasons
 
@@ -98,12 +98,12 @@ def test_small_talk_sums_knowledge_explanations_and_writing_need_none(text: str)
     ],
 )
 def test_requests_that_differ_in_one_thing_are_told_apart(without: str, with_tool: str) -> None:
-    assert judged(without).score < 0.5 <= judged(with_tool).score
+    assert classify(without).score < 0.5 <= classify(with_tool).score
 
 
 @proves("B6")
 @pytest.mark.parametrize(
-    ("said", "asked"),
+    ("text", "asked"),
     [
         ("My lucky number is 23.", "what was my lucky number?"),
         ("My sister Carla lives in Turin.", "where did I say Carla lives?"),
@@ -111,8 +111,8 @@ def test_requests_that_differ_in_one_thing_are_told_apart(without: str, with_too
         ("מספר המזל שלי הוא 23", "מה היה מספר המזל שלי?"),
     ],
 )
-def test_what_the_conversation_holds_is_answered_from_it(said: str, asked: str) -> None:
-    need = judged(asked, ("user", said), ("assistant", "Noted."))
+def test_what_the_conversation_holds_is_answered_from_it(text: str, asked: str) -> None:
+    need = classify(asked, ("user", text), ("assistant", "Noted."))
     assert need.verdict is NeedVerdict.NONE
     assert need.reasons == ("the conversation already contains the answer",)
 
@@ -120,7 +120,7 @@ def test_what_the_conversation_holds_is_answered_from_it(said: str, asked: str) 
 @proves("B6")
 def test_what_the_conversation_does_not_hold_is_not_taken_from_it() -> None:
     chatter = (("user", "My lucky number is 23."), ("assistant", "Noted."))
-    need = judged("what is the balance of my account?", *chatter)
+    need = classify("what is the balance of my account?", *chatter)
     assert need.verdict is NeedVerdict.TOOL
 
 
@@ -128,7 +128,7 @@ def test_what_the_conversation_does_not_hold_is_not_taken_from_it() -> None:
 @pytest.mark.parametrize("asked", ["shorter please", "can you say that more simply?", "thanks!"])
 def test_a_wish_about_the_last_answer_needs_none_even_after_a_tool(asked: str) -> None:
     weather = (("user", "What's the weather in Rome?"), ("assistant", "It is 21 degrees and sunny."))
-    assert judged(asked, *weather).verdict is NeedVerdict.NONE
+    assert classify(asked, *weather).verdict is NeedVerdict.NONE
 
 
 @proves("B6")
@@ -142,19 +142,19 @@ def test_a_wish_about_the_last_answer_needs_none_even_after_a_tool(asked: str) -
     ],
 )
 def test_a_request_that_leans_on_one_with_a_tool_needs_one(before: str, answer: str, asked: str) -> None:
-    assert judged(asked, ("user", before), ("assistant", answer)).verdict is NeedVerdict.TOOL
+    assert classify(asked, ("user", before), ("assistant", answer)).verdict is NeedVerdict.TOOL
 
 
 @proves("B6")
 def test_a_request_that_leans_on_one_without_a_tool_needs_none() -> None:
     before = (("user", "Who wrote the novel Emma?"), ("assistant", "Jane Austen."))
-    assert judged("and Persuasion?", *before).verdict is NeedVerdict.NONE
+    assert classify("and Persuasion?", *before).verdict is NeedVerdict.NONE
 
 
 @proves("A2")
 @pytest.mark.parametrize("text", ["", "   \n\t", "🙂🙂🙂", "?!…", "\u200f"])
 def test_where_nothing_was_asked_none_is_needed(text: str) -> None:
-    need = judged(text)
+    need = classify(text)
     assert need.verdict is NeedVerdict.NONE
     assert need.reasons == ("nothing was asked",)
 
@@ -241,7 +241,7 @@ def test_the_thresholds_are_the_settings() -> None:
 
 @proves("A2")
 def test_reasons_are_few_and_name_the_words() -> None:
-    need = judged("Can you find the latest news about the election in my inbox and on Reddit, please?")
+    need = classify("Can you find the latest news about the election in my inbox and on Reddit, please?")
     assert 1 <= len(need.reasons) <= 4
     assert any('"' in reason for reason in need.reasons)
 
@@ -276,8 +276,8 @@ texts = st.text(max_size=400) | st.lists(
 @given(text=texts, earlier=st.lists(texts, max_size=3))
 def test_any_text_gets_a_verdict_that_fits_its_score(text: str, earlier: list[str]) -> None:
     history = [
-        Message(role="user" if place % 2 == 0 else "assistant", text=said)
-        for place, said in enumerate(earlier)
+        Message(role="user" if place % 2 == 0 else "assistant", text=turn_text)
+        for place, turn_text in enumerate(earlier)
     ]
     need = JUDGE.classify(text, READER.read(text), history)
     assert 0 <= need.score <= 1
@@ -321,7 +321,7 @@ def test_the_training_data_is_labelled_varied_and_balanced() -> None:
     assert 0.28 < sum(row["lang"] == "he" for row in rows) / len(rows) < 0.4
     with_history = [row for row in rows if row.get("history")]
     right = sum(
-        (judged(row["query"], *((turn["role"], turn["content"]) for turn in row["history"])).score >= 0.5)
+        (classify(row["query"], *((turn["role"], turn["content"]) for turn in row["history"])).score >= 0.5)
         == row["needs_tool"]
         for row in with_history
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from fingerpost.catalog.words import CATEGORY_NAMES
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import EntityKind, Signals, ToolCard
-from tests.kit.catalogs import catalog, listing, tool
+from tests.kit.catalogs import catalog, create_listing, tool
 from tests.requirements import proves
 
 SERVERS = {
@@ -26,7 +26,9 @@ SERVERS = {
 
 
 def cards(**servers: tuple[str, ...]) -> tuple[ToolCard, ...]:
-    return catalog(*(listing(server, *map(tool, names)) for server, names in servers.items())).snapshot.cards
+    return catalog(
+        *(create_listing(server, *map(tool, names)) for server, names in servers.items())
+    ).snapshot.cards
 
 
 @pytest.fixture(scope="module")
@@ -36,11 +38,11 @@ def reader() -> SignalReader:
     return made
 
 
-def found(signals: Signals, kind: EntityKind) -> list[str]:
+def list_entities(signals: Signals, kind: EntityKind) -> list[str]:
     return [entity.text for entity in signals.entities if entity.kind is kind]
 
 
-def named(signals: Signals) -> set[str]:
+def list_mentions(signals: Signals) -> set[str]:
     return {mention.name for mention in signals.mentions}
 
 
@@ -130,7 +132,7 @@ def test_urgency_is_heard_in_both_languages(reader: SignalReader, text: str) -> 
         "find the file",
     ],
 )
-def test_the_word_urgent_alone_does_not_hurry_anybody(reader: SignalReader, text: str) -> None:
+def test_the_word_urgent_alone_sets_no_urgency(reader: SignalReader, text: str) -> None:
     assert not reader.read(text).urgent
 
 
@@ -159,7 +161,7 @@ def test_the_word_urgent_alone_does_not_hurry_anybody(reader: SignalReader, text
 def test_a_tool_or_server_named_outright_is_a_mention(
     reader: SignalReader, text: str, names: set[str]
 ) -> None:
-    assert named(reader.read(text)) == names
+    assert list_mentions(reader.read(text)) == names
 
 
 @proves("D3")
@@ -179,7 +181,7 @@ def test_a_tool_or_server_named_outright_is_a_mention(
     ],
 )
 def test_an_ordinary_word_or_a_part_of_one_is_no_mention(reader: SignalReader, text: str) -> None:
-    assert named(reader.read(text)) == set()
+    assert list_mentions(reader.read(text)) == set()
 
 
 def test_a_mention_says_which_words_name_it(reader: SignalReader) -> None:
@@ -191,7 +193,7 @@ def test_when_the_tools_change_so_do_the_names() -> None:
     reader = SignalReader()
     assert reader.read("use grafana").mentions == ()
     reader.prepare(cards(grafana=("query",)))
-    assert named(reader.read("use grafana")) == {"grafana"}
+    assert list_mentions(reader.read("use grafana")) == {"grafana"}
     reader.prepare(())
     assert reader.read("use grafana").mentions == ()
 
@@ -237,7 +239,7 @@ def test_when_the_tools_change_so_do_the_names() -> None:
 def test_the_things_a_tool_would_take_are_found_as_they_stand(
     reader: SignalReader, text: str, kind: EntityKind, things: list[str]
 ) -> None:
-    assert found(reader.read(text), kind) == things
+    assert list_entities(reader.read(text), kind) == things
 
 
 @pytest.mark.parametrize(
@@ -256,8 +258,8 @@ def test_a_gloss_is_given_for_hebrew_only(reader: SignalReader) -> None:
 def test_what_is_wanted_at_the_end_of_a_long_text_is_heard(reader: SignalReader) -> None:
     signals = reader.read("lorem ipsum " * 5_000 + "mail it to dan@example.com with github asap")
     assert signals.urgent
-    assert found(signals, EntityKind.EMAIL) == ["dan@example.com"]
-    assert named(signals) == {"github-mcp-server"}
+    assert list_entities(signals, EntityKind.EMAIL) == ["dan@example.com"]
+    assert list_mentions(signals) == {"github-mcp-server"}
 
 
 @given(st.text(max_size=500))

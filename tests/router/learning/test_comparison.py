@@ -11,7 +11,7 @@ import anyio
 
 from fingerpost.records import Choice, Feedback, FeedbackVerdict, utc_now
 from fingerpost.store import Store
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.learning import CALENDAR, MAIL, NOTES
 from tests.requirements import proves
 
@@ -22,17 +22,17 @@ PEOPLE = [
 ]  # fmt: skip
 
 
-def clerk(folder: Path) -> Person:
-    person = Person(folder)
+def clerk(folder: Path) -> CommandLine:
+    person = CommandLine(folder)
     for name, tools in (("mail", MAIL), ("calendar", CALENDAR), ("notes", NOTES)):
         person.has(name, tools)
     return person
 
 
-def remember(person: Person, *said: Feedback | Choice) -> None:
+def remember(person: CommandLine, *entry: Feedback | Choice) -> None:
     async def work() -> None:
         async with Store.open(person.environment["FINGERPOST_STORE__URL"]) as store:
-            for one in said:
+            for one in entry:
                 if isinstance(one, Feedback):
                     await store.feedback.record(one)
                 else:
@@ -53,11 +53,11 @@ def bad(number: int, request: str, wrong: str, right: str) -> Feedback:
     )
 
 
-def worked(request: str, tool: str) -> Choice:
+def create_choice(request: str, tool: str) -> Choice:
     return Choice(request=request, tool=tool, worked=True, at=utc_now())
 
 
-def compared(person: Person) -> tuple[int, dict[str, Any]]:
+def run_compare(person: CommandLine) -> tuple[int, dict[str, Any]]:
     done = person.runs("eval", "own", "--compare", "--json", extra=WORDS_ALONE)
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout)
@@ -70,7 +70,7 @@ def figures(report: dict[str, Any]) -> dict[str, tuple[float, float]]:
 @proves("L3", "L7")
 def test_corrections_that_carry_over_would_help(tmp_path: Path) -> None:
     person = clerk(tmp_path)
-    code, report = compared(person)
+    code, report = run_compare(person)
     assert (code, report["verdict"]) == (1, "too little to say")
     remember(
         person,
@@ -80,9 +80,9 @@ def test_corrections_that_carry_over_would_help(tmp_path: Path) -> None:
             )
             for n, name in enumerate(PEOPLE)
         ),
-        *(worked(f"send an e-mail to {name} with the report", "mail/send_mail") for name in PEOPLE),
+        *(create_choice(f"send an e-mail to {name} with the report", "mail/send_mail") for name in PEOPLE),
     )
-    code, report = compared(person)
+    code, report = run_compare(person)
     assert (code, report["verdict"]) == (0, "would help")
     before, after = figures(report)["recall@1"]
     assert after - before > 0.3
@@ -107,7 +107,7 @@ def test_corrections_that_reach_too_far_lose(tmp_path: Path) -> None:
             for n, name in enumerate(PEOPLE[:4])
         ),
         *(
-            worked(f"create the events that {name} mentioned in her notes", "calendar/create_event")
+            create_choice(f"create the events that {name} mentioned in her notes", "calendar/create_event")
             for name in PEOPLE[4:]
         ),
     )
@@ -125,9 +125,9 @@ def test_a_request_is_not_judged_by_what_was_said_of_itself(tmp_path: Path) -> N
     remember(
         person,
         *(bad(n, request, "notes/find_notes", "calendar/list_events") for n in range(3)),
-        *(worked(f"send an e-mail to {name} with the report", "mail/send_mail") for name in PEOPLE),
+        *(create_choice(f"send an e-mail to {name} with the report", "mail/send_mail") for name in PEOPLE),
     )
-    code, report = compared(person)
+    code, report = run_compare(person)
     assert (code, report["verdict"]) == (0, "no loss")
     assert all(before == after for before, after in figures(report).values())
     assert report["corrected"] == {"requests": 1, "first_before": 0, "first_after": 1}

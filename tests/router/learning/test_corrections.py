@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.learning import corrected, first, open_office_router, open_package_router, order, why
+from tests.kit.learning import correct, first, open_office_router, open_package_router, order, why
 from tests.requirements import proves
 
 # Requests that the tools of real packages mislead, each with the tool that is right and other
@@ -43,7 +43,7 @@ async def test_a_mistake_corrected_three_times_stays_corrected(tmp_path: Path, v
     async with open_package_router(tmp_path, vectors) as plain:
         before = {text: order(await plain.narrow(text)) for text in ELSEWHERE}
         for request, right, _ in MISTAKES:
-            await corrected(plain, request, right, times=3)
+            await correct(plain, request, right, times=3)
             assert first(await plain.narrow(request)) != right, "the flag is off"
     # After a restart, and with the flag: for the very words, and for others that mean the same.
     async with open_package_router(tmp_path, vectors, learn_from_feedback=True) as taught:
@@ -60,19 +60,19 @@ async def test_a_mistake_corrected_three_times_stays_corrected(tmp_path: Path, v
 async def test_an_explanation_names_what_was_learned(tmp_path: Path) -> None:
     async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         request = "which events did Dana mention in her notes?"
-        await corrected(router, request, "calendar/list_events")
+        await correct(router, request, "calendar/list_events")
         once = why(await router.narrow(request), "calendar/list_events")
         assert once["corrected"][0] > 0
         assert once["corrected"][1] == "corrected once by dana"
         await router.learning.forget("corrections", by="dana")
     async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         wrong = first(await router.narrow(request))
-        await corrected(router, request, "calendar/list_events", times=3)
+        await correct(router, request, "calendar/list_events", times=3)
         found = await router.narrow(request)
         assert first(found) == "calendar/list_events"
         assert "corrected 3 times by dana" in why(found, "calendar/list_events")["corrected"][1]
         assert why(found, wrong)["corrected"][1] == "called wrong 3 times by dana"
-        # Somebody else is not told who it was, nor what was asked.
+        # Other callers do not learn who it was, nor the request.
         theirs = why(await router.narrow(request, caller="kim"), "calendar/list_events")
         assert theirs["corrected"][1].endswith("corrected 3 times by others")
 
@@ -90,7 +90,7 @@ async def test_what_wants_something_else_is_not_moved(tmp_path: Path, taught: st
     async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
         before = await router.narrow(asked)
         last = order(await router.narrow(taught))[-1]
-        await corrected(router, taught, last, times=3)
+        await correct(router, taught, last, times=3)
         assert first(await router.narrow(taught)) == last
         after = await router.narrow(asked)
     assert [(one.tool, one.score) for one in after.shortlist.candidates] == [
@@ -102,9 +102,9 @@ async def test_what_wants_something_else_is_not_moved(tmp_path: Path, taught: st
 async def test_people_who_change_their_mind_are_followed(tmp_path: Path) -> None:
     request = "what did Dana say about the budget?"
     async with open_office_router(tmp_path, flags={"learn_from_feedback": True}) as (router, _):
-        await corrected(router, request, "notes/find_notes", times=3)
+        await correct(router, request, "notes/find_notes", times=3)
         assert first(await router.narrow(request)) == "notes/find_notes"
-        await corrected(router, request, "calendar/list_events", times=6)
+        await correct(router, request, "calendar/list_events", times=6)
         assert first(await router.narrow(request)) == "calendar/list_events"
 
 
@@ -113,12 +113,12 @@ async def test_a_tool_the_request_names_or_that_is_hidden_is_not_overruled(tmp_p
     rules = [{"verdict": "deny", "tool": "notes/find_notes", "caller": "kim"}]
     request = "what did Dana say about the budget?"
     async with open_office_router(tmp_path, flags={"learn_from_feedback": True}, policy=rules) as (router, _):
-        await corrected(router, request, "notes/find_notes", times=3)
+        await correct(router, request, "notes/find_notes", times=3)
         named = await router.narrow("what did Dana say about the budget? use search_mail")
         hidden = await router.narrow(request, caller="kim")
         misread = "which notes mention the delete_note tool?"
         assert first(await router.narrow(misread)) == "notes/delete_note"
-        await corrected(router, misread, "notes/find_notes", times=3)
+        await correct(router, misread, "notes/find_notes", times=3)
         assert first(await router.narrow(misread)) == "notes/find_notes", "it was corrected as it stands"
     assert first(named) == "mail/search_mail"
     assert "notes/find_notes" not in order(hidden)

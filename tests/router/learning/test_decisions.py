@@ -21,8 +21,8 @@ AGAIN = "Search my mailbox for messages by Kim about the budget, please"
 OTHER = "list the events in my calendar between Monday and Friday"
 
 
-class Clerk:
-    """Chooses the server it was told to, selects nothing, and counts how often it was asked for servers."""
+class ServerChoosingModel:
+    """Chooses a given server, selects nothing, and counts how often it was asked for servers."""
 
     def __init__(self, server: str = "mail") -> None:
         self.server = server
@@ -35,7 +35,7 @@ class Clerk:
         return '{"tool": null}'
 
 
-def remembering(*, on: bool = True) -> dict[str, Any]:
+def decision_cache_settings(*, on: bool = True) -> dict[str, Any]:
     return {"smart_routing": {"mode": "on"}, "flags": {"decision_cache": on}}
 
 
@@ -45,7 +45,7 @@ async def used(router: Router, tool: str, *, worked: bool = True, days: float = 
         await router.store.choices.record(Choice(request=REQUEST, tool=tool, worked=worked, at=at))
 
 
-def chosen(ended: SmartRoutingEnd) -> tuple[str, tuple[str, ...]]:
+def get_choice(ended: SmartRoutingEnd) -> tuple[str, tuple[str, ...]]:
     return ended.by, ended.relevant_servers
 
 
@@ -54,9 +54,12 @@ def chosen(ended: SmartRoutingEnd) -> tuple[str, tuple[str, ...]]:
 async def test_a_request_that_was_right_before_needs_no_question_for_its_servers(
     tmp_path: Path, on: bool
 ) -> None:
-    clerk = Clerk()
+    clerk = ServerChoosingModel()
     model = ScriptedModel(clerk)
-    async with open_office_router(tmp_path, model=model, more=4, **remembering(on=on)) as (router, sink):
+    async with open_office_router(tmp_path, model=model, more=4, **decision_cache_settings(on=on)) as (
+        router,
+        sink,
+    ):
         await used(router, "mail/search_mail")
         same = [await router.narrow(text) for text in (REQUEST, AGAIN)]
         asked_for_the_same = clerk.asked_for_servers
@@ -78,8 +81,10 @@ async def test_a_request_that_was_right_before_needs_no_question_for_its_servers
 @proves("L4")
 @pytest.mark.parametrize("case", ["once", "failed", "old", "opposite", "forgotten", "blamed"])
 async def test_what_is_doubtful_is_asked_about(tmp_path: Path, case: str) -> None:
-    clerk = Clerk()
-    async with open_office_router(tmp_path, model=ScriptedModel(clerk), more=4, **remembering()) as (
+    clerk = ServerChoosingModel()
+    async with open_office_router(
+        tmp_path, model=ScriptedModel(clerk), more=4, **decision_cache_settings()
+    ) as (
         router,
         _,
     ):
@@ -102,9 +107,9 @@ async def test_what_is_doubtful_is_asked_about(tmp_path: Path, case: str) -> Non
 
 @proves("L4")
 async def test_one_word_of_a_person_is_enough_and_hidden_servers_are_not_remembered(tmp_path: Path) -> None:
-    clerk = Clerk("calendar")
+    clerk = ServerChoosingModel("calendar")
     rules = [{"verdict": "deny", "server": "mail", "caller": "kim"}]
-    settings = {**remembering(), "policy": rules}
+    settings = {**decision_cache_settings(), "policy": rules}
     async with open_office_router(tmp_path, model=ScriptedModel(clerk), more=4, **settings) as (router, _):
         found = await router.narrow(REQUEST)
         assert found.packet_id is not None

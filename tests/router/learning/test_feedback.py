@@ -11,7 +11,7 @@ from fingerpost.events import FeedbackGiven, LearningForgotten
 from fingerpost.records import FeedbackVerdict, Scope
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.kit.api import open_served_api
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.learning import CALENDAR, MAIL, open_office_router, order
 from tests.requirements import proves
 
@@ -26,13 +26,16 @@ async def test_a_word_is_kept_and_audited_and_a_later_one_replaces_it(tmp_path: 
         await router.feedback(route.packet_id, "bad", by="dana", should_have="list_events", comment="no")
         await router.feedback(route.packet_id, "good", by="dana", comment="on second thoughts")
         await router.feedback(route.packet_id, FeedbackVerdict.BAD, by="kim")
-        said = {one.by: one for one in await router.learning.list_feedback(route.packet_id)}
-        assert (said["dana"].verdict, said["dana"].should_have) == (FeedbackVerdict.GOOD, None)
-        assert said["dana"].comment == "on second thoughts"
-        assert said["dana"].request == ASKED
-        assert said["kim"].tool is None, "it asked back which tool is meant, and used none"
-        told = [event for event in sink.events if isinstance(event, FeedbackGiven)]
-        assert [(one.packet_id, one.by, one.should_have) for one in told] == [
+        feedback_by_name = {one.by: one for one in await router.learning.list_feedback(route.packet_id)}
+        assert (feedback_by_name["dana"].verdict, feedback_by_name["dana"].should_have) == (
+            FeedbackVerdict.GOOD,
+            None,
+        )
+        assert feedback_by_name["dana"].comment == "on second thoughts"
+        assert feedback_by_name["dana"].request == ASKED
+        assert feedback_by_name["kim"].tool is None, "it asked back which tool is meant, and used none"
+        events = [event for event in sink.events if isinstance(event, FeedbackGiven)]
+        assert [(one.packet_id, one.by, one.should_have) for one in events] == [
             (route.packet_id, "dana", "calendar/list_events"),
             (route.packet_id, "dana", None),
             (route.packet_id, "kim", None),
@@ -48,9 +51,11 @@ async def test_secrets_are_masked_and_texts_bounded(tmp_path: Path) -> None:
     secret = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
     async with open_office_router(tmp_path) as (router, sink):
         route = await router.route(f"find the mail with {secret} " + "and more " * 500)
-        said = await router.feedback(route.packet_id, "good", by="dana", comment=f"{secret} " + "x" * 5000)
+        feedback = await router.feedback(
+            route.packet_id, "good", by="dana", comment=f"{secret} " + "x" * 5000
+        )
         kept = (await router.store.feedback.list_recent())[0]
-    assert kept == said
+    assert kept == feedback
     assert len(kept.request) <= 500
     assert len(kept.comment) <= 1000
     assert secret not in repr(kept)
@@ -67,8 +72,8 @@ async def test_of_an_answer_without_a_tool_no_tool_is_judged(tmp_path: Path, mod
         for verdict in ("good", "bad"):
             route = await router.route(asked, mode=mode)
             assert route.answer == spoken
-            said = await router.feedback(route.packet_id, verdict, by="dana")
-            assert (said.tool, said.right, said.wrong) == (None, None, None)
+            feedback = await router.feedback(route.packet_id, verdict, by="dana")
+            assert (feedback.tool, feedback.right, feedback.wrong) == (None, None, None)
             assert await router.learning.find_used_tools(route.packet_id) == ()
         assert order(await router.narrow(asked)) == before
         missing = await router.feedback(route.packet_id, "bad", by="dana", should_have="search_mail")
@@ -77,7 +82,7 @@ async def test_of_an_answer_without_a_tool_no_tool_is_judged(tmp_path: Path, mod
 
 @proves("L1")
 def test_what_is_kept_of_an_answer_without_a_tool_is_told(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = CommandLine(tmp_path)
     person.has("mail", MAIL)
     person.runs("ask", POEM)
     good = person.runs("feedback", "--last", "good")
@@ -112,7 +117,7 @@ async def test_what_cannot_be_said_is_refused_with_what_to_do(tmp_path: Path) ->
 
 
 @proves("L1")
-async def test_over_http_one_speaks_of_ones_own_requests(tmp_path: Path) -> None:
+async def test_over_http_a_caller_gives_feedback_on_its_own_requests_only(tmp_path: Path) -> None:
     specs = (tool_server("mail", MAIL).spec(), tool_server("calendar", CALENDAR).spec())
     async with open_served_api(tmp_path, *specs) as house_:
         dana, kim = await house_.key("dana", "use"), await house_.key("kim", "use")
@@ -122,9 +127,9 @@ async def test_over_http_one_speaks_of_ones_own_requests(tmp_path: Path) -> None
         theirs = (await house_.router.route(ASKED, caller="bound")).packet_id
         path = f"/api/packets/{mine}/feedback"
         word = {"verdict": "bad", "should_have": "calendar/list_events", "comment": "why mail?"}
-        said = await house_.post(path, word, headers=dana)
-        assert said.status_code == 200
-        assert said.json()["should_have"] == "calendar/list_events"
+        response = await house_.post(path, word, headers=dana)
+        assert response.status_code == 200
+        assert response.json()["should_have"] == "calendar/list_events"
         assert (await house_.post(path, {"verdict": "good"}, headers=kim)).status_code == 404
         assert (await house_.get(path, headers=kim)).status_code == 404
         assert (await house_.post(path, {"verdict": "good"}, headers=boss)).status_code == 200
@@ -157,14 +162,14 @@ async def test_over_http_one_speaks_of_ones_own_requests(tmp_path: Path) -> None
 
 @proves("L1", "L7")
 def test_at_the_command(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = CommandLine(tmp_path)
     person.has("mail", MAIL)
     person.has("calendar", CALENDAR)
     assert person.runs("feedback", "--last", "good").returncode == 1
     assert person.runs("ask", ASKED, "--yes").returncode in (0, 1)
-    said = person.runs("feedback", "--last", "bad", "--should-have-used", "list_events", "--comment", "no")
-    assert "kept: bad of mail/search_mail; should have used calendar/list_events" in said.stdout
-    assert "flags.learn_from_feedback is off" in said.stdout
+    output = person.runs("feedback", "--last", "bad", "--should-have-used", "list_events", "--comment", "no")
+    assert "kept: bad of mail/search_mail; should have used calendar/list_events" in output.stdout
+    assert "flags.learn_from_feedback is off" in output.stdout
     wrong = person.runs("feedback", "--last", "bad", "--should-have-used", "list_event")
     assert wrong.returncode == 3
     assert "Did you mean calendar/list_events" in wrong.stderr
@@ -189,13 +194,13 @@ async def test_forgetting_is_told_and_counts_at_once(tmp_path: Path) -> None:
             await router.learning.forget("everything", by="kim")
         with pytest.raises(ConfigError, match="for one person"):
             await router.learning.forget("outcomes", by="kim", person="kim")
-    told = [event for event in sink.events if isinstance(event, LearningForgotten)]
-    assert [(one.what, one.by, one.count) for one in told] == [("corrections", "kim", 1)]
+    events = [event for event in sink.events if isinstance(event, LearningForgotten)]
+    assert [(one.what, one.by, one.count) for one in events] == [("corrections", "kim", 1)]
 
 
 @proves("L1")
 def test_in_a_conversation(tmp_path: Path) -> None:
-    person = Person(tmp_path)
+    person = CommandLine(tmp_path)
     person.has("mail", MAIL)
     person.has("calendar", CALENDAR)
     lines = f"/good\n{ASKED}\n/bad calendar/list_events\n/bad nonsense\n/good\n"

@@ -30,7 +30,7 @@ _SAID = st.builds(
 )
 
 
-def said(request: str, *, days: float = 0.0, by: str = "dana") -> Feedback:
+def create_feedback(request: str, *, days: float = 0.0, by: str = "dana") -> Feedback:
     return Feedback(
         packet_id=f"pkt_{days}",
         by=by,
@@ -42,7 +42,7 @@ def said(request: str, *, days: float = 0.0, by: str = "dana") -> Feedback:
     )
 
 
-def taught(*words: Feedback, shared: bool = True) -> Corrections:
+def build_corrections(*words: Feedback, shared: bool = True) -> Corrections:
     made = Corrections(shared=shared)
     made.learn(words, now=NOW, half_life=HALF_LIFE)
     return made
@@ -56,7 +56,7 @@ def test_whatever_was_said_its_reach_is_bounded(words: list[Feedback], asked: st
     for one, weight in zip(words, weights, strict=True):
         assert are_opposed(one.request, asked) == are_opposed(asked, one.request)
         assert weight == 0.0 or not are_opposed(one.request, asked)
-    for found in taught(*words).find_corrections(asked).values():
+    for found in build_corrections(*words).find_corrections(asked).values():
         assert -0.5 <= found.score <= 1.0
         assert not found.settled or found.times >= 3
 
@@ -65,19 +65,20 @@ def test_whatever_was_said_its_reach_is_bounded(words: list[Feedback], asked: st
 def test_it_fades_and_after_two_half_lives_settles_nothing() -> None:
     request = "how old is that dump"
     scores = [
-        taught(said(request, days=days)).find_corrections(request)["b/y"].score for days in (0, 90, 900)
+        build_corrections(create_feedback(request, days=days)).find_corrections(request)["b/y"].score
+        for days in (0, 90, 900)
     ]
     assert scores == sorted(scores, reverse=True)
     assert scores[0] == pytest.approx(0.5)
-    fresh = taught(*(said(request, days=days) for days in (1, 2, 3)))
-    old = taught(*(said(request, days=days) for days in (181, 182, 183)))
+    fresh = build_corrections(*(create_feedback(request, days=days) for days in (1, 2, 3)))
+    old = build_corrections(*(create_feedback(request, days=days) for days in (181, 182, 183)))
     assert fresh.find_corrections(request)["b/y"].settled
     assert not old.find_corrections(request)["b/y"].settled
 
 
 @proves("L2", "L5")
 def test_not_shared_a_word_counts_for_who_said_it() -> None:
-    own = taught(said("how old is that dump", by="dana"), shared=False)
+    own = build_corrections(create_feedback("how old is that dump", by="dana"), shared=False)
     assert own.find_corrections("how old is that dump", person="dana")["b/y"].score > 0
     assert own.find_corrections("how old is that dump", person="kim") == {}
 

@@ -12,7 +12,8 @@ from fingerpost import Router
 from fingerpost.narrow.feedback import Preferences
 from fingerpost.records import Choice, utc_now
 from fingerpost.testing import tool_server
-from tests.kit.learning import definition, first, settings, why
+from tests.kit.learning import definition, first, why
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -27,7 +28,7 @@ REQUEST = "what is the meaning of a word in the dictionary"
 
 def create_router(folder: Path, *, on: bool = True) -> Router:
     specs = [tool_server(name, tools).spec() for name, tools in PLACES.items()]
-    return Router(specs, settings=settings(folder, flags={"preferences": on, "learned_use": True}))
+    return Router(specs, settings=build_settings(folder, flags={"preferences": on, "learned_use": True}))
 
 
 async def uses(router: Router, person: str, tool: str, times: int = 8) -> None:
@@ -93,7 +94,7 @@ _CHOICES = st.lists(
 
 @proves("L5")
 @given(_CHOICES)
-def test_habits_are_ones_own(choices: list[Choice]) -> None:
+def test_habits_belong_to_one_caller(choices: list[Choice]) -> None:
     def learnt(some: list[Choice]) -> Preferences:
         made = Preferences()
         made.learn(some, (), now=NOW, half_life=timedelta(days=90), marks={})

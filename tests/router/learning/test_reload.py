@@ -12,8 +12,8 @@ from fingerpost import Router
 from fingerpost.records import Choice
 from fingerpost.router import request_narrower
 from fingerpost.testing import tool_server
-from tests.kit.api import settings
-from tests.kit.gateway_methods import reading
+from tests.kit.gateway_methods import reading_tool
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 
@@ -24,7 +24,7 @@ async def test_no_request_waits_until_what_was_learned_is_read_again(
     monkeypatch.setattr(request_narrower, "REFRESH_INTERVAL_S", 0.0)
     goes_on, read = anyio.Event(), 0
     async with Router(
-        [tool_server("files", [reading("look")]).spec()], settings=settings(tmp_path)
+        [tool_server("files", [reading_tool("look")]).spec()], settings=build_settings(tmp_path)
     ) as router:
         await router.narrow("look at it")  # the first reads what there is
         recent = router.store.choices.list_recent

@@ -52,7 +52,7 @@ def test_it_falls_where_people_approved_anyway_and_rises_where_we_were_wrong() -
     assert adapt_threshold(few, plain, BOUNDS).value == 0.7
 
 
-def reviewed(tool: str) -> ScriptedModel:
+def create_unsure_model(tool: str) -> ScriptedModel:
     """Selects this tool and is 65 % sure of it."""
 
     def reply(request: ModelRequest) -> str:
@@ -66,7 +66,7 @@ def reviewed(tool: str) -> ScriptedModel:
     return ScriptedModel(reply)
 
 
-async def measured(router: Router) -> None:
+async def record_samples(router: Router) -> None:
     for sample in [*samples(0.9, 60, right=60), *samples(0.65, 30, right=30)]:
         await router.store.confidences.record(sample, utc_now())
 
@@ -78,13 +78,13 @@ FLAGS = {"adaptive_thresholds": True, "calibration": False, "widen": False}
 @pytest.mark.parametrize("on", [True, False])
 async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_path: Path, on: bool) -> None:
     flags = {**FLAGS, "adaptive_thresholds": on}
-    async with open_office_router(tmp_path, model=reviewed("mail/search_mail"), flags=flags) as (
+    async with open_office_router(tmp_path, model=create_unsure_model("mail/search_mail"), flags=flags) as (
         router,
         sink,
     ):
         before = await router.route("search the mailbox for messages by Kim")
         assert before.outcome is RouteOutcome.WAITING
-        await measured(router)
+        await record_samples(router)
         await router.learning.forget("outcomes", by="dana")  # look again now, not in half a minute
         after = await router.route("search the mailbox for messages by Dana")
         moved = [event for event in sink.events if isinstance(event, ThresholdMoved)]
@@ -104,11 +104,11 @@ async def test_a_read_we_are_65_percent_sure_of_runs_once_results_say_so(tmp_pat
 @pytest.mark.parametrize("tool", ["mail/send_mail", "notes/delete_note"])
 async def test_what_changes_something_keeps_its_threshold(tmp_path: Path, tool: str) -> None:
     rules = [{"verdict": "allow", "tool": "*"}]  # so that only the confidence stands in its way
-    async with open_office_router(tmp_path, model=reviewed(tool), flags=FLAGS, policy=rules) as (
+    async with open_office_router(tmp_path, model=create_unsure_model(tool), flags=FLAGS, policy=rules) as (
         router,
         sink,
     ):
-        await measured(router)
+        await record_samples(router)
         route = await router.route("send a mail to Kim and delete the note")
         judged = [event.confidence.verdict for event in sink.events if isinstance(event, ConfidenceJudged)]
     assert judged == ["ask"]
@@ -119,15 +119,20 @@ async def test_what_changes_something_keeps_its_threshold(tmp_path: Path, tool: 
 async def test_a_move_is_told_once_and_forgotten_when_asked(tmp_path: Path) -> None:
     request = "search the mailbox for messages by Kim"
     for expected in (1, 0):  # the second process finds it moved already
-        async with open_office_router(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (
+        async with open_office_router(
+            tmp_path, model=create_unsure_model("mail/search_mail"), flags=FLAGS
+        ) as (
             router,
             sink,
         ):
             if expected:
-                await measured(router)
+                await record_samples(router)
             assert (await router.route(request)).outcome is RouteOutcome.ANSWERED
             assert sum(isinstance(event, ThresholdMoved) for event in sink.events) == expected
-    async with open_office_router(tmp_path, model=reviewed("mail/search_mail"), flags=FLAGS) as (router, _):
+    async with open_office_router(tmp_path, model=create_unsure_model("mail/search_mail"), flags=FLAGS) as (
+        router,
+        _,
+    ):
         assert await router.learning.forget("thresholds", by="dana") == 1
         assert (await router.route(request)).outcome is RouteOutcome.WAITING
         assert (await router.learning.build_overview()).thresholds == ()

@@ -171,7 +171,7 @@ async def test_react_thinks_acts_looks_and_answers_and_its_thoughts_are_told(tmp
 
 
 @proves("A15", "W10")
-async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_nobody_sees_the_syntax(
+async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_its_syntax_is_hidden(
     tmp_path: Path,
 ) -> None:
     written = (
@@ -318,7 +318,7 @@ async def test_an_announcement_of_a_call_that_is_not_allowed_any_more_is_not_the
     """The model is asked once more for an answer; without one, what was done and why no more was is said."""
     script = [ANNOUNCED, "It is noon, says get_current_time."], [ANNOUNCED, ANNOUNCED]
     answers: list[str] = []
-    limit = {"tool_routing": {"max_reinjections": 1}}
+    limit: dict[str, Any] = {"tool_routing": {"max_reinjections": 1}}
     for number, last in enumerate(script):
         chosen = {"selection": [write_selection("time__get_current_time", TOKYO)], "review": [write_review()]}
         staged = script_model(**chosen, answer=last)

@@ -13,7 +13,7 @@ from fingerpost.embed import Embedded
 from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.testing import ScriptedModel
-from tests.kit.caller_tools import OWN, REQUEST, SEARCH, call, calling, disorder, notes
+from tests.kit.caller_tools import OWN, REQUEST, SEARCH, call, disorder, notes, reply_with_calls
 from tests.kit.routers import build_settings as house_settings
 from tests.kit.routers import get_purpose, write_review, write_selection
 from tests.requirements import proves
@@ -26,7 +26,7 @@ ROUNDS = st.lists(st.lists(CALL, min_size=1, max_size=3), max_size=4)
 MODES = st.sampled_from(["simple", "single", "react", "staged"])
 
 
-class Caller:
+class RoundsModel:
     """A model that makes these calls round by round, then answers; no two calls of ours are alike."""
 
     def __init__(self) -> None:
@@ -54,12 +54,12 @@ class Caller:
         for number, (callers, id) in enumerate(self.rounds.pop(0)):
             arguments = {"query": f"words {self._made} {number}"}
             made.append(call("paint_wall", id) if callers else call(SEARCH, id, **arguments))
-        return calling(*made)
+        return reply_with_calls(*made)
 
 
 @proves("O3")
 def test_every_call_is_answered_and_every_answer_has_its_call(tmp_path: Path) -> None:
-    script = Caller()
+    script = RoundsModel()
     servers = [notes().spec()]
     model = ScriptedModel(script)
     with Embedded(servers, settings=house_settings(tmp_path), prime=model) as fingerpost:

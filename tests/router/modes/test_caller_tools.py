@@ -10,7 +10,7 @@ from fingerpost.events import RequestNarrowed, RouteEnded, ThoughtNoted
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Agent
 from fingerpost.testing import ScriptedModel
-from tests.kit.call_recorder import as_remembered, unreadable
+from tests.kit.call_recorder import find_unreadable, matches_journal
 from tests.kit.caller_tools import (
     DELETE,
     NO_TOOLS,
@@ -18,12 +18,12 @@ from tests.kit.caller_tools import (
     REQUEST,
     SEARCH,
     call,
-    calling,
     definition,
     disorder,
+    join_texts,
     names_in,
     open_recorder,
-    words_of,
+    reply_with_calls,
 )
 from tests.kit.routers import script_model, write_review, write_selection
 from tests.requirements import proves
@@ -37,10 +37,10 @@ async def test_they_stand_first_and_unchanged_and_calls_of_them_come_back_as_wri
     tmp_path: Path, mode: str
 ) -> None:
     painting = call("paint_wall", "call_a", what="red")
-    model = ScriptedModel([calling(painting, call("open_door", "call_b"), text="I paint.")])
+    model = ScriptedModel([reply_with_calls(painting, call("open_door", "call_b"), text="I paint.")])
     async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode=mode, caller_tools=OWN)
-        assert await as_remembered(router, route)
+        assert await matches_journal(router, route)
     assert route.outcome is RouteOutcome.HANDED_BACK
     assert route.tool_calls == (painting, call("open_door", "call_b"))
     assert (route.finish, route.answer, route.hidden) == ("tool_calls", "I paint.", ())
@@ -51,7 +51,7 @@ async def test_they_stand_first_and_unchanged_and_calls_of_them_come_back_as_wri
     assert not server.calls
     (ended,) = (event for event in route.events if isinstance(event, RouteEnded))
     assert ended.handed_back == ("paint_wall", "open_door")
-    assert not unreadable(route)
+    assert not find_unreadable(route)
     assert route.as_json()["tool_calls"] == list(route.tool_calls)
     thoughts = [event.text for event in route.events if isinstance(event, ThoughtNoted)]
     assert thoughts == (["I paint."] if mode == "react" else [])
@@ -59,7 +59,7 @@ async def test_they_stand_first_and_unchanged_and_calls_of_them_come_back_as_wri
 
 @proves("O2", "O3")
 async def test_of_both_kinds_in_one_reply_ours_run_first_and_go_along_unseen(tmp_path: Path) -> None:
-    both = calling(call("paint_wall", "call_a"), call(SEARCH, "call_b", **QUERY), text="One moment.")
+    both = reply_with_calls(call("paint_wall", "call_a"), call(SEARCH, "call_b", **QUERY), text="One moment.")
     model = ScriptedModel([both, "The wall is red and the budget 4,200, says notes/search_notes."])
     async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN)
@@ -81,7 +81,9 @@ async def test_of_both_kinds_in_one_reply_ours_run_first_and_go_along_unseen(tmp
 async def test_a_routed_tool_gives_way_to_a_name_of_the_callers(tmp_path: Path) -> None:
     twin = definition(SEARCH, "The caller's own search.")
     renamed = f"{SEARCH}_routed"
-    model = ScriptedModel([calling(call(renamed, "1", **QUERY)), calling(call(SEARCH, "2", what="x"))])
+    model = ScriptedModel(
+        [reply_with_calls(call(renamed, "1", **QUERY)), reply_with_calls(call(SEARCH, "2", what="x"))]
+    )
     async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="simple", caller_tools=(twin,))
     assert model.asked[0].tools[0] == twin
@@ -94,8 +96,8 @@ async def test_a_routed_tool_gives_way_to_a_name_of_the_callers(tmp_path: Path) 
 
 @proves("O3", "O7")
 async def test_what_waits_for_a_person_comes_before_what_the_caller_does(tmp_path: Path) -> None:
-    deleting = calling(call(DELETE, "1", name="old"), call("paint_wall", "2"))
-    model = ScriptedModel([deleting, calling(call("paint_wall", "3"))])
+    deleting = reply_with_calls(call(DELETE, "1", name="old"), call("paint_wall", "2"))
+    model = ScriptedModel([deleting, reply_with_calls(call("paint_wall", "3"))])
     async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route("Delete the note old for good", mode="simple", caller_tools=OWN)
         assert route.outcome is RouteOutcome.WAITING, route.trace
@@ -112,7 +114,7 @@ async def test_what_waits_for_a_person_comes_before_what_the_caller_does(tmp_pat
 @pytest.mark.parametrize("mode", ["simple", "staged"])
 async def test_none_means_words_and_a_name_means_that_tool(tmp_path: Path, mode: str) -> None:
     named = {"type": "function", "function": {"name": "open_door"}}
-    model = ScriptedModel(["In words.", calling(call("open_door"))])
+    model = ScriptedModel(["In words.", reply_with_calls(call("open_door"))])
     async with open_recorder(tmp_path, model) as (router, server):
         text = await router.route(REQUEST, mode=mode, caller_tools=OWN, tool_choice="none")
         door = await router.route(REQUEST, mode=mode, caller_tools=OWN, tool_choice=named)
@@ -125,7 +127,7 @@ async def test_none_means_words_and_a_name_means_that_tool(tmp_path: Path, mode:
 
 
 async def test_what_is_required_has_happened_once_a_routed_tool_was_called(tmp_path: Path) -> None:
-    model = ScriptedModel([calling(call(SEARCH, **QUERY)), "4,200, by notes/search_notes."])
+    model = ScriptedModel([reply_with_calls(call(SEARCH, **QUERY)), "4,200, by notes/search_notes."])
     async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route(REQUEST, mode="simple", caller_tools=OWN, tool_choice="required")
     assert route.outcome is RouteOutcome.ANSWERED
@@ -137,7 +139,10 @@ async def test_staged_selects_beside_them_answers_with_them_and_goes_on_behind_t
     model = script_model(
         selection=[write_selection(SEARCH, QUERY), write_selection(None)],
         review=[write_review()],
-        answer=[calling(call("paint_wall", "call_a"), text="Found it."), "Red, by notes/search_notes."],
+        answer=[
+            reply_with_calls(call("paint_wall", "call_a"), text="Found it."),
+            "Red, by notes/search_notes.",
+        ],
     )
     async with open_recorder(tmp_path, model) as (router, server):
         route = await router.route(REQUEST, mode="staged", caller_tools=OWN)
@@ -150,7 +155,7 @@ async def test_staged_selects_beside_them_answers_with_them_and_goes_on_behind_t
     assert "paint_wall" in selecting.messages[-1].text
     assert not selecting.tools
     assert answering.tools == final.tools == OWN
-    assert "It is red now." in again.messages[-1].text  # whoever selects knows what was done
+    assert "It is red now." in again.messages[-1].text  # the selecting model knows what was done
     assert not disorder(answering.messages)
     assert not disorder(final.messages)
     assert final.messages[-len(since) :] == since
@@ -175,15 +180,15 @@ async def test_a_model_that_takes_no_tools_is_told_of_them_and_its_calls_are_giv
     assert made["id"]
     assert last.answer == "".join(pieces) == "Red now."
     assert not model.asked[-1].tools
-    assert "Result of paint_wall:\ndone" in words_of(model.asked[-1:])
+    assert "Result of paint_wall:\ndone" in join_texts(model.asked[-1:])
 
 
 @proves("O1", "O3")
 async def test_words_are_streamed_as_they_come_and_nothing_of_calls_is_among_them(tmp_path: Path) -> None:
     model = ScriptedModel(
         [
-            calling(call(SEARCH, **QUERY), text="I look first."),
-            calling(call("paint_wall"), text="Now I paint."),
+            reply_with_calls(call(SEARCH, **QUERY), text="I look first."),
+            reply_with_calls(call("paint_wall"), text="Now I paint."),
         ]
     )
     pieces: list[str] = []
@@ -211,7 +216,9 @@ async def test_without_a_model_they_change_nothing(tmp_path: Path) -> None:
 
 
 async def test_an_agent_goes_on_with_what_came_of_the_callers_tools(tmp_path: Path) -> None:
-    model = ScriptedModel([calling(call("paint_wall", "call_a")), "The wall is red.", "You are welcome."])
+    model = ScriptedModel(
+        [reply_with_calls(call("paint_wall", "call_a")), "The wall is red.", "You are welcome."]
+    )
     async with open_recorder(tmp_path, model) as (router, _):
         agent = Agent(router)
         assert (await agent.ask("Paint it red", caller_tools=OWN)).outcome is RouteOutcome.HANDED_BACK

@@ -1,4 +1,4 @@
-"""Options, another model, images, system messages: for the model that answers, and for nobody else."""
+"""Options, another model, images, system messages: for the model that answers, and for no other."""
 
 from __future__ import annotations
 
@@ -13,8 +13,17 @@ from fingerpost.llm import ModelReply
 from fingerpost.records import JsonObject, Message, RouteOutcome
 from fingerpost.records.codec import to_plain
 from fingerpost.testing import ScriptedModel
-from tests.kit.call_recorder import remembered
-from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, open_recorder, words_of
+from tests.kit.call_recorder import read_journal
+from tests.kit.caller_tools import (
+    NO_TOOLS,
+    OWN,
+    REQUEST,
+    SEARCH,
+    call,
+    join_texts,
+    open_recorder,
+    reply_with_calls,
+)
 from tests.kit.routers import get_purpose, script_model, write_review, write_selection
 from tests.requirements import proves
 
@@ -37,8 +46,8 @@ async def test_options_reach_the_model_that_answers_and_no_other(tmp_path: Path)
     options: JsonObject = {"temperature": 1.3, "seed": 7, "stop": ["."], "something_new": {"a": 1}}
     async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="staged", options=options, model="bigger")
-    told = {get_purpose(request): (request.options, request.model) for request in model.asked}
-    assert told == {"selection": ({}, None), "review": ({}, None), "answer": (options, "bigger")}
+    prompt = {get_purpose(request): (request.options, request.model) for request in model.asked}
+    assert prompt == {"selection": ({}, None), "review": ({}, None), "answer": (options, "bigger")}
 
 
 @proves("O1")
@@ -46,11 +55,11 @@ async def test_options_reach_the_model_that_answers_and_no_other(tmp_path: Path)
 async def test_an_answer_in_the_callers_shape_is_passed_on_as_it_was_written(
     tmp_path: Path, mode: str
 ) -> None:
-    said = json.dumps({"name": "search_notes", "arguments": {"query": "x"}})  # reads like a call, and is none
+    text = json.dumps({"name": "search_notes", "arguments": {"query": "x"}})  # reads like a call, and is none
     scripts: dict[str, Any] = {
-        "staged": [write_selection(SEARCH, QUERY), write_review(), said],
-        "simple": [calling(call(SEARCH, **QUERY)), said],
-        "react": [calling(call(SEARCH, **QUERY)), said],
+        "staged": [write_selection(SEARCH, QUERY), write_review(), text],
+        "simple": [reply_with_calls(call(SEARCH, **QUERY)), text],
+        "react": [reply_with_calls(call(SEARCH, **QUERY)), text],
     }
     model = ScriptedModel(scripts[mode])
     pieces: list[str] = []
@@ -59,7 +68,7 @@ async def test_an_answer_in_the_callers_shape_is_passed_on_as_it_was_written(
             REQUEST, mode=mode, options={"response_format": SHAPE}, on_text=pieces.append
         )
     assert len(server.calls) == 1, route.trace
-    assert route.answer == "".join(pieces) == said  # no source is named, nothing is taken out
+    assert route.answer == "".join(pieces) == text  # no source is named, nothing is taken out
     assert model.asked[-1].schema is None
     assert model.asked[-1].options == {"response_format": SHAPE}
 
@@ -75,7 +84,7 @@ async def test_a_model_without_tools_decides_in_our_shape_and_answers_in_the_cal
 
 
 @proves("O5")
-async def test_a_model_that_is_not_to_be_had_is_an_error_and_nobody_stands_in(tmp_path: Path) -> None:
+async def test_an_unavailable_model_is_an_error_without_a_fallback(tmp_path: Path) -> None:
     gone = ModelRefused("gpt-9 refused the request (status 404): no such model", model="gpt-9")
     model = ScriptedModel([gone])
     async with open_recorder(tmp_path, model) as (router, server):
@@ -87,12 +96,12 @@ async def test_a_model_that_is_not_to_be_had_is_an_error_and_nobody_stands_in(tm
 
 
 @proves("O1")
-@pytest.mark.parametrize(("finish", "told"), [("length", "length"), ("tool_calls", "stop"), (None, "stop")])
-async def test_why_the_model_ended_is_told(tmp_path: Path, finish: str | None, told: str) -> None:
+@pytest.mark.parametrize(("finish", "text"), [("length", "length"), ("tool_calls", "stop"), (None, "stop")])
+async def test_why_the_model_ended_is_told(tmp_path: Path, finish: str | None, text: str) -> None:
     model = ScriptedModel([ModelReply(text="Half of it", model="m", finish=finish)])
     async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route("Hello!", mode="simple")
-    assert (route.answer, route.finish) == ("Half of it", told)
+    assert (route.answer, route.finish) == ("Half of it", text)
 
 
 @proves("O1")
@@ -104,12 +113,12 @@ async def test_pictures_reach_the_model_that_answers_and_neither_others_nor_the_
     history = (earlier, Message(role="assistant", text="A nice picture."))
     async with open_recorder(tmp_path, model) as (router, _):
         route = await router.route(REQUEST, mode="staged", parts=(PICTURE,), history=history)
-        kept = json.dumps([to_plain(event) for event in await remembered(router, route)])
+        kept = json.dumps([to_plain(event) for event in await read_journal(router, route)])
     assert "QUJDREVG" not in kept
     by = {get_purpose(request): request for request in model.asked}
     for purpose in ("selection", "review"):
         assert not any(message.parts for message in by[purpose].messages)
-        assert "[image]" in words_of([by[purpose]])
+        assert "[image]" in join_texts([by[purpose]])
     answering = by["answer"].messages
     assert answering[1] == earlier
     assert answering[-1].parts == (PICTURE,)
@@ -131,7 +140,7 @@ async def test_a_callers_system_message_is_the_persona_and_outlives_the_history(
     first, second, summary, last = model.asked
     assert first.messages == (rule, Message(role="user", text="Hello!"))
     assert "butler" in second.messages[0].text
-    assert "pirate" not in words_of([summary])
+    assert "pirate" not in join_texts([summary])
     assert last.messages[0].text.endswith(rule.text)
     assert later in last.messages
     assert len(last.messages) < len(history)

@@ -28,7 +28,7 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import RouteOutcome
 from fingerpost.router import AnswerPiece, Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
-from tests.kit.call_recorder import READS, as_remembered, remembered, tool
+from tests.kit.call_recorder import READS, matches_journal, read_journal, tool
 from tests.kit.routers import open_router, script_model, write_review, write_selection
 from tests.requirements import proves
 
@@ -89,7 +89,7 @@ async def test_thirty_requests_at_once_keep_everything_apart(tmp_path: Path) -> 
             assert sum(isinstance(event, RouteBegan) for event in route.events) == 1
             assert [step.arguments for step in route.packet.tool_routing.steps] == [{"path": f"{number}.txt"}]
             assert f"The content of {number}.txt" in route.packet.tool_routing.steps[0].text
-            assert await as_remembered(router, route)
+            assert await matches_journal(router, route)
     assert len(server.calls) == 30
 
 
@@ -190,7 +190,7 @@ async def test_a_reader_who_just_goes_away_ends_the_work_too(tmp_path: Path) -> 
         async for _ in items:
             break
         await until(thinking)
-        del items  # nobody closes it: the interpreter does
+        del items  # it is closed by the interpreter
         gc.collect()
         await until(ended)
 
@@ -201,9 +201,9 @@ async def test_a_stream_ends_with_the_route_and_its_pieces_are_the_answer(tmp_pa
         route = items[-1]
         assert isinstance(route, Route)
         assert route.answer == "".join(item.text for item in items if isinstance(item, AnswerPiece))
-        told = [item for item in items if isinstance(item, Event)]
-        assert list(route.events) == told
-        assert await as_remembered(router, route)
+        events = [item for item in items if isinstance(item, Event)]
+        assert list(route.events) == events
+        assert await matches_journal(router, route)
 
 
 @proves("W3")
@@ -214,7 +214,7 @@ async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_p
             route = await router.route(WISH.format(1), mode=mode, seconds=0.4)
         assert route.outcome is RouteOutcome.LIMITED
         assert "0.4 s are over (as long as the request was given)" in route.answer
-        assert await as_remembered(router, route)
+        assert await matches_journal(router, route)
 
 
 @proves("W3")
@@ -235,8 +235,8 @@ async def test_a_deadline_during_a_call_ends_the_request_with_what_there_is(tmp_
             route = await router.route(WISH.format(1), seconds=1.0)
         assert route.outcome is RouteOutcome.LIMITED, route.trace
         assert [step.error for step in route.packet.tool_routing.steps] == ["timeout"]
-        assert await as_remembered(router, route)
-        assert not find_unfinished_attempts(await remembered(router, route))
+        assert await matches_journal(router, route)
+        assert not find_unfinished_attempts(await read_journal(router, route))
 
 
 @proves("W3", "W4")
@@ -259,13 +259,13 @@ async def test_without_a_model_the_second_call_has_no_more_time_than_the_request
 
 
 @proves("W1")
-async def test_a_listener_that_fails_costs_nobody_the_answer(
+async def test_a_failing_listener_does_not_cost_the_answer(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     def listen(piece: str) -> None:
-        heard.append(piece)
+        received.append(piece)
         message = "the terminal is gone"
         raise OSError(message)
 
@@ -274,8 +274,8 @@ async def test_a_listener_that_fails_costs_nobody_the_answer(
             route = await router.route(WISH.format(7), on_text=listen)
         assert route.outcome is RouteOutcome.ANSWERED
         assert route.answer == "This is 7, by files/read_file."
-        assert await as_remembered(router, route)
-    assert len(heard) == 1
+        assert await matches_journal(router, route)
+    assert len(received) == 1
     assert "the on_text callback failed" in caplog.text
 
 

@@ -21,7 +21,7 @@ from fingerpost.router import Route
 from fingerpost.store.journal import JournalEntry
 from fingerpost.surfaces.cli.explanation import describe_events
 from fingerpost.testing import ScriptedModel, ToolServer, calls, tool_server
-from tests.kit.call_recorder import READS, as_remembered, remembered, tool
+from tests.kit.call_recorder import READS, matches_journal, read_journal, tool
 from tests.kit.routers import (
     build_settings,
     get_purpose,
@@ -43,7 +43,7 @@ WISH = "Read my note about milk"
 READ = write_selection("notes__read_note", {"title": "milk"})
 
 
-def said(*texts: str) -> tuple[Message, ...]:
+def create_history(*texts: str) -> tuple[Message, ...]:
     return tuple(
         Message(role="assistant" if number % 2 else "user", text=text) for number, text in enumerate(texts)
     )
@@ -67,12 +67,12 @@ async def test_what_the_conversation_holds_is_answered_from_it_without_a_call(tm
         asked.append(request)
         return "You said: two litres."
 
-    history = said("Remember: buy two litres of milk.", "I will remember the two litres of milk.")
+    history = create_history("Remember: buy two litres of milk.", "I will remember the two litres of milk.")
     model = script_model(selection=lambda request: write_selection(None), answer=answer)
     async with open_router(tmp_path, [server.spec()], model) as router:
         route = await router.route("How much milk did I say?", history=history, conversation="ses_milk")
         assert route.outcome is RouteOutcome.ANSWERED
-        assert await as_remembered(router, route)
+        assert await matches_journal(router, route)
         assert route.packet.context.message_count == 2
     assert server.calls == []
     assert "two litres of milk" in str(asked[0].messages)
@@ -91,15 +91,15 @@ async def test_a_long_conversation_is_summarised_once_and_its_summary_stays(tmp_
         return "Milk, then."
 
     models = {"prime": {"model": "small", "context": 2048}}
-    history = said(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
+    history = create_history(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
     async with open_router(tmp_path, [notes().spec()], script_model(answer=answer), models=models) as router:
         for turn in range(3):
             route = await router.route("Hello again!", history=history, conversation="ses_long")
             assert route.outcome is RouteOutcome.ANSWERED
-            told = [event for event in route.events if isinstance(event, HistorySummarised)]
-            assert [event.by for event in told] == ["scripted"]
-            assert told[0].tokens_after < told[0].tokens_before
-            history = (*history, *said(f"Hello again, {turn}!", "Milk, then."))
+            events = [event for event in route.events if isinstance(event, HistorySummarised)]
+            assert [event.by for event in events] == ["scripted"]
+            assert events[0].tokens_after < events[0].tokens_before
+            history = (*history, *create_history(f"Hello again, {turn}!", "Milk, then."))
     assert len(summaries) == 1
     assert all("They talked about milk (1)." in str(request.messages) for request in answers)
 
@@ -108,13 +108,13 @@ async def test_a_long_conversation_is_summarised_once_and_its_summary_stays(tmp_
 async def test_without_the_flag_a_long_conversation_is_cut_and_no_model_is_asked(tmp_path: Path) -> None:
     models = {"prime": {"model": "small", "context": 2048}}
     model = script_model(answer=["Milk, then."])
-    history = said(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
+    history = create_history(*(f"Message {number}: " + "milk and honey " * 20 for number in range(40)))
     async with open_router(
         tmp_path, [notes().spec()], model, models=models, flags={"summarise": False}
     ) as router:
         route = await router.route("Hello again!", history=history)
-    (told,) = (event for event in route.events if isinstance(event, HistorySummarised))
-    assert told.by == "cut"
+    (events,) = (event for event in route.events if isinstance(event, HistorySummarised))
+    assert events.by == "cut"
     assert len(model.asked) == 1
 
 
@@ -143,12 +143,12 @@ async def test_the_servers_of_a_conversation_are_chosen_once_for_all_its_request
 
     specs = [server.spec() for server in servers]
     async with open_router(tmp_path, specs, ScriptedModel(play)) as router:
-        for wish in ("Find the mail about milk", "Find the notes number 3", "Find the mail number 5"):
-            route = await router.route(wish, conversation="ses_one")
+        for text in ("Find the mail about milk", "Find the notes number 3", "Find the mail number 5"):
+            route = await router.route(text, conversation="ses_one")
             offered = {key.split("/")[0] for key in route.packet.context.available_tools}
             assert offered <= {"mail", "notes"}
             assert offered
-            assert await as_remembered(router, route)
+            assert await matches_journal(router, route)
         assert len(choices) == 1
         await router.route("Find the weather number 2", conversation="ses_two")
         assert len(choices) == 2
@@ -260,13 +260,13 @@ async def test_a_model_that_asks_for_other_tools_sees_those_of_other_servers_in_
     tmp_path: Path, mode: Any, asks: str
 ) -> None:
     offers: list[list[str]] = []
-    wish = {"request": asks} if asks else {}
+    body = {"request": asks} if asks else {}
 
     def play(request: ModelRequest) -> str | ModelReply:
         if get_purpose(request) == "relevant_servers":
             return json.dumps({"relevant_servers": ["clock"], "reasoning": "a guess"})
         offers.append(_callable_in(request))
-        name, arguments = ("find_tools", wish)
+        name, arguments = ("find_tools", body)
         if "sqlite__list_tables" in offers[-1]:
             name, arguments = "sqlite__list_tables", {"subject": "all"}
         if "Observation" in str(request.messages) or "Result of" in str(request.messages):
@@ -307,7 +307,7 @@ def _tools_in(request: ModelRequest) -> list[str]:
 TURNS = (*(request for _, _, request in SUBJECTS.values()), "Thank you!", SUBJECTS["clock"][2])
 
 
-def asked_by_a_model(asked: list[ModelRequest]) -> ScriptedModel:
+def create_recording_model(asked: list[ModelRequest]) -> ScriptedModel:
     """A model that uses the first tool it may use, once in each request, and keeps what it was asked."""
 
     def play(request: ModelRequest) -> str | ModelReply:
@@ -329,9 +329,9 @@ def asked_by_a_model(asked: list[ModelRequest]) -> ScriptedModel:
 def beginnings_known(prompts: list[tuple[str, ModelRequest]]) -> list[float]:
     """Of what each prompt holds before its request, the share with which the next prompt begins, too."""
     shares: list[float] = []
-    for (wish, before), (_, now) in itertools.pairwise(prompts):
+    for (request_text, before), (_, now) in itertools.pairwise(prompts):
         first, second = ([f"{m.role}\n{m.text}" for m in one.messages] for one in (before, now))
-        at = max(place for place, text in enumerate(first) if wish in text)
+        at = max(place for place, text in enumerate(first) if request_text in text)
         kept = "\n".join(first[:at])
         both = zip(kept, "\n".join(second), strict=False)
         same = itertools.takewhile(lambda pair: pair[0] == pair[1], both)
@@ -346,14 +346,14 @@ async def test_a_prompt_begins_as_the_one_before_it_when_the_subject_changes(
 ) -> None:
     asked: list[ModelRequest] = []
     specs = [server.spec() for server in subjects()]
-    async with open_router(tmp_path, specs, asked_by_a_model(asked)) as router:
+    async with open_router(tmp_path, specs, create_recording_model(asked)) as router:
         firsts: dict[str, list[tuple[str, ModelRequest]]] = {}
-        for wish in TURNS:
+        for text in TURNS:
             asked.clear()
-            await router.route(wish, mode=mode, conversation="ses_prompts")
+            await router.route(text, mode=mode, conversation="ses_prompts")
             purposes = {get_purpose(request): request for request in reversed(asked)}
             for purpose, request in purposes.items():
-                firsts.setdefault(purpose, []).append((wish, request))
+                firsts.setdefault(purpose, []).append((text, request))
     for purpose, prompts in firsts.items():
         if purpose != "relevant_servers":  # asked once in a conversation
             assert min(beginnings_known(prompts)) >= 0.9, (purpose, beginnings_known(prompts))
@@ -364,19 +364,19 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
     asked: list[ModelRequest] = []
     specs = [server.spec() for server in subjects()]
     offers: list[tuple[str, ...]] = []
-    async with open_router(tmp_path, specs, asked_by_a_model(asked)) as router:
-        for wish in TURNS:
-            route = await router.route(wish, mode="single", conversation="ses_kept")
+    async with open_router(tmp_path, specs, create_recording_model(asked)) as router:
+        for text in TURNS:
+            route = await router.route(text, mode="single", conversation="ses_kept")
             shortlist = () if route.narrowing is None else route.narrowing.shortlist.offered
             found = [candidate.tool for candidate in shortlist]
             tools = route.packet.context.available_tools
-            told = [event for event in route.events if isinstance(event, ToolsOffered)][-1]
-            assert told.kept == tuple(key for key in tools if key not in found), "the trace says which"
-            assert all(key in offers[-1] for key in told.kept)
-            assert all(key in told.summary() for key in told.kept)
+            events = [event for event in route.events if isinstance(event, ToolsOffered)][-1]
+            assert events.kept == tuple(key for key in tools if key not in found), "the trace says which"
+            assert all(key in offers[-1] for key in events.kept)
+            assert all(key in events.summary() for key in events.kept)
             explained = [words for what, words, _ in describe_events(route.events) if what == "kept"]
-            assert len(explained) == bool(told.kept)
-            assert all(key in explained[0] for key in told.kept)
+            assert len(explained) == bool(events.kept)
+            assert all(key in explained[0] for key in events.kept)
             if found:
                 assert len(tools) <= 4
                 offers.append(tools)
@@ -422,8 +422,8 @@ async def test_a_model_that_is_down_is_stood_in_for_and_that_is_told(
         assert [(model, stood) for _, model, stood in models_of(route)] == expected
         assert [purpose for purpose, _, _ in models_of(route)] == ["selection", "review", "answer"]
         assert route.answered_by == expected[-1][0]
-        told = [event for event in await remembered(router, route) if isinstance(event, ModelAnswered)]
-        assert [event.stood_in for event in told if event.error is None] == [stood for _, stood in expected]
+        events = [event for event in await read_journal(router, route) if isinstance(event, ModelAnswered)]
+        assert [event.stood_in for event in events if event.error is None] == [stood for _, stood in expected]
     assert len(server.calls) == 1
 
 
@@ -439,7 +439,7 @@ async def test_when_both_are_down_in_the_middle_the_tools_words_are_the_answer(t
         assert route.outcome is RouteOutcome.ANSWERED
         assert (route.answered_by, route.sources) == ("no model", ("notes/read_note",))
         assert "the key has expired" in route.detail
-        assert await as_remembered(router, route)
+        assert await matches_journal(router, route)
 
 
 SECRET = "sk-proj-Zx9Qw8Er7Ty6Ui5Op4As3Df2Gh1Jk0Lz"  # made up, to be looked for
@@ -460,21 +460,21 @@ async def test_a_secret_in_what_is_said_is_in_no_event_and_in_no_file(tmp_path: 
             "notes__read_note", {"title": f"api_key={SECRET}"}, reasoning=f"it holds {SECRET}"
         )
         react = json.dumps({"thought": f"I see {SECRET}", "action": None, "answer": f"Keep {SECRET} safe."})
-        said = {"selection": choice, "review": write_review(), "answer": f"Keep {SECRET} safe."}
-        return said.get(purpose, react)
+        replies = {"selection": choice, "review": write_review(), "answer": f"Keep {SECRET} safe."}
+        return replies.get(purpose, react)
 
-    heard: list[str] = []
+    received: list[str] = []
     async with open_router(tmp_path, [server.spec()], ScriptedModel(play)) as router:
         route = await router.route(
             f"Read my note about the api_key={SECRET}",
             mode=mode,
-            history=said(f"My token is {SECRET}", "I have seen it."),
-            on_text=heard.append,
+            history=create_history(f"My token is {SECRET}", "I have seen it."),
+            on_text=received.append,
         )
         assert route.outcome is RouteOutcome.ANSWERED, route.trace
-        assert SECRET in "".join(heard)  # the person gets what was written for them
+        assert SECRET in "".join(received)  # the person gets what was written for them
         assert SECRET not in route.trace
-        assert SECRET not in "".join(repr(event) for event in await remembered(router, route))
+        assert SECRET not in "".join(repr(event) for event in await read_journal(router, route))
     for name, content in await anyio.to_thread.run_sync(contents, tmp_path):
         assert SECRET.encode() not in content, name
 
@@ -503,7 +503,7 @@ async def test_money_runs_out_with_guidance_before_anything_is_called(tmp_path: 
         route = await router.route(WISH)
         assert route.outcome is RouteOutcome.LIMITED
         assert "choose.max_cost" in route.answer
-        assert await as_remembered(router, route)
+        assert await matches_journal(router, route)
     assert server.calls == []
     assert route.model_calls == 1
 

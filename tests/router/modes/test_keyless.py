@@ -90,7 +90,7 @@ async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
 
 @proves("W4")
 @pytest.mark.parametrize(
-    ("then", "outcome", "told"),
+    ("then", "outcome", "text"),
     [
         ("delete {folder}/old.md", RouteOutcome.ANSWERED, "Not done"),
         ("translate it into French", RouteOutcome.ANSWERED, "Not done"),
@@ -99,7 +99,7 @@ async def test_a_mode_that_needs_a_model_says_so(tmp_path: Path) -> None:
     ],
 )
 async def test_what_was_read_is_shown_where_it_cannot_go_on(
-    tmp_path: Path, then: str, outcome: RouteOutcome, told: str
+    tmp_path: Path, then: str, outcome: RouteOutcome, text: str
 ) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()
@@ -112,5 +112,5 @@ async def test_what_was_read_is_shown_where_it_cannot_go_on(
         )
     assert route.outcome is outcome, route.answer
     assert "Buy milk." in route.answer
-    assert told in route.answer
+    assert text in route.answer
     assert "Buy milk." in "".join(pieces)

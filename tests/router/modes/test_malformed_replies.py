@@ -1,4 +1,4 @@
-"""Whatever a model says: every request ends in something readable, and nothing runs that nobody allowed."""
+"""Whatever a model replies: every request ends in something readable, and nothing runs without permission."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ from fingerpost.router.options import RouteKeywords
 from fingerpost.router.store_sync import StoredCapabilities
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import ScriptedModel
-from tests.kit.call_recorder import ENOUGH, REQUEST, called, open_office, unjust, unreadable
+from tests.kit.call_recorder import (
+    ENOUGH,
+    REQUEST,
+    find_unauthorized,
+    find_unreadable,
+    list_called,
+    open_office,
+)
 from tests.kit.routers import script_model, write_review, write_selection
 from tests.kit.selection_samples import samples
 from tests.requirements import proves
@@ -60,7 +67,7 @@ def _function(name: object, arguments: object = "{}", **more: object) -> dict[st
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}, **more}
 
 
-def _replied(text: str, entries: list[object]) -> ModelReply:
+def _build_reply(text: str, entries: list[object]) -> ModelReply:
     return _reply(text, *entries)
 
 
@@ -119,7 +126,7 @@ def _odd(*files: str) -> list[tuple[str, ModelReply]]:
 
 
 def _faults(name: str, route: Route) -> list[str]:
-    return [f"{name}: {fault}" for fault in (*unjust(route), *unreadable(route))]
+    return [f"{name}: {fault}" for fault in (*find_unauthorized(route), *find_unreadable(route))]
 
 
 def _all_faults(cases: Sequence[tuple[str, ModelReply]], routes: Sequence[Route]) -> list[str]:
@@ -129,8 +136,8 @@ def _all_faults(cases: Sequence[tuple[str, ModelReply]], routes: Sequence[Route]
 
 def _case(request: ModelRequest) -> int:
     """Which case the request is about; the words of the person are in every question."""
-    told = "\n".join(message.text for message in request.messages)
-    return int(_CASE.findall(told)[0])
+    prompt = "\n".join(message.text for message in request.messages)
+    return int(_CASE.findall(prompt)[0])
 
 
 def _careful(request: ModelRequest) -> str:
@@ -164,8 +171,8 @@ async def test_no_reply_to_the_selection_question_runs_what_was_not_offered_and_
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
         assert not _all_faults(cases, routes)
-        assert "files/delete_file" not in called(servers)
-        assert called(servers)  # the corpus holds good selections in odd clothes as well: those did run
+        assert "files/delete_file" not in list_called(servers)
+        assert list_called(servers)  # the corpus holds good selections in odd clothes as well: those did run
 
 
 @proves("A4", "A5")
@@ -181,7 +188,7 @@ async def test_only_a_review_that_can_be_read_and_says_yes_lets_the_destructive_
             ran = any(isinstance(event, AttemptStarted) for event in route.events)
             yes = sample.expected.get("approved") is True and sample.expected["confidence"] >= ENOUGH
             assert ran == yes, sample.name
-        assert set(called(servers)) == {"files/delete_file"}
+        assert set(list_called(servers)) == {"files/delete_file"}
 
 
 @proves("A4", "A5")
@@ -191,7 +198,7 @@ async def test_no_odd_reply_counts_as_an_approval(tmp_path: Path) -> None:
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
         assert not _all_faults(cases, routes)
-        assert called(servers) == []
+        assert list_called(servers) == []
         assert {route.outcome for route in routes} <= {
             RouteOutcome.ANSWERED,
             RouteOutcome.WAITING,
@@ -218,7 +225,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
         asking: RouteKeywords = {"on_text": _nowhere} if streamed else {}
         routes = await _all(router, cases, **asking)
         assert not _all_faults(cases, routes)
-        assert called(servers) == []
+        assert list_called(servers) == []
 
 
 @proves("C1", "B4", "W10")
@@ -231,7 +238,7 @@ async def test_an_agent_runs_only_what_was_offered_and_never_what_destroys(tmp_p
     async with open_office(tmp_path, model) as (router, servers):
         routes = await _all(router, cases, mode=mode, max_turns=2)
         assert not _all_faults(cases, routes)
-        assert not {"files/delete_file", "files/write_file"} & set(called(servers))
+        assert not {"files/delete_file", "files/write_file"} & set(list_called(servers))
 
 
 async def _is_deaf(router: Router, model: ScriptedModel) -> None:
@@ -254,12 +261,12 @@ async def test_a_model_that_cannot_call_tools_gets_no_further_with_json(tmp_path
         routes = await _all(router, cases, mode="simple", max_turns=2)
         assert calls or all(not request.tools for request in model.asked)  # who calls all the same gets them
         assert not _all_faults(cases, routes)
-        assert not {"files/delete_file", "files/write_file"} & set(called(servers))
+        assert not {"files/delete_file", "files/write_file"} & set(list_called(servers))
 
 
 async def test_calls_it_may_not_make_any_more_are_not_shown_as_the_answer(tmp_path: Path) -> None:
-    wish = json.dumps({"calls": [{"tool": "git__log", "arguments": {}}], "answer": ""})
-    model = ScriptedModel(lambda request: wish)
+    call_text = json.dumps({"calls": [{"tool": "git__log", "arguments": {}}], "answer": ""})
+    model = ScriptedModel(lambda request: call_text)
     async with open_office(tmp_path, model, models={"prime": DEAF.model_dump()}) as (router, _):
         await _is_deaf(router, model)
         route = await router.route(REQUEST, mode="simple", max_turns=1)
@@ -277,7 +284,7 @@ async def test_calls_of_no_shape_at_all_end_readably(tmp_path: Path, reply: Mode
     async with open_office(tmp_path, ScriptedModel(lambda request: reply)) as (router, servers):
         route = await router.route(REQUEST, mode="single")
         assert not _faults("no shape", route)
-        assert called(servers) == []
+        assert list_called(servers) == []
 
 
 _NAMES = st.sampled_from(
@@ -328,13 +335,13 @@ def test_arbitrary_replies_to_every_question_end_readably_and_destroy_nothing(
         portal.wrap_async_context_manager(open_office(tmp_path, model)) as (router, servers),
     ):
 
-        @given(st.lists(st.builds(_replied, _TEXTS, _CALLS), max_size=8))
+        @given(st.lists(st.builds(_build_reply, _TEXTS, _CALLS), max_size=8))
         @settings(max_examples=60, deadline=None)
         def attack(said: list[ModelReply]) -> None:
             nonlocal replies
             replies = iter(said)
             route = portal.call(partial(router.route, REQUEST, mode=mode, max_turns=3))
             assert not _faults(mode, route)
-            assert not {"files/delete_file", "files/write_file"} & set(called(servers))
+            assert not {"files/delete_file", "files/write_file"} & set(list_called(servers))
 
         attack()

@@ -1,4 +1,4 @@
-"""Models that are told of tools in words, and those that are not to become such by one reply."""
+"""Models that get tools as text, and models that one reply must not turn into such."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from fingerpost.llm import ModelRequest
 from fingerpost.records import RouteOutcome
 from fingerpost.router.options import RouteKeywords
 from fingerpost.testing import ScriptedModel
-from tests.kit.caller_tools import NO_TOOLS, OWN, REQUEST, SEARCH, call, calling, names_in, open_recorder
+from tests.kit.caller_tools import (
+    NO_TOOLS,
+    OWN,
+    REQUEST,
+    SEARCH,
+    call,
+    names_in,
+    open_recorder,
+    reply_with_calls,
+)
 from tests.requirements import proves
 
 PAINT = json.dumps({"calls": [{"tool": "paint_wall", "arguments": {"what": "red"}}], "answer": None})
@@ -22,7 +31,9 @@ PAINT = json.dumps({"calls": [{"tool": "paint_wall", "arguments": {"what": "red"
 async def test_a_callers_required_call_that_does_not_come_takes_no_tools_from_others(
     tmp_path: Path, name: str | None
 ) -> None:
-    model = ScriptedModel(["I would rather talk."] * 5 + [calling(call(SEARCH, query="budget")), "4,200."])
+    model = ScriptedModel(
+        ["I would rather talk."] * 5 + [reply_with_calls(call(SEARCH, query="budget")), "4,200."]
+    )
     usual: RouteKeywords = {"mode": "simple", "caller_tools": OWN}
     if name is not None:
         usual["model"] = name
@@ -43,14 +54,14 @@ async def test_a_callers_required_call_that_does_not_come_takes_no_tools_from_ot
 async def test_without_tools_a_caller_who_wants_text_gets_text(
     tmp_path: Path, mode: str, streamed: bool
 ) -> None:
-    def told(request: ModelRequest) -> str:
+    def play(request: ModelRequest) -> str:
         """A model that does as it is told: a call where it is asked for JSON, words where it is not."""
         if request.tools:
             raise NO_TOOLS
         asked = "\n".join(message.text for message in request.messages)
         return PAINT if "Reply with one JSON object" in asked else "A tale of bears."
 
-    model = ScriptedModel(told)
+    model = ScriptedModel(play)
     pieces: list[str] = []
     async with open_recorder(tmp_path, model) as (router, _):
         await router.route(REQUEST, mode="simple", caller_tools=OWN)

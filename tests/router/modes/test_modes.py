@@ -47,8 +47,8 @@ def wants(*wanted: tuple[str, dict[str, Any]], answer: str = "") -> ScriptedMode
         if form == "review":
             return write_review()
         if answer and not can_call(request):
-            said = {"thought": "enough", "action": None, "answer": answer}
-            return json.dumps(said) if form == "step" else answer
+            turn = {"thought": "enough", "action": None, "answer": answer}
+            return json.dumps(turn) if form == "step" else answer
         tool, arguments = wanted[next(turns) % len(wanted)]
         if form == "selection":
             return write_selection(tool, arguments, remaining="look at it once more")
@@ -133,10 +133,10 @@ async def test_the_result_of_a_tool_that_needs_a_summary_is_summarised_by_a_mode
     server = tool_server("perplexity", [RESEARCH], call=reports)
     async with open_router(tmp_path, [server.spec()], model) as router:
         route = await router.route("Research owls near the lake in depth", mode="simple")
-        told = model.asked[-1].messages[-1].text
-        assert "150 owls were seen near the lake." in told
-        assert "Finding 149" not in told
-        (handle,) = re.findall(r"res_[a-z]{13}", told)
+        prompt = model.asked[-1].messages[-1].text
+        assert "150 owls were seen near the lake." in prompt
+        assert "Finding 149" not in prompt
+        (handle,) = re.findall(r"res_[a-z]{13}", prompt)
         page = await router.calls.results.read_page(handle)
     assert route.answer is not None
     assert route.answer.startswith("Owls live near the lake.")
@@ -164,9 +164,9 @@ async def test_a_model_is_told_which_tools_are_slow_and_give_large_answers(tmp_p
     async with open_router(tmp_path, [server.spec()], model) as router:
         await router.route("Research owls near the lake in depth, and what time is it in Tokyo?", mode=mode)
     asked = model.asked[0]
-    told = "\n".join([*(message.text for message in asked.messages), *map(str, asked.tools)])
-    assert "Expect: slow, 15 to 120 seconds; a large answer, 2,000 to 8,000 tokens" in told
-    assert told.count("Expect: ") == 1  # nothing is said of a tool that is quick and brief
+    texts = "\n".join([*(message.text for message in asked.messages), *map(str, asked.tools)])
+    assert "Expect: slow, 15 to 120 seconds; a large answer, 2,000 to 8,000 tokens" in texts
+    assert texts.count("Expect: ") == 1  # nothing is said of a tool that is quick and brief
 
 
 @proves("D9", "A11", "F47")
@@ -358,10 +358,10 @@ def reader(pages: int) -> ScriptedModel:
 
     def play(request: ModelRequest) -> str | ModelReply:
         form = "" if request.schema is None else request.schema.name
-        told = "\n".join(message.text for message in request.messages)
+        prompt = "\n".join(message.text for message in request.messages)
         handles, read = (
-            re.findall("res_[a-z]{13}", told),
-            told.count("line 1 of the log\nline 2 of the log\n"),
+            re.findall("res_[a-z]{13}", prompt),
+            prompt.count("line 1 of the log\nline 2 of the log\n"),
         )
         if form == "review":
             return write_review()
@@ -422,7 +422,7 @@ LOOKING = {
 }
 
 
-def looking(name: str) -> ServerSpec:
+def create_reading_server(name: str) -> ServerSpec:
     query = {"type": "object", "properties": {"query": {"type": "string"}}}
     offered = {"name": name, "description": LOOKING[name], "inputSchema": query}
     return tool_server("office", [{**offered, "annotations": {"readOnlyHint": True}}]).spec()
@@ -443,17 +443,17 @@ async def test_where_no_tool_seems_needed_but_one_may_know_it_the_model_decides(
     tmp_path: Path, mode: str, text: str, tool: str
 ) -> None:
     model = wants((f"office__{tool}", {"query": "x"}), answer="It says so.")
-    async with open_router(tmp_path, [looking(tool)], model) as router:
+    async with open_router(tmp_path, [create_reading_server(tool)], model) as router:
         route = await router.route(text, mode=mode)
     assert [step.tool for step in route.packet.tool_routing.worked][:1] == [f"office/{tool}"]
     assert all(request.tool_choice in ("auto", None, "none") for request in model.asked)
-    direct = ScriptedModel(lambda request: declined(request))
-    async with open_router(tmp_path / "direct", [looking(tool)], direct) as router:
+    direct = ScriptedModel(lambda request: decline(request))
+    async with open_router(tmp_path / "direct", [create_reading_server(tool)], direct) as router:
         route = await router.route(text, mode=mode)
     assert (route.answer, route.packet.tool_routing.steps) == ("I do not know.", ())
 
 
-def declined(request: ModelRequest) -> str:
+def decline(request: ModelRequest) -> str:
     """A model that uses no tool, in the form the question is in."""
     form = "" if request.schema is None else request.schema.name
     if form == "selection":
@@ -467,16 +467,18 @@ def declined(request: ModelRequest) -> str:
 @pytest.mark.parametrize("mode", MODES)
 async def test_where_certainly_no_tool_is_needed_a_model_is_sent_none(tmp_path: Path, mode: str) -> None:
     for number, text in enumerate(("Good morning!", "What is 12 * 7?", "Thanks, that was quick")):
-        model = ScriptedModel(lambda request: declined(request))
-        async with open_router(tmp_path / str(number), [looking("search_notes")], model) as router:
+        model = ScriptedModel(lambda request: decline(request))
+        async with open_router(
+            tmp_path / str(number), [create_reading_server("search_notes")], model
+        ) as router:
             await router.route(text, mode=mode)
         assert "search_notes" not in str([(asked.tools, asked.messages) for asked in model.asked])
 
 
-def answered_with(handle: str | None) -> tuple[Message, ...]:
+def build_history_with_result(handle: str | None) -> tuple[Message, ...]:
     """A conversation in which the assistant named a result that was cut."""
-    told = Message(role="assistant", text=f"Read. The whole is {handle}.")
-    return (Message(role="user", text=ASK_LOG), told)
+    history = Message(role="assistant", text=f"Read. The whole is {handle}.")
+    return (Message(role="user", text=ASK_LOG), history)
 
 
 @proves("D6")
@@ -488,20 +490,20 @@ async def test_a_later_request_of_the_conversation_can_read_on_in_a_result_its_h
     async with open_router(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
         first = await router.route(ASK_LOG, mode=mode, caller="dana")
         handle = first.packet.tool_routing.steps[0].handle
-    said = answered_with(handle)
+    history = build_history_with_result(handle)
     model = reader(pages=0)
     async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
-        later = await router.route("Thank you! And the rest?", mode=mode, caller="dana", history=said)
-        other = await router.route("Thank you! And the rest?", mode=mode, caller="eli", history=said)
+        later = await router.route("Thank you! And the rest?", mode=mode, caller="dana", history=history)
+        other = await router.route("Thank you! And the rest?", mode=mode, caller="eli", history=history)
     assert [step.tool for step in later.packet.tool_routing.steps] == ["read_result"]
     assert "line 1 of the log\nline 2 of the log\n" in later.packet.tool_routing.steps[0].text
     assert (later.outcome, later.packet.tool_routing.reinjection_count) == (RouteOutcome.ANSWERED, 0)
-    assert not other.packet.tool_routing.steps  # it is not theirs, so it is not offered
+    assert not other.packet.tool_routing.steps  # it is another caller's, so it is not offered
     assert not offers_read_result(model.asked[-1])
     async with open_router(
         tmp_path, [logs.spec()], model, digest={"max_tokens": 300}, tool_routing={"enabled": False}
     ) as router:
-        await router.route("And the rest?", mode=mode, caller="dana", history=said)
+        await router.route("And the rest?", mode=mode, caller="dana", history=history)
     assert not offers_read_result(model.asked[-1])
 
 
@@ -511,9 +513,9 @@ async def test_reading_on_is_not_the_one_decision_of_a_single_decision(tmp_path:
     async with open_router(tmp_path, [logs.spec()], reader(pages=0), digest={"max_tokens": 300}) as router:
         first = await router.route(ASK_LOG, mode="single", caller="dana")
         handle = first.packet.tool_routing.steps[0].handle
-        said = answered_with(handle)
+        history = build_history_with_result(handle)
     wanted = (("read_result", {"handle": handle}), ("logs__read_log", {"service": "web"}))
     model = ScriptedModel([calls(wanted[0]), calls(wanted[1]), "Read."])
     async with open_router(tmp_path, [logs.spec()], model, digest={"max_tokens": 300}) as router:
-        route = await router.route(ASK_LOG, mode="single", caller="dana", history=said)
+        route = await router.route(ASK_LOG, mode="single", caller="dana", history=history)
     assert [step.tool for step in route.packet.tool_routing.steps] == ["read_result", "logs/read_log"]

@@ -113,7 +113,7 @@ async def test_a_question_is_answered_from_a_tool_and_names_it(tmp_path: Path) -
 
 
 @proves("A5", "W1")
-async def test_when_nobody_is_sure_more_tools_are_looked_at_once_and_then_the_person_is_asked(
+async def test_with_low_confidence_the_shortlist_widens_once_and_then_the_person_is_asked(
     tmp_path: Path,
 ) -> None:
     choice = write_selection("time__get_current_time", {"timezone": "Asia/Tokyo"}, confidence=0.6)
@@ -125,8 +125,8 @@ async def test_when_nobody_is_sure_more_tools_are_looked_at_once_and_then_the_pe
         assert route.pending.tool == "time/get_current_time"
         assert route.pending.reason == "the review approves, at 0.55; below 0.70 a person decides"
         assert not [event for event in route.events if event.kind == "attempt_started"]
-        told = playbook(route, without=(*QUIET, "task_scheduled", "model_answered"))
-    assert told.startswith(
+        events = playbook(route, without=(*QUIET, "task_scheduled", "model_answered"))
+    assert events.startswith(
         script(
             """
             packet_received: What time is it in Tokyo right now?
@@ -135,7 +135,7 @@ async def test_when_nobody_is_sure_more_tools_are_looked_at_once_and_then_the_pe
             """
         )
     )
-    assert told.endswith(
+    assert events.endswith(
         script(
             """
             tool_selected: chose time/get_current_time: it fits
@@ -153,7 +153,7 @@ async def test_when_nobody_is_sure_more_tools_are_looked_at_once_and_then_the_pe
             """  # noqa: E501
         )
     )
-    assert told.count("shortlist_widened") == 1
+    assert events.count("shortlist_widened") == 1
 
 
 @proves("A5", "C6", "W1", "W2")
@@ -220,7 +220,7 @@ async def test_when_everything_failed_the_person_gets_guidance_and_no_raw_error(
     assert route.outcome is RouteOutcome.FAILED
     assert "ENOENT" not in route.answer
     assert "What you can do:" in route.answer
-    assert "ENOENT" in route.detail  # for whoever asks
+    assert "ENOENT" in route.detail  # for display
     assert [step.success for step in route.packet.tool_routing.steps] == [False, False]
     statuses = [event.summary() for event in route.events if event.kind == "execution_status_changed"]
     assert statuses.count("failed: execution_failed") == 2

@@ -1,4 +1,4 @@
-"""Going on after a person has spoken: once, whoever says what, however often, and after whatever happened."""
+"""Resuming after a decision: once, whatever the decision, however often, and after any failure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fingerpost.llm import ModelReply, ModelRequest
 from fingerpost.records import ExecutionStatus, Pending, RouteOutcome, Scope
 from fingerpost.router import Route
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
-from tests.kit.call_recorder import DESTROYS, READS, as_remembered, tool
+from tests.kit.call_recorder import DESTROYS, READS, matches_journal, tool
 from tests.kit.routers import open_router, script_model, write_review, write_selection
 from tests.requirements import proves
 
@@ -63,14 +63,14 @@ async def test_what_was_approved_runs_once_however_often_it_is_resumed(tmp_path:
     server = files()
     async with open_files_router(tmp_path, server, chooser()) as router:
         asked = await router.route(WISH)
-        assert await as_remembered(router, asked)
+        assert await matches_journal(router, asked)
         done = await router.resume(asked, waits(asked).approve(by="dana"))
         assert done.outcome is RouteOutcome.ANSWERED
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
         for _ in range(3):
             again = await router.resume(asked, waits(asked).approve(by="dana"))
             assert (again.outcome, again.answer) == (done.outcome, done.answer)
-            assert await as_remembered(router, again)
+            assert await matches_journal(router, again)
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
@@ -109,7 +109,7 @@ async def test_a_rejection_is_told_with_its_reason_and_stays_one(tmp_path: Path)
         assert "it is the only copy" in done.packet.tool_routing.steps[0].text
         again = await router.resume(asked, waits(asked).approve(by="eve"))
         assert (again.outcome, again.answer) == (done.outcome, done.answer)
-        assert await as_remembered(router, again)
+        assert await matches_journal(router, again)
     assert server.calls == []
 
 
@@ -125,12 +125,12 @@ async def test_edited_arguments_run_instead_and_wrong_ones_are_refused_before_an
         done = await router.resume(asked, waits(asked).approve(by="dana", arguments={"path": "b.txt"}))
         assert done.outcome is RouteOutcome.ANSWERED
         assert done.packet.tool_routing.steps[0].arguments == {"path": "b.txt"}
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert server.calls == [("delete_file", {"path": "b.txt"})]
 
 
 @proves("W2", "F36")
-async def test_nobody_said_no_to_what_expired_and_it_does_not_run(tmp_path: Path) -> None:
+async def test_an_expired_call_was_not_rejected_and_does_not_run(tmp_path: Path) -> None:
     server = files()
     async with open_files_router(tmp_path, server, chooser(), call={"pending_seconds": 1}) as router:
         asked = await router.route(WISH)
@@ -139,7 +139,7 @@ async def test_nobody_said_no_to_what_expired_and_it_does_not_run(tmp_path: Path
         assert done.outcome is RouteOutcome.DECLINED
         assert "You said no" not in done.answer
         assert "in time" in done.answer
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert server.calls == []
 
 
@@ -158,7 +158,7 @@ async def test_a_yes_for_the_conversation_is_not_asked_for_again_there_but_elsew
         assert (await router.resume(asked, word)).outcome is RouteOutcome.ANSWERED
         following = await router.route(WISH, conversation="ses_one")
         assert following.outcome is RouteOutcome.ANSWERED, following.trace
-        assert await as_remembered(router, following)
+        assert await matches_journal(router, following)
         waits(await router.route(WISH, conversation="ses_two"))
     assert [arguments["path"] for _, arguments in server.calls] == ["a.txt", "a.txt"]
 
@@ -178,7 +178,7 @@ async def test_two_who_resume_at_once_get_one_execution_and_the_same_answer(tmp_
                 tasks.start_soon(go_on, who)
         assert [route.outcome for route in routes] == [RouteOutcome.ANSWERED] * 3
         assert len({route.answer for route in routes}) == 1
-        assert await as_remembered(router, routes[-1])
+        assert await matches_journal(router, routes[-1])
         assert await router.calls.approvals.list_waiting() == []
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
@@ -196,7 +196,7 @@ async def test_a_tool_that_changed_after_the_yes_is_not_run(tmp_path: Path) -> N
         done = await router.resume(waits(asked).pending_id, waits(asked).approve(by="dana"))
         assert done.outcome in (RouteOutcome.ANSWERED, RouteOutcome.FAILED)
         assert [step.success for step in done.packet.tool_routing.steps] == [False]
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert server.calls == other.calls == []
 
 
@@ -230,7 +230,7 @@ async def test_a_yes_to_the_old_definition_is_no_yes_to_the_accepted_new_one(tmp
         assert changed.calls == []
         done = await router.resume(again, waits(again).approve(by="dana"))
         assert done.outcome is RouteOutcome.ANSWERED
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert changed.calls == [("delete_file", {"path": "a.txt"})]
 
 
@@ -243,7 +243,7 @@ async def test_when_the_server_is_gone_the_person_is_told_what_to_do(tmp_path: P
         assert done.outcome is RouteOutcome.FAILED
         assert "delete file (files)" in done.answer
         assert "What you can do:" in done.answer
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
 
 
 @proves("W2", "W4")
@@ -256,7 +256,7 @@ async def test_another_process_without_any_model_goes_on_and_says_so(tmp_path: P
         assert done.outcome is RouteOutcome.ANSWERED
         assert done.answered_by == "no model"
         assert '"path":"a.txt"' in done.answer.replace(" ", "")
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert len(server.calls) == 1
 
 
@@ -288,14 +288,14 @@ async def test_of_two_calls_that_wait_each_is_decided_and_each_runs_once(tmp_pat
     server = files()
     async with open_files_router(tmp_path, server, two_deletions()) as router:
         asked, first, second = await both(router)
-        assert await as_remembered(router, asked)
+        assert await matches_journal(router, asked)
         halfway = await router.resume(asked, first.approve(by="dana"))
         assert waits(halfway).pending_id == second.pending_id
-        assert await as_remembered(router, halfway)
+        assert await matches_journal(router, halfway)
         done = await router.resume(halfway, second.approve(by="dana"))
         assert done.outcome is RouteOutcome.ANSWERED, done.trace
         assert done.answer == "Both are gone, by files/delete_file."
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
         again = await router.resume(first.pending_id)
         assert again.answer == done.answer
     assert sorted(arguments["path"] for _, arguments in server.calls) == ["a.txt", "b.txt", "c.txt"]
@@ -317,7 +317,7 @@ async def test_of_two_one_is_allowed_and_the_other_is_not(tmp_path: Path, yes_to
             halfway, second.reject(by="dana") if yes_to_first else second.approve(by="dana")
         )
         assert done.outcome is RouteOutcome.ANSWERED, done.trace
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
         deleted = [arguments["path"] for name, arguments in server.calls if name == "delete_file"]
         assert deleted == [(first if yes_to_first else second).arguments["path"]]
 
@@ -333,7 +333,7 @@ async def test_what_was_decided_elsewhere_is_done_too_before_the_answer(tmp_path
         done = await router.resume(asked)
         assert done.outcome is RouteOutcome.ANSWERED, done.trace
         assert len(done.packet.tool_routing.steps) == 3
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert sorted(arguments["path"] for _, arguments in server.calls) == ["a.txt", "b.txt", "c.txt"]
 
 
@@ -354,7 +354,7 @@ async def test_two_calls_of_one_turn_resumed_at_once_each_run_once(tmp_path: Pat
         last = await router.resume(first)
         assert last.outcome is RouteOutcome.ANSWERED
         assert len(last.packet.tool_routing.steps) == 3
-        assert await as_remembered(router, last)
+        assert await matches_journal(router, last)
     assert sorted(arguments["path"] for _, arguments in server.calls) == ["a.txt", "b.txt", "c.txt"]
 
 
@@ -376,7 +376,7 @@ async def test_interrupted_after_the_call_it_goes_on_to_the_answer_without_calli
         done = await router.resume(waits(asked).pending_id)
         assert done.outcome is RouteOutcome.ANSWERED, done.answer
         assert done.answer == "It is deleted, says files/delete_file."
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert len(server.calls) == 1
 
 
@@ -399,14 +399,14 @@ async def test_resuming_what_is_done_shows_what_waits_now(tmp_path: Path) -> Non
         assert waits(again).pending_id == waits(following).pending_id
         done = await router.resume(following, waits(following).approve(by="dana"))
         assert done.outcome is RouteOutcome.ANSWERED, done.trace
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
         assert sum(isinstance(event, ToolSelected) for event in done.events) == 0
     assert [arguments["path"] for _, arguments in server.calls] == ["0.txt", "1.txt"]
 
 
 @proves("W2")
 @pytest.mark.parametrize("model", [lambda: None, chooser], ids=["keyless", "staged"])
-async def test_what_nobody_knows_is_a_clear_error(
+async def test_an_unknown_packet_is_a_clear_error(
     tmp_path: Path, model: Callable[[], ScriptedModel | None]
 ) -> None:
     async with open_files_router(tmp_path, files(), model()) as router:
@@ -443,7 +443,7 @@ async def test_two_processes_that_resume_at_once_give_one_answer_and_leave_no_qu
         assert [route.outcome for route in routes] == [RouteOutcome.ANSWERED] * 2
         assert len({route.answer for route in routes}) == 1
         assert await one.calls.approvals.list_waiting() == []
-        assert await as_remembered(other, routes[-1])
+        assert await matches_journal(other, routes[-1])
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
@@ -464,7 +464,7 @@ async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs
         assert [route.outcome for route in done] == [RouteOutcome.ANSWERED] * 2, done[1].trace
         assert "made once, for 2 requests" in done[1].packet.tool_routing.steps[0].text
         assert await one.calls.approvals.list_waiting() == []
-        assert await as_remembered(one, done[0]) and await as_remembered(other, done[1])
+        assert await matches_journal(one, done[0]) and await matches_journal(other, done[1])
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
@@ -499,7 +499,7 @@ async def test_who_goes_on_stays_within_the_bounds_of_who_asked(tmp_path: Path) 
     assert offered == [("files/delete_file",)]
 
 
-def told(request: ModelRequest) -> str:
+def join_messages(request: ModelRequest) -> str:
     return "\n".join(message.text for message in request.messages)
 
 
@@ -508,16 +508,16 @@ def stubborn(*, retries: tuple[tuple[str, dict[str, Any]], ...] = ()) -> Scripte
     left = list(retries)
 
     def play(request: ModelRequest) -> str | ModelReply:
-        heard = "only copy" in told(request)
+        has_heard = "only copy" in join_messages(request)
         shape = None if request.schema is None else request.schema.name
         if shape == "selection":
             return DELETE
         if shape == "review":
             return write_review()
-        if heard and (not left or not (request.tools or shape)):
+        if has_heard and (not left or not (request.tools or shape)):
             answer = "I left a.txt alone, because it is the only copy."
             return json.dumps({"thought": "", "action": None, "answer": answer}) if shape else answer
-        name, arguments = left.pop(0) if heard else ("files__delete_file", {"path": "a.txt"})
+        name, arguments = left.pop(0) if has_heard else ("files__delete_file", {"path": "a.txt"})
         if shape is not None:
             action = {"tool": name, "arguments": arguments}
             return json.dumps({"thought": "", "action": action, "answer": None})
@@ -536,9 +536,9 @@ async def test_after_a_rejection_the_model_hears_the_reason_and_answers(tmp_path
         done = await router.resume(asked, waits(asked).reject(by="dana", reason="it is the only copy"))
         assert done.answer == "I left a.txt alone, because it is the only copy."
         assert (done.outcome, done.answered_by) == (RouteOutcome.DECLINED, "scripted")
-        heard = told(model.asked[before])
-        assert "dana rejected this call" in heard and '"it is the only copy"' in heard
-        assert await as_remembered(router, done)
+        prompt = join_messages(model.asked[before])
+        assert "dana rejected this call" in prompt and '"it is the only copy"' in prompt
+        assert await matches_journal(router, done)
         again = await router.resume(asked)
         assert (again.outcome, again.answer) == (done.outcome, done.answer)
     assert server.calls == []
@@ -566,5 +566,5 @@ async def test_what_a_person_rejected_is_not_done_another_way_in_the_same_reques
         assert (refused.tool, refused.error) == ("files/shred_file", "cancelled")
         assert "a person did not allow files/delete_file" in refused.text
         assert await router.calls.approvals.list_waiting() == []
-        assert await as_remembered(router, done)
+        assert await matches_journal(router, done)
     assert server.calls == [("read_file", {"path": "b.txt"})]

@@ -1,4 +1,4 @@
-"""A profile bounds whatever is done under it, whoever names it, and is there for whom it is meant."""
+"""A profile bounds everything done under it, and is available to the callers it is meant for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def test_a_name_is_enough_for_the_bounds_to_hold(tmp_path: Path):
         assert {hidden.tool for hidden in found.shortlist.hidden} == {"weather/get_forecast"}
         called = await router.call("weather/get_forecast", {"what": "Oslo"}, profile="desk")
         assert called.error is ErrorKind.DENIED
-        context = CallContext(call_id="cal_1", profile="desk")  # nobody said a scope
+        context = CallContext(call_id="cal_1", profile="desk")  # no scope was given
         past = await router.calls.call(ToolCall(name="weather/get_forecast", arguments={}), context)
         assert past.error is ErrorKind.DENIED
         assert weather.calls == []
@@ -51,14 +51,14 @@ async def test_no_more_tools_than_the_profile_allows(tmp_path: Path):
     assert (len(every.shortlist.offered), len(few.shortlist.offered)) == (2, 1)
 
 
-def made(plans: dict[str, str] | None = None, **profiles: dict[str, object]) -> Profiles:
+def create_profiles(plans: dict[str, str] | None = None, **profiles: dict[str, object]) -> Profiles:
     parsed = {name: ProfileSettings.model_validate(fields) for name, fields in profiles.items()}
     return Profiles(parsed, plans or {})
 
 
 @proves("B10")
 def test_who_may_use_a_profile_goes_by_name_and_plan():
-    known = made(
+    known = create_profiles(
         {"dana": "pro", "token:*@acme": "free"}, pro={"plans": ["pro"]}, dev={"users": ["d*"]}, free={}
     )
     assert [name for name in known if known.may_use(name, "dana")] == ["pro", "dev", "free"]
@@ -71,7 +71,7 @@ def test_who_may_use_a_profile_goes_by_name_and_plan():
 
 @proves("B7", "B10")
 def test_which_profile_is_meant():
-    known = made(
+    known = create_profiles(
         {"dana": "pro"},
         kb={"default": True},
         rich={"default": True, "plans": ["pro"]},

@@ -52,7 +52,7 @@ def run(variables: dict[str, str]) -> Run:
     )
 
 
-def told(result: Done | Result) -> Any:
+def parse_output(result: Done | Result) -> Any:
     return json.loads(result.stdout)
 
 
@@ -64,7 +64,7 @@ def test_ready_profiles_are_added_and_listed(profiles: Callable[..., Result]):
     assert "wrote profiles/kb.toml" in added.stdout
     assert 'builtin.enabled = ["knowledge"]' in added.stdout
     assert "is there already" in str(profiles("add", "kb").exception)
-    assert [(one["name"], one["written"]) for one in told(profiles("--json"))] == [
+    assert [(one["name"], one["written"]) for one in parse_output(profiles("--json"))] == [
         ("kb", "profiles/kb.toml:3"),
         ("v0.3", "profiles/v0.3.toml:3"),
     ]
@@ -92,9 +92,11 @@ def test_commands_ask_and_call_under_a_profile(profiles: Callable[..., Result], 
     denied, done = run(*CALL), run(*CALL, "--profile", "v0.3")
     assert (denied.returncode, "outside of what this caller may use" in denied.stderr) == (1, True)
     assert (done.returncode, '"directive":"set_environment"' in done.stdout) == (0, True)
-    routed = told(run("route", "--json", "--profile", "v0.3", "set the scene environment"))
+    routed = parse_output(run("route", "--json", "--profile", "v0.3", "set the scene environment"))
     assert "directives/set_environment" in routed["offered"]
-    asked = told(run("ask", "--json", "--profile", "v0.3", "set the light of the scene environment to 0.2"))
+    asked = parse_output(
+        run("ask", "--json", "--profile", "v0.3", "set the light of the scene environment to 0.2")
+    )
     assert asked["profile"] == "v0.3"
 
 

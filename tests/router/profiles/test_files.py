@@ -15,12 +15,12 @@ from fingerpost.settings.profiles import read_examples
 from tests.requirements import proves
 
 
-def loaded(folder: Path, text: str = "", **files: str) -> Loaded:
-    place(folder, text, **files)
+def load_profiles(folder: Path, text: str = "", **files: str) -> Loaded:
+    write_profiles(folder, text, **files)
     return load(config=folder / "fingerpost.toml", environ={"HOME": str(folder)}, cwd=folder)
 
 
-def place(folder: Path, text: str, **files: str) -> None:
+def write_profiles(folder: Path, text: str, **files: str) -> None:
     (folder / "fingerpost.toml").write_text(text)
     (folder / "profiles").mkdir(exist_ok=True)
     for name, content in files.items():
@@ -29,7 +29,7 @@ def place(folder: Path, text: str, **files: str) -> None:
 
 @proves("U14")
 def test_a_file_beside_the_settings_is_a_profile_and_says_where_it_is_written(tmp_path: Path):
-    found = loaded(
+    found = load_profiles(
         tmp_path,
         "[profiles.written]\n",
         desk='# a comment\ndescription = "Help desk"\n\n[directives]\nVR = "Look up."\n',
@@ -46,12 +46,12 @@ def test_another_folder_can_be_named_and_other_files_are_left_alone(tmp_path: Pa
     (tmp_path / "who" / "v0.3.toml").write_text("mode = 'route'")
     (tmp_path / "who" / ".hidden.toml").write_text("nonsense")
     (tmp_path / "who" / "readme.md").write_text("nonsense")
-    found = loaded(tmp_path, 'profiles_folder = "who"\n', ignored="nonsense")
+    found = load_profiles(tmp_path, 'profiles_folder = "who"\n', ignored="nonsense")
     assert {name: profile.mode for name, profile in found.settings.profiles.items()} == {"v0.3": "route"}
 
 
 def test_without_a_settings_file_no_folder_is_looked_for(tmp_path: Path):
-    place(tmp_path, "", desk="")
+    write_profiles(tmp_path, "", desk="")
     (tmp_path / "fingerpost.toml").unlink()
     assert load(environ={"HOME": str(tmp_path)}, cwd=tmp_path).settings.profiles == {}
 
@@ -71,7 +71,7 @@ def test_without_a_settings_file_no_folder_is_looked_for(tmp_path: Path):
 def test_what_is_wrong_is_told_with_file_line_and_fix(
     tmp_path: Path, name: str, content: str, problem: str, fix: str
 ):
-    place(tmp_path, "[profiles.twice]\n", **{name: content})
+    write_profiles(tmp_path, "[profiles.twice]\n", **{name: content})
     found = check(config=tmp_path / "fingerpost.toml", environ={"HOME": str(tmp_path)}, cwd=tmp_path)
     assert len(found) == 1
     assert problem in str(found[0])
@@ -84,7 +84,7 @@ def test_what_is_wrong_is_told_with_file_line_and_fix(
 @pytest.mark.parametrize("name", read_examples())
 def test_ready_profiles_are_right(tmp_path: Path, name: str):
     assert set(read_examples()) == {"developer", "kb", "researcher", "v0.3", "v1"}
-    profile = loaded(tmp_path, "", **{name: read_examples()[name]}).settings.profiles[name]
+    profile = load_profiles(tmp_path, "", **{name: read_examples()[name]}).settings.profiles[name]
     assert profile.description
     assert profile.tools
 

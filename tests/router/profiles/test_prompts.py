@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fingerpost.router import RouteKeywords
 from fingerpost.testing import ScriptedModel
-from tests.kit.profiles import said, small
+from tests.kit.profiles import get_system_prompt, small
 from tests.requirements import proves
 
 GUIDE = {
@@ -22,7 +22,7 @@ async def test_a_prompt_is_assembled_from_persona_tools_and_directive_sections(t
     model = ScriptedModel(["Sunny."])
     async with small(tmp_path, model, profiles={"guide": GUIDE}) as (router, _, _):
         await router.route("What is the weather forecast for Oslo?", profile="guide", mode="simple")
-    prompt = said(model)
+    prompt = get_system_prompt(model)
     parts = (
         "# PERSONA\nYou are the guide of a museum.",
         "# TOOLS\n",
@@ -40,15 +40,15 @@ async def test_a_prompt_is_assembled_from_persona_tools_and_directive_sections(t
 @proves("B5")
 async def test_what_a_request_says_itself_comes_first_and_sections_stay(tmp_path: Path):
     model = ScriptedModel(["Sunny.", "Rainy."])
-    house = small(tmp_path, model, profiles={"guide": GUIDE}, choose={"persona": "You are usual."})
-    async with house as (router, _, _):
+    small_router = small(tmp_path, model, profiles={"guide": GUIDE}, choose={"persona": "You are usual."})
+    async with small_router as (router, _, _):
         own_words = RouteKeywords(
             persona="You are a cat.", directives="Purr.", profile="guide", mode="simple"
         )
         await router.route("What is the forecast?", **own_words)
-        own = said(model)
+        own = get_system_prompt(model)
         await router.route("What is the forecast?", mode="simple")
-        usual = said(model)
+        usual = get_system_prompt(model)
     assert "# PERSONA\nYou are a cat." in own and "museum" not in own
     assert "# DIRECTIVES\nPurr.\n\n## VR/AR\n" in own
     assert "# PERSONA\nYou are usual." in usual

@@ -43,9 +43,9 @@ async def surfaces(router: Router) -> AsyncGenerator[tuple[httpx2.AsyncClient, h
     """/v1 and /api of this router."""
     async with AsyncExitStack() as stack:
         address, _ = await stack.enter_async_context(v1_served(router))
-        house = await stack.enter_async_context(api_served(router))
+        api = await stack.enter_async_context(api_served(router))
         client = await stack.enter_async_context(httpx2.AsyncClient(base_url=address, timeout=20))
-        yield client, house.client
+        yield client, api.client
 
 
 def chat(**more: Any) -> dict[str, Any]:
@@ -62,8 +62,10 @@ async def test_a_client_gets_the_tools_of_the_api_version_it_names(tmp_path: Pat
     async with own(tmp_path, *READY, model=model) as router, surfaces(router) as (v1, api):
         for version, profile, tools in VERSIONS:
             headers = {} if version is None else {"X-API-Version": version}
-            told = (await v1.post("/v1/chat/completions", json=chat(), headers=headers)).json()["fingerpost"]
-            assert (told["profile"], told["tools_considered"]) == (profile, tools)
+            response = (await v1.post("/v1/chat/completions", json=chat(), headers=headers)).json()[
+                "fingerpost"
+            ]
+            assert (response["profile"], response["tools_considered"]) == (profile, tools)
             body = {"request": "find my notes about the pump", "api_version": version}
             routed = (await api.post("/api/route", json=body)).json()
             assert routed["shortlist"]["considered"] == tools
@@ -89,7 +91,7 @@ PLANS: dict[str, Any] = {
 
 
 @proves("B10", "U14")
-async def test_tools_go_by_plan_and_nobody_names_what_is_for_others(tmp_path: Path):
+async def test_tools_go_by_plan_and_tools_of_other_plans_are_not_named(tmp_path: Path):
     model = ScriptedModel(lambda request: "Sunny.")
     async with small(tmp_path, model, **PLANS) as (router, _, _), surfaces(router) as (v1, api):
         keys = {name: (await router.store.keys.add(name))[1] for name in ("dana", "eve")}
@@ -124,11 +126,11 @@ async def test_tools_go_by_plan_and_nobody_names_what_is_for_others(tmp_path: Pa
 @proves("B10")
 async def test_figures_are_told_by_profile(tmp_path: Path):
     model = ScriptedModel(lambda request: "Sunny.")
-    async with small(tmp_path, model, **PLANS) as (router, _, _), api_served(router) as house:
+    async with small(tmp_path, model, **PLANS) as (router, _, _), api_served(router) as api:
         for profile in ("free", "desk", "desk"):
             await router.route("find a ticket", profile=profile, caller="eve")
         await router.store.journal.flush()
-        figures = (await house.get("/api/insight")).json()
+        figures = (await api.get("/api/insight")).json()
     found = {one["name"]: one["requests"] for one in figures["profiles"]}
     assert found == {"free": 1, "desk": 2}
 
@@ -144,20 +146,20 @@ AGENT = "specialists/use_mcp_agent"
 COLOUR: dict[str, Any] = {"tool": AGENT, "arguments": {"task": "Read the file colour.txt"}}
 
 
-def offered(request: ModelRequest) -> set[str]:
+def list_offered(request: ModelRequest) -> set[str]:
     return {str(tool["function"]["name"]) for tool in request.tools}  # pyright: ignore
 
 
 def agent(tool: str, arguments: dict[str, Any]) -> ScriptedModel:
     """A model that calls the tool where it is offered, and answers then."""
 
-    def said(request: ModelRequest) -> ScriptLine:
-        name = next((name for name in offered(request) if tool in name), None)
+    def play(request: ModelRequest) -> ScriptLine:
+        name = next((name for name in list_offered(request) if tool in name), None)
         if name is None or any(message.role == "tool" for message in request.messages):
             return "That is all."
         return calls((name, arguments))
 
-    return ScriptedModel(said)
+    return ScriptedModel(play)
 
 
 @proves("B3", "B7")
@@ -167,18 +169,18 @@ async def test_the_agent_of_a_ready_profile_reaches_what_the_profile_does_not_of
 ):
     (tmp_path / "colour.txt").write_text("blue")
     model = agent("ai_read", {"path": "colour.txt"})
-    async with own(tmp_path, *READY, model=model) as router, api_served(router) as house:
+    async with own(tmp_path, *READY, model=model) as router, api_served(router) as api:
         assert "workspace" not in servers_seen(router, profile)
-        answer = (await house.post("/api/call", {**COLOUR, "profile": profile})).json()
+        answer = (await api.post("/api/call", {**COLOUR, "profile": profile})).json()
         assert "used workspace/ai.read" in answer["content"], answer
         run = {"tool": AGENT, "arguments": {"task": "Run the command git status in the terminal"}}
         model.asked.clear()
-        await house.post("/api/call", {**run, "profile": profile})
-        assert any("execute" in name for request in model.asked for name in offered(request))
-        assert not any("specialists" in name for request in model.asked for name in offered(request))
+        await api.post("/api/call", {**run, "profile": profile})
+        assert any("execute" in name for request in model.asked for name in list_offered(request))
+        assert not any("specialists" in name for request in model.asked for name in list_offered(request))
         # what the agent may use, its caller may not use for that
         direct = {"tool": "workspace/ai.read", "arguments": {"path": "colour.txt"}, "profile": profile}
-        assert (await house.post("/api/call", direct)).status_code == 404
+        assert (await api.post("/api/call", direct)).status_code == 404
 
 
 @proves("B3")
@@ -195,9 +197,9 @@ async def test_the_agent_reaches_nothing_that_its_callers_key_or_a_rule_keeps_fr
         },
         "policy": [denied],
     }
-    async with own(tmp_path, *READY, model=model, **more) as router, api_served(router) as house:
-        bound = await house.key("bound", scope=Scope(servers=("knowledge", "specialists")))
-        named = await house.key("named", scope=Scope(tools=tools))  # word for word as the profile has it
+    async with own(tmp_path, *READY, model=model, **more) as router, api_served(router) as api:
+        bound = await api.key("bound", scope=Scope(servers=("knowledge", "specialists")))
+        named = await api.key("named", scope=Scope(tools=tools))  # word for word as the profile has it
         for profile, headers in (
             ("v1", bound),
             ("v1", named),
@@ -205,9 +207,9 @@ async def test_the_agent_reaches_nothing_that_its_callers_key_or_a_rule_keeps_fr
             ("reading", {}),
             ("plain", {}),
         ):
-            called = await house.post("/api/call", {**COLOUR, "profile": profile}, headers=headers)
+            called = await api.post("/api/call", {**COLOUR, "profile": profile}, headers=headers)
             assert "used no tool" in called.json()["content"], (profile, called.json())
-        seen = {name for request in model.asked for name in offered(request)}
+        seen = {name for request in model.asked for name in list_offered(request)}
         assert not any("workspace" in name for name in seen), seen
 
 
@@ -218,11 +220,11 @@ async def test_what_the_agent_asks_for_runs_within_the_same_bounds_once_it_is_ap
     model = agent("file_operations", delete)
     task = {"tool": AGENT, "arguments": {"task": "Delete the file colour.txt"}, "profile": "v1"}
     switched = {"tool_routing": {"allow_write": True}}
-    async with own(tmp_path, *READY, model=model, **switched) as router, api_served(router) as house:
-        key = await house.key("dana", "use", "approve")
-        waits = (await house.post("/api/call", task, headers=key)).json()
+    async with own(tmp_path, *READY, model=model, **switched) as router, api_served(router) as api:
+        key = await api.key("dana", "use", "approve")
+        waits = (await api.post("/api/call", task, headers=key)).json()
         (pending,) = await router.calls.approvals.list_waiting()
         assert pending.pending_id in waits["content"]
         address = f"/api/approvals/{pending.pending_id}/approve"
-        await house.post(address, {}, headers=await house.key("erin", "approve"))
+        await api.post(address, {}, headers=await api.key("erin", "approve"))
         await until(lambda: not (tmp_path / "colour.txt").exists())

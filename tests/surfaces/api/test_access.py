@@ -24,8 +24,8 @@ COOKIE = "fingerpost_session"
 
 
 @pytest.fixture
-async def keyed(tmp_path: Path) -> AsyncGenerator[ServedApi]:
-    """A house where everybody needs a key."""
+async def api(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+    """An API where every caller needs a key."""
     server = tool_server("files", TOOLS)
     profiles = {"desk": {"tools": ["files/read_file"]}, "other": {}}
     async with open_served_api(
@@ -35,10 +35,10 @@ async def keyed(tmp_path: Path) -> AsyncGenerator[ServedApi]:
 
 
 @proves("I3")
-async def test_a_key_without_the_right_gets_403(keyed: ServedApi) -> None:
-    assert (await keyed.get("/api/me")).status_code == 401
-    agent, watcher = await keyed.key("agent"), await keyed.key("watcher", "watch")
-    pending = await _waiting(keyed, agent)
+async def test_a_key_without_the_right_gets_403(api: ServedApi) -> None:
+    assert (await api.get("/api/me")).status_code == 401
+    agent, watcher = await api.key("agent"), await api.key("watcher", "watch")
+    pending = await _create_waiting_call(api, agent)
     for path, who in (
         ("/api/route", watcher),
         ("/api/ask", watcher),
@@ -46,15 +46,15 @@ async def test_a_key_without_the_right_gets_403(keyed: ServedApi) -> None:
         (f"/api/approvals/{pending}/approve", agent),
         (f"/api/approvals/{pending}/reject", watcher),
     ):
-        answer = await keyed.post(path, {"request": "x"}, headers=who)
+        answer = await api.post(path, {"request": "x"}, headers=who)
         assert (answer.status_code, answer.json()["status"]) == (403, 403), path
         assert "right" in answer.json()["detail"]
-    assert (await keyed.get("/api/audit", headers=agent)).status_code == 403
-    assert (await keyed.get("/api/me", headers={"x-api-key": "fp_wrong"})).status_code == 401
+    assert (await api.get("/api/audit", headers=agent)).status_code == 403
+    assert (await api.get("/api/me", headers={"x-api-key": "fp_wrong"})).status_code == 401
 
 
-async def _waiting(keyed: ServedApi, who: dict[str, str], **more: Any) -> str:
-    """A call of theirs that waits."""
+async def _create_waiting_call(keyed: ServedApi, who: dict[str, str], **more: Any) -> str:
+    """A call of this caller that waits."""
     call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}, **more}
     answer = await keyed.post("/api/call", call, headers=who)
     assert answer.status_code == 200, answer.text
@@ -62,11 +62,11 @@ async def _waiting(keyed: ServedApi, who: dict[str, str], **more: Any) -> str:
 
 
 @proves("I3")
-async def test_without_the_right_to_watch_one_sees_ones_own_alone(keyed: ServedApi) -> None:
-    agent, other = await keyed.key("agent"), await keyed.key("other")
-    watcher, approver = await keyed.key("watcher", "watch"), await keyed.key("approver", "approve")
-    theirs = await _waiting(keyed, agent)
-    own = (await keyed.get("/api/packets", headers=agent)).json()["items"]
+async def test_without_the_right_to_watch_a_caller_sees_its_own_requests_only(api: ServedApi) -> None:
+    agent, other = await api.key("agent"), await api.key("other")
+    watcher, approver = await api.key("watcher", "watch"), await api.key("approver", "approve")
+    theirs = await _create_waiting_call(api, agent)
+    own = (await api.get("/api/packets", headers=agent)).json()["items"]
     assert [line["caller"] for line in own] == ["agent"]
     packet = own[0]["packet_id"]
     for path in (
@@ -74,36 +74,36 @@ async def test_without_the_right_to_watch_one_sees_ones_own_alone(keyed: ServedA
         f"/api/approvals/{theirs}",
         f"/api/events?packet_id={packet}",
     ):
-        assert (await keyed.get(path, headers=other)).status_code == 404, path
-    assert (await keyed.get("/api/events", headers=other)).status_code == 403
+        assert (await api.get(path, headers=other)).status_code == 404, path
+    assert (await api.get("/api/events", headers=other)).status_code == 403
     for path in ("/api/packets", "/api/packets?caller=agent", "/api/approvals"):
-        assert (await keyed.get(path, headers=other)).json()["items"] == [], path
-    assert (await keyed.get(f"/api/packets/{packet}", headers=agent)).status_code == 200
-    assert (await keyed.get(f"/api/packets/{packet}", headers=watcher)).status_code == 200
-    assert (await keyed.get(f"/api/packets/{packet}", headers=approver)).status_code == 403
-    seen = (await keyed.get("/api/approvals", headers=approver)).json()["items"]
+        assert (await api.get(path, headers=other)).json()["items"] == [], path
+    assert (await api.get(f"/api/packets/{packet}", headers=agent)).status_code == 200
+    assert (await api.get(f"/api/packets/{packet}", headers=watcher)).status_code == 200
+    assert (await api.get(f"/api/packets/{packet}", headers=approver)).status_code == 403
+    seen = (await api.get("/api/approvals", headers=approver)).json()["items"]
     assert [(one["pending_id"], one["may_decide"]) for one in seen] == [(theirs, True)]
-    mine = (await keyed.get(f"/api/approvals/{theirs}", headers=agent)).json()
+    mine = (await api.get(f"/api/approvals/{theirs}", headers=agent)).json()
     assert (mine["may_decide"], "approve" in mine["why_not"]) == (False, True)
-    async with open_stream(keyed, "/api/live", headers=other) as stream:
+    async with open_stream(api, "/api/live", headers=other) as stream:
         assert (await stream.next("lines")).data == []
         assert (await stream.next("approvals")).data == {"waiting": 0}
 
 
-async def test_scopes_and_profiles_of_a_key_hold_here_too(keyed: ServedApi) -> None:
-    reader = await keyed.key("reader", scope=Scope(tools=("files/read_file",)))
+async def test_scopes_and_profiles_of_a_key_hold_here_too(api: ServedApi) -> None:
+    reader = await api.key("reader", scope=Scope(tools=("files/read_file",)))
     call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
-    assert (await keyed.post("/api/call", call, headers=reader)).status_code == 404
-    routed = (await keyed.post("/api/route", {"request": "delete the file a.txt"}, headers=reader)).json()
+    assert (await api.post("/api/call", call, headers=reader)).status_code == 404
+    routed = (await api.post("/api/route", {"request": "delete the file a.txt"}, headers=reader)).json()
     assert "files/delete_file" not in routed["cards"]
-    desk = await keyed.key("desk-agent", profiles=("desk",))
-    assert (await keyed.get("/api/me", headers=desk)).json()["profiles"] == ["desk"]
-    assert (await keyed.post("/api/call", call, headers=desk)).status_code == 404
-    refused = await keyed.post("/api/call", {**call, "profile": "other"}, headers=desk)
+    desk = await api.key("desk-agent", profiles=("desk",))
+    assert (await api.get("/api/me", headers=desk)).json()["profiles"] == ["desk"]
+    assert (await api.post("/api/call", call, headers=desk)).status_code == 404
+    refused = await api.post("/api/call", {**call, "profile": "other"}, headers=desk)
     assert (refused.status_code, "desk" in refused.json()["detail"]) == (403, True)
-    both = await keyed.key("both", profiles=("desk", "other"))
-    assert (await keyed.post("/api/call", call, headers=both)).status_code == 403
-    assert (await keyed.post("/api/call", {**call, "profile": "other"}, headers=both)).status_code == 200
+    both = await api.key("both", profiles=("desk", "other"))
+    assert (await api.post("/api/call", call, headers=both)).status_code == 403
+    assert (await api.post("/api/call", {**call, "profile": "other"}, headers=both)).status_code == 200
 
 
 BOUND = {
@@ -135,7 +135,7 @@ async def _keys_of(opened: ServedApi, path: str, who: dict[str, str]) -> list[st
 async def test_a_key_for_a_profile_decides_and_sees_what_lies_within_it(tmp_path: Path) -> None:
     async with _two_servers(tmp_path, **BOUND) as opened:
         agent = await opened.key("agent")
-        waiting = await _waiting(opened, agent)
+        waiting = await _create_waiting_call(opened, agent)
         for profiles in (("reader",), ("weather",), ("reader", "weather"), ("boss",)):
             bound = await opened.key("-".join(("for", *profiles)), *RIGHTS, profiles=profiles)
             assert await _keys_of(opened, "/api/approvals", bound) == []
@@ -177,7 +177,7 @@ async def test_a_key_for_a_profile_that_is_gone_reaches_nothing(tmp_path: Path) 
         bound = await opened.key("meteo", *RIGHTS, profiles=("weather",))
         agent = await opened.key("agent")
     async with _two_servers(tmp_path, reader=BOUND["reader"]) as opened:
-        waiting = await _waiting(opened, agent)
+        waiting = await _create_waiting_call(opened, agent)
         for path in ("/api/approvals", "/api/tools", "/api/servers", "/api/pins", "/api/usage"):
             assert await _keys_of(opened, path, bound) == [], path
         for path in (f"/api/approvals/{waiting}/approve", "/api/servers/weather/switch"):
@@ -185,53 +185,51 @@ async def test_a_key_for_a_profile_that_is_gone_reaches_nothing(tmp_path: Path) 
             assert (await opened.post(path, body, headers=bound)).status_code == 404, path
 
 
-async def test_a_conversation_is_its_callers(keyed: ServedApi) -> None:
-    agent, other = await keyed.key("agent"), await keyed.key("other")
-    approver = await keyed.key("approver", "approve")
-    first = await _waiting(keyed, agent, conversation="c1")
-    allowed = await keyed.post(
-        f"/api/approvals/{first}/approve", {"for_conversation": True}, headers=approver
-    )
+async def test_a_conversation_is_its_callers(api: ServedApi) -> None:
+    agent, other = await api.key("agent"), await api.key("other")
+    approver = await api.key("approver", "approve")
+    first = await _create_waiting_call(api, agent, conversation="c1")
+    allowed = await api.post(f"/api/approvals/{first}/approve", {"for_conversation": True}, headers=approver)
     assert allowed.json()["stood"] is True
     call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}, "conversation": "c1"}
-    assert (await keyed.post("/api/call", call, headers=agent)).json()["success"] is True
-    assert (await keyed.post("/api/call", call, headers=agent)).json()["success"] is True
-    assert (await keyed.post("/api/call", call, headers=other)).json()["pending_id"] is not None
+    assert (await api.post("/api/call", call, headers=agent)).json()["success"] is True
+    assert (await api.post("/api/call", call, headers=agent)).json()["success"] is True
+    assert (await api.post("/api/call", call, headers=other)).json()["pending_id"] is not None
 
 
 @proves("I5")
-async def test_a_session_of_the_console(keyed: ServedApi) -> None:
-    key = await keyed.key("anna", "use", "watch", "approve")
-    wrong = await keyed.post("/api/session", {"key": "fp_nonsense"})
+async def test_a_session_of_the_console(api: ServedApi) -> None:
+    key = await api.key("anna", "use", "watch", "approve")
+    wrong = await api.post("/api/session", {"key": "fp_nonsense"})
     assert wrong.status_code == 401
-    signed = await keyed.post("/api/session", {"key": key["x-api-key"]})
+    signed = await api.post("/api/session", {"key": key["x-api-key"]})
     assert signed.status_code == 200
     cookie = signed.headers["set-cookie"]
     for part in ("HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=43200"):
         assert part in cookie
     assert key["x-api-key"] not in cookie
     csrf = signed.json()["csrf"]
-    me = (await keyed.get("/api/me")).json()
+    me = (await api.get("/api/me")).json()
     assert (me["name"], me["signed_in"], me["csrf"]) == ("anna", True, csrf)
     for headers in ({}, {"x-csrf-token": "wrong"}):
-        refused = await keyed.post("/api/route", {"request": "x"}, headers=headers)
+        refused = await api.post("/api/route", {"request": "x"}, headers=headers)
         assert (refused.status_code, "CSRF" in refused.json()["title"]) == (403, True)
     token = {"x-csrf-token": csrf}
-    assert (await keyed.post("/api/route", {"request": "x"}, headers=token)).status_code == 200
-    assert (await keyed.post("/api/servers/files/reconnect", headers=token)).status_code == 403
+    assert (await api.post("/api/route", {"request": "x"}, headers=token)).status_code == 200
+    assert (await api.post("/api/servers/files/reconnect", headers=token)).status_code == 403
     foreign = {"origin": "https://evil.example", **token}
-    assert (await keyed.post("/api/route", {"request": "x"}, headers=foreign)).status_code == 403
-    assert (await keyed.get("/api/me", headers={"origin": "https://evil.example"})).status_code == 403
-    gone = await keyed.client.delete("/api/session", headers=token)
+    assert (await api.post("/api/route", {"request": "x"}, headers=foreign)).status_code == 403
+    assert (await api.get("/api/me", headers={"origin": "https://evil.example"})).status_code == 403
+    gone = await api.client.delete("/api/session", headers=token)
     assert (gone.status_code, "Max-Age=0" in gone.headers["set-cookie"]) == (204, True)
     kept = signed.cookies[COOKIE]
-    assert (await keyed.get("/api/me", headers={"cookie": f"{COOKIE}={kept}"})).status_code == 401
+    assert (await api.get("/api/me", headers={"cookie": f"{COOKIE}={kept}"})).status_code == 401
 
 
 @proves("I5")
-async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: ServedApi) -> None:
+async def test_a_revoked_key_ends_its_sessions_within_seconds(api: ServedApi) -> None:
     now = 0.0
-    store = keyed.router.store
+    store = api.router.store
     sessions = ConsoleSessions(store, hours=1, clock=lambda: now)
     key, _ = await store.keys.add("anna")
     cookie, opened = await sessions.open_session(key)
@@ -244,14 +242,14 @@ async def test_a_revoked_key_ends_its_sessions_within_seconds(keyed: ServedApi) 
     assert await sessions.find_session("x" * 43) is None
 
 
-async def test_guessing_keys_has_a_bound(keyed: ServedApi) -> None:
-    answers = [await keyed.post("/api/session", {"key": f"fp_{number}"}) for number in range(22)]
+async def test_guessing_keys_has_a_bound(api: ServedApi) -> None:
+    answers = [await api.post("/api/session", {"key": f"fp_{number}"}) for number in range(22)]
     assert [answer.status_code for answer in answers[-2:]] == [429, 429]
     assert "retry-after" in answers[-1].headers
 
 
 @proves("I5")
-async def test_where_nobody_needs_a_key_foreign_pages_get_nothing(tmp_path: Path) -> None:
+async def test_where_no_key_is_needed_foreign_pages_get_nothing(tmp_path: Path) -> None:
     server = tool_server("files", TOOLS)
     friend = "https://friend.example"
     async with open_served_api(tmp_path, server.spec(), gateway={"allowed_origins": [friend]}) as opened:

@@ -20,7 +20,8 @@ from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiReque
 from fingerpost.surfaces.api.sessions import ConsoleSessions
 from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.http.access import RateLimiter
-from tests.kit.api import ServedApi, build_local_authenticator, open_served_api, open_stream, settings
+from tests.kit.api import ServedApi, build_local_authenticator, open_served_api, open_stream
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 
@@ -72,14 +73,14 @@ _WRONG: list[tuple[int, str, str, str, dict[str, Any]]] = [
 
 @proves("I1")
 async def test_what_is_wrong_with_a_request_is_said(open_house: ServedApi) -> None:
-    for status, said, method, path, more in _WRONG:
+    for status, problem_text, method, path, more in _WRONG:
         answer = await open_house.client.request(method, path, **more)
         assert answer.status_code == status, (path, answer.text)
         assert answer.headers["cache-control"] == "no-store"
         assert answer.headers["content-type"] == "application/problem+json"
         if method != "HEAD":
             assert answer.json()["status"] == status
-            assert said.lower() in answer.text.lower(), answer.text
+            assert problem_text.lower() in answer.text.lower(), answer.text
 
 
 async def test_methods_that_ask_about_a_path(open_house: ServedApi) -> None:
@@ -97,7 +98,7 @@ class _Fails:
     how: str
 
 
-async def _failing(request: ApiRequest) -> ApiResponse:
+async def _fail(request: ApiRequest) -> ApiResponse:
     match request.query.how:
         case "store":
             message = "the database is locked: password=hunter2secret"
@@ -120,9 +121,9 @@ async def test_what_went_wrong_inside_is_told_without_its_innards(
 ) -> None:
     operation = ApiOperation(
         method="GET", path="/api/fail", name="fail", summary="Fails", right=Right.USE, query=_Fails,
-        answer=_failing, returns=str,
+        answer=_fail, returns=str,
     )  # fmt: skip
-    async with Router(settings=settings(tmp_path)) as router:
+    async with Router(settings=build_settings(tmp_path)) as router:
         doors = ApiAuth(
             build_local_authenticator(router), ConsoleSessions(router.store, hours=1), router.events
         )
@@ -167,7 +168,7 @@ async def _answer(app: ApiApp, how: str) -> Any:
 
 
 @proves("I6")
-async def test_whoever_asks_too_often_waits_and_others_do_not(tmp_path: Path) -> None:
+async def test_a_caller_over_the_rate_limit_waits_and_others_do_not(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, api={"per_minute": 3}) as opened:
         anna, bert = await opened.key("anna"), await opened.key("bert")
         answers = [await opened.get("/api/me", headers=anna) for _ in range(4)]

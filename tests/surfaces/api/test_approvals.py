@@ -42,7 +42,7 @@ def _chooser() -> ScriptedModel:
     )
 
 
-async def _ended(opened: ServedApi, packet_id: str, **more: Any) -> dict[str, Any]:
+async def _wait_for_end(opened: ServedApi, packet_id: str, **more: Any) -> dict[str, Any]:
     """The request, once it has come to its end."""
     with anyio.fail_after(10):
         while True:
@@ -72,7 +72,7 @@ async def test_an_approved_request_goes_on_also_after_a_restart(tmp_path: Path) 
         decided = (await opened.post(path, {"reason": "go ahead"})).json()
         assert (decided["stood"], decided["resumed"], decided["note"]) == (True, True, None)
         assert decided["approval"]["decided_by"] == "local"
-        ended = await _ended(opened, asked["packet_id"])
+        ended = await _wait_for_end(opened, asked["packet_id"])
         assert ended["line"]["outcome"] == "answered"
         again = (await opened.post(path)).json()
         assert (again["stood"], again["resumed"]) == (False, False)
@@ -92,7 +92,7 @@ async def test_a_rejected_request_hears_of_it(tmp_path: Path) -> None:
         path = f"/api/approvals/{asked['pending']['pending_id']}/reject"
         decided = (await opened.post(path, {"reason": "not this one"})).json()
         assert (decided["stood"], decided["approval"]["decision_reason"]) == (True, "not this one")
-        ended = await _ended(opened, asked["packet_id"])
+        ended = await _wait_for_end(opened, asked["packet_id"])
         assert ended["line"]["outcome"] == "declined"
         answer = next(
             field for field in ended["packet"]["content"]["data_fields"] if field["key"] == "answer"
@@ -113,7 +113,7 @@ async def test_two_requests_that_wait_for_one_call_both_come_to_their_end(tmp_pa
         (pending_id,) = {one["pending"]["pending_id"] for one in asked}
         if word == "approve":
             assert (await opened.post(f"/api/approvals/{pending_id}/approve")).json()["resumed"]
-        ended = [await _ended(opened, one["packet_id"]) for one in asked]
+        ended = [await _wait_for_end(opened, one["packet_id"]) for one in asked]
         outcome = "answered" if word == "approve" else "declined"
         assert [one["line"]["outcome"] for one in ended] == [outcome] * 2
         assert (await opened.get("/api/approvals")).json()["items"] == []
@@ -145,28 +145,28 @@ async def test_of_many_deciders_one_stands(tmp_path: Path) -> None:
 
 
 @proves("I4", "F32")
-async def test_of_two_words_of_one_name_at_two_gateways_one_stands(tmp_path: Path) -> None:
+async def test_of_two_decisions_of_one_name_at_two_gateways_one_stands(tmp_path: Path) -> None:
     async with (
-        open_served_api(tmp_path, _files().spec(), operator=True) as here,
+        open_served_api(tmp_path, _files().spec(), operator=True) as api,
         open_served_api(tmp_path, _files().spec(), operator=True) as there,
     ):
         for number in range(10):
             call = {"tool": "files/delete_file", "arguments": {"path": f"{number}.txt"}}
-            waiting = (await here.post("/api/call", call)).json()["pending_id"]
-            heard: dict[str, dict[str, Any]] = {}
+            waiting = (await api.post("/api/call", call)).json()["pending_id"]
+            received: dict[str, dict[str, Any]] = {}
 
             async def edit(
-                opened: ServedApi, path: str, waiting: str, heard: dict[str, dict[str, Any]]
+                opened: ServedApi, path: str, waiting: str, received: dict[str, dict[str, Any]]
             ) -> None:
                 wanted = {"arguments": {"path": path}}
-                heard[path] = (await opened.post(f"/api/approvals/{waiting}/approve", wanted)).json()
+                received[path] = (await opened.post(f"/api/approvals/{waiting}/approve", wanted)).json()
 
             async with anyio.create_task_group() as tasks:
-                for opened, path in ((here, "a.txt"), (there, "b.txt"))[:: 1 if number % 2 else -1]:
-                    tasks.start_soon(edit, opened, path, waiting, heard)
-            stands = {answer["approval"]["edited_arguments"]["path"] for answer in heard.values()}
-            assert {path for path, answer in heard.items() if answer["stood"]} == stands
-            (lost,) = (answer for answer in heard.values() if not answer["stood"])
+                for opened, path in ((api, "a.txt"), (there, "b.txt"))[:: 1 if number % 2 else -1]:
+                    tasks.start_soon(edit, opened, path, waiting, received)
+            stands = {answer["approval"]["edited_arguments"]["path"] for answer in received.values()}
+            assert {path for path, answer in received.items() if answer["stood"]} == stands
+            (lost,) = (answer for answer in received.values() if not answer["stood"])
             assert "decided first" in lost["note"]
 
 
@@ -198,7 +198,7 @@ async def test_an_edit_stays_within_the_bounds_of_who_approves(tmp_path: Path) -
 
 
 @proves("I4")
-async def test_nobody_approves_what_they_asked_for_themselves(tmp_path: Path) -> None:
+async def test_a_caller_cannot_approve_its_own_request(tmp_path: Path) -> None:
     async with open_served_api(tmp_path, _files().spec(), gateway=KEYED) as opened:
         both = await opened.key("both", "use", "approve", "watch")
         call = {"tool": "files/delete_file", "arguments": {"path": "a.txt"}}
@@ -270,7 +270,7 @@ async def test_a_resumed_request_stays_within_its_callers_bounds(tmp_path: Path)
         asked = (await opened.post("/api/ask", {"request": WISH}, headers=agent)).json()
         path = f"/api/approvals/{asked['pending']['pending_id']}/approve"
         assert (await opened.post(path, headers=anna)).json()["resumed"] is True
-        await _ended(opened, asked["packet_id"], headers=anna)
+        await _wait_for_end(opened, asked["packet_id"], headers=anna)
         second = (await opened.post("/api/ask", {"request": f"{WISH}!"}, headers=agent)).json()
         await opened.router.store.keys.revoke("agent")
         path = f"/api/approvals/{second['pending']['pending_id']}/approve"
@@ -289,7 +289,7 @@ async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
         assert (await opened.post(path)).json()["resumed"] is True
         held = await router.resume(asked)
         assert held.outcome == "answered"
-        await _ended(opened, asked.packet_id)
+        await _wait_for_end(opened, asked.packet_id)
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 
 from fingerpost.events import PinAccepted, ToolQuarantined
 from fingerpost.surfaces.api.audit import escape_formula
-from tests.kit.api_resources import Both, open_api_and_router
+from tests.kit.api_resources import ServedApiAndGateway, open_api_and_router
 from tests.requirements import proves
 
 HOSTILE = '=HYPERLINK("http://eve.example")'
 
 
-async def tell(house: Both, count: int, **more: Any) -> None:
+async def tell(api: ServedApiAndGateway, count: int, **more: Any) -> None:
     """Some facts that are audited."""
-    await house.router.store.journal.append(
+    await api.router.store.journal.append(
         *(
             PinAccepted(tool=f"files/t{n}", fingerprint=f"{n:02}", accepted_by="Ünal", **more)
             for n in range(count)
@@ -34,18 +34,18 @@ async def tell(house: Both, count: int, **more: Any) -> None:
 
 @proves("I11")
 async def test_the_trail_is_filtered_and_read_page_by_page(tmp_path: Path):
-    async with open_api_and_router(tmp_path) as house:
-        await tell(house, 3)
-        await tell(house, 2, packet_id="pkt_1")
-        await house.router.store.journal.append(ToolQuarantined(tool="files/100%", pinned="a", seen="b"))
-        everything = await house.ok("/api/audit")
+    async with open_api_and_router(tmp_path) as api:
+        await tell(api, 3)
+        await tell(api, 2, packet_id="pkt_1")
+        await api.router.store.journal.append(ToolQuarantined(tool="files/100%", pinned="a", seen="b"))
+        everything = await api.ok("/api/audit")
         assert [entry["seq"] for entry in everything["items"]] == [6, 5, 4, 3, 2, 1]
         newest = everything["items"][0]
         assert (newest["kind"], newest["data"]["tool"]) == ("tool_quarantined", "files/100%")
         assert newest["summary"] == "files/100%: definition changed, a → b" and len(newest["hash"]) == 64
 
         async def seqs(**query: Any) -> list[int]:
-            return [entry["seq"] for entry in (await house.ok("/api/audit", params=query))["items"]]
+            return [entry["seq"] for entry in (await api.ok("/api/audit", params=query))["items"]]
 
         assert await seqs(kind="pin_accepted", packet_id="pkt_1") == [5, 4]
         assert await seqs(text="FILES/T1") == [5, 2]
@@ -53,63 +53,63 @@ async def test_the_trail_is_filtered_and_read_page_by_page(tmp_path: Path):
         assert await seqs(text="100%") == [6] and await seqs(text="1_0") == []
         assert await seqs(since=newest["at"]) == [6]
         assert await seqs(until=newest["at"]) == [5, 4, 3, 2, 1]
-        first = await house.ok("/api/audit?limit=4")
-        rest = await house.ok("/api/audit", params={"limit": 4, "before": first["next"]})
+        first = await api.ok("/api/audit?limit=4")
+        rest = await api.ok("/api/audit", params={"limit": 4, "before": first["next"]})
         assert [entry["seq"] for entry in rest["items"]] == [2, 1] and rest["next"] is None
-        await house.problem(400, "/api/audit?since=yesterday")
-        await house.problem(400, "/api/audit?since=2026-01-01T00:00:00")  # where?
+        await api.problem(400, "/api/audit?since=yesterday")
+        await api.problem(400, "/api/audit?since=2026-01-01T00:00:00")  # where?
 
 
 @proves("I11")
 async def test_the_trail_is_taken_away_as_lines_of_json_and_as_a_table_without_formulas(tmp_path: Path):
-    async with open_api_and_router(tmp_path) as house:
-        await tell(house, 3)
-        await house.router.store.journal.append(PinAccepted(tool=HOSTILE, fingerprint="f", accepted_by="eve"))
-        answer = await house.get("/api/audit/export?format=ndjson")
+    async with open_api_and_router(tmp_path) as api:
+        await tell(api, 3)
+        await api.router.store.journal.append(PinAccepted(tool=HOSTILE, fingerprint="f", accepted_by="eve"))
+        answer = await api.get("/api/audit/export?format=ndjson")
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("application/x-ndjson")
         assert "attachment" in answer.headers["content-disposition"]
         lines = [json.loads(line) for line in answer.text.splitlines()]
-        kept = await house.router.store.audit.list_entries()
+        kept = await api.router.store.audit.list_entries()
         assert [(line["seq"], line["hash"]) for line in lines] == [
             (entry.seq, entry.hash) for entry in reversed(kept)
         ]
         assert json.loads(lines[-1]["payload"])["event"]["tool"] == HOSTILE
 
-        answer = await house.get("/api/audit/export?format=csv&text=files/t1")
+        answer = await api.get("/api/audit/export?format=csv&text=files/t1")
         rows = list(csv.reader(io.StringIO(answer.text)))
         assert len(rows) == 2 and rows[0][:3] == ["seq", "at", "kind"] and rows[1][0] == "2"
-        answer = await house.get("/api/audit/export", params={"format": "csv", "text": "HYPERLINK"})
+        answer = await api.get("/api/audit/export", params={"format": "csv", "text": "HYPERLINK"})
         (row,) = list(csv.reader(io.StringIO(answer.text)))[1:]
         assert row[5].startswith("'=HYPERLINK")  # its summary begins with the name
-        await house.problem(400, "/api/audit/export?format=xlsx")
+        await api.problem(400, "/api/audit/export?format=xlsx")
 
 
 async def test_a_long_trail_comes_in_pieces_as_it_was_when_it_was_asked_for(tmp_path: Path):
-    async with open_api_and_router(tmp_path) as house:
-        await tell(house, 25)
+    async with open_api_and_router(tmp_path) as api:
+        await tell(api, 25)
         sizes: list[int] = []
-        async for chunk in house.router.store.audit.iterate_chunks(size=10):
+        async for chunk in api.router.store.audit.iterate_chunks(size=10):
             sizes.append(len(chunk))
-            await tell(house, 1)  # written meanwhile: not among them
+            await tell(api, 1)  # written meanwhile: not among them
         assert sizes == [10, 10, 5]
 
 
 @proves("I11")
 async def test_of_many_exports_at_once_some_are_refused_and_who_leaves_makes_room(tmp_path: Path):
-    async with open_api_and_router(tmp_path) as house:
+    async with open_api_and_router(tmp_path) as api:
         long = "x" * 100_000  # more than the lines between us hold
-        await house.router.store.journal.append(
+        await api.router.store.journal.append(
             *(PinAccepted(tool=f"t{n}", fingerprint=long, accepted_by="ada") for n in range(200))
         )
         path = "/api/audit/export"
-        async with house.client.stream("GET", path) as one, house.client.stream("GET", path) as two:
+        async with api.client.stream("GET", path) as one, api.client.stream("GET", path) as two:
             assert one.status_code == two.status_code == 200
-            refused = await house.problem(503, path)
+            refused = await api.problem(503, path)
             assert "under way" in refused["detail"]
 
         async def goes() -> bool:
-            async with house.client.stream("GET", f"{path}?text=t199") as again:
+            async with api.client.stream("GET", f"{path}?text=t199") as again:
                 return again.status_code == 200
 
         with anyio.fail_after(10):
@@ -127,14 +127,14 @@ def test_no_cell_is_a_formula_and_none_is_changed_otherwise(cell: str):
 
 @proves("I11")
 async def test_the_chain_is_verified_one_at_a_time_and_tampering_is_shown(tmp_path: Path):
-    async with open_api_and_router(tmp_path) as house:
-        await tell(house, 3)
-        report = await house.ok("/api/audit/verify", post=True)
+    async with open_api_and_router(tmp_path) as api:
+        await tell(api, 3)
+        report = await api.ok("/api/audit/verify", post=True)
         assert (report["intact"], report["rows"], report["first_bad"]) == (True, 3, None)
         statuses: list[int] = []
 
         async def verify() -> None:
-            statuses.append((await house.post("/api/audit/verify")).status_code)
+            statuses.append((await api.post("/api/audit/verify")).status_code)
 
         async with anyio.create_task_group() as tasks:
             for _ in range(4):
@@ -144,7 +144,7 @@ async def test_the_chain_is_verified_one_at_a_time_and_tampering_is_shown(tmp_pa
         with sqlite3.connect(tmp_path / "store.db") as spoiling:
             spoiling.execute("UPDATE audit SET payload = 'nonsense' WHERE seq = 2")
         spoiling.close()
-        report = await house.ok("/api/audit/verify", post=True)
+        report = await api.ok("/api/audit/verify", post=True)
         assert (report["intact"], report["first_bad"]) == (False, 2)
-        shown = {entry["seq"]: entry for entry in (await house.ok("/api/audit"))["items"]}
+        shown = {entry["seq"]: entry for entry in (await api.ok("/api/audit"))["items"]}
         assert shown[2]["summary"] == "unreadable" and shown[1]["data"]["tool"] == "files/t0"

@@ -1,4 +1,4 @@
-"""The console's files: from memory, of the right type, and for nobody who comes by another name."""
+"""The console's files: from memory, of the right type, and refused under other host names."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ from tests.requirements import proves
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+async def api(tmp_path: Path) -> AsyncGenerator[ServedApi]:
     async with open_served_api(tmp_path) as made:
         yield made
 
 
 @proves("V8")
-async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(opened: ServedApi) -> None:
-    page = await opened.get("/")
+async def test_every_file_is_served_and_nothing_from_elsewhere_may_load(api: ServedApi) -> None:
+    page = await api.get("/")
     assert page.headers["content-type"] == "text/html; charset=utf-8"
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy
     assert "script-src 'self';" in policy
     assert "frame-ancestors 'none'" in policy
-    assert (await opened.get("/console/")).content == page.content
+    assert (await api.get("/console/")).content == page.content
     for path in (path for path in STATIC_FOLDER.rglob("*") if path.suffix in {".js", ".css", ".svg"}):
-        answer = await opened.get(f"/console/{path.relative_to(STATIC_FOLDER).as_posix()}")
+        answer = await api.get(f"/console/{path.relative_to(STATIC_FOLDER).as_posix()}")
         assert answer.content == path.read_bytes()
         assert answer.headers["x-content-type-options"] == "nosniff"
         kind = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}[path.suffix]
         assert answer.headers["content-type"].startswith(kind)
 
 
-async def test_what_a_browser_has_is_not_sent_again(opened: ServedApi) -> None:
-    first = await opened.get("/")
-    again = await opened.get("/", headers={"if-none-match": first.headers["etag"]})
+async def test_what_a_browser_has_is_not_sent_again(api: ServedApi) -> None:
+    first = await api.get("/")
+    again = await api.get("/", headers={"if-none-match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
-    head = await opened.client.head("/")
+    head = await api.client.head("/")
     assert (head.status_code, head.content) == (200, b"")
 
 
 @proves("V8")
-async def test_other_names_and_other_paths_get_nothing(opened: ServedApi) -> None:
-    assert (await opened.get("/", headers={"host": "evil.example"})).status_code == 403
-    assert (await opened.client.post("/")).status_code == 405
+async def test_other_names_and_other_paths_get_nothing(api: ServedApi) -> None:
+    assert (await api.get("/", headers={"host": "evil.example"})).status_code == 403
+    assert (await api.client.post("/")).status_code == 405
     for path in ("/console/nothing.js", "/console/../app.py", "/console/%2e%2e/files.py", "/console/vendor"):
-        lost = await opened.get(path)
+        lost = await api.get(path)
         assert lost.status_code == 404, path
         assert 'href="/"' in lost.text

@@ -34,7 +34,7 @@ _checks: Any = checks  # only partly typed
 
 
 @frozen(kw_only=False)
-class Described:
+class ApiAddress:
     """Where the API is, and what lets one in."""
 
     address: str
@@ -42,8 +42,8 @@ class Described:
 
 
 @pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Generator[Described]:
-    """A house in a thread of its own: what asks here does so without an event loop."""
+def api_address(tmp_path_factory: pytest.TempPathFactory) -> Generator[ApiAddress]:
+    """An API in a thread of its own, for clients without an event loop."""
     folder: Path = tmp_path_factory.mktemp("described")
     server = tool_server(
         "files",
@@ -58,12 +58,12 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Generator[Described]:
         )
         with portal.wrap_async_context_manager(opened) as made:
             key = portal.call(made.key, "tester", *Right)
-            yield Described(made.address, {"X-API-Key": key["x-api-key"]})
+            yield ApiAddress(made.address, {"X-API-Key": key["x-api-key"]})
 
 
 @pytest.fixture(scope="module")
-def document(described: Described) -> dict[str, Any]:
-    return httpx2.get(f"{described.address}/api/openapi.json").json()
+def document(api_address: ApiAddress) -> dict[str, Any]:
+    return httpx2.get(f"{api_address.address}/api/openapi.json").json()
 
 
 @proves("I1")
@@ -79,8 +79,8 @@ def test_the_description_is_openapi(document: dict[str, Any]) -> None:
         assert operation["responses"]["default"]["content"].keys() == {"application/problem+json"}
 
 
-def test_the_description_is_the_same_every_time(described: Described, document: dict[str, Any]) -> None:
-    again = httpx2.get(f"{described.address}/api/openapi.json").json()
+def test_the_description_is_the_same_every_time(api_address: ApiAddress, document: dict[str, Any]) -> None:
+    again = httpx2.get(f"{api_address.address}/api/openapi.json").json()
     assert list(again["components"]["schemas"]) == list(document["components"]["schemas"])
     assert again == document
 
@@ -88,16 +88,16 @@ def test_the_description_is_the_same_every_time(described: Described, document: 
 @proves("I1")
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
 def test_the_api_keeps_to_its_description(
-    described: Described, document: dict[str, Any], mode: GenerationMode
+    api_address: ApiAddress, document: dict[str, Any], mode: GenerationMode
 ) -> None:
     schema: Any = schemathesis.openapi.from_dict(_without_long_texts(document))
     operations = [found.ok() for found in schema.get_all_operations()]
-    # Wrong keys are tried last: whoever tries many has to wait.
+    # Wrong keys are tried last: many wrong keys delay a caller.
     with requests.Session() as session:
         for operation in sorted(operations, key=lambda one: one.path == "/api/session"):
             if operation.path not in STREAMS:
                 with suppress(Unsatisfiable):  # there is nothing one could send wrongly
-                    _try(operation, mode, described, session)
+                    _try(operation, mode, api_address, session)
 
 
 def _without_long_texts(node: Any) -> Any:
@@ -114,7 +114,7 @@ def _is_long(name: str, value: Any) -> bool:
     return name == "maxLength" and isinstance(value, int) and value > LONG
 
 
-def _try(operation: Any, mode: GenerationMode, described: Described, session: requests.Session) -> None:
+def _try(operation: Any, mode: GenerationMode, described: ApiAddress, session: requests.Session) -> None:
     @settings(
         max_examples=EXAMPLES,
         derandomize=True,
@@ -138,8 +138,8 @@ def _try(operation: Any, mode: GenerationMode, described: Described, session: re
 
 
 @proves("I3")
-def test_nothing_is_given_to_strangers(described: Described, document: dict[str, Any]) -> None:
-    with httpx2.Client(base_url=described.address) as client:
+def test_nothing_is_given_to_strangers(api_address: ApiAddress, document: dict[str, Any]) -> None:
+    with httpx2.Client(base_url=api_address.address) as client:
         for path, methods in document["paths"].items():
             for method, operation in methods.items():
                 answer = client.request(method, path.replace("{", "").replace("}", ""))

@@ -24,7 +24,7 @@ async def _answer(name: str, arguments: dict[str, Any]) -> str:
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+async def api(tmp_path: Path) -> AsyncGenerator[ServedApi]:
     tools = (tool("read_file", f"Read a text file. {HOSTILE}", "path", **READS),)
     async with open_served_api(tmp_path, tool_server("files", tools, call=_answer).spec()) as made:
         yield made
@@ -37,14 +37,14 @@ async def _call(opened: ServedApi, path: str) -> str:
 
 
 @proves("I2")
-async def test_requests_are_listed_filtered_and_read(opened: ServedApi) -> None:
-    calls = [await _call(opened, f"{number}.txt") for number in range(3)]
-    asked = (await opened.post("/api/ask", {"request": "Hello there, how are you?"})).json()
-    every = (await opened.get("/api/packets")).json()
+async def test_requests_are_listed_filtered_and_read(api: ServedApi) -> None:
+    calls = [await _call(api, f"{number}.txt") for number in range(3)]
+    asked = (await api.post("/api/ask", {"request": "Hello there, how are you?"})).json()
+    every = (await api.get("/api/packets")).json()
     assert [line["packet_id"] for line in every["items"]] == [asked["packet_id"], *reversed(calls)]
     assert every["next"] is None
-    first = (await opened.get("/api/packets", params={"limit": 2})).json()
-    rest = (await opened.get("/api/packets", params={"limit": 9, "before": first["next"]})).json()
+    first = (await api.get("/api/packets", params={"limit": 2})).json()
+    rest = (await api.get("/api/packets", params={"limit": 9, "before": first["next"]})).json()
     assert [*first["items"], *rest["items"]] == every["items"]
     for params, found in (
         ({"kind": "request"}, [asked["packet_id"]]),
@@ -52,49 +52,49 @@ async def test_requests_are_listed_filtered_and_read(opened: ServedApi) -> None:
         ({"text": "hello THERE"}, [asked["packet_id"]]),
         ({"caller": "nobody"}, []),
     ):
-        page = (await opened.get("/api/packets", params=params)).json()
+        page = (await api.get("/api/packets", params=params)).json()
         assert [line["packet_id"] for line in page["items"]] == found, params
-    one = (await opened.get(f"/api/packets/{asked['packet_id']}")).json()
+    one = (await api.get(f"/api/packets/{asked['packet_id']}")).json()
     assert one["packet"]["content"]["original_prompt"] == "Hello there, how are you?"
     kinds = [event["kind"] for event in one["events"]]
     assert kinds[0] == "packet_received"
     assert kinds[-1] == "route_ended"
-    bare = (await opened.get(f"/api/packets/{calls[0]}")).json()
+    bare = (await api.get(f"/api/packets/{calls[0]}")).json()
     assert (bare["line"]["kind"], bare["packet"]) == ("call", None)
 
 
-async def test_hostile_text_is_text(opened: ServedApi) -> None:
-    call = await _call(opened, HOSTILE)
-    answer = await opened.get(f"/api/packets/{call}")
+async def test_hostile_text_is_text(api: ServedApi) -> None:
+    call = await _call(api, HOSTILE)
+    answer = await api.get(f"/api/packets/{call}")
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"
     prepared = next(event for event in answer.json()["events"] if event["kind"] == "call_prepared")
     assert prepared["data"]["arguments"] == {"path": HOSTILE}
-    routed = (await opened.post("/api/route", {"request": f"read the file {HOSTILE}"})).json()
+    routed = (await api.post("/api/route", {"request": f"read the file {HOSTILE}"})).json()
     assert HOSTILE[:8] in routed["cards"]["files/read_file"]["description"]
 
 
 @proves("I2")
-async def test_events_go_on_after_a_break_without_loss_or_doubles(opened: ServedApi) -> None:
-    first = await _call(opened, "a.txt")
-    async with open_stream(opened, f"/api/events?packet_id={first}") as stream:
-        heard = [await stream.next() for _ in range(2)]
-    last = heard[-1].id
+async def test_events_go_on_after_a_break_without_loss_or_doubles(api: ServedApi) -> None:
+    first = await _call(api, "a.txt")
+    async with open_stream(api, f"/api/events?packet_id={first}") as stream:
+        received = [await stream.next() for _ in range(2)]
+    last = received[-1].id
     assert last is not None
-    await _call(opened, "b.txt")
-    whole = (await opened.get(f"/api/packets/{first}")).json()["events"]
+    await _call(api, "b.txt")
+    whole = (await api.get(f"/api/packets/{first}")).json()["events"]
     after = {"last-event-id": last}
-    async with open_stream(opened, f"/api/events?packet_id={first}&after=0", headers=after) as stream:
-        heard += [await stream.next() for _ in range(len(whole) - 2)]
-    assert [frame.data for frame in heard] == whole
-    assert [int(frame.id or 0) for frame in heard] == [event["seq"] for event in whole]
+    async with open_stream(api, f"/api/events?packet_id={first}&after=0", headers=after) as stream:
+        received += [await stream.next() for _ in range(len(whole) - 2)]
+    assert [frame.data for frame in received] == whole
+    assert [int(frame.id or 0) for frame in received] == [event["seq"] for event in whole]
     # All of them, and only of some kinds, those of now included.
-    async with open_stream(opened, "/api/events?after=0&kinds=call_received&kinds=call_finished") as stream:
+    async with open_stream(api, "/api/events?after=0&kinds=call_received&kinds=call_finished") as stream:
         kinds = [(await stream.next()).data["kind"] for _ in range(4)]
-        third = await _call(opened, "c.txt")
+        third = await _call(api, "c.txt")
         assert kinds == ["call_received", "call_finished"] * 2
         assert [(await stream.next()).data["packet_id"] for _ in range(2)] == [third, third]
-    refused = await opened.get("/api/events", headers={"last-event-id": b"\xb2"})
+    refused = await api.get("/api/events", headers={"last-event-id": b"\xb2"})
     assert refused.status_code == 400
 
 
@@ -109,12 +109,12 @@ async def test_the_live_stream_tells_of_lines_and_of_what_waits(tmp_path: Path) 
             assert [line["packet_id"] for line in lines] == [old["call_id"]]
             assert (await stream.next("approvals")).data == {"waiting": 1}
             new = (await opened.post("/api/call", {**call, "arguments": {"path": "b.txt"}})).json()
-            told: list[Any] = []
+            received: list[Any] = []
             waiting: list[int] = []
-            while not any(line["packet_id"] == new["call_id"] for line in told) or 2 not in waiting:
+            while not any(line["packet_id"] == new["call_id"] for line in received) or 2 not in waiting:
                 frame = await stream.next()
                 if frame.event == "lines":
-                    told += frame.data
+                    received += frame.data
                 else:
                     waiting.append(frame.data["waiting"])
             await opened.post(f"/api/approvals/{new['pending_id']}/reject", {"reason": "no"})

@@ -34,7 +34,7 @@ def _files() -> ToolServer:
 
 
 @pytest.fixture
-async def opened(tmp_path: Path) -> AsyncGenerator[ServedApi]:
+async def api(tmp_path: Path) -> AsyncGenerator[ServedApi]:
     model = script_model(
         selection=lambda request: READ,
         review=lambda request: write_review(),
@@ -60,35 +60,35 @@ async def test_a_route_explains_and_calls_nothing(tmp_path: Path) -> None:
     assert server.calls == []
 
 
-async def test_a_request_is_answered(opened: ServedApi) -> None:
-    answer = (await opened.post("/api/ask", {"request": WISH, "conversation": "c1"})).json()
+async def test_a_request_is_answered(api: ServedApi) -> None:
+    answer = (await api.post("/api/ask", {"request": WISH, "conversation": "c1"})).json()
     assert (answer["outcome"], answer["answer"]) == ("answered", "It says forty-two, says files/read_file.")
     assert answer["sources"] == ["files/read_file"]
-    assert (await opened.get("/api/me")).json()["keyless"] is False
-    line = (await opened.get(f"/api/packets/{answer['packet_id']}")).json()["line"]
+    assert (await api.get("/api/me")).json()["keyless"] is False
+    line = (await api.get(f"/api/packets/{answer['packet_id']}")).json()["line"]
     assert (line["caller"], line["conversation"], line["state"]) == ("local", "c1", "ended")
 
 
 @proves("B12")
 async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: Path) -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     def answer(request: ModelRequest) -> str:
-        told.append(" | ".join(message.text for message in request.messages[1:]))
-        return f"Answer {len(told)}."
+        texts.append(" | ".join(message.text for message in request.messages[1:]))
+        return f"Answer {len(texts)}."
 
     async with open_served_api(tmp_path, _files().spec(), model=script_model(answer=answer)) as opened:
         dana, ruth = await opened.key("dana"), await opened.key("ruth")
         afresh: dict[str, Any] = {"request": "Good night!", "history": []}
-        for said, headers in (
+        for question, headers in (
             ({"request": "Good morning!"}, dana),
             ({"request": "Thank you!"}, dana),
             ({"request": "Thank you!"}, ruth),
             (afresh, dana),
         ):
-            body = {**said, "conversation": "c1"}
+            body = {**question, "conversation": "c1"}
             assert (await opened.post("/api/ask", body, headers=headers)).status_code == 200
-    assert told == [
+    assert texts == [
         "Good morning!",
         "Good morning! | Answer 1. | Thank you!",
         "Thank you!",
@@ -97,13 +97,13 @@ async def test_a_named_conversation_is_recalled_for_its_caller_alone(tmp_path: P
 
 
 @proves("B12")
-async def test_whoever_needs_no_key_goes_on_with_a_conversation_of_the_command_line(tmp_path: Path) -> None:
-    """The command gives them no name, the API calls them `local`; a named caller is somebody else."""
-    told: list[str] = []
+async def test_a_local_caller_continues_a_conversation_of_the_command_line(tmp_path: Path) -> None:
+    """The command line has no caller name, the API calls it `local`; a named caller is another caller."""
+    texts: list[str] = []
 
     def answer(request: ModelRequest) -> str:
-        told.append(" | ".join(message.text for message in request.messages[1:]))
-        return f"Answer {len(told)}."
+        texts.append(" | ".join(message.text for message in request.messages[1:]))
+        return f"Answer {len(texts)}."
 
     async with open_served_api(tmp_path, _files().spec(), model=script_model(answer=answer)) as opened:
         await opened.router.route("Good morning!", conversation="c1")
@@ -111,14 +111,14 @@ async def test_whoever_needs_no_key_goes_on_with_a_conversation_of_the_command_l
         body = {"request": "Thank you!", "conversation": "c1"}
         assert (await opened.post("/api/ask", body)).status_code == 200
         await opened.router.route("Good night!", conversation="c1")
-    assert told[2:] == [
+    assert texts[2:] == [
         "Good morning! | Answer 1. | Thank you!",
         "Good morning! | Answer 1. | Thank you! | Answer 3. | Good night!",
     ]
 
 
-async def test_a_request_is_answered_as_a_stream(opened: ServedApi) -> None:
-    async with open_stream(opened, "/api/ask", body={"request": WISH}) as stream:
+async def test_a_request_is_answered_as_a_stream(api: ServedApi) -> None:
+    async with open_stream(api, "/api/ask", body={"request": WISH}) as stream:
         kinds: list[str] = []
         text = ""
         while (frame := await stream.next()).event != "route":
@@ -131,8 +131,8 @@ async def test_a_request_is_answered_as_a_stream(opened: ServedApi) -> None:
     assert kinds[0] == "packet_received"
     assert "call_finished" in kinds
     assert text == frame.data["answer"]
-    # What goes wrong once a stream has begun is told in it.
-    async with open_stream(opened, "/api/ask", body={"request": WISH, "mode": "keyless"}) as stream:
+    # Errors after the start of a stream are sent in it.
+    async with open_stream(api, "/api/ask", body={"request": WISH, "mode": "keyless"}) as stream:
         while (frame := await stream.next()).event not in ("route", "problem"):
             pass
         assert frame.data["mode"] == "keyless"
@@ -145,7 +145,7 @@ async def test_a_stream_that_fails_says_so(tmp_path: Path) -> None:
         assert (problem["status"], "model" in problem["detail"]) == (422, True)
 
 
-async def test_a_question_is_answered_once_by_whoever_was_asked(tmp_path: Path) -> None:
+async def test_a_question_is_answered_once_by_its_caller(tmp_path: Path) -> None:
     server = _files()
     async with open_served_api(tmp_path, server.spec()) as opened:
         asked = (await opened.post("/api/ask", {"request": "read the file please"})).json()
@@ -164,7 +164,7 @@ async def test_a_question_is_answered_once_by_whoever_was_asked(tmp_path: Path) 
     assert [arguments["path"] for _, arguments in server.calls] == ["a.txt", "b.txt"]
 
 
-async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
+async def test_a_client_that_disconnects_stops_its_work(tmp_path: Path) -> None:
     model = script_model(selection=lambda request: HANG)
     async with open_served_api(tmp_path, _files().spec(), model=model) as opened:
         async with open_stream(opened, "/api/events?kinds=route_began&kinds=model_asked") as began:
@@ -182,28 +182,32 @@ async def test_whoever_leaves_stops_the_work_for_them(tmp_path: Path) -> None:
 
 
 @proves("C3")
-async def test_a_tool_that_is_away_says_why_to_whoever_could_use_it(opened: ServedApi) -> None:
+async def test_an_unavailable_tool_says_why_to_callers_who_may_use_it(api: ServedApi) -> None:
     off = {"on": False, "reason": "maintenance"}
-    assert (await opened.post("/api/tools/files/list_files/switch", off)).status_code == 200
+    assert (await api.post("/api/tools/files/list_files/switch", off)).status_code == 200
     call = {"tool": "files/list_files", "arguments": {"path": "."}}
     for tool_name in ("files/list_files", "list_files", "files__list_files"):
-        told = (await opened.post("/api/call", {**call, "tool": tool_name})).json()
-        assert (told["success"], told["error"], told["tool"]) == (False, "unavailable", "files/list_files")
-        assert "switched off by local: maintenance" in told["content"]
-    other = await opened.key("other", scope=Scope(tools=("files/read_file",)))
-    hidden = await opened.post("/api/call", call, headers=other)
+        response = (await api.post("/api/call", {**call, "tool": tool_name})).json()
+        assert (response["success"], response["error"], response["tool"]) == (
+            False,
+            "unavailable",
+            "files/list_files",
+        )
+        assert "switched off by local: maintenance" in response["content"]
+    other = await api.key("other", scope=Scope(tools=("files/read_file",)))
+    hidden = await api.post("/api/call", call, headers=other)
     assert (hidden.status_code, "switched" in hidden.text) == (404, False)
 
 
-async def test_a_tool_is_called_within_bounds(opened: ServedApi) -> None:
+async def test_a_tool_is_called_within_bounds(api: ServedApi) -> None:
     call = {"tool": "files/read_file", "arguments": {"path": "a.txt"}}
-    done = (await opened.post("/api/call", call)).json()
+    done = (await api.post("/api/call", call)).json()
     assert (done["success"], "a.txt: forty-two" in done["content"]) == (True, True)
-    dry = (await opened.post("/api/call", {**call, "dry_run": True})).json()
+    dry = (await api.post("/api/call", {**call, "dry_run": True})).json()
     assert dry["attempts"] == []
-    unknown = await opened.post("/api/call", {"tool": "files/read_fil", "arguments": {}})
+    unknown = await api.post("/api/call", {"tool": "files/read_fil", "arguments": {}})
     assert unknown.status_code == 404 or unknown.json()["tool"] == "files/read_file"
-    nowhere = await opened.post("/api/call", {"tool": "xyzzy", "arguments": {}})
+    nowhere = await api.post("/api/call", {"tool": "xyzzy", "arguments": {}})
     assert (nowhere.status_code, nowhere.json()["title"]) == (404, "There is no such tool")
 
 
@@ -213,7 +217,7 @@ CREATE = ("desk__create_file", {"path": "new.txt", "content": "text"})
 DELETE = ("desk__delete_file", {"path": "new.txt"})
 
 
-def _desk(files: dict[str, str]) -> ToolServer:
+def _create_file_tools(files: dict[str, str]) -> ToolServer:
     """Tools that change these files."""
 
     async def act(name: str, arguments: dict[str, Any]) -> str:
@@ -247,7 +251,9 @@ def _turns(*turns: ModelReply) -> ScriptedModel:
 async def test_a_write_that_a_model_repeats_is_made_again_each_time(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     model = _turns(*(calls(APPEND, first=number) for number in range(1, 4)))
-    async with open_served_api(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+    async with open_served_api(
+        tmp_path, _create_file_tools(files).spec(), model=model, policy=ALLOWED
+    ) as opened:
         body = {"request": "Append the line 'one line' to log.txt three times", "mode": "simple"}
         answer = (await opened.post("/api/ask", body)).json()
     assert answer["outcome"] == "answered", answer
@@ -257,7 +263,9 @@ async def test_a_write_that_a_model_repeats_is_made_again_each_time(tmp_path: Pa
 async def test_what_was_created_and_deleted_is_created_again(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     model = _turns(calls(CREATE), calls(DELETE, first=2), calls(CREATE, first=3))
-    async with open_served_api(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+    async with open_served_api(
+        tmp_path, _create_file_tools(files).spec(), model=model, policy=ALLOWED
+    ) as opened:
         body = {"request": "Create new.txt, delete the file, create it again", "mode": "simple"}
         answer = (await opened.post("/api/ask", body)).json()
     assert answer["outcome"] == "answered", answer
@@ -267,13 +275,15 @@ async def test_what_was_created_and_deleted_is_created_again(tmp_path: Path) -> 
 async def test_the_same_write_twice_in_one_turn_is_made_once_and_the_model_hears_that(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     model = _turns(calls(APPEND, APPEND), calls(APPEND, first=3))
-    async with open_served_api(tmp_path, _desk(files).spec(), model=model, policy=ALLOWED) as opened:
+    async with open_served_api(
+        tmp_path, _create_file_tools(files).spec(), model=model, policy=ALLOWED
+    ) as opened:
         body = {"request": "Append the line 'one line' to log.txt", "mode": "simple"}
         assert (await opened.post("/api/ask", body)).json()["outcome"] == "answered"
-    told = [message.text for message in model.asked[1].messages if message.role == "tool"]
-    assert "Created" in told[0]
-    assert told[1].startswith("duplicate: ")
-    assert "Created" not in told[1]
+    prompt = [message.text for message in model.asked[1].messages if message.role == "tool"]
+    assert "Created" in prompt[0]
+    assert prompt[1].startswith("duplicate: ")
+    assert "Created" not in prompt[1]
     # In a turn of its own it is a new call.
     assert files["log.txt"] == "one line " * 2
 
@@ -281,7 +291,7 @@ async def test_the_same_write_twice_in_one_turn_is_made_once_and_the_model_hears
 async def test_a_program_that_repeats_a_write_gets_as_many_as_it_asked_for(tmp_path: Path) -> None:
     files: dict[str, str] = {}
     call = {"tool": "desk/append_file", "arguments": APPEND[1]}
-    async with open_served_api(tmp_path, _desk(files).spec(), policy=ALLOWED) as opened:
+    async with open_served_api(tmp_path, _create_file_tools(files).spec(), policy=ALLOWED) as opened:
         for _ in range(3):
             assert (await opened.post("/api/call", call)).json()["success"]
     assert files["log.txt"] == "one line " * 3

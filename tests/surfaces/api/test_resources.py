@@ -12,38 +12,38 @@ import anyio.to_thread
 from fingerpost.records import Right
 from fingerpost.settings import load
 from fingerpost.testing import tool_server
-from tests.kit.api_resources import open_api_and_router, reading
+from tests.kit.api_resources import open_api_and_router, reading_tool
 from tests.requirements import proves
 
 
 @proves("I8")
 async def test_figures_come_from_what_happened(tmp_path: Path):
     async with open_api_and_router(
-        tmp_path, tool_server("files", [reading("look"), reading("idle")]).spec()
-    ) as house:
-        assert (await house.ok("/api/usage"))["items"] == []
-        await house.router.call("files/look", {})
-        await house.router.store.journal.flush()
-        (line,) = (await house.ok("/api/usage"))["items"]
+        tmp_path, tool_server("files", [reading_tool("look"), reading_tool("idle")]).spec()
+    ) as api:
+        assert (await api.ok("/api/usage"))["items"] == []
+        await api.router.call("files/look", {})
+        await api.router.store.journal.flush()
+        (line,) = (await api.ok("/api/usage"))["items"]
         assert (line["tool"], line["calls"], line["failures"]) == ("files/look", 1, 0)
-        figures = await house.ok("/api/insight?hours=1&step=minute")
+        figures = await api.ok("/api/insight?hours=1&step=minute")
         assert figures["step"] == "minute" and figures["totals"]["calls"] == 1
         assert figures["never_used"] == ["files/idle"]
         for wrong in ("hours=0", "hours=-3", "hours=nan", "hours=1e9", "step=year"):
-            await house.problem(400, f"/api/insight?{wrong}")
+            await api.problem(400, f"/api/insight?{wrong}")
 
 
 async def test_kept_evals_are_listed_newest_first_and_none_comes_with_a_hint(tmp_path: Path):
-    async with open_api_and_router(tmp_path) as house:
-        empty = await house.ok("/api/evals")
+    async with open_api_and_router(tmp_path) as api:
+        empty = await api.ok("/api/evals")
         assert empty["items"] == [] and "fingerpost eval" in empty["hint"]
         for name in ("monday", "tuesday"):
             report = {"figures": {"recall@5": {"value": 0.9, "queries": 10}}}
-            await house.router.store.evals.add(name, report)
-        page = await house.ok("/api/evals?limit=1")
+            await api.router.store.evals.add(name, report)
+        page = await api.ok("/api/evals?limit=1")
         assert [kept["name"] for kept in page["items"]] == ["tuesday"] and page["hint"] == ""
         assert page["items"][0]["report"]["figures"]["recall@5"]["value"] == 0.9
-        rest = await house.ok("/api/evals", params={"before": page["next"]})
+        rest = await api.ok("/api/evals", params={"before": page["next"]})
         assert [kept["name"] for kept in rest["items"]] == ["monday"] and rest["next"] is None
 
 
@@ -54,23 +54,23 @@ async def test_settings_tell_where_they_come_from_and_keep_secrets(tmp_path: Pat
         '[models.prime]\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\napi_key = "correct-horse-battery"\n'
     )
     loaded = await anyio.to_thread.run_sync(partial(load, config=file, environ={}, cwd=tmp_path))
-    async with open_api_and_router(tmp_path, loaded=loaded) as house:
-        shown = await house.ok("/api/settings?changed=true")
+    async with open_api_and_router(tmp_path, loaded=loaded) as api:
+        shown = await api.ok("/api/settings?changed=true")
         lines = {line["path"]: line for line in shown["settings"]}
         routing = lines["smart_routing.max_tools"]
         assert (routing["value"], routing["kind"]) == (33, "file")
         assert routing["origin"].endswith("fingerpost.toml:2")
         assert shown["files"] == ["fingerpost.toml"]
-        secret = await house.get("/api/settings")
+        secret = await api.get("/api/settings")
         assert "correct-horse" not in secret.text and "models.prime.api_key" in secret.text
-        part = await house.ok("/api/settings?section=smart_routing")
+        part = await api.ok("/api/settings?section=smart_routing")
         assert {line["path"].split(".")[0] for line in part["settings"]} == {"smart_routing"}
-        assert "smart_routing" in (await house.problem(404, "/api/settings?section=nonsense"))["detail"]
+        assert "smart_routing" in (await api.problem(404, "/api/settings?section=nonsense"))["detail"]
 
 
 async def test_settings_a_program_gave_are_told_from_defaults(tmp_path: Path):
-    async with open_api_and_router(tmp_path, smart_routing={"max_tools": 12}) as house:
-        lines = {line["path"]: line for line in (await house.ok("/api/settings"))["settings"]}
+    async with open_api_and_router(tmp_path, smart_routing={"max_tools": 12}) as api:
+        lines = {line["path"]: line for line in (await api.ok("/api/settings"))["settings"]}
         assert lines["smart_routing.max_tools"]["kind"] == "argument"
         assert lines["smart_routing.max_servers"]["kind"] == "default"
 
@@ -100,18 +100,18 @@ CHANGING: dict[str, Any] = {
 
 @proves("I3")
 async def test_reading_needs_watch_and_changing_needs_manage(tmp_path: Path):
-    async with open_api_and_router(tmp_path, tool_server("files", [reading("look")]).spec()) as house:
-        user = await house.key("user", Right.USE)
-        watcher = await house.key("watcher", Right.WATCH)
-        manager = await house.key("manager", Right.USE, Right.MANAGE)
+    async with open_api_and_router(tmp_path, tool_server("files", [reading_tool("look")]).spec()) as api:
+        user = await api.key("user", Right.USE)
+        watcher = await api.key("watcher", Right.WATCH)
+        manager = await api.key("manager", Right.USE, Right.MANAGE)
         for path in READING:
-            assert (await house.get(path, headers=watcher)).status_code == 200, path
+            assert (await api.get(path, headers=watcher)).status_code == 200, path
             for who in (user, manager):
-                assert (await house.get(path, headers=who)).status_code == 403, path
+                assert (await api.get(path, headers=who)).status_code == 403, path
         for path, body in CHANGING.items():
             for who in (user, watcher):
-                assert (await house.post(path, body, headers=who)).status_code == 403, path
-        assert house.router.tools.get("files/look") is not None  # none of them did anything
-        assert (await house.post("/api/audit/verify", headers=manager)).status_code == 403
-        switched = await house.post("/api/tools/files/look/switch", {"on": False}, headers=manager)
+                assert (await api.post(path, body, headers=who)).status_code == 403, path
+        assert api.router.tools.get("files/look") is not None  # none of them did anything
+        assert (await api.post("/api/audit/verify", headers=manager)).status_code == 403
+        switched = await api.post("/api/tools/files/look/switch", {"on": False}, headers=manager)
         assert switched.json()["reason"] == "switched off by manager"

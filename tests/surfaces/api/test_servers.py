@@ -9,52 +9,51 @@ from typing import Any
 import anyio
 from mcp import Client
 
-from fingerpost import Router
 from fingerpost.records import ErrorKind, ServerState
 from fingerpost.testing import tool_server
-from tests.kit.api import settings
-from tests.kit.api_resources import by_key, open_api_and_router, open_api_of, reading, until
-from tests.kit.gateway_methods import Library
+from tests.kit.api_resources import by_key, open_api_and_router, open_api_of, reading_tool, until
+from tests.kit.gateway_methods import LibraryServer
+from tests.kit.routers import open_router
 from tests.requirements import proves
 
 
 @proves("I7")
 async def test_servers_are_listed_with_state_version_and_latency(tmp_path: Path):
-    off = replace(tool_server("spare", [reading("x")]).spec(), enabled=False)
-    async with open_api_and_router(tmp_path, tool_server("files", [reading("look")]).spec(), off) as house:
-        listed = by_key(await house.ok("/api/servers"))
+    off = replace(tool_server("spare", [reading_tool("x")]).spec(), enabled=False)
+    async with open_api_and_router(tmp_path, tool_server("files", [reading_tool("look")]).spec(), off) as api:
+        listed = by_key(await api.ok("/api/servers"))
         assert list(listed) == ["files", "spare"]
         files = listed["files"]
         assert (files["state"], files["on"], files["tools"]) == ("ready", True, 1)
         assert files["version"] == "files 1.0" and files["transport"] == "in_process"
         assert files["breaker"] == {"state": "closed", "reason": "", "failures": 0, "retry_in": None}
-        assert files["latency"] is None  # nobody asked it yet
-        one = await house.ok("/api/servers/files")
+        assert files["latency"] is None  # not requested yet
+        one = await api.ok("/api/servers/files")
         assert one["latency"] > 0
         assert (listed["spare"]["state"], listed["spare"]["on"]) == ("disabled", False)
-        told = await house.problem(409, "/api/servers/spare/switch", {"on": True})
-        assert "settings" in told["title"]
-        await house.problem(409, "/api/servers/spare/reconnect", post=True)
-        assert (await house.problem(404, "/api/servers/nobody"))["servers"] == ["files", "spare"]
+        problem = await api.problem(409, "/api/servers/spare/switch", {"on": True})
+        assert "settings" in problem["title"]
+        await api.problem(409, "/api/servers/spare/reconnect", post=True)
+        assert (await api.problem(404, "/api/servers/nobody"))["servers"] == ["files", "spare"]
 
 
 @proves("I7")
 async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it_is_on(tmp_path: Path):
-    library = Library("books", resources=["book://one"], prompts=["greet"])
-    other = tool_server("files", [reading("look_at")])
+    library = LibraryServer("books", resources=["book://one"], prompts=["greet"])
+    other = tool_server("files", [reading_tool("look_at")])
     switch = "/api/servers/books/switch"
-    async with open_api_and_router(tmp_path, library.spec(), other.spec()) as house:
-        router = house.router
+    async with open_api_and_router(tmp_path, library.spec(), other.spec()) as api:
+        router = api.router
         await router.servers.wait_until_resources_read(timeout=10)
-        assert await _seen(house.address) == (["books__look_up", "files__look_at"], 1, 1)
-        line = await house.ok(switch, {"on": False, "reason": "it is being moved"})
+        assert await _list_visible(api.address) == (["books__look_up", "files__look_at"], 1, 1)
+        line = await api.ok(switch, {"on": False, "reason": "it is being moved"})
         assert (line["state"], line["on"], line["reason"]) == (
             "disabled",
             False,
             "switched off by local: it is being moved",
         )
         assert line["switched_off"]["by"] == "local"
-        assert await _seen(house.address) == (["files__look_at"], 0, 0)
+        assert await _list_visible(api.address) == (["files__look_at"], 0, 0)
         outcome = await router.call("books/look_up", {})
         assert outcome.error is ErrorKind.UNAVAILABLE
         assert outcome.content == (
@@ -62,28 +61,27 @@ async def test_a_server_that_is_off_is_disconnected_and_gone_everywhere_until_it
         )
         await router.connect()  # connects all that may be
         assert router.servers.get_status("books").state is ServerState.DISABLED
-        tool = by_key(await house.ok("/api/tools?server=books"))["books/look_up"]
+        tool = by_key(await api.ok("/api/tools?server=books"))["books/look_up"]
         assert tool["state"] == "off" and "its server books" in tool["reason"]
-        told = await house.problem(409, "/api/servers/books/reconnect", post=True)
-        assert "switched off" in told["title"]
+        problem = await api.problem(409, "/api/servers/books/reconnect", post=True)
+        assert "switched off" in problem["title"]
 
-    async with Router([library.spec(), other.spec()], settings=settings(tmp_path)) as router:
-        await router.connect()
+    async with open_router(tmp_path, [library.spec(), other.spec()]) as router:
         assert router.servers.get_status("books").state is ServerState.DISABLED
-        async with open_api_of(router) as house:
-            line = await house.ok(switch, {"on": True})
+        async with open_api_of(router) as api:
+            line = await api.ok(switch, {"on": True})
             assert line["on"] and line["switched_off"] is None
             await until(lambda: router.servers.get_status("books").state is ServerState.READY)
             await router.servers.wait_until_resources_read(timeout=10)
-            assert await _seen(house.address) == (["books__look_up", "files__look_at"], 1, 1)
-            told = await house.ok("/api/audit?kind=server_switched")
-            assert [(entry["data"]["server"], entry["data"]["on"]) for entry in told["items"]] == [
+            assert await _list_visible(api.address) == (["books__look_up", "files__look_at"], 1, 1)
+            problem = await api.ok("/api/audit?kind=server_switched")
+            assert [(entry["data"]["server"], entry["data"]["on"]) for entry in problem["items"]] == [
                 ("books", True),
                 ("books", False),
             ]
 
 
-async def _seen(address: str) -> tuple[list[str], int, int]:
+async def _list_visible(address: str) -> tuple[list[str], int, int]:
     """Tools, and how many resources and prompts, as an MCP client sees them."""
     async with Client(f"{address}/mcp/all", mode="auto") as client:
         tools = await client.list_tools()
@@ -102,23 +100,23 @@ async def test_a_server_connects_anew_and_is_asked_again_by_hand(tmp_path: Path)
             await anyio.sleep_forever()
         return "well again"
 
-    server = tool_server("files", [reading("look")], call=call)
+    server = tool_server("files", [reading_tool("look")], call=call)
     async with open_api_and_router(
         tmp_path,
         server.spec(),
         call={"breaker_failures": 1, "retries": 0},
         tools=[{"match": "files/*", "timeout_ms": 100}],
-    ) as house:
-        before = (await house.ok("/api/servers/files"))["since"]
-        await house.ok("/api/servers/files/reconnect", post=True)
-        await until(lambda: house.router.servers.get_status("files").state is ServerState.READY)
-        assert (await house.ok("/api/servers/files"))["since"] > before
+    ) as api:
+        before = (await api.ok("/api/servers/files"))["since"]
+        await api.ok("/api/servers/files/reconnect", post=True)
+        await until(lambda: api.router.servers.get_status("files").state is ServerState.READY)
+        assert (await api.ok("/api/servers/files"))["since"] > before
 
-        assert (await house.router.call("files/look", {})).error is ErrorKind.TIMEOUT
-        ill = await house.ok("/api/servers/files")
+        assert (await api.router.call("files/look", {})).error is ErrorKind.TIMEOUT
+        ill = await api.ok("/api/servers/files")
         assert ill["breaker"]["state"] == "open" and ill["breaker"]["reason"]
         stuck = False
-        assert (await house.router.call("files/look", {})).error is ErrorKind.UNAVAILABLE
-        well = await house.ok("/api/servers/files/breaker/reset", post=True)
+        assert (await api.router.call("files/look", {})).error is ErrorKind.UNAVAILABLE
+        well = await api.ok("/api/servers/files/breaker/reset", post=True)
         assert well["breaker"]["state"] == "closed"
-        assert (await house.router.call("files/look", {})).content.endswith("well again")
+        assert (await api.router.call("files/look", {})).content.endswith("well again")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def person(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)

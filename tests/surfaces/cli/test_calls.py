@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 
 
-def has_files(person: Person) -> Path:
+def has_files(person: CommandLine) -> Path:
     """The real file-system server from npm, on a folder of its own."""
     folder = person.home / "desk"
     folder.mkdir()
@@ -23,7 +23,7 @@ def has_files(person: Person) -> Path:
 
 @proves("C4", "D7")
 def test_wrong_argument_names_and_types_to_a_real_server_succeed_and_the_trace_shows_each_repair(
-    person: Person,
+    person: CommandLine,
 ) -> None:
     folder = has_files(person)
     done = person.runs("call", "files.read_text_file", f"filePath={folder}/note.md", "HEAD=2", "--json")
@@ -46,7 +46,9 @@ def test_wrong_argument_names_and_types_to_a_real_server_succeed_and_the_trace_s
 
 
 @proves("C7")
-def test_a_file_that_another_server_does_not_find_is_named_with_its_kind_and_path(person: Person) -> None:
+def test_a_file_that_another_server_does_not_find_is_named_with_its_kind_and_path(
+    person: CommandLine,
+) -> None:
     folder = has_files(person)
     done = person.runs("call", "files/read_text_file", f"path={folder}/missing.md", "--json")
     metadata = json.loads(done.stdout)["metadata"]
@@ -54,7 +56,7 @@ def test_a_file_that_another_server_does_not_find_is_named_with_its_kind_and_pat
 
 
 @proves("C6", "A5")
-def test_a_write_waits_is_approved_in_another_terminal_and_then_runs(person: Person) -> None:
+def test_a_write_waits_is_approved_in_another_terminal_and_then_runs(person: CommandLine) -> None:
     folder = has_files(person)
     arguments = ("call", "files/write_file", f"path={folder}/new.md", "content=hello")
     asked = person.runs(*arguments)
@@ -71,7 +73,7 @@ def test_a_write_waits_is_approved_in_another_terminal_and_then_runs(person: Per
 
 
 @proves("C6")
-def test_a_rejected_call_is_told_why(person: Person) -> None:
+def test_a_rejected_call_is_told_why(person: CommandLine) -> None:
     folder = has_files(person)
     person.runs("call", "files/write_file", f"path={folder}/new.md", "content=hello")
     (waiting,) = person.reads("approvals")
@@ -84,7 +86,7 @@ def test_a_rejected_call_is_told_why(person: Person) -> None:
 
 
 @proves("C6")
-def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: Person) -> None:
+def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: CommandLine) -> None:
     folder = has_files(person)
     with Terminal(person, "call", "files/write_file", f"path={folder}/new.md", "content=hello") as terminal:
         terminal.until("Run it? [y/N]: ")
@@ -94,13 +96,13 @@ def test_a_person_at_the_terminal_is_asked_and_their_yes_runs_the_call(person: P
     assert (folder / "new.md").exists()
 
 
-def test_under_one_key_a_call_of_two_processes_runs_once(person: Person) -> None:
+def test_under_one_key_a_call_of_two_processes_runs_once(person: CommandLine) -> None:
     folder = has_files(person)
     path = folder / "new.md"
     arguments = ("call", "files/write_file", f"path={path}", "content=hello", "--idempotency-key", "k1")
     assert person.runs(*arguments, "--yes").returncode == 0
     path.unlink()
-    again = person.runs(*arguments)  # nobody is asked: nothing runs
+    again = person.runs(*arguments)  # no person is asked: nothing runs
     assert again.returncode == 0, again.stderr
     assert "not run again: this is the result of cal_" in again.stderr
     assert not path.exists()
@@ -110,7 +112,7 @@ def test_under_one_key_a_call_of_two_processes_runs_once(person: Person) -> None
 
 
 @proves("D5")
-def test_a_tool_falls_back_however_its_name_is_written_unless_it_alone_is_meant(person: Person) -> None:
+def test_a_tool_falls_back_however_its_name_is_written_unless_it_alone_is_meant(person: CommandLine) -> None:
     folder = has_files(person)
     person.has(
         "broken",
@@ -128,7 +130,7 @@ def test_a_tool_falls_back_however_its_name_is_written_unless_it_alone_is_meant(
         assert alone.returncode == 1
 
 
-def test_a_dry_run_shows_what_would_happen(person: Person) -> None:
+def test_a_dry_run_shows_what_would_happen(person: CommandLine) -> None:
     folder = has_files(person)
     done = person.runs(
         "call", "files/write_file", f"path={folder}/new.md", "content=x", "--dry-run", "--json"
@@ -140,7 +142,7 @@ def test_a_dry_run_shows_what_would_happen(person: Person) -> None:
 
 
 @proves("C3")
-def test_an_unknown_tool_names_the_near_ones_and_the_next_step(person: Person) -> None:
+def test_an_unknown_tool_names_the_near_ones_and_the_next_step(person: CommandLine) -> None:
     has_files(person)
     done = person.runs("call", "files/raed_file", "path=x")
     assert done.returncode == 1
@@ -149,7 +151,7 @@ def test_an_unknown_tool_names_the_near_ones_and_the_next_step(person: Person) -
 
 
 @proves("D11")
-def test_a_failed_call_gives_guidance_and_the_technical_truth_only_when_asked(person: Person) -> None:
+def test_a_failed_call_gives_guidance_and_the_technical_truth_only_when_asked(person: CommandLine) -> None:
     person.has_fault("odd", "crash")
     plainly = person.runs("call", "odd/echo", "text=x", "--yes")
     assert plainly.returncode == 1
@@ -159,7 +161,7 @@ def test_a_failed_call_gives_guidance_and_the_technical_truth_only_when_asked(pe
 
 
 @proves("D6")
-def test_a_long_result_is_cut_and_the_rest_is_fetched_by_its_handle(person: Person) -> None:
+def test_a_long_result_is_cut_and_the_rest_is_fetched_by_its_handle(person: CommandLine) -> None:
     folder = has_files(person)
     (folder / "long.txt").write_text("\n".join(f"line {n}" for n in range(5000)), encoding="utf-8")
     done = person.runs("call", "files/read_text_file", f"path={folder}/long.txt", "--tokens", "200", "--json")
@@ -171,19 +173,19 @@ def test_a_long_result_is_cut_and_the_rest_is_fetched_by_its_handle(person: Pers
     assert "line " in rest.stdout
 
 
-def test_arguments_that_are_not_pairs_are_explained(person: Person) -> None:
+def test_arguments_that_are_not_pairs_are_explained(person: CommandLine) -> None:
     has_files(person)
     done = person.runs("call", "files/read_file", "just-a-path")
     assert done.returncode == 2
     assert "is not KEY=VALUE" in done.stderr
 
 
-def test_nothing_recorded_under_an_id_says_so(person: Person) -> None:
+def test_nothing_recorded_under_an_id_says_so(person: CommandLine) -> None:
     assert person.runs("trace", "cal_nothing").returncode == 1
 
 
 @proves("D11")
-def test_a_failure_is_told_in_words_and_the_servers_own_only_when_asked(person: Person) -> None:
+def test_a_failure_is_told_in_words_and_the_servers_own_only_when_asked(person: CommandLine) -> None:
     folder = has_files(person)
     missing = ("call", "files/read_text_file", f"path={folder}/nothing.txt")
     plainly = person.runs(*missing)

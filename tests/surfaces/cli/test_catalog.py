@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
 
 @proves("H19", "H8")
-def test_every_server_is_shown_with_its_state_and_the_reason(person: Person) -> None:
+def test_every_server_is_shown_with_its_state_and_the_reason(person: CommandLine) -> None:
     person.has("time", command="mcp-server-time")
     person.has("gone", command="no-such-program")
     person.has_fault("crashing", "crash_loop")
@@ -36,7 +36,7 @@ def test_every_server_is_shown_with_its_state_and_the_reason(person: Person) -> 
 
 
 @proves("H19", "F42")
-def test_a_table_is_printed_and_the_exit_code_says_whether_anything_is_up(person: Person) -> None:
+def test_a_table_is_printed_and_the_exit_code_says_whether_anything_is_up(person: CommandLine) -> None:
     person.has("gone", command="no-such-program")
     done = person.runs("servers")
     assert done.returncode == 1
@@ -48,7 +48,7 @@ def test_a_table_is_printed_and_the_exit_code_says_whether_anything_is_up(person
 
 
 @proves("H19")
-def test_tools_are_listed_searched_and_narrowed_to_one_server(person: Person) -> None:
+def test_tools_are_listed_searched_and_narrowed_to_one_server(person: CommandLine) -> None:
     person.has("files", [tool("read_file", "Read a file from disk."), tool("delete_file", "Delete a file.")])
     person.has("weather", [tool("forecast", "The weather of tomorrow.")])
     assert [card["key"] for card in person.reads("tools")] == [
@@ -69,7 +69,7 @@ def test_tools_are_listed_searched_and_narrowed_to_one_server(person: Person) ->
     assert "destroy" in shown
 
 
-def test_an_unknown_server_is_answered_with_the_near_one(person: Person) -> None:
+def test_an_unknown_server_is_answered_with_the_near_one(person: CommandLine) -> None:
     person.has("weather", [tool("forecast")])
     done = person.runs("tools", "--server", "wether")
     assert done.returncode == 3
@@ -77,7 +77,7 @@ def test_an_unknown_server_is_answered_with_the_near_one(person: Person) -> None
 
 
 @proves("H19", "D1", "D14")
-def test_one_tool_is_explained_with_the_source_of_every_value(person: Person) -> None:
+def test_one_tool_is_explained_with_the_source_of_every_value(person: CommandLine) -> None:
     person.has("files", [tool("read_file", "Read a file.", annotations={"readOnlyHint": True})])
     written = '[[tools]]\nmatch = "files/*"\npriority = 93\nretries = 7\nretry_on = ["timeout"]\n'
     person.writes("fingerpost.toml", written)
@@ -96,7 +96,7 @@ def test_one_tool_is_explained_with_the_source_of_every_value(person: Person) ->
     assert card["retry"]["retries"] == {"value": 7, "source": "written", "reason": "written for 'files/*'"}
 
 
-def test_an_unknown_tool_is_answered_with_near_names(person: Person) -> None:
+def test_an_unknown_tool_is_answered_with_near_names(person: CommandLine) -> None:
     person.has("files", [tool("read_file")])
     done = person.runs("tool", "raed_file")
     assert done.returncode == 1
@@ -105,7 +105,7 @@ def test_an_unknown_tool_is_answered_with_near_names(person: Person) -> None:
 
 
 @proves("F19", "F22")
-def test_what_is_missing_from_the_list_is_said(person: Person) -> None:
+def test_what_is_missing_from_the_list_is_said(person: CommandLine) -> None:
     person.has("mixed", [tool("good"), {"name": "bad", "inputSchema": "not a schema"}])
     person.has("gone", command="no-such-program")
     shown = person.runs("tools").stdout
@@ -115,7 +115,7 @@ def test_what_is_missing_from_the_list_is_said(person: Person) -> None:
 
 
 @proves("F22", "F49")
-def test_a_description_cannot_reach_the_terminal_with_escapes_or_secrets(person: Person) -> None:
+def test_a_description_cannot_reach_the_terminal_with_escapes_or_secrets(person: CommandLine) -> None:
     nasty = "\x1b[2J\x1b]0;owned\x07 [bold]markup[/bold] \u202etxt.exe sk-proj-abcdefghijklmnop1234567890"
     person.has("odd", [tool("t", nasty)])
     for arguments in (("tools",), ("tool", "t"), ("doctor",)):
@@ -126,7 +126,7 @@ def test_a_description_cannot_reach_the_terminal_with_escapes_or_secrets(person:
 
 
 @proves("F49")
-def test_a_secret_from_the_environment_appears_nowhere(person: Person) -> None:
+def test_a_secret_from_the_environment_appears_nowhere(person: CommandLine) -> None:
     canary = "canary-4f2c9a71d0"
     person.has("broken", command=sys.executable, args=["-c", "import os; raise SystemExit(os.environ['K'])"])
     person.servers["broken"]["env"] = {"K": "${CANARY}"}
@@ -144,7 +144,7 @@ def test_a_secret_from_the_environment_appears_nowhere(person: Person) -> None:
     assert canary.encode() not in store
 
 
-def test_a_reader_that_leaves_early_is_no_error(person: Person) -> None:
+def test_a_reader_that_leaves_early_is_no_error(person: CommandLine) -> None:
     person.has("many", [tool(f"tool_{number:04}", "words " * 20) for number in range(2000)])
     command = " ".join(f"'{part}'" for part in person.cold_command("tools"))
     done = subprocess.run(
@@ -161,7 +161,7 @@ def test_a_reader_that_leaves_early_is_no_error(person: Person) -> None:
 
 
 @proves("H8")
-def test_a_hanging_server_does_not_keep_the_others_from_being_shown(person: Person) -> None:
+def test_a_hanging_server_does_not_keep_the_others_from_being_shown(person: CommandLine) -> None:
     person.has_fault("stuck", "silent")
     person.has("files", [tool("read_file")])
     done = person.runs("tools", "--wait", "5")
@@ -179,7 +179,7 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[str]:
 
 
 @proves("F26", "H9")
-def test_a_killed_server_is_seen_and_healed_while_watched(person: Person) -> None:
+def test_a_killed_server_is_seen_and_healed_while_watched(person: CommandLine) -> None:
     person.has("files", [tool("read_file")])
     with subprocess.Popen(
         person.cold_command("servers", "--watch"),
@@ -207,13 +207,13 @@ def test_a_killed_server_is_seen_and_healed_while_watched(person: Person) -> Non
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_completion_script_is_printed(person: Person, shell: str) -> None:
+def test_the_completion_script_is_printed(person: CommandLine, shell: str) -> None:
     done = person.runs("completion", shell)
     assert done.returncode == 0
     assert "_FINGERPOST_COMPLETE" in done.stdout
 
 
-def test_a_shell_asks_and_gets_the_commands(person: Person) -> None:
+def test_a_shell_asks_and_gets_the_commands(person: CommandLine) -> None:
     asked = {"_FINGERPOST_COMPLETE": "bash_complete", "COMP_WORDS": "fingerpost to", "COMP_CWORD": "1"}
     done = person.runs(extra=asked)
     assert done.stdout.split() == ["plain,tools", "plain,tool"]

@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.strong_model import StrongModel, beside, runs
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
@@ -22,7 +22,7 @@ WRITE = 'write a new file new.md with the content "hello"'
 
 
 @pytest.fixture
-def clerk(person: Person) -> Person:
+def clerk(person: CommandLine) -> CommandLine:
     folder = person.home / "desk"
     folder.mkdir()
     person.has("time", command="mcp-server-time", args=["--local-timezone", "Etc/UTC"])
@@ -32,14 +32,14 @@ def clerk(person: Person) -> Person:
 
 
 @pytest.fixture
-def visitor(person: Person) -> Person:
+def visitor(person: CommandLine) -> CommandLine:
     """Has one small server, which starts at once."""
     person.has("calendar", [tool("list_events", "List calendar events.")])
     person.writes("fingerpost.toml", "[flags]\ndense_scores = false\n")
     return person
 
 
-def clever(person: Person) -> StrongModel:
+def clever(person: CommandLine) -> StrongModel:
     """Knows the clock and the folder, and says what it was asked last."""
 
     def select(read: str) -> dict[str, Any] | None:
@@ -61,7 +61,7 @@ def clever(person: Person) -> StrongModel:
 
 
 @proves("B12", "W9")
-async def test_lines_from_a_pipe_are_one_conversation(visitor: Person) -> None:
+async def test_lines_from_a_pipe_are_one_conversation(visitor: CommandLine) -> None:
     model = clever(visitor)
     async with beside(visitor, model):
         done = await runs(visitor, "chat", stdin="hello\n\nhello again\n")
@@ -71,7 +71,7 @@ async def test_lines_from_a_pipe_are_one_conversation(visitor: Person) -> None:
 
 
 @proves("W9")
-async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: Person) -> None:
+async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: CommandLine) -> None:
     lines = [OSLO, "/tools", "/why", "/why files/read_text_file", "/why nothing_at_all", "/trace", "/model"]
     async with beside(clerk, clever(clerk)):
         more = ["/prefer", "/prefer quick", "/prefer lazy", "/mode", "/mode single", "/help", "/tolls"]
@@ -102,7 +102,7 @@ async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: Person) -
 
 @proves("E5", "W9")
 async def test_a_conversation_may_change_its_subject_and_why_tells_what_was_offered_for_it(
-    person: Person,
+    person: CommandLine,
 ) -> None:
     person.has("clock", [tool("get_current_time", "The current time in a city or time zone.")])
     person.has("sqlite", [tool("list_tables", "List the tables of the database.")])
@@ -127,7 +127,7 @@ async def test_a_conversation_may_change_its_subject_and_why_tells_what_was_offe
 
 
 @proves("C6", "W9")
-async def test_a_line_approves_what_waits_and_another_request_never_does(clerk: Person) -> None:
+async def test_a_line_approves_what_waits_and_another_request_never_does(clerk: CommandLine) -> None:
     file = clerk.home / "desk" / "new.md"
     async with beside(clerk, clever(clerk)):
         asked = await runs(clerk, "chat", stdin=f"{WRITE}\nyes\n")
@@ -143,7 +143,7 @@ async def test_a_line_approves_what_waits_and_another_request_never_does(clerk: 
 
 
 @proves("W9")
-async def test_control_c_stops_the_answer_and_the_conversation_goes_on(visitor: Person) -> None:
+async def test_control_c_stops_the_answer_and_the_conversation_goes_on(visitor: CommandLine) -> None:
     model = StrongModel(answer="And so on for ever and ever", stops_after=2)
     async with beside(visitor, model):
         process = await anyio.open_process(
@@ -165,16 +165,18 @@ async def test_control_c_stops_the_answer_and_the_conversation_goes_on(visitor: 
                 model.stops_after = None
                 await process.stdin.send(b"hello\n")
                 await process.stdin.aclose()
-                said = b"".join([piece async for piece in process.stdout])
+                output = b"".join([piece async for piece in process.stdout])
                 noted = b"".join([piece async for piece in process.stderr])
                 assert await process.wait() == 0, noted
-    assert said == b"\nAnd so on for ever and ever\n"
+    assert output == b"\nAnd so on for ever and ever\n"
     assert b"stopped" in noted
     assert "And so on fo" not in json.dumps(model.asked[-1]["messages"])  # what was stopped was not said
 
 
 @proves("B12")
-async def test_a_conversation_survives_a_restart_and_another_begins_from_nothing(visitor: Person) -> None:
+async def test_a_conversation_survives_a_restart_and_another_begins_from_nothing(
+    visitor: CommandLine,
+) -> None:
     model = clever(visitor)
     async with beside(visitor, model):
         await runs(visitor, "chat", "--conversation", "hall", stdin="hello\n")
@@ -187,7 +189,9 @@ async def test_a_conversation_survives_a_restart_and_another_begins_from_nothing
     assert "Hello yourself." not in fresh
 
 
-async def test_a_conversation_is_saved_for_its_owner_and_never_over_something_else(visitor: Person) -> None:
+async def test_a_conversation_is_saved_for_its_owner_and_never_over_something_else(
+    visitor: CommandLine,
+) -> None:
     taken = visitor.writes("taken.md", "mine")
     async with beside(visitor, clever(visitor)):
         done = await runs(visitor, "chat", stdin="hello\n/save talk.md\n/save taken.md\n/save\n")
@@ -201,11 +205,11 @@ async def test_a_conversation_is_saved_for_its_owner_and_never_over_something_el
 
 
 @proves("W4")
-def test_without_a_model_a_line_answers_the_question_before_it(clerk: Person) -> None:
+def test_without_a_model_a_line_answers_the_question_before_it(clerk: CommandLine) -> None:
     note = clerk.home / "desk" / "note.md"
     note.write_text("The lucky number is 42.\n", encoding="utf-8")
     read = "read a text file for me"
-    other = "what time is it in Tokyo right now?"  # whoever is asked may ask for something else
+    other = "what time is it in Tokyo right now?"  # the person may ask for something else instead
     done = clerk.runs("chat", stdin="\n".join((read, other, read, str(note))))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("I need one more thing: path") == 2
@@ -213,7 +217,7 @@ def test_without_a_model_a_line_answers_the_question_before_it(clerk: Person) ->
     assert "The lucky number is 42." in done.stdout
 
 
-async def test_a_failure_is_explained_and_the_conversation_goes_on(visitor: Person) -> None:
+async def test_a_failure_is_explained_and_the_conversation_goes_on(visitor: CommandLine) -> None:
     done = await runs(visitor, "chat", stdin="/mode react\nhello\n/mode keyless\nhello\n")
     assert done.returncode == 0, done.stderr
     assert "needs a language model" in done.stderr
@@ -221,7 +225,9 @@ async def test_a_failure_is_explained_and_the_conversation_goes_on(visitor: Pers
 
 
 @proves("W9")
-async def test_at_a_terminal_lines_are_edited_calls_approved_and_control_d_ends_it(clerk: Person) -> None:
+async def test_at_a_terminal_lines_are_edited_calls_approved_and_control_d_ends_it(
+    clerk: CommandLine,
+) -> None:
     file = clerk.home / "desk" / "new.md"
 
     def sit_down() -> int:
@@ -244,7 +250,7 @@ async def test_at_a_terminal_lines_are_edited_calls_approved_and_control_d_ends_
     assert file.read_text(encoding="utf-8") == "hello"
 
 
-def test_a_conversation_is_not_for_programs(visitor: Person) -> None:
+def test_a_conversation_is_not_for_programs(visitor: CommandLine) -> None:
     done = visitor.runs("chat", "--json")
     assert done.returncode == 2
     assert "fingerpost ask --json" in done.stderr

@@ -49,8 +49,8 @@ _gaps = st.sampled_from(["", "", " ", "\n", "\n  ", "\t", " /* a, } */ ", ' // b
 
 
 @st.composite
-def written(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
-    """A configuration, and a text somebody might have written for it: odd spacing, comments, commas."""
+def configurations(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
+    """A configuration, and a text that a person may have written for it: odd spacing, comments, commas."""
     values: dict[str, Any] = draw(_rest)
     if draw(st.booleans()):
         values |= {"mcpServers": draw(_servers | _scalars), **draw(_rest)}
@@ -78,18 +78,18 @@ def written(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
     return values, gap() + text(values) + gap()
 
 
-def parsed(text: str) -> Any:
+def parse(text: str) -> Any:
     return json.loads(to_plain_json(text)) if to_plain_json(text).strip() else {}
 
 
 @proves("G12")
 @settings(deadline=None)  # a disk may be busy
-@given(written())
+@given(configurations())
 def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
     config: tuple[dict[str, Any], str],
 ) -> None:
     values, text = config
-    assert parsed(text) == values
+    assert parse(text) == values
     with TemporaryDirectory() as folder:
         file = Path(folder) / "mcp.json"
         file.write_bytes(text.encode())
@@ -101,7 +101,7 @@ def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
         apply_change(plan_install(CURSOR, file, "fingerpost", ENTRY), NOON)
         expected = {**values, "mcpServers": {**servers, "fingerpost": ENTRY}}
         now = file.read_bytes().decode()
-        assert parsed(now) == expected
+        assert parse(now) == expected
         assert not Counter(_COMMENT.findall(_outside(text))) - Counter(_COMMENT.findall(_outside(now)))
         assert not plan_install(CURSOR, file, "fingerpost", ENTRY).needed
         apply_change(plan_removal(CURSOR, file, "fingerpost"), NOON)
@@ -119,7 +119,7 @@ def _outside(text: str) -> str:
 
 
 @proves("G12")
-@given(written(), st.dictionaries(st.sampled_from(["command", "url", "args"]), _scalars))
+@given(configurations(), st.dictionaries(st.sampled_from(["command", "url", "args"]), _scalars))
 def test_without_the_backup_the_entry_can_still_be_taken_out(
     config: tuple[dict[str, Any], str], other: dict[str, Any]
 ) -> None:
@@ -128,8 +128,8 @@ def test_without_the_backup_the_entry_can_still_be_taken_out(
         return
     put = put_json(text, ("mcpServers",), "fingerpost", ENTRY)
     again = put_json(put, ("mcpServers",), "fingerpost", other)  # another entry in its place
-    assert parsed(again)["mcpServers"]["fingerpost"] == other
-    left = parsed(drop_json(again, ("mcpServers",), "fingerpost"))
+    assert parse(again)["mcpServers"]["fingerpost"] == other
+    left = parse(drop_json(again, ("mcpServers",), "fingerpost"))
     assert left == {"mcpServers": {}, **values}
 
 
@@ -258,7 +258,7 @@ def test_a_new_file_is_private_and_goes_away_again_and_a_link_stays_a_link(tmp_p
 
 
 @proves("G12")
-def test_a_file_that_somebody_else_changes_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+def test_a_file_that_changes_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text("{}")
     change = plan_install(CURSOR, file, "fingerpost", ENTRY)

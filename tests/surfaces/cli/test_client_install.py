@@ -32,7 +32,7 @@ FILES = {
 }
 
 
-class Person:
+class ClientHome:
     """A home with the folders of some clients, and a project to stand in."""
 
     def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,8 +60,8 @@ class Person:
 
 
 @pytest.fixture
-def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Person:
-    return Person(tmp_path, monkeypatch)
+def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClientHome:
+    return ClientHome(tmp_path, monkeypatch)
 
 
 def entry_of(file: Path, client: str) -> Any:
@@ -74,7 +74,7 @@ def entry_of(file: Path, client: str) -> Any:
 
 @proves("G12")
 @pytest.mark.parametrize("client", FILES)
-def test_every_client_gets_an_entry_it_can_start_and_loses_it_again(person: Person, client: str) -> None:
+def test_every_client_gets_an_entry_it_can_start_and_loses_it_again(person: ClientHome, client: str) -> None:
     file = person.has(client)
     settings = person.settles('[servers.git]\ncommand = "git-mcp"\n')
     done = person.runs(client, "--mode", "all", "--yes")
@@ -94,7 +94,7 @@ def test_every_client_gets_an_entry_it_can_start_and_loses_it_again(person: Pers
 @proves("G12")
 @pytest.mark.parametrize("client", [name for name in FILES if name != "claude-desktop"])
 def test_a_client_that_connects_gets_the_address_and_a_reference_to_its_key(
-    person: Person, client: str
+    person: ClientHome, client: str
 ) -> None:
     file = person.has(client)
     person.settles("[gateway]\nport = 9001\nrequire_key = true\n[profiles.daily]\n")
@@ -113,7 +113,7 @@ def test_a_client_that_connects_gets_the_address_and_a_reference_to_its_key(
 
 
 @proves("G12")
-def test_the_change_is_shown_and_nothing_is_written_without_a_yes(person: Person) -> None:
+def test_the_change_is_shown_and_nothing_is_written_without_a_yes(person: ClientHome) -> None:
     text = '{\n  "mcpServers": {\n    "git": {"command": "git-mcp"}\n  }\n}\n'
     file = person.has("cursor", text)
     refused = person.runs("cursor", answer="n\n")
@@ -121,7 +121,7 @@ def test_the_change_is_shown_and_nothing_is_written_without_a_yes(person: Person
     assert '+    "fingerpost": {' in refused.output
     assert "-    " in refused.output
     assert file.read_text() == text
-    assert isinstance(person.runs("cursor").exception, click.Abort)  # nobody there to ask
+    assert isinstance(person.runs("cursor").exception, click.Abort)  # no person to ask
     shown = person.runs("cursor", "--dry-run")
     assert shown.exception is None
     assert "fingerpost" in shown.output
@@ -139,7 +139,7 @@ def test_the_change_is_shown_and_nothing_is_written_without_a_yes(person: Person
 
 
 @proves("G12")
-def test_a_changed_wish_replaces_the_entry_and_another_name_stands_beside_it(person: Person) -> None:
+def test_a_changed_wish_replaces_the_entry_and_another_name_stands_beside_it(person: ClientHome) -> None:
     file = person.has("vscode", '{"servers": {}, "inputs": []}')
     person.runs("vscode", "--yes")
     first = entry_of(file, "vscode")
@@ -150,7 +150,7 @@ def test_a_changed_wish_replaces_the_entry_and_another_name_stands_beside_it(per
     assert json.loads(file.read_text())["inputs"] == []
 
 
-def test_the_clients_that_are_here_are_listed_with_how_they_stand(person: Person) -> None:
+def test_the_clients_that_are_here_are_listed_with_how_they_stand(person: ClientHome) -> None:
     nothing = person.runs()
     assert nothing.return_value == 1
     assert "No MCP client was found" in nothing.output
@@ -167,7 +167,7 @@ def test_the_clients_that_are_here_are_listed_with_how_they_stand(person: Person
     assert "codex" not in rows
 
 
-def test_a_projects_own_file(person: Person) -> None:
+def test_a_projects_own_file(person: ClientHome) -> None:
     person.settles('[servers.git]\ncommand = "x"\n')
     assert person.runs("claude-code", "--project", "--yes").exception is None
     assert entry_of(person.project / ".mcp.json", "claude-code")["type"] == "stdio"
@@ -184,7 +184,7 @@ def test_a_projects_own_file(person: Person) -> None:
         (("claude-desktop", "--http"), "takes no addresses"),
     ],
 )
-def test_mistakes_are_explained(person: Person, arguments: tuple[str, ...], words: str) -> None:
+def test_mistakes_are_explained(person: ClientHome, arguments: tuple[str, ...], words: str) -> None:
     error = person.runs(*arguments).exception
     assert isinstance(error, click.ClickException | ConfigError)
     assert words in str(error)
@@ -193,7 +193,7 @@ def test_mistakes_are_explained(person: Person, arguments: tuple[str, ...], word
 @proves("G12")
 @pytest.mark.parametrize(("more", "answer"), [(("--yes",), None), ((), "y\n")])
 def test_a_client_that_was_not_found_is_written_for_when_it_is_named(
-    person: Person, more: tuple[str, ...], answer: str | None
+    person: ClientHome, more: tuple[str, ...], answer: str | None
 ) -> None:
     assert "`fingerpost install CLIENT` writes its file all the same" in person.runs().output
     file = person.home / FILES["cursor"]
@@ -207,7 +207,7 @@ def test_a_client_that_was_not_found_is_written_for_when_it_is_named(
 
 @proves("G12")
 def test_variables_of_this_shell_that_a_client_must_have_too_are_named(
-    person: Person, monkeypatch: pytest.MonkeyPatch
+    person: ClientHome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     person.has("cursor")
     monkeypatch.setenv("NOTES_TOKEN", "a1b2c3d4e5")
@@ -225,7 +225,7 @@ def test_variables_of_this_shell_that_a_client_must_have_too_are_named(
 
 
 @proves("G12")
-def test_an_entry_that_is_switched_off_in_the_client_is_pointed_out(person: Person) -> None:
+def test_an_entry_that_is_switched_off_in_the_client_is_pointed_out(person: ClientHome) -> None:
     file = person.has("cursor", '{"mcpServers": {"fingerpost": {"command": "old", "disabled": true}}}')
     codex = person.has("codex", '[mcp_servers.fingerpost]\ncommand = "old"\nenabled = false\n')
     words = "the entry is switched off in {}, and stays so: switch it on there"
@@ -236,7 +236,7 @@ def test_an_entry_that_is_switched_off_in_the_client_is_pointed_out(person: Pers
     assert entry_of(codex, "codex")["enabled"] is False
 
 
-def test_what_is_missing_for_it_to_work_is_said(person: Person) -> None:
+def test_what_is_missing_for_it_to_work_is_said(person: ClientHome) -> None:
     person.has("cursor")
     assert "no servers are configured yet" in person.runs("cursor", "--dry-run").output
     assert "no profile is named x" in person.runs("cursor", "--dry-run", "--profile", "x").output

@@ -9,8 +9,8 @@ import pytest
 from starlette.responses import Response
 
 from fingerpost.testing import served
-from tests.kit.command_line import Person, tool
-from tests.kit.model_server import Model, refused, said
+from tests.kit.command_line import CommandLine, tool
+from tests.kit.model_server import ModelServer, create_error, create_reply
 from tests.requirements import proves
 
 WORDS_ALONE = "[flags]\ndense_scores = false\n"
@@ -24,7 +24,7 @@ TOPICS = {
 
 
 @pytest.fixture
-def clerk(person: Person) -> Person:
+def clerk(person: CommandLine) -> CommandLine:
     """Five servers of seven tools: above both thresholds."""
     for name, about in TOPICS.items():
         verbs = ("find", "list", "create", "update", "delete", "share", "count")
@@ -34,7 +34,7 @@ def clerk(person: Person) -> Person:
 
 
 @proves("E9")
-def test_tools_tokens_and_time_stand_side_by_side(clerk: Person) -> None:
+def test_tools_tokens_and_time_stand_side_by_side(clerk: CommandLine) -> None:
     found = clerk.reads("compare", "what is the weather forecast for Oslo, will there be rain?")
     without, chosen, routed = found["without"], found["chosen"], found["routed"]
     assert (without["tools"], without["servers"]) == (35, 5)
@@ -49,7 +49,7 @@ def test_tools_tokens_and_time_stand_side_by_side(clerk: Person) -> None:
 
 
 @proves("E9")
-def test_a_person_gets_a_table_and_the_ratio(clerk: Person) -> None:
+def test_a_person_gets_a_table_and_the_ratio(clerk: CommandLine) -> None:
     done = clerk.runs("compare", "put lunch with Dana into the calendar")
     assert done.returncode == 0, done.stderr
     for words in ("without routing", "with routing", "tools of the chosen servers", "tokens of definitions"):
@@ -60,14 +60,14 @@ def test_a_person_gets_a_table_and_the_ratio(clerk: Person) -> None:
 
 
 @proves("E9")
-async def test_with_a_model_one_completion_each_way_is_measured(clerk: Person) -> None:
+async def test_with_a_model_one_completion_each_way_is_measured(clerk: CommandLine) -> None:
     def answer(body: dict[str, Any]) -> Response:
         if "tools" not in body:
-            return said('{"relevant_servers": ["weather"], "reasoning": "rain"}')
+            return create_reply('{"relevant_servers": ["weather"], "reasoning": "rain"}')
         tokens = {"prompt_tokens": 10 * len(body["tools"]), "completion_tokens": 1}
-        return said("looking", usage=tokens)
+        return create_reply("looking", usage=tokens)
 
-    model = Model(answer)
+    model = ModelServer(answer)
     async with served(model.app) as address:
         clerk.writes(
             "fingerpost.toml", f'{WORDS_ALONE}[models.lite]\nmodel = "tiny"\nbase_url = "{address}/v1"\n'
@@ -86,12 +86,12 @@ async def test_with_a_model_one_completion_each_way_is_measured(clerk: Person) -
 
 
 @proves("E9")
-async def test_a_model_that_refuses_so_many_tools_is_a_result_too(clerk: Person) -> None:
+async def test_a_model_that_refuses_so_many_tools_is_a_result_too(clerk: CommandLine) -> None:
     def answer(body: dict[str, Any]) -> Response:
         many = len(body.get("tools", ())) > 20
-        return refused(400, "too many tools", param="tools") if many else said("weather")
+        return create_error(400, "too many tools", param="tools") if many else create_reply("weather")
 
-    async with served(Model(answer).app) as address:
+    async with served(ModelServer(answer).app) as address:
         clerk.writes(
             "fingerpost.toml", f'{WORDS_ALONE}[models.lite]\nmodel = "tiny"\nbase_url = "{address}/v1"\n'
         )
@@ -101,14 +101,14 @@ async def test_a_model_that_refuses_so_many_tools_is_a_result_too(clerk: Person)
 
 
 @proves("E4", "E12")
-def test_the_self_test_makes_choosing_servers_fail_and_all_tools_stay(clerk: Person) -> None:
+def test_the_self_test_makes_choosing_servers_fail_and_all_tools_stay(clerk: CommandLine) -> None:
     found = clerk.reads("compare", "--self-test")
     assert len(found) == 4
     assert all(one["right"] and one["tools"] == one["of"] == 35 and one["error"] for one in found)
 
 
 @proves("E7", "E12")
-def test_thresholds_are_given_as_options_and_what_choosing_did_is_told(clerk: Person) -> None:
+def test_thresholds_are_given_as_options_and_what_choosing_did_is_told(clerk: CommandLine) -> None:
     assert clerk.reads("compare", "--recorded")["runs"] == 0
     for options, chosen in (
         (("--smart-routing", "off"), False),
@@ -124,23 +124,23 @@ def test_thresholds_are_given_as_options_and_what_choosing_did_is_told(clerk: Pe
     assert figures["reduction"] > 0.3
 
 
-def test_without_any_tool_there_is_nothing_to_compare(person: Person) -> None:
+def test_without_any_tool_there_is_nothing_to_compare(person: CommandLine) -> None:
     person.has("empty", [])
     person.writes("fingerpost.toml", WORDS_ALONE)
     assert person.runs("compare", "hello").returncode == 1
 
 
 @proves("E9")
-async def test_many_requests_give_their_mean_and_any_model_will_do(clerk: Person) -> None:
+async def test_many_requests_give_their_mean_and_any_model_will_do(clerk: CommandLine) -> None:
     requests = clerk.writes("requests.txt", 'will it rain in Oslo?\n{"query": "play a song"}\n\n')
 
     def answer(body: dict[str, Any]) -> Response:
         if "tools" not in body:
-            return said('{"relevant_servers": ["weather", "music"], "reasoning": "rain, songs"}')
+            return create_reply('{"relevant_servers": ["weather", "music"], "reasoning": "rain, songs"}')
         tokens = {"prompt_tokens": 10 * len(body["tools"]), "completion_tokens": 0}
-        return said("looking", usage=tokens)
+        return create_reply("looking", usage=tokens)
 
-    model = Model(answer)
+    model = ModelServer(answer)
     async with served(model.app) as address:
         clerk.writes(
             "fingerpost.toml", f'{WORDS_ALONE}[models.prime]\nmodel = "good"\nbase_url = "{address}/v1"\n'
@@ -160,15 +160,15 @@ async def test_many_requests_give_their_mean_and_any_model_will_do(clerk: Person
 @pytest.mark.parametrize(
     "arguments", [(), ("hello", "--requests", "requests.txt"), ("--requests", "empty.txt")]
 )
-def test_a_request_is_needed_from_one_place(clerk: Person, arguments: tuple[str, ...]) -> None:
+def test_a_request_is_needed_from_one_place(clerk: CommandLine, arguments: tuple[str, ...]) -> None:
     clerk.writes("requests.txt", "hello\n")
     clerk.writes("empty.txt", "\n\n")
     assert clerk.runs("compare", *arguments).returncode == 2
 
 
 @proves("E9", "E5")
-async def test_route_asks_no_model_unless_it_is_told_to(clerk: Person) -> None:
-    model = Model(lambda _: said('{"relevant_servers": ["weather"], "reasoning": "rain"}'))
+async def test_route_asks_no_model_unless_it_is_told_to(clerk: CommandLine) -> None:
+    model = ModelServer(lambda _: create_reply('{"relevant_servers": ["weather"], "reasoning": "rain"}'))
     request = "will it rain in Oslo?"
     async with served(model.app) as address:
         clerk.writes(

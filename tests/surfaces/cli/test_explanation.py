@@ -42,7 +42,7 @@ def tool(start: float, milliseconds: float) -> Event:
     )
 
 
-def waited(start: float, end: float, name: str = "apr_1") -> tuple[Event, Event]:
+def create_approval_events(start: float, end: float, name: str = "apr_1") -> tuple[Event, Event]:
     asked = ApprovalRequested(
         packet_id="pkt_1",
         call_id="cal_1",
@@ -64,7 +64,7 @@ def waited(start: float, end: float, name: str = "apr_1") -> tuple[Event, Event]
 
 
 def test_the_time_a_person_took_is_cut_out_of_the_axis() -> None:
-    asked, decided = waited(100, 60_100)
+    asked, decided = create_approval_events(100, 60_100)
     found = Timeline.from_events(
         [began(), model(100, 80), asked, decided, tool(60_110, 40), model(60_300, 100)]
     )
@@ -84,7 +84,7 @@ def test_what_runs_side_by_side_is_counted_once() -> None:
 
 
 def test_two_questions_to_a_person_at_the_same_time_are_one_wait() -> None:
-    first, second = waited(10, 1000, "apr_1"), waited(20, 1500, "apr_2")
+    first, second = create_approval_events(10, 1000, "apr_1"), create_approval_events(20, 1500, "apr_2")
     found = Timeline.from_events([began(), first[0], second[0], first[1], second[1], tool(1500, 5)])
     assert round(found.waited) == 1490
     assert round(found.spans[0].start) == 10
@@ -103,7 +103,7 @@ def test_every_bar_lies_on_the_axis(things: list[tuple[float, float, str]]) -> N
             case "tool":
                 events.append(tool(start, length))
             case _:
-                events += waited(start, start + length, f"apr_{number}")
+                events += create_approval_events(start, start + length, f"apr_{number}")
     found = Timeline.from_events(sorted(events, key=lambda event: event.at))
     for span in found.spans:
         assert span.start >= 0

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from tests.kit.code_blocks import blocks, matches, steps
-from tests.kit.command_line import Person
+from tests.kit.command_line import CommandLine
 from tests.kit.installed_package import install
 from tests.requirements import proves
 
 REQUEST = "Show the tide table of the harbour"
 
 
-class Sailor(Person):
+class Sailor(CommandLine):
     """A person who has installed the package, and enabled some of it."""
 
     def enables(self, **extensions: list[str]) -> None:

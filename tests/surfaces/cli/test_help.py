@@ -1,4 +1,4 @@
-"""Whoever asks for help sees every command, and an example of each."""
+"""The help lists every command, with an example of each."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from fingerpost.surfaces.cli.server_commands import keys
 from tests.requirements import proves
 
 
-class Person:
+class KeysCommand:
     """Runs the command with a store of their own."""
 
     def __init__(self, home: Path) -> None:
@@ -39,12 +39,12 @@ class Person:
 
 
 @pytest.fixture
-def person(tmp_path: Path) -> Person:
-    return Person(tmp_path)
+def person(tmp_path: Path) -> KeysCommand:
+    return KeysCommand(tmp_path)
 
 
 @proves("G10")
-def test_a_key_is_shown_once_listed_with_what_it_opens_and_revoked(person: Person) -> None:
+def test_a_key_is_shown_once_listed_with_what_it_opens_and_revoked(person: KeysCommand) -> None:
     made = person.runs(
         "add", "ci", "--server", "git", "--tool", "git/log*", "--effect", "read", "--profile", "daily"
     )
@@ -65,7 +65,7 @@ def test_a_key_is_shown_once_listed_with_what_it_opens_and_revoked(person: Perso
 
 
 @proves("G10")
-def test_programs_get_json_without_the_hash(person: Person) -> None:
+def test_programs_get_json_without_the_hash(person: KeysCommand) -> None:
     made = person.reads("add", "laptop", "--expires", "30d")
     assert made["key"].startswith(f"fp_{made['key_id'].removeprefix('key_')}_")
     (kept,) = person.reads("list")
@@ -76,25 +76,25 @@ def test_programs_get_json_without_the_hash(person: Person) -> None:
 
 
 @pytest.mark.parametrize("when", ["45m", "12h", "30d", "2w", "2999-01-31"])
-def test_when_a_key_ends_can_be_said_in_words_people_use(person: Person, when: str) -> None:
+def test_when_a_key_ends_can_be_said_in_words_people_use(person: KeysCommand, when: str) -> None:
     assert person.reads("add", "laptop", "--expires", when)["expires"] is not None
 
 
 @pytest.mark.parametrize("when", ["soon", "30", "-3d", "2026-13-01", ""])
-def test_an_end_that_is_none_is_explained(person: Person, when: str) -> None:
+def test_an_end_that_is_none_is_explained(person: KeysCommand, when: str) -> None:
     done = person.runs("add", "laptop", "--expires", when)
     assert "30d" in str(done.exception)
     assert person.reads("list") == []
 
 
-def test_names_that_nothing_has_are_pointed_out(person: Person) -> None:
+def test_names_that_nothing_has_are_pointed_out(person: KeysCommand) -> None:
     done = person.runs("add", "ci", "--server", "gti", "--server", "g*", "--profile", "dayly")
     assert "no server is named gti" in done.stderr
     assert "no profile is named dayly" in done.stderr
     assert "g*" not in done.stderr.split("ci opens")[0]
 
 
-def test_a_name_that_is_taken_or_past_is_refused_with_the_next_step(person: Person) -> None:
+def test_a_name_that_is_taken_or_past_is_refused_with_the_next_step(person: KeysCommand) -> None:
     person.runs("add", "ci")
     taken = person.runs("add", "ci").exception
     assert isinstance(taken, ConfigError)
@@ -103,12 +103,12 @@ def test_a_name_that_is_taken_or_past_is_refused_with_the_next_step(person: Pers
     assert isinstance(person.runs("add", "old", "--expires", "2020-01-01").exception, ConfigError)
 
 
-def test_without_keys_the_next_step_is_named(person: Person) -> None:
+def test_without_keys_the_next_step_is_named(person: KeysCommand) -> None:
     assert "fingerpost keys add" in person.runs().stdout
 
 
 @proves("G10")
-async def test_making_and_revoking_a_key_is_in_the_audit_trail(person: Person) -> None:
+async def test_making_and_revoking_a_key_is_in_the_audit_trail(person: KeysCommand) -> None:
     def work() -> tuple[str, int]:
         key = person.runs("add", "ci").stdout.strip()
         return key, person.runs("revoke", "ci").return_value

@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
 WORDS_ALONE = "[flags]\ndense_scores = false\n"
 
 
 @pytest.fixture
-def clerk(person: Person) -> Person:
+def clerk(person: CommandLine) -> CommandLine:
     person.has(
         "calendar",
         [
@@ -30,7 +30,7 @@ def clerk(person: Person) -> Person:
 
 
 @proves("D3", "D4", "A2")
-def test_a_request_is_routed_and_every_score_is_explained(clerk: Person) -> None:
+def test_a_request_is_routed_and_every_score_is_explained(clerk: CommandLine) -> None:
     found = clerk.reads("route", "send an email to dana@example.com with the minutes")
     assert found["offered"][0] == "mail/send_email"
     assert found["narrowing"]["need"]["verdict"] == "tool"
@@ -40,7 +40,7 @@ def test_a_request_is_routed_and_every_score_is_explained(clerk: Person) -> None
 
 
 @proves("D3")
-def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: Person) -> None:
+def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: CommandLine) -> None:
     request = "check the weather forecast and send an email to Dana about it"
     short = clerk.runs("route", request)
     assert short.returncode == 0, short.stderr
@@ -62,7 +62,7 @@ def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: Person) -> N
 
 
 @proves("D3")
-def test_it_is_explained_how_certain_it_is_that_an_offered_tool_reads(clerk: Person) -> None:
+def test_it_is_explained_how_certain_it_is_that_an_offered_tool_reads(clerk: CommandLine) -> None:
     request = ("--max-tools", "2", "weather forecast, or send an email")
     schema = {"type": "object", "properties": {"url": {"type": "string"}}}
     fetch = tool("fetch_forecast", "Fetch the weather forecast from a page.", inputSchema=schema)
@@ -70,14 +70,14 @@ def test_it_is_explained_how_certain_it_is_that_an_offered_tool_reads(clerk: Per
     whole = clerk.runs("route", "--explain", *request).stdout
     effects = whole.partition("\neffects")[2]
     (row,) = [line for line in effects.splitlines() if "weather/fetch_forecast" in line]
-    told = " ".join(effects.split())
+    text = " ".join(effects.split())
     assert row.split()[1:3] == ["read?", "no"]
-    assert "say otherwise with `pins reads`" in told
+    assert "say otherwise with `pins reads`" in text
     assert "\neffects" not in clerk.runs("route", *request).stdout
 
 
 @proves("D4")
-def test_the_number_of_tools_and_the_server_can_be_chosen(clerk: Person) -> None:
+def test_the_number_of_tools_and_the_server_can_be_chosen(clerk: CommandLine) -> None:
     assert len(clerk.reads("route", "--max-tools", "1", "weather and email")["offered"]) == 1
     only = clerk.reads("route", "--server", "mail", "weather forecast, or send an email")
     assert all(key.startswith("mail/") for key in only["offered"])
@@ -87,7 +87,7 @@ def test_the_number_of_tools_and_the_server_can_be_chosen(clerk: Person) -> None
 
 
 @proves("E11", "D3", "N1")
-def test_a_hidden_tool_is_named_with_its_rule_and_never_offered(clerk: Person) -> None:
+def test_a_hidden_tool_is_named_with_its_rule_and_never_offered(clerk: CommandLine) -> None:
     rule = '[[policy]]\nverdict = "deny"\ntool = "mail/send_email"\nreason = "no mail from here"\n'
     clerk.writes("fingerpost.toml", WORDS_ALONE + rule)
     done = clerk.runs("route", "--explain", "send an email to Dana")
@@ -101,7 +101,7 @@ def test_a_hidden_tool_is_named_with_its_rule_and_never_offered(clerk: Person) -
 
 
 @proves("D3", "N4")
-def test_why_answers_in_sentences_for_winners_and_losers(clerk: Person) -> None:
+def test_why_answers_in_sentences_for_winners_and_losers(clerk: CommandLine) -> None:
     won = clerk.runs("why", "get_forecast", "weather forecast for Oslo")
     assert won.returncode == 0
     assert "weather/get_forecast is offered, number 1 of" in won.stdout
@@ -112,7 +112,7 @@ def test_why_answers_in_sentences_for_winners_and_losers(clerk: Person) -> None:
 
 
 @proves("D3")
-def test_why_a_tool_is_not_even_there(clerk: Person) -> None:
+def test_why_a_tool_is_not_even_there(clerk: CommandLine) -> None:
     clerk.writes("fingerpost.toml", WORDS_ALONE + '[[tools]]\nmatch = "mail/delete_email"\nenabled = false\n')
     clerk.has("gone", command="no-such-program")
     assert "switched off" in clerk.runs("why", "mail/delete_email", "delete mail").stdout
@@ -123,7 +123,7 @@ def test_why_a_tool_is_not_even_there(clerk: Person) -> None:
 
 
 @proves("D3")
-def test_why_a_changed_tool_is_held_back(clerk: Person) -> None:
+def test_why_a_changed_tool_is_held_back(clerk: CommandLine) -> None:
     clerk.runs("tools")
     clerk.has("weather", [tool("get_forecast", "Something else entirely.")])
     done = clerk.runs("why", "weather/get_forecast", "weather forecast")
@@ -132,7 +132,7 @@ def test_why_a_changed_tool_is_held_back(clerk: Person) -> None:
     assert "fingerpost pins diff weather/get_forecast" in done.stdout
 
 
-def test_nothing_to_offer_is_said_with_an_exit_code(person: Person) -> None:
+def test_nothing_to_offer_is_said_with_an_exit_code(person: CommandLine) -> None:
     person.has("gone", command="no-such-program")
     person.writes("fingerpost.toml", WORDS_ALONE)
     done = person.runs("route", "send an email")
@@ -141,7 +141,7 @@ def test_nothing_to_offer_is_said_with_an_exit_code(person: Person) -> None:
 
 
 @proves("H4")
-def test_secrets_in_a_request_are_not_printed(clerk: Person) -> None:
+def test_secrets_in_a_request_are_not_printed(clerk: CommandLine) -> None:
     secret = "sk-live-0123456789abcdefghijklmnop"
     shown = clerk.runs("route", "--explain", f"send an email with api_key={secret} and check the weather")
     assert secret not in shown.stdout + shown.stderr
@@ -149,7 +149,7 @@ def test_secrets_in_a_request_are_not_printed(clerk: Person) -> None:
 
 
 @proves("E4")
-def test_why_a_tool_of_a_server_that_was_not_chosen_is_not_offered(clerk: Person) -> None:
+def test_why_a_tool_of_a_server_that_was_not_chosen_is_not_offered(clerk: CommandLine) -> None:
     for number in range(4):
         many = [tool(f"box_{place}", f"Box {place} of archive {number}.") for place in range(10)]
         clerk.has(f"archive{number}", many)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is a device of Linux")
 HEBREW = "מזג_אוויר"
 
 
-def under(person: Person, how: str, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
-    """The command as it is installed, its streams as the shell was told."""
+def under(person: CommandLine, how: str, *arguments: str, **extra: str) -> subprocess.CompletedProcess[bytes]:
+    """The command as installed, with the streams the shell gives it."""
     return subprocess.run(
         ["/bin/sh", "-c", f'exec "$@" {how}', "sh", *person.cold_command(*arguments)],
         cwd=person.home,
@@ -28,7 +28,7 @@ def under(person: Person, how: str, *arguments: str, **extra: str) -> subprocess
 
 
 @proves("H19")
-def test_letters_the_terminal_lacks_are_written_out(person: Person) -> None:
+def test_letters_the_terminal_lacks_are_written_out(person: CommandLine) -> None:
     person.has("weather", [tool(HEBREW, "התחזית 🌧 לעיר.")])
     shown = under(person, "", "tools", PYTHONIOENCODING="latin-1")
     assert shown.returncode == 0, shown.stderr
@@ -38,26 +38,26 @@ def test_letters_the_terminal_lacks_are_written_out(person: Person) -> None:
 @proves("H19")
 @FULL
 @pytest.mark.parametrize("arguments", [("tools",), ("ask", "hello")])
-def test_a_full_disk_is_told_in_a_sentence(person: Person, arguments: tuple[str, ...]) -> None:
+def test_a_full_disk_is_told_in_a_sentence(person: CommandLine, arguments: tuple[str, ...]) -> None:
     person.has("weather", [tool("forecast", "Tell the weather.")])
     full = under(person, ">/dev/full", *arguments)
     assert full.returncode == 3
-    said = full.stderr.decode()
-    assert "cannot be written: No space left on device" in said
-    assert "bug" not in said
-    assert "Traceback" not in said
-    assert "Exception ignored" not in said
+    output = full.stderr.decode()
+    assert "cannot be written: No space left on device" in output
+    assert "bug" not in output
+    assert "Traceback" not in output
+    assert "Exception ignored" not in output
 
 
 @proves("H19")
 @FULL
-def test_where_there_is_no_room_for_the_reason_either_the_exit_code_tells(person: Person) -> None:
+def test_where_there_is_no_room_for_the_reason_either_the_exit_code_tells(person: CommandLine) -> None:
     assert under(person, ">/dev/full 2>/dev/full", "--help").returncode == 3
 
 
 @proves("H19")
 @pytest.mark.parametrize("left_out", [">&-", "<&- >&- 2>&-"])
-def test_a_stream_that_is_not_there_is_no_bug(person: Person, left_out: str) -> None:
+def test_a_stream_that_is_not_there_is_no_bug(person: CommandLine, left_out: str) -> None:
     person.has("weather", [tool("forecast", "Tell the weather.")])
     asked = under(person, left_out, "ask", "hello")
     assert asked.returncode == 0, asked.stderr
@@ -66,7 +66,7 @@ def test_a_stream_that_is_not_there_is_no_bug(person: Person, left_out: str) -> 
 
 
 @proves("H19")
-def test_without_stdin_there_is_no_request(person: Person) -> None:
+def test_without_stdin_there_is_no_request(person: CommandLine) -> None:
     asked = under(person, "<&-", "ask", "-")
     assert asked.returncode == 2
     assert "there is no request" in asked.stderr.decode()

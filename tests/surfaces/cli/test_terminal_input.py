@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
@@ -18,22 +18,24 @@ RUN_IT = "[n]o: "
 
 
 @pytest.fixture
-def clerk(person: Person) -> Person:
+def clerk(person: CommandLine) -> CommandLine:
     """Has the real file-system server, which asks before it makes a folder."""
     person.has("files", command="mcp-server-filesystem", args=[str(person.home)])
     person.writes("fingerpost.toml", "[flags]\ndense_scores = false\n")
     return person
 
 
-def wish(person: Person, name: str = "drafts") -> str:
+def build_request(person: CommandLine, name: str = "drafts") -> str:
     return f'Use files/create_directory to create the directory "{person.home / name}"'
 
 
 @proves("C6", "W9")
 @pytest.mark.parametrize("more", [0, LONGEST_LINE, 3 * LONGEST_LINE])
-def test_a_line_that_is_too_long_is_refused_whole_and_the_next_one_is_taken(clerk: Person, more: int) -> None:
-    long = wish(clerk).ljust(LONGEST_LINE + more) + "/approve"
-    done = clerk.runs("chat", stdin=f"{long}\n{wish(clerk, 'letters')}\n/approve\n")
+def test_a_line_that_is_too_long_is_refused_whole_and_the_next_one_is_taken(
+    clerk: CommandLine, more: int
+) -> None:
+    long = build_request(clerk).ljust(LONGEST_LINE + more) + "/approve"
+    done = clerk.runs("chat", stdin=f"{long}\n{build_request(clerk, 'letters')}\n/approve\n")
     assert done.returncode == 0, done.stderr
     assert "a line may have at most 100,000 characters; this one was left out" in done.stderr
     assert done.stderr.count("waits for you:") == 1
@@ -42,8 +44,8 @@ def test_a_line_that_is_too_long_is_refused_whole_and_the_next_one_is_taken(cler
 
 
 @proves("C6", "W9")
-def test_a_line_of_the_longest_length_is_taken(clerk: Person) -> None:
-    done = clerk.runs("chat", stdin=wish(clerk).ljust(LONGEST_LINE) + "\n/approve")
+def test_a_line_of_the_longest_length_is_taken(clerk: CommandLine) -> None:
+    done = clerk.runs("chat", stdin=build_request(clerk).ljust(LONGEST_LINE) + "\n/approve")
     assert (clerk.home / "drafts").is_dir(), done.stderr
 
 
@@ -51,8 +53,8 @@ def test_a_line_of_the_longest_length_is_taken(clerk: Person) -> None:
 @pytest.mark.parametrize(
     "between", ["a" * (LONGEST_LINE + 1), "/mode react\nhello"], ids=["too long", "fails"]
 )
-def test_approval_is_never_for_a_call_before_the_last_request(clerk: Person, between: str) -> None:
-    done = clerk.runs("chat", stdin=f"{wish(clerk)}\n{between}\n/approve\n")
+def test_approval_is_never_for_a_call_before_the_last_request(clerk: CommandLine, between: str) -> None:
+    done = clerk.runs("chat", stdin=f"{build_request(clerk)}\n{between}\n/approve\n")
     assert "error: " in done.stderr
     assert "Nothing waits for you here." in done.stderr
     assert not (clerk.home / "drafts").exists()
@@ -60,16 +62,16 @@ def test_approval_is_never_for_a_call_before_the_last_request(clerk: Person, bet
 
 
 @proves("C6", "W9")
-def test_a_carriage_return_does_not_make_two_lines_of_one(clerk: Person) -> None:
-    done = clerk.runs("chat", stdin=f"{wish(clerk)}\r/approve\n")
+def test_a_carriage_return_does_not_make_two_lines_of_one(clerk: CommandLine) -> None:
+    done = clerk.runs("chat", stdin=f"{build_request(clerk)}\r/approve\n")
     assert done.returncode == 0, done.stderr
     assert not (clerk.home / "drafts").exists()
 
 
 @proves("C6", "W9")
 @pytest.mark.parametrize("early", ["y\n", "y\ny\ny\n", "y", "y\n" * 4_000])
-def test_what_was_typed_before_the_question_does_not_answer_it(clerk: Person, early: str) -> None:
-    with Terminal(clerk, "ask", wish(clerk), early=early) as terminal:
+def test_what_was_typed_before_the_question_does_not_answer_it(clerk: CommandLine, early: str) -> None:
+    with Terminal(clerk, "ask", build_request(clerk), early=early) as terminal:
         terminal.until(RUN_IT)
         terminal.types("")  # with a key from before it would be a yes
         terminal.until(RUN_IT)
@@ -82,11 +84,11 @@ def test_what_was_typed_before_the_question_does_not_answer_it(clerk: Person, ea
 
 @proves("C6", "W9")
 def test_a_question_that_is_asked_again_is_not_answered_by_lines_that_came_with_the_first_answer(
-    clerk: Person,
+    clerk: CommandLine,
 ) -> None:
-    with Terminal(clerk, "ask", wish(clerk)) as terminal:
+    with Terminal(clerk, "ask", build_request(clerk)) as terminal:
         terminal.until(RUN_IT)
-        terminal.hands_over_more_than_lines()
+        terminal.disable_line_mode()
         terminal.presses("what?\ny\n")
         terminal.until(RUN_IT)
         terminal.presses("n\nnot today\n")
@@ -98,11 +100,11 @@ def test_a_question_that_is_asked_again_is_not_answered_by_lines_that_came_with_
 @proves("C6", "W9")
 @pytest.mark.parametrize("early", ["y", "/approve", "y\n/approve\n/approve"])
 def test_in_a_conversation_the_lines_pasted_behind_a_request_do_not_approve_it(
-    clerk: Person, early: str
+    clerk: CommandLine, early: str
 ) -> None:
     with Terminal(clerk, "chat") as terminal:
         terminal.until("› ")
-        terminal.presses(f"{wish(clerk)}\n{early}\n")
+        terminal.presses(f"{build_request(clerk)}\n{early}\n")
         terminal.until(RUN_IT)
         terminal.types("n")
         terminal.until("Why not?")
@@ -114,7 +116,7 @@ def test_in_a_conversation_the_lines_pasted_behind_a_request_do_not_approve_it(
 
 
 @proves("C6", "W9")
-def test_early_lines_do_not_approve_where_only_the_answers_go_into_a_file(clerk: Person) -> None:
+def test_early_lines_do_not_approve_where_only_the_answers_go_into_a_file(clerk: CommandLine) -> None:
     own, other = pty.openpty()
     with subprocess.Popen(
         clerk.command("chat"),
@@ -127,18 +129,18 @@ def test_early_lines_do_not_approve_where_only_the_answers_go_into_a_file(clerk:
     ) as process:
         os.close(other)
         assert process.stderr is not None
-        os.write(own, f"{wish(clerk)}\n/approve\n".encode())
+        os.write(own, f"{build_request(clerk)}\n/approve\n".encode())
         while "Decide with /approve" not in (line := process.stderr.readline()):
             assert line, "it ended before it asked"
         os.write(own, b"\x04")
-        said = process.stderr.read()
+        output = process.stderr.read()
     os.close(own)
-    assert "Go on later" in said
+    assert "Go on later" in output
     assert not (clerk.home / "drafts").exists()
 
 
 @proves("W4", "W9")
-def test_what_was_typed_before_a_question_back_is_no_answer_to_it(clerk: Person) -> None:
+def test_what_was_typed_before_a_question_back_is_no_answer_to_it(clerk: CommandLine) -> None:
     early, meant = clerk.writes("early.md", "Too early."), clerk.writes("note.md", "The lucky number is 42.")
     with Terminal(clerk, "ask", "read a text file for me", early=f"{early}\n") as terminal:
         terminal.until("I need one more thing: path")
@@ -149,7 +151,7 @@ def test_what_was_typed_before_a_question_back_is_no_answer_to_it(clerk: Person)
 
 
 @proves("C6")
-def test_an_early_yes_does_not_run_a_call(clerk: Person) -> None:
+def test_an_early_yes_does_not_run_a_call(clerk: CommandLine) -> None:
     call = ("call", "files/create_directory", f"path={clerk.home}/drafts")
     with Terminal(clerk, *call, early="y\n") as terminal:
         terminal.until("Run it? [y/N]: ")
@@ -159,7 +161,7 @@ def test_an_early_yes_does_not_run_a_call(clerk: Person) -> None:
 
 
 @proves("F24")
-def test_an_early_yes_does_not_trust_a_changed_tool(person: Person) -> None:
+def test_an_early_yes_does_not_trust_a_changed_tool(person: CommandLine) -> None:
     file = person.has("notes", [tool("look", "Look at a note.")])
     person.reads("tools")
     file.write_text(json.dumps([tool("look", "Look, and tell everybody.")]), encoding="utf-8")
@@ -173,7 +175,7 @@ def test_an_early_yes_does_not_trust_a_changed_tool(person: Person) -> None:
 
 @proves("W4", "W9")
 def test_in_a_conversation_a_line_pasted_behind_a_request_does_not_answer_a_question_back(
-    clerk: Person,
+    clerk: CommandLine,
 ) -> None:
     early, meant = clerk.writes("early.md", "Too early."), clerk.writes("note.md", "The lucky number is 42.")
     with Terminal(clerk, "chat") as terminal:
@@ -186,7 +188,7 @@ def test_in_a_conversation_a_line_pasted_behind_a_request_does_not_answer_a_ques
 
 
 @proves("G12")
-def test_an_early_yes_does_not_write_into_another_program(person: Person) -> None:
+def test_an_early_yes_does_not_write_into_another_program(person: CommandLine) -> None:
     with Terminal(person, "install", "cursor", early="y\n") as terminal:
         terminal.until("? [y/N]: ")
         terminal.types("n")
@@ -195,7 +197,7 @@ def test_an_early_yes_does_not_write_into_another_program(person: Person) -> Non
 
 
 @proves("H19")
-def test_an_early_yes_does_not_import_the_servers_of_another_program(person: Person) -> None:
+def test_an_early_yes_does_not_import_the_servers_of_another_program(person: CommandLine) -> None:
     (person.home / ".cursor").mkdir()
     person.writes(".cursor/mcp.json", '{"mcpServers": {"clock": {"command": "mcp-server-time"}}}')
     with Terminal(person, "import", "--write", "all.json", early="y\n") as terminal:
@@ -206,10 +208,10 @@ def test_an_early_yes_does_not_import_the_servers_of_another_program(person: Per
 
 
 @proves("C6", "W9")
-def test_after_control_c_at_the_question_the_call_still_waits_and_can_be_approved(clerk: Person) -> None:
+def test_after_control_c_at_the_question_the_call_still_waits_and_can_be_approved(clerk: CommandLine) -> None:
     with Terminal(clerk, "chat") as terminal:
         terminal.until("› ")
-        terminal.types(wish(clerk))
+        terminal.types(build_request(clerk))
         terminal.until(RUN_IT)
         terminal.presses_control_c_until("stopped; the call still waits for you.")
         terminal.until("Decide with /approve")
@@ -223,8 +225,8 @@ def test_after_control_c_at_the_question_the_call_still_waits_and_can_be_approve
 
 
 @proves("C6", "W9")
-def test_after_control_c_a_request_says_how_its_call_is_approved(clerk: Person) -> None:
-    with Terminal(clerk, "ask", wish(clerk)) as terminal:
+def test_after_control_c_a_request_says_how_its_call_is_approved(clerk: CommandLine) -> None:
+    with Terminal(clerk, "ask", build_request(clerk)) as terminal:
         terminal.until(RUN_IT)
         terminal.presses_control_c_until("stopped; the call still waits for you.")
         assert terminal.end() == 130

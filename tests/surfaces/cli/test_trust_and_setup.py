@@ -10,13 +10,13 @@ import httpx2
 import pytest
 
 from fingerpost.surfaces.http.local_callers import MARK
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
 
 @proves("F24")
-def test_a_changed_definition_is_hidden_until_a_person_accepts_it(person: Person) -> None:
+def test_a_changed_definition_is_hidden_until_a_person_accepts_it(person: CommandLine) -> None:
     file = person.has("files", [tool("read_file", "Read a file."), tool("other")])
     assert len(person.reads("tools")) == 2
     file.write_text(
@@ -45,7 +45,7 @@ def test_a_changed_definition_is_hidden_until_a_person_accepts_it(person: Person
 
 
 @proves("D12")
-def test_the_pins_flag_switches_quarantine_off(person: Person) -> None:
+def test_the_pins_flag_switches_quarantine_off(person: CommandLine) -> None:
     file = person.has("files", [tool("read_file", "Read a file.")])
     person.reads("tools")
     file.write_text(json.dumps([tool("read_file", "Changed.")]), encoding="utf-8")
@@ -54,7 +54,7 @@ def test_the_pins_flag_switches_quarantine_off(person: Person) -> None:
     assert len(person.reads("tools")) == 1
 
 
-def test_a_forgotten_pin_is_made_anew(person: Person) -> None:
+def test_a_forgotten_pin_is_made_anew(person: CommandLine) -> None:
     file = person.has("files", [tool("read_file", "Read a file.")])
     person.reads("tools")
     file.write_text(json.dumps([tool("read_file", "Changed.")]), encoding="utf-8")
@@ -64,7 +64,7 @@ def test_a_forgotten_pin_is_made_anew(person: Person) -> None:
 
 
 @proves("H6", "F39")
-def test_the_command_verifies_the_audit_trail_and_finds_an_edited_row(person: Person) -> None:
+def test_the_command_verifies_the_audit_trail_and_finds_an_edited_row(person: CommandLine) -> None:
     file = person.has("files", [tool("a"), tool("b")])
     person.reads("tools")
     file.write_text(json.dumps([tool("a", "new"), tool("b", "new")]), encoding="utf-8")
@@ -84,7 +84,7 @@ def test_the_command_verifies_the_audit_trail_and_finds_an_edited_row(person: Pe
 
 
 @proves("H21")
-def test_the_doctor_names_what_to_fix_most_urgent_first(person: Person) -> None:
+def test_the_doctor_names_what_to_fix_most_urgent_first(person: CommandLine) -> None:
     file = person.has("files", [tool("read_file", "Read a file.")])
     person.reads("tools")
     file.write_text(
@@ -107,7 +107,7 @@ def test_the_doctor_names_what_to_fix_most_urgent_first(person: Person) -> None:
 
 
 @proves("H21")
-def test_the_doctor_finds_nothing_wrong_with_a_sound_set_up(person: Person) -> None:
+def test_the_doctor_finds_nothing_wrong_with_a_sound_set_up(person: CommandLine) -> None:
     person.has("files", [tool("read_file", "Read a file.")])
     done = person.runs("doctor")
     assert done.returncode == 0
@@ -115,7 +115,7 @@ def test_the_doctor_finds_nothing_wrong_with_a_sound_set_up(person: Person) -> N
 
 
 @proves("H2", "H21")
-def test_a_wrong_setting_stops_every_command_with_file_line_and_fix(person: Person) -> None:
+def test_a_wrong_setting_stops_every_command_with_file_line_and_fix(person: CommandLine) -> None:
     person.has("files", [tool("read_file")])
     person.writes("fingerpost.toml", "[limits]\nlist_pages = 10\nconect_timeout = 3\n")
     for arguments in (("servers",), ("tools",), ("pins",), ("audit", "verify")):
@@ -131,7 +131,7 @@ def test_a_wrong_setting_stops_every_command_with_file_line_and_fix(person: Pers
 
 
 @proves("H2")
-def test_one_wrong_server_entry_costs_only_itself(person: Person) -> None:
+def test_one_wrong_server_entry_costs_only_itself(person: CommandLine) -> None:
     person.has("good", [tool("t")])
     person.has("neither")
     person.has("unset", command="x", env={"TOKEN": "${NOT_SET_ANYWHERE}"})
@@ -142,7 +142,7 @@ def test_one_wrong_server_entry_costs_only_itself(person: Person) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("servers",), ("tools",), ("tool", "x"), ("pins",)])
-def test_without_any_server_the_next_step_is_named(person: Person, arguments: tuple[str, ...]) -> None:
+def test_without_any_server_the_next_step_is_named(person: CommandLine, arguments: tuple[str, ...]) -> None:
     done = person.runs(*arguments)
     assert done.returncode == 2
     assert "no servers are configured" in done.stderr
@@ -160,7 +160,7 @@ def test_without_any_server_the_next_step_is_named(person: Person, arguments: tu
     ],
 )
 def test_a_mistake_gets_a_message_and_never_a_traceback(
-    person: Person, arguments: tuple[str, ...], code: int, words: str
+    person: CommandLine, arguments: tuple[str, ...], code: int, words: str
 ) -> None:
     done = person.runs(*arguments)
     assert done.returncode == code
@@ -169,7 +169,7 @@ def test_a_mistake_gets_a_message_and_never_a_traceback(
 
 
 @proves("F38", "D11")
-def test_a_store_that_is_no_database_is_explained_and_the_traceback_can_be_had(person: Person) -> None:
+def test_a_store_that_is_no_database_is_explained_and_the_traceback_can_be_had(person: CommandLine) -> None:
     person.has("files", [tool("t")])
     person.writes("store.db", "this is not a database, it is a note to self. " * 100)
     done = person.runs("tools")
@@ -189,7 +189,7 @@ def sign_in(page: str) -> httpx2.Response:
 
 
 @proves("X2")
-def test_serve_at_a_terminal_prints_a_link_that_signs_in_once(person: Person) -> None:
+def test_serve_at_a_terminal_prints_a_link_that_signs_in_once(person: CommandLine) -> None:
     person.has("files", [tool("read_file", "Read a file.")])
     with Terminal(person, "serve", "--port", "0", COLUMNS="300") as terminal:
         shown = terminal.until("(once, within 10 minutes)")
@@ -202,9 +202,9 @@ def test_serve_at_a_terminal_prints_a_link_that_signs_in_once(person: Person) ->
 
 
 @proves("X2")
-def test_serve_that_a_tool_starts_prints_no_link(person: Person) -> None:
+def test_serve_that_a_tool_starts_prints_no_link(person: CommandLine) -> None:
     person.has("files", [tool("read_file", "Read a file.")])
     with Terminal(person, "serve", "--port", "0", COLUMNS="300", **{MARK: "cal_1"}) as terminal:
-        told = terminal.until("Connect an MCP client")
-    assert "sign in: run `fingerpost console" in told
-    assert "#/sign-in/" not in told
+        output = terminal.until("Connect an MCP client")
+    assert "sign in: run `fingerpost console" in output
+    assert "#/sign-in/" not in output

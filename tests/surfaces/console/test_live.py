@@ -10,7 +10,15 @@ from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.events import RouteEnded
 from fingerpost.records import RouteOutcome
-from tests.kit.browser import HOSTILE, House, both_schemes, check_access, run_module_server, shoot, visit
+from tests.kit.browser import (
+    HOSTILE,
+    ConsoleServer,
+    both_schemes,
+    check_access,
+    run_module_server,
+    shoot,
+    visit,
+)
 from tests.requirements import proves
 
 TOKYO = "What time is it in Tokyo right now?"
@@ -20,24 +28,24 @@ STIR = f"Please stir the pot {HOSTILE}"
 
 
 @pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """A house in which a few things have happened."""
-    with run_module_server(tmp_path_factory.mktemp("lived")) as house:
+def used_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
+    """A server with some history."""
+    with run_module_server(tmp_path_factory.mktemp("lived")) as server:
         for text in (TOKYO, 'Read the file "notes.md"', "hello", HEBREW, STIR, WRITE):
-            house.ask(text, caller="dana")
-        house.do(house.router.call, "time/get_current_time", {"timezone": "Nowhere"})
-        yield house
+            server.ask(text, caller="dana")
+        server.do(server.router.call, "time/get_current_time", {"timezone": "Nowhere"})
+        yield server
 
 
-def opened(page: Page, text: str) -> None:
+def open_request(page: Page, text: str) -> None:
     page.locator(".line", has_text=text).click()
     expect(page.get_by_role("link", name="← All requests")).to_be_visible()
 
 
 @proves("V1")
-def test_a_line_opens_into_its_journey(browser: Browser, lived: House):
-    with visit(browser, lived, "#/live") as page:
-        opened(page, TOKYO)
+def test_a_line_opens_into_its_journey(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live") as page:
+        open_request(page, TOKYO)
         steps = page.locator(".steps")
         for words in (
             "a tool is needed",
@@ -65,16 +73,16 @@ def test_a_line_opens_into_its_journey(browser: Browser, lived: House):
 
 
 @proves("V1")
-def test_a_call_that_failed_says_why(browser: Browser, lived: House):
-    with visit(browser, lived, "#/live") as page:
+def test_a_call_that_failed_says_why(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live") as page:
         page.get_by_role("button", name="failed 1").click()
         expect(page.locator(".line")).to_have_count(1)
         page.locator(".line").click()
         expect(page.locator(".attempts")).to_contain_text("execution failed")
 
 
-def test_lines_can_be_searched(browser: Browser, lived: House):
-    with visit(browser, lived, "#/live") as page:
+def test_lines_can_be_searched(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live") as page:
         expect(page.locator(".line")).to_have_count(7)
         page.keyboard.press("/")
         page.keyboard.type("tokyo")
@@ -90,9 +98,9 @@ def test_lines_can_be_searched(browser: Browser, lived: House):
         expect(page.locator(".line")).to_have_count(7)
 
 
-def test_hostile_words_are_only_words(browser: Browser, lived: House):
-    with visit(browser, lived, "#/live") as page:
-        opened(page, "stir the pot")
+def test_hostile_words_are_only_words(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live") as page:
+        open_request(page, "stir the pot")
         shown = page.locator(".asked-text").inner_text()
         assert "<img src=x onerror=" in shown
         assert "<script>" in shown
@@ -102,14 +110,14 @@ def test_hostile_words_are_only_words(browser: Browser, lived: House):
         assert not re.search("[\x1b\u202e\x9b]", page.locator("body").inner_text())
         assert page.locator("main img, main script").count() == 0
         page.get_by_role("link", name="← All requests").click()
-        opened(page, "notes.md")
+        open_request(page, "notes.md")
         page.get_by_text("What the model reads of the result").click()
         expect(page.locator(".result-text")).to_contain_text("<script>")
         assert page.locator("main img, main script").count() == 0
 
 
-def test_hebrew_runs_from_right_to_left(browser: Browser, lived: House):
-    with visit(browser, lived, "#/live") as page:
+def test_hebrew_runs_from_right_to_left(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live") as page:
         line = page.locator(".line", has_text="טוקיו")
         shown = line.locator("bdi")
         assert shown.evaluate("element => getComputedStyle(element).direction") == "rtl"
@@ -121,43 +129,43 @@ def test_hebrew_runs_from_right_to_left(browser: Browser, lived: House):
 
 
 @pytest.mark.parametrize(("scheme", "width"), both_schemes())
-def test_it_can_be_read_by_everybody(browser: Browser, lived: House, scheme: str, width: int):
-    with visit(browser, lived, "#/live", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
+def test_it_can_be_read_by_everybody(browser: Browser, used_server: ConsoleServer, scheme: str, width: int):
+    with visit(browser, used_server, "#/live", scheme=scheme, width=width) as page:  # pyright: ignore[reportArgumentType]
         expect(page.locator(".line")).to_have_count(7)
         check_access(page)
         shoot(page, f"live-{scheme}-{width}")
-        opened(page, TOKYO)
+        open_request(page, TOKYO)
         expect(page.locator(".step-answer")).to_be_visible()
         check_access(page)
         shoot(page, f"journey-{scheme}-{width}")
 
 
-def test_a_journey_is_shown_while_it_happens(browser: Browser, lived: House):
-    route = lived.ask(WRITE.replace("hello", "other"), caller="dana")
+def test_a_journey_is_shown_while_it_happens(browser: Browser, used_server: ConsoleServer):
+    route = used_server.ask(WRITE.replace("hello", "other"), caller="dana")
     assert route.pending is not None
-    with visit(browser, lived, f"#/live/{route.packet_id}") as page:
+    with visit(browser, used_server, f"#/live/{route.packet_id}") as page:
         expect(page.locator(".asks")).to_contain_text("waits")
         expect(page.locator(".nav-count")).to_have_text("2")
-        lived.do(lived.router.resume, route, route.pending.approve(by="erin"))
+        used_server.do(used_server.router.resume, route, route.pending.approve(by="erin"))
         expect(page.locator(".step-answer")).to_contain_text("Done.")
         expect(page.locator(".steps")).to_contain_text("erin")
         expect(page.locator(".nav-count")).to_have_text("1")
         expect(page.locator(".lane-bar.bar-person")).to_be_visible()
-        left = lived.ask("hello once more", caller="dana")  # as if its process had been killed
+        left = used_server.ask("hello once more", caller="dana")  # as if its process had been killed
         ended = RouteEnded(packet_id=left.packet_id, outcome=RouteOutcome.INTERRUPTED, milliseconds=0.0)
-        lived.do(lived.router.store.journal.append, ended)
-        page.goto(f"{lived.address}/#/live/{left.packet_id}")
+        used_server.do(used_server.router.store.journal.append, ended)
+        page.goto(f"{used_server.address}/#/live/{left.packet_id}")
         expect(page.locator(".next-step")).to_contain_text("The process that worked on it ended")
         expect(page.locator(".next-step")).to_contain_text("then ask again")
 
 
-def test_an_unknown_packet_is_explained(browser: Browser, lived: House):
-    with visit(browser, lived, "#/live/pkt_nobody", expected="404") as page:
+def test_an_unknown_packet_is_explained(browser: Browser, used_server: ConsoleServer):
+    with visit(browser, used_server, "#/live/pkt_nobody", expected="404") as page:
         expect(page.get_by_role("alert")).to_be_visible()
         expect(page.get_by_role("link", name="← All requests")).to_be_visible()
 
 
-def test_nothing_yet_teaches(browser: Browser, house: House):
-    with visit(browser, house, "#/live") as page:
+def test_nothing_yet_teaches(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/live") as page:
         page.get_by_role("link", name="“What time is it in Tokyo right now?”").click()
         expect(page.get_by_label("Request")).to_have_value(TOKYO)

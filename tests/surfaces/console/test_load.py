@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from fingerpost.events import PacketReceived, RouteBegan, RouteEnded
 from fingerpost.records import Mode, Packet, RouteOutcome
 from fingerpost.router import Router
-from tests.kit.browser import House, visit
+from tests.kit.browser import ConsoleServer, visit
 from tests.requirements import proves
 
 PER_SECOND = 50
@@ -30,7 +30,7 @@ requestAnimationFrame(look);
 
 
 async def flood(router: Router, count: int, per_second: float) -> None:
-    """So many requests, each received, begun and answered, told to everybody who listens."""
+    """So many requests, each received, started and answered, as events for all listeners."""
     for number in range(count):
         packet = Packet.start(f"request number {number}", caller="load")
         router.events.emit(PacketReceived.from_packet(packet))
@@ -53,20 +53,20 @@ def nodes(page: Page) -> int:
     return int(session.send("Memory.getDOMCounters")["nodes"])
 
 
-def held(page: Page) -> int:
+def count_lines(page: Page) -> int:
     return int(page.evaluate("import('/console/live.js').then((module) => module.live.get().lines.length)"))
 
 
 @proves("V9")
-def test_fifty_requests_a_second(browser: Browser, house: House):
-    house.do(flood, house.router, BEFORE, 5000)
-    with visit(browser, house, "#/live") as page:
+def test_fifty_requests_a_second(browser: Browser, server: ConsoleServer):
+    server.do(flood, server.router, BEFORE, 5000)
+    with visit(browser, server, "#/live") as page:
         expect(page.locator(".line")).to_have_count(MOST_ROWS)
-        house.do(flood, house.router, 150, 500)  # every line has been drawn once
+        server.do(flood, server.router, 150, 500)  # every line has been drawn once
         expect(page.locator(".line").first).to_contain_text("number 149")
         page.evaluate(WATCH_FRAMES)
         began, alive = heap(page), nodes(page)
-        flooding = house.portal.start_task_soon(flood, house.router, PER_SECOND * SECONDS, PER_SECOND)
+        flooding = server.portal.start_task_soon(flood, server.router, PER_SECOND * SECONDS, PER_SECOND)
         page.get_by_role("searchbox").press_sequentially("number 199", delay=20)
         expect(page.get_by_role("searchbox")).to_have_value("number 199")
         drawn = page.evaluate("window.frames_drawn")
@@ -76,16 +76,16 @@ def test_fifty_requests_a_second(browser: Browser, house: House):
         page.get_by_role("searchbox").fill("")
         expect(page.locator(".line").first).to_contain_text("number 199")
         expect(page.locator(".line")).to_have_count(MOST_ROWS)
-        assert held(page) <= MOST_LINES
+        assert count_lines(page) <= MOST_LINES
         assert heap(page) - began < HEAP_BYTES
         assert nodes(page) - alive < NODES
 
 
-def test_a_paused_list_stands_still(browser: Browser, house: House):
-    with visit(browser, house, "#/live") as page:
+def test_a_paused_list_stands_still(browser: Browser, server: ConsoleServer):
+    with visit(browser, server, "#/live") as page:
         page.get_by_role("button", name="Pause").click()
         before = page.locator(".line-prompt").all_inner_texts()
-        house.do(flood, house.router, 3, 1000)
+        server.do(flood, server.router, 3, 1000)
         expect(page.get_by_role("button", name="Go on (3 new)")).to_be_visible()
         assert page.locator(".line-prompt").all_inner_texts() == before
         page.get_by_role("button", name="Go on").click()

@@ -1,4 +1,4 @@
-"""The console's modules alone: streams read in pieces, lists joined, texts compared, journeys told."""
+"""The console's modules alone: streams read in pieces, lists merged, texts compared, journeys built."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
-from tests.kit.browser import House, visit
+from tests.kit.browser import ConsoleServer, visit
 
 EXAMPLES = settings(max_examples=25, deadline=None)
 Run = Callable[[str, str, Any], Any]
@@ -19,9 +19,9 @@ texts = st.text(alphabet="abא\n :\x1b\u202e{}", max_size=30)
 
 
 @pytest.fixture(scope="module")
-def run(browser: Browser, house: House) -> Iterator[Run]:
+def run(browser: Browser, server: ConsoleServer) -> Iterator[Run]:
     """`run(module, expression, value)`: what the expression over `m` (the module) and `value` gives."""
-    with visit(browser, house, "#/ask") as page:
+    with visit(browser, server, "#/ask") as page:
 
         def evaluate(module: str, expression: str, value: Any) -> Any:
             script = f"(value) => import('/console/{module}').then((m) => ({expression}))"
@@ -30,7 +30,7 @@ def run(browser: Browser, house: House) -> Iterator[Run]:
         yield evaluate
 
 
-def framed(events: list[tuple[str, str]], newline: str) -> str:
+def format_events(events: list[tuple[str, str]], newline: str) -> str:
     """Events as a server writes them."""
     lines: list[str] = []
     for name, data in events:
@@ -47,7 +47,7 @@ def framed(events: list[tuple[str, str]], newline: str) -> str:
 def test_a_stream_means_the_same_however_it_is_cut(
     run: Run, events: list[tuple[str, str]], newline: str, size: int
 ):
-    whole = framed(events, newline)
+    whole = format_events(events, newline)
     pieces = [whole[at : at + size] for at in range(0, len(whole), size)]
     read = "((parser) => value.flatMap((piece) => parser.feed(piece)))(m.createParser())"
     found = run("sse.js", read, pieces)

@@ -14,7 +14,7 @@ from fingerpost.llm import ModelRequest
 from fingerpost.settings import Settings
 from fingerpost.testing import ScriptedModel, calls
 from fingerpost.testing.models import ScriptLine
-from tests.kit.browser import House, check_access, run_server, visit
+from tests.kit.browser import ConsoleServer, check_access, run_server, visit
 from tests.requirements import proves
 
 NEST = "Use a subagent to find out which files mention the budget"
@@ -23,26 +23,28 @@ ASK = "Ask me which city you should look at"
 
 def say(request: ModelRequest) -> ScriptLine:
     prompt = next(message.text for message in request.messages if message.role == "user")
-    told = "\n".join(message.text for message in request.messages if message.role == "tool")
+    prompt_text = "\n".join(message.text for message in request.messages if message.role == "tool")
     if prompt == NEST:
         return (
-            "Two files." if told else calls(("specialists__run_subagent", {"task": "look into <b>them</b>"}))
+            "Two files."
+            if prompt_text
+            else calls(("specialists__run_subagent", {"task": "look into <b>them</b>"}))
         )
     if prompt == ASK:
         question = {"operation": "ask", "question": "Which city?", "options": ["Oslo", "Rome"]}
         return (
             "So Rome it is."
-            if "answered: Rome" in told
+            if "answered: Rome" in prompt_text
             else calls(("collaboration__user_collaboration", question))
         )
     return "a.md and b.md"
 
 
 @pytest.fixture(scope="module")
-def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+def nested_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     folder = tmp_path_factory.mktemp("nested")
-    premises = BuiltinHost(settings=Settings(), folder=folder)
-    own = [make_server(name, premises) for name in ("specialists", "collaboration")]
+    host = BuiltinHost(settings=Settings(), folder=folder)
+    own = [make_server(name, host) for name in ("specialists", "collaboration")]
     overrides = [override.model_dump() for server in own for override in server.build_overrides()]
     with run_server(
         folder,
@@ -51,16 +53,16 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
         tools=overrides,
         policy=[{"verdict": "allow"}],
         choose={"mode": "simple"},
-    ) as house:
-        premises.router = house.router
-        yield house
+    ) as console_server:
+        host.router = console_server.router
+        yield console_server
 
 
 @proves("U11")
-def test_parent_and_child_lead_to_each_other(browser: Browser, nested: House):
-    route = nested.ask(NEST)
+def test_parent_and_child_lead_to_each_other(browser: Browser, nested_server: ConsoleServer):
+    route = nested_server.ask(NEST)
     (child,) = [event.child for event in route.events if isinstance(event, SubagentBegan)]
-    with visit(browser, nested, "#/live") as page:
+    with visit(browser, nested_server, "#/live") as page:
         expect(page.locator(".line", has_text="look into <b>them</b>")).to_contain_text("subagent")
         expect(page.locator(".line", has_text=NEST).locator(".line-kind")).to_have_count(0)
         page.locator(".line", has_text=NEST).click()
@@ -75,8 +77,10 @@ def test_parent_and_child_lead_to_each_other(browser: Browser, nested: House):
 
 
 @proves("U10")
-def test_a_tools_question_is_answered_with_a_click_and_the_request_goes_on(browser: Browser, nested: House):
-    with visit(browser, nested, "#/ask") as page:
+def test_a_tools_question_is_answered_with_a_click_and_the_request_goes_on(
+    browser: Browser, nested_server: ConsoleServer
+):
+    with visit(browser, nested_server, "#/ask") as page:
         page.get_by_label("Request").fill(ASK)
         page.keyboard.press("Control+Enter")
         expect(page.locator(".answer")).to_contain_text("Which city?")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
-from tests.kit.browser import House, visit
+from tests.kit.browser import ConsoleServer, visit
 
 KINDS = [*"abcdefghijk", "answered", "failed"]
 EXAMPLES = settings(max_examples=20, deadline=None)
@@ -38,9 +38,9 @@ kinds = st.sampled_from(SCHEMAS)
 
 
 @pytest.fixture(scope="module")
-def run(browser: Browser, house: House) -> Iterator[Run]:
+def run(browser: Browser, server: ConsoleServer) -> Iterator[Run]:
     """`run(module, expression, value)`: what the expression over `m` (the module) and `value` gives."""
-    with visit(browser, house, "#/ask") as page:
+    with visit(browser, server, "#/ask") as page:
 
         def evaluate(module: str, expression: str, value: Any) -> Any:
             script = (

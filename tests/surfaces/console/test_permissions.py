@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from fingerpost.records import Right
 from fingerpost.surfaces.http.local_callers import build_sign_in_url, create_ticket
-from tests.kit.browser import House, run_module_server, visit
+from tests.kit.browser import ConsoleServer, run_module_server, visit
 from tests.requirements import proves
 
 ARGUMENTS = {"path": "hello.txt", "content": "Hello"}
@@ -18,16 +18,18 @@ REFUSED = "status of 40[13]"  # what a browser says of an answer that is a refus
 
 
 @pytest.fixture(scope="module")
-def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[House, dict[str, str]]]:
-    """A house with a lock, a key that watches and one of an agent that also approves; its call waits."""
+def locked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConsoleServer, dict[str, str]]]:
+    """A server that requires keys: one that watches, and one of an agent that also approves; its call
+    waits.
+    """
     folder: Path = tmp_path_factory.mktemp("locked")
     rights = {"guard": (Right.WATCH,), "agent": (Right.USE, Right.APPROVE)}
-    with run_module_server(folder, gateway={"require_key": True}) as house:
+    with run_module_server(folder, gateway={"require_key": True}) as server:
         keys = {
-            name: house.do(house.router.store.keys.add, name, rights=may)[1] for name, may in rights.items()
+            name: server.do(server.router.store.keys.add, name, rights=may)[1] for name, may in rights.items()
         }
-        house.do(house.router.call, "files/write_file", ARGUMENTS, caller="agent")
-        yield house, keys
+        server.do(server.router.call, "files/write_file", ARGUMENTS, caller="agent")
+        yield server, keys
 
 
 def sign_in(page: Page, key: str) -> None:
@@ -37,10 +39,10 @@ def sign_in(page: Page, key: str) -> None:
 
 @proves("V3", "V4", "I3")
 def test_a_key_that_watches_sees_no_button_it_may_not_press(
-    browser: Browser, locked: tuple[House, dict[str, str]]
+    browser: Browser, locked_server: tuple[ConsoleServer, dict[str, str]]
 ):
-    house, keys = locked
-    with visit(browser, house, "#/approvals", expected=REFUSED) as page:
+    server, keys = locked_server
+    with visit(browser, server, "#/approvals", expected=REFUSED) as page:
         sign_in(page, keys["guard"])
         card = page.get_by_role("article")
         expect(card).to_contain_text("that takes a key with the right “approve”")
@@ -57,11 +59,11 @@ def test_a_key_that_watches_sees_no_button_it_may_not_press(
 
 
 @proves("V3", "I3", "I5")
-def test_nobody_approves_their_own_call_but_they_may_take_it_back(
-    browser: Browser, locked: tuple[House, dict[str, str]]
+def test_a_caller_cannot_approve_its_own_call_but_may_withdraw_it(
+    browser: Browser, locked_server: tuple[ConsoleServer, dict[str, str]]
 ):
-    house, keys = locked
-    with visit(browser, house, "#/approvals", expected=REFUSED) as page:
+    server, keys = locked_server
+    with visit(browser, server, "#/approvals", expected=REFUSED) as page:
         sign_in(page, keys["agent"])
         card = page.get_by_role("article")
         expect(card).to_contain_text("You asked for this call yourself")
@@ -72,10 +74,12 @@ def test_nobody_approves_their_own_call_but_they_may_take_it_back(
 
 
 @proves("X2", "V3")
-def test_where_no_key_is_needed_a_link_signs_in_to_decide_and_does_so_once(browser: Browser, house: House):
-    house.do(house.router.call, "files/write_file", ARGUMENTS, caller="local")
-    link = build_sign_in_url(house.address, house.do(create_ticket, house.router.store))
-    with visit(browser, house, "#/approvals", signed_in=False) as page:
+def test_where_no_key_is_needed_a_link_signs_in_to_decide_and_does_so_once(
+    browser: Browser, server: ConsoleServer
+):
+    server.do(server.router.call, "files/write_file", ARGUMENTS, caller="local")
+    link = build_sign_in_url(server.address, server.do(create_ticket, server.router.store))
+    with visit(browser, server, "#/approvals", signed_in=False) as page:
         card = page.get_by_role("article")
         expect(card).to_contain_text("To decide, sign in: run fingerpost console")
         expect(card.get_by_role("button")).to_have_count(0)
@@ -85,6 +89,6 @@ def test_where_no_key_is_needed_a_link_signs_in_to_decide_and_does_so_once(brows
         assert page.evaluate("location.hash") == "#/approvals"
         page.get_by_role("button", name="Sign out").click()
         expect(card).to_contain_text("To decide, sign in")
-    with visit(browser, house, f"#{link.partition('/#')[2]}", expected=REFUSED, signed_in=False) as page:
+    with visit(browser, server, f"#{link.partition('/#')[2]}", expected=REFUSED, signed_in=False) as page:
         expect(page.get_by_text("This link was used")).to_be_visible()
         expect(page.get_by_role("article")).to_contain_text("To decide, sign in")

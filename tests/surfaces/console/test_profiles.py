@@ -26,8 +26,8 @@ def test_a_profile_is_chosen_and_its_directives_are_shown(browser: Browser, tmp_
             profiles=profiles,
             builtin={"enabled": ["directives"]},
             policy=[{"verdict": "allow", "server": "directives"}],
-        ) as house,
-        visit(browser, house, "#/ask") as page,
+        ) as server,
+        visit(browser, server, "#/ask") as page,
     ):
         chosen = page.get_by_label("Profile")
         expect(chosen.locator("option")).to_have_text(["as usual: plain", "plain", "scene"])

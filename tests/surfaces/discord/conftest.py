@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.kit.discord_api import stand_in
-from tests.kit.discord_bot import Garden
+from tests.kit.discord_bot import BotFactory
 
 
 @pytest.fixture
-async def garden(tmp_path: Path) -> AsyncGenerator[Garden]:
+async def bots(tmp_path: Path) -> AsyncGenerator[BotFactory]:
     async with stand_in() as discord:
-        yield Garden(discord, tmp_path)
+        yield BotFactory(discord, tmp_path)

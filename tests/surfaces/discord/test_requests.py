@@ -9,77 +9,77 @@ import pytest
 
 from fingerpost.events import PacketReceived
 from fingerpost.testing import HANG, ScriptedModel, calls
-from tests.kit.discord_api import ANN, BEN, BOT, CHANNEL, CLEO, GUILD, ROLE, SELF, Someone
-from tests.kit.discord_bot import Garden, House
+from tests.kit.discord_api import ANN, BEN, BOT, CHANNEL, CLEO, GUILD, ROLE, SELF, DiscordUser
+from tests.kit.discord_bot import BotFactory, RunningBot
 from tests.requirements import proves
 
 READ = "Read the note about roses in the garden book"
 
 
 def echo() -> ScriptedModel:
-    """Says what it was told last."""
+    """Repeats the last message."""
     return ScriptedModel(lambda request: f"You said: {request.messages[-1].text[-60:]}")
 
 
-async def packets(house: House, conversation: int) -> list[tuple[str | None, int]]:
-    await house.router.store.journal.flush()
-    found = await house.router.store.journal.list_session_packets(f"discord:{conversation}")
+async def packets(bot: RunningBot, conversation: int) -> list[tuple[str | None, int]]:
+    await bot.router.store.journal.flush()
+    found = await bot.router.store.journal.list_session_packets(f"discord:{conversation}")
     return [(packet.header.caller, packet.context.message_count) for packet in reversed(found)]
 
 
 @proves("A18", "T1")
-async def test_a_mention_opens_a_thread_and_is_answered_there(garden: Garden) -> None:
-    discord = garden.discord
+async def test_a_mention_opens_a_thread_and_is_answered_there(bots: BotFactory) -> None:
+    discord = bots.discord
     model = ScriptedModel([calls(("notes__read_note", {"text": "roses"})), "They are red."])
-    async with garden.house(model) as house:
+    async with bots.open_bot(model) as bot:
         await discord.says(ANN, READ)
         thread = await discord.thread()
-        await discord.said(thread, "They are red.")
+        await discord.wait_for_message(thread, "They are red.")
         assert discord.channels[thread]["name"] == READ
-        assert house.notes.calls == [("read_note", {"text": "roses"})]
+        assert bot.notes.calls == [("read_note", {"text": "roses"})]
         assert discord.own(CHANNEL) == []
-        assert await packets(house, thread) == [("discord:1", 0)]
+        assert await packets(bot, thread) == [("discord:1", 0)]
 
 
 @proves("T1")
-async def test_a_thread_is_one_conversation_also_after_a_restart(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(echo()) as house:
+async def test_a_thread_is_one_conversation_also_after_a_restart(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(echo()) as bot:
         await discord.says(ANN, "hello, my name is Ann")
         thread = await discord.thread()
-        await discord.said(thread, "my name is Ann")
-        # Whoever asked before needs no mention in a thread of ours; others do.
+        await discord.wait_for_message(thread, "my name is Ann")
+        # In our threads, the user who asked needs no mention; others do.
         await discord.says(BEN, "what a nice day", channel=thread, mention=False)
         await discord.says(ANN, "and I like roses", channel=thread, mention=False)
-        await discord.said(thread, "and I like roses")
+        await discord.wait_for_message(thread, "and I like roses")
         await discord.says(BEN, "hello, I am Ben", channel=thread)
-        await discord.said(thread, "I am Ben")
-        assert await packets(house, thread) == [("discord:1", 0), ("discord:1", 2), ("discord:2", 4)]
+        await discord.wait_for_message(thread, "I am Ben")
+        assert await packets(bot, thread) == [("discord:1", 0), ("discord:1", 2), ("discord:2", 4)]
     model = echo()
-    async with garden.house(model) as house:
+    async with bots.open_bot(model) as bot:
         await discord.says(BEN, "who are we, do you think", channel=thread, mention=False)
-        await discord.said(thread, "who are we")
-        told = [message.text for message in model.asked[-1].messages]
-        assert any("my name is Ann" in text for text in told) and any("I am Ben" in text for text in told)
+        await discord.wait_for_message(thread, "who are we")
+        prompt = [message.text for message in model.asked[-1].messages]
+        assert any("my name is Ann" in text for text in prompt) and any("I am Ben" in text for text in prompt)
 
 
 @proves("T1")
-async def test_direct_messages_are_one_conversation_with_one_person(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(echo()) as house:
+async def test_direct_messages_are_one_conversation_with_one_person(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(echo()) as bot:
         await discord.writes(ANN, "hello in private")
-        said = await discord.said(discord.private(ANN), "hello in private")
-        assert "message_reference" in said.raw
+        message = await discord.wait_for_message(discord.private(ANN), "hello in private")
+        assert "message_reference" in message.raw
         await discord.writes(ANN, "hello again")
-        await discord.said(discord.private(ANN), "hello again")
-        assert await packets(house, discord.private(ANN)) == [("discord:1", 0), ("discord:1", 2)]
+        await discord.wait_for_message(discord.private(ANN), "hello again")
+        assert await packets(bot, discord.private(ANN)) == [("discord:1", 0), ("discord:1", 2)]
 
 
 @proves("T1")
-async def test_bots_webhooks_other_people_and_talk_among_others_are_left_alone(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(echo(), servers=[str(GUILD)], users=["1", "7", str(BOT)]):
-        await discord.says(Someone(7, "robot", bot=True), "hello")
+async def test_bots_webhooks_other_people_and_talk_among_others_are_left_alone(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(echo(), servers=[str(GUILD)], users=["1", "7", str(BOT)]):
+        await discord.says(DiscordUser(7, "robot", bot=True), "hello")
         await discord.says(SELF, "hello")
         await discord.says(ANN, "hello", webhook_id="5")
         await discord.says(ANN, "hello", mention=False)
@@ -88,14 +88,14 @@ async def test_bots_webhooks_other_people_and_talk_among_others_are_left_alone(g
         await discord.writes(BEN, "hello, answer me")
         await discord.says(ANN, "now somebody you know")  # what came before is dealt with by then
         thread = await discord.thread()
-        await discord.said(thread, "somebody you know")
+        await discord.wait_for_message(thread, "somebody you know")
         reply: dict[str, Any] = {
             "message_reference": {"message_id": "1", "channel_id": str(thread)},
             "type": 19,
         }
         await discord.says(ANN, "this is for Ben", channel=thread, mention=False, **reply)
         await discord.says(ANN, "hello once more", channel=thread)
-        await discord.said(thread, "hello once more")
+        await discord.wait_for_message(thread, "hello once more")
         assert [len(discord.own(place)) for place in discord.messages] == [
             1,
             0,
@@ -106,101 +106,101 @@ async def test_bots_webhooks_other_people_and_talk_among_others_are_left_alone(g
 @proves("T1")
 @pytest.mark.parametrize("settings", [{"roles": [str(ROLE)]}, {"servers": [str(GUILD)]}])
 async def test_in_private_those_are_answered_who_are_on_the_server(
-    garden: Garden, settings: dict[str, Any]
+    bots: BotFactory, settings: dict[str, Any]
 ) -> None:
-    discord = garden.discord
-    async with garden.house(echo(), **settings):
+    discord = bots.discord
+    async with bots.open_bot(echo(), **settings):
         await discord.writes(CLEO, "hello")  # she is on no server of ours
         await discord.writes(BEN, "hello, it is Ben")
-        await discord.said(discord.private(BEN), "it is Ben")
+        await discord.wait_for_message(discord.private(BEN), "it is Ben")
         assert discord.own(discord.private(CLEO)) == []
 
 
 @proves("T1")
-async def test_the_role_that_everybody_has_is_nobodys_leave(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(echo(), roles=[str(GUILD)], users=["2"]):
+async def test_the_everyone_role_gives_no_permission(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(echo(), roles=[str(GUILD)], users=["2"]):
         await discord.says(ANN, "hello from anybody")
         await discord.says(BEN, "hello from Ben")
-        await discord.said(await discord.thread(), "hello from Ben")
+        await discord.wait_for_message(await discord.thread(), "hello from Ben")
         assert sum(1 for raw in discord.channels.values() if raw["type"] == 11) == 1
 
 
 @proves("T1")
-async def test_one_request_at_a_time_few_wait_and_nobody_asks_too_often(garden: Garden) -> None:
-    discord = garden.discord
+async def test_one_request_at_a_time_few_wait_and_rates_are_limited(bots: BotFactory) -> None:
+    discord = bots.discord
     room = discord.private(ANN)
-    async with garden.house(ScriptedModel(lambda _: HANG), max_waiting=1, requests_per_minute=3) as house:
+    async with bots.open_bot(ScriptedModel(lambda _: HANG), max_waiting=1, requests_per_minute=3) as bot:
         await discord.writes(ANN, "the first")
-        await discord.said(room, "Reading your request")
+        await discord.wait_for_message(room, "Reading your request")
         await discord.writes(ANN, "the second")
         await discord.writes(ANN, "the third")
-        await discord.said(room, "1 request waits here already")
+        await discord.wait_for_message(room, "1 request waits here already")
         for _ in range(3):
             await discord.says(ANN, "somewhere else")
-        await discord.said(CHANNEL, "You ask more often than I may answer")
-        while not await packets(house, room):  # noqa: ASYNC110 - the journal tells nobody
+        await discord.wait_for_message(CHANNEL, "You ask more often than I may answer")
+        while not await packets(bot, room):  # noqa: ASYNC110 - the journal tells nobody
             await anyio.sleep(0.02)
-        assert len(await packets(house, room)) == 1
-        assert len(discord.own(CHANNEL)) == 1  # told once
-    await discord.said(room, "I was stopped before there was an answer")
+        assert len(await packets(bot, room)) == 1
+        assert len(discord.own(CHANNEL)) == 1  # shown once
+    await discord.wait_for_message(room, "I was stopped before there was an answer")
 
 
 @proves("T1")
-async def test_a_question_is_answered_by_the_next_message_of_whoever_asked(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(ScriptedModel([]), max_waiting=5) as house:
-        house.router.switches.set_mode("keyless")
+async def test_a_question_is_answered_by_the_next_message_of_its_user(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(ScriptedModel([]), max_waiting=5) as bot:
+        bot.router.switches.set_mode("keyless")
         await discord.says(ANN, "Delete a note of the garden book")
         thread = await discord.thread()
-        await discord.said(thread, "Which of these do you mean?")
+        await discord.wait_for_message(thread, "Which of these do you mean?")
         await discord.says(BEN, "1", channel=thread)  # the question is not for him
         await discord.until(lambda: len(discord.own(thread)) == 2 and "…" not in discord.own(thread)[1].text)
         assert "text" not in discord.own(thread)[1].text
         await discord.says(ANN, "1", channel=thread, mention=False)
-        await discord.until(lambda: any("text" in said.text for said in discord.own(thread)))
+        await discord.until(lambda: any("text" in message.text for message in discord.own(thread)))
         await discord.says(ANN, "the one about roses", channel=thread, mention=False)
-        asked = await discord.said(thread, "waits for approval")
+        asked = await discord.wait_for_message(thread, "waits for approval")
         assert "the one about roses" in asked.text
 
 
 @proves("T1")
-async def test_without_leave_to_open_threads_the_answer_comes_where_it_was_asked(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(echo()) as house:
+async def test_without_leave_to_open_threads_the_answer_comes_where_it_was_asked(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(echo()) as bot:
         discord.goes_wrong(
             "POST", r"/channels/200/messages/\d+/threads", 403, {"code": 50013, "message": "no"}
         )
         await discord.says(ANN, "hello there")
-        await discord.said(CHANNEL, "hello there")
-        assert await packets(house, CHANNEL) == [("discord:1", 0)]
+        await discord.wait_for_message(CHANNEL, "hello there")
+        assert await packets(bot, CHANNEL) == [("discord:1", 0)]
 
 
-async def test_a_mention_without_words_is_told_what_to_do(garden: Garden) -> None:
-    discord = garden.discord
-    async with garden.house(echo()) as house:
+async def test_a_mention_without_words_is_told_what_to_do(bots: BotFactory) -> None:
+    discord = bots.discord
+    async with bots.open_bot(echo()) as bot:
         await discord.says(ANN, "")
-        await discord.said(CHANNEL, "Ask me something")
-        events = await house.router.store.journal.list_events(kinds=(PacketReceived.kind,))
+        await discord.wait_for_message(CHANNEL, "Ask me something")
+        events = await bot.router.store.journal.list_events(kinds=(PacketReceived.kind,))
         assert events == []
 
 
 @proves("T1")
-async def test_names_of_others_stand_in_place_of_their_ids(garden: Garden) -> None:
-    discord, model = garden.discord, echo()
-    async with garden.house(model):
+async def test_names_of_others_stand_in_place_of_their_ids(bots: BotFactory) -> None:
+    discord, model = bots.discord, echo()
+    async with bots.open_bot(model):
         both: dict[str, Any] = {"mentions": [SELF.user(), BEN.user()]}
         await discord.says(ANN, f"is <@{BEN.id}> nice, <@!{BOT}>", **both)
-        await discord.said(await discord.thread(), "is @ben nice,")
+        await discord.wait_for_message(await discord.thread(), "is @ben nice,")
 
 
 @proves("T1")
-async def test_requests_are_made_under_the_profile_of_the_settings(garden: Garden) -> None:
-    discord = garden.discord
+async def test_requests_are_made_under_the_profile_of_the_settings(bots: BotFactory) -> None:
+    discord = bots.discord
     script = ScriptedModel(lambda _: calls(("notes__delete_note", {"text": "roses"})))
     profiles = {"reader": {"effects": ["read"]}}
-    async with garden.house(script, profile="reader", profiles=profiles) as house:
+    async with bots.open_bot(script, profile="reader", profiles=profiles) as bot:
         await discord.says(ANN, "Delete the note about roses")
         thread = await discord.thread()
         await discord.until(lambda: discord.own(thread) and "…" not in discord.own(thread)[0].text)
-        assert await house.router.calls.approvals.list_waiting() == [] == house.notes.calls
+        assert await bot.router.calls.approvals.list_waiting() == [] == bot.notes.calls

@@ -26,7 +26,7 @@ _ARGUMENTS = st.dictionaries(_HOSTILE, _VALUES, max_size=4)
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def unescaped(text: str) -> str:
+def remove_escapes(text: str) -> str:
     """What is not escaped: all that Discord would read as more than a character."""
     return re.sub(r"\\.", "", text)
 
@@ -45,7 +45,7 @@ def test_a_call_that_waits_fits_into_one_message_and_stays_in_its_block(
         assert len(text) <= MAX_MESSAGE_LENGTH
         assert text.count("```") == 2
         outside = re.sub(r"```.*```|<t:\d+:t>", "", text, flags=re.DOTALL)
-        assert not re.search(r"[<@`]", unescaped(outside))
+        assert not re.search(r"[<@`]", remove_escapes(outside))
 
 
 @proves("T2")
@@ -59,4 +59,4 @@ def test_a_value_is_shown_as_the_same_json(value: Any) -> None:
 @given(_HOSTILE)
 def test_plain_words_are_one_line_with_everything_escaped(text: str) -> None:
     shown = escape_line(text)
-    assert shown.isprintable() and not re.search(r"[`*_~|<>@\[\\]", unescaped(shown))
+    assert shown.isprintable() and not re.search(r"[`*_~|<>@\[\\]", remove_escapes(shown))

@@ -20,7 +20,7 @@ TOOL = "notes__delete_note"
 DANA = Principal(name="dana", kind="key")
 
 
-async def waiting(it: OpenMethods, result: Any) -> str:
+async def get_pending_id(it: OpenMethods, result: Any) -> str:
     """The id under which this one waits, the only one that does."""
     [pending] = await it.router.calls.approvals.list_waiting()
     assert result["isError"]
@@ -33,11 +33,11 @@ async def test_the_same_call_from_another_session_finds_what_waits_and_hears_a_n
     notes = tool_server("notes", [DELETE])
     async with open_gateway_methods(tmp_path, notes.spec()) as it:
         call = partial(it.call, TOOL, NOTE)
-        first = await waiting(it, await call(session="one"))
-        assert await waiting(it, await call(session="two")) == first
+        first = await get_pending_id(it, await call(session="one"))
+        assert await get_pending_id(it, await call(session="two")) == first
         await it.router.calls.decide(first, Decision.REJECTED, by="kim", reason="use staging")
         assert "kim: use staging" in text_of(await call(session="three"))
-        assert await waiting(it, await call(session="four")) != first
+        assert await get_pending_id(it, await call(session="four")) != first
         assert notes.calls == []
 
 
@@ -48,7 +48,7 @@ async def test_two_gateways_run_what_was_approved_once_whatever_the_session(tmp_
         open_gateway_methods(tmp_path, notes.spec()) as one,
         open_gateway_methods(tmp_path, notes.spec()) as other,
     ):
-        pending_id = await waiting(one, await one.call(TOOL, NOTE, session="asked"))
+        pending_id = await get_pending_id(one, await one.call(TOOL, NOTE, session="asked"))
         await other.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         failed: list[bool] = []
 
@@ -63,11 +63,11 @@ async def test_two_gateways_run_what_was_approved_once_whatever_the_session(tmp_
 
 
 @proves("G6")
-async def test_nobody_else_uses_an_approval_and_no_bound_is_crossed_with_it(tmp_path: Path) -> None:
+async def test_no_other_caller_uses_an_approval_and_no_bound_is_crossed_with_it(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE, READ])
     profiles = {"look": {"servers": ["notes"], "effects": ["read"]}}
     async with open_gateway_methods(tmp_path, notes.spec(), profiles=profiles) as it:
-        pending_id = await waiting(it, await it.call(TOOL, NOTE, by=DANA, session="one"))
+        pending_id = await get_pending_id(it, await it.call(TOOL, NOTE, by=DANA, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         for other in (Principal(name="eve", kind="key"), Principal(name="dana", kind="token")):
             assert (await it.call(TOOL, NOTE, by=other, session="one"))["isError"]
@@ -82,7 +82,7 @@ async def test_nobody_else_uses_an_approval_and_no_bound_is_crossed_with_it(tmp_
 async def test_a_program_may_go_on_with_what_a_client_asked_for(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])
     async with open_gateway_methods(tmp_path, notes.spec()) as it:
-        pending_id = await waiting(it, await it.call(TOOL, NOTE, session="one"))
+        pending_id = await get_pending_id(it, await it.call(TOOL, NOTE, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim")
         assert (await it.router.calls.resume(pending_id, CallContext(call_id="cal_1"))).success
         assert (await it.call(TOOL, NOTE, session="one"))["isError"]
@@ -92,7 +92,7 @@ async def test_a_program_may_go_on_with_what_a_client_asked_for(tmp_path: Path) 
 async def test_an_approval_for_the_conversation_is_for_its_session(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE])
     async with open_gateway_methods(tmp_path, notes.spec()) as it:
-        pending_id = await waiting(it, await it.call(TOOL, NOTE, session="one"))
+        pending_id = await get_pending_id(it, await it.call(TOOL, NOTE, session="one"))
         await it.router.calls.decide(pending_id, Decision.APPROVED, by="kim", for_conversation=True)
         # What the person was asked about they said yes to, and its client may have a session for each call.
         assert not (await it.call(TOOL, NOTE, session="two")).get("isError")

@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 
 from fingerpost.testing import tool_server
-from tests.kit.gateway_client import Got, ask, modern, modern_headers
+from tests.kit.gateway_client import HttpAnswer, ask, modern, modern_headers
 from tests.kit.gateways import open_gateway
 from tests.kit.small_gateway import Address
 from tests.requirements import proves
@@ -41,12 +41,12 @@ NAMES = ("atlas__routed", "atlas/routed", "ATLAS__ROUTED", "atlas.routed", "rout
 
 
 async def call(
-    address: str, name: str, arguments: dict[str, Any], *, path: str = "/mcp/all", **said: str
-) -> Got:
+    address: str, name: str, arguments: dict[str, Any], *, path: str = "/mcp/all", **text: str
+) -> HttpAnswer:
     """One call; what is said goes into headers of this name."""
     host, port = address.removeprefix("http://").rsplit(":", 1)
     body = modern("tools/call", {"name": name, "arguments": arguments})
-    mirrored = {f"mcp-param-{header}": value for header, value in said.items()}
+    mirrored = {f"mcp-param-{header}": value for header, value in text.items()}
     headers = {**modern_headers("tools/call", name), **mirrored}
     return await ask(Address(host, int(port)), body, headers, path=path)
 
@@ -56,9 +56,9 @@ async def test_headers_are_compared_by_whatever_name_a_tool_is_called(tmp_path: 
     atlas = tool_server("atlas", [ROUTED])
     async with open_gateway(atlas.spec(), folder=tmp_path) as address:
         for name in NAMES:
-            for said in ({"region": "us"}, {}):
-                got = await call(address, name, {"region": "eu"}, **said)
-                assert (got.status, got.code) == (400, MISMATCH), (name, said)
+            for header_arguments in ({"region": "us"}, {}):
+                got = await call(address, name, {"region": "eu"}, **header_arguments)
+                assert (got.status, got.code) == (400, MISMATCH), (name, header_arguments)
         assert atlas.calls == []
         for name in NAMES:
             assert (await call(address, name, {"region": "eu"}, region="eu")).status == 200
@@ -67,7 +67,7 @@ async def test_headers_are_compared_by_whatever_name_a_tool_is_called(tmp_path: 
 
 @proves("G1")
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "header_arguments"),
     [
         ("routed", {"Region": "eu"}, {}),
         ("routed", {"Region": "eu"}, {"region": "us"}),
@@ -81,11 +81,11 @@ async def test_headers_are_compared_by_whatever_name_a_tool_is_called(tmp_path: 
     ],
 )
 async def test_no_repair_changes_an_argument_behind_its_header(
-    tmp_path: Path, tool: str, arguments: dict[str, Any], said: dict[str, str]
+    tmp_path: Path, tool: str, arguments: dict[str, Any], header_arguments: dict[str, str]
 ) -> None:
     atlas = tool_server("atlas", [ROUTED, DEEP])
     async with open_gateway(atlas.spec(), folder=tmp_path) as address:
-        got = await call(address, f"atlas__{tool}", arguments, **said)
+        got = await call(address, f"atlas__{tool}", arguments, **header_arguments)
         assert (got.status, got.code) == (400, MISMATCH)
         assert atlas.calls == []
 
@@ -96,7 +96,7 @@ async def test_what_no_header_repeats_is_repaired_as_ever(tmp_path: Path) -> Non
     async with open_gateway(atlas.spec(), folder=tmp_path) as address:
         repaired = await call(address, "atlas__routed", {"region": "eu", "Most": "3"}, region="eu")
         assert repaired.status == 200
-        # The zone's default is the schema's own word: nobody could have sent it.
+        # The zone's default is the schema's own value: the client did not send it.
         filled = await call(address, "atlas__deep", {"place": {"region": "us"}}, region="us")
         assert filled.status == 200
         wrong = await call(address, "atlas__routed", {"Region": 5})

@@ -18,7 +18,7 @@ from fingerpost.testing import ScriptedModel, calls, served
 from tests.conformance.fixture_server import application
 from tests.kit import api
 from tests.kit import chat_completions as chat
-from tests.kit.gateways import PATIENCE_S, serve_gateway, settings, wait_until_connected
+from tests.kit.gateways import PATIENCE_S, build_gateway_settings, serve_gateway, wait_until_connected
 from tests.kit.probe import Probe
 from tests.requirements import proves
 
@@ -50,7 +50,7 @@ REQUESTS: Final[tuple[tuple[str, Object], ...]] = (
 )
 
 
-class Caller:
+class RawClient:
     """A client that sends what it likes."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, era: Era, headers: dict[str, str]) -> None:
@@ -101,7 +101,7 @@ class Caller:
 @asynccontextmanager
 async def callers(
     folder: Path, era: Era, *names: str, speaks: Era | None = None, **spec: Any
-) -> AsyncGenerator[tuple[Probe, list[Caller]]]:
+) -> AsyncGenerator[tuple[Probe, list[RawClient]]]:
     """Callers of one gateway with a probe behind it, each with a key of their own."""
     probe = Probe(application())
     async with served(probe) as upstream:
@@ -114,15 +114,15 @@ async def callers(
             **spec,
         )
         # Busy callers here have but one thing to ask.
-        house = settings(folder, flags={"loop_guard": False})
-        async with Router([server], settings=house) as router:
+        router_settings = build_gateway_settings(folder, flags={"loop_guard": False})
+        async with Router([server], settings=router_settings) as router:
             await wait_until_connected(router)
             async with serve_gateway(router) as address, aiohttp.ClientSession() as http:
-                made: list[Caller] = []
+                made: list[RawClient] = []
                 for name in names:
                     _, key = await router.store.keys.add(name)
                     headers = {**CALLERS_OWN, "X-API-Key": key}
-                    made.append(Caller(http, f"{address}/mcp", era, headers))
+                    made.append(RawClient(http, f"{address}/mcp", era, headers))
                     if era == HANDSHAKE:
                         await made[-1].shake_hands()
                 yield probe, made
@@ -135,7 +135,7 @@ async def test_nothing_of_the_caller_reaches_a_server(era: Era, tmp_path: Path) 
         for number, (method, params) in enumerate(REQUESTS, start=1):
             await ann.ask(method, params, number)
     for method, _ in REQUESTS:
-        assert probe.asked(method), f"{method} never came to the server"
+        assert probe.list_requests(method), f"{method} never came to the server"
     for arrival in probe.arrivals:
         assert SECRET not in arrival.everything
         assert not {"authorization", "cookie", "x-api-key", "origin"} & arrival.headers.keys()
@@ -149,7 +149,7 @@ async def test_trace_context_and_unknown_meta_arrive(era: Era, tmp_path: Path) -
         for number, (method, params) in enumerate(REQUESTS, start=1):
             await ann.ask(method, params, number)
     for method, _ in REQUESTS:
-        meta = probe.asked(method)[-1].message["params"]["_meta"]
+        meta = probe.list_requests(method)[-1].message["params"]["_meta"]
         assert {key: meta.get(key) for key in TRACE} == TRACE, method
 
 
@@ -161,7 +161,7 @@ async def test_two_callers_with_the_same_ids_do_not_meet(era: Era, tmp_path: Pat
         for caller in (ann, bob):
             for number in ("mine-1", 7_000_007):
                 await caller.ask(*REQUESTS[0], number)
-    ids = [arrival.message["id"] for arrival in probe.asked("tools/call")]
+    ids = [arrival.message["id"] for arrival in probe.list_requests("tools/call")]
     assert len(ids) == len(set(ids)) == 4
     assert not {"mine-1", 7_000_007} & set(ids)
 
@@ -169,22 +169,22 @@ async def test_two_callers_with_the_same_ids_do_not_meet(era: Era, tmp_path: Pat
 @pytest.mark.parametrize("era", ERAS)
 @proves("G8")
 async def test_what_is_asked_again_is_done_again(era: Era, tmp_path: Path) -> None:
-    """Whoever got their answer and calls once more means to: nothing is answered from memory."""
+    """A client that repeats an answered call means it: nothing is answered from the cache."""
     again: Object = {"name": "test_trigger_prompt_change", "arguments": {}}
     async with callers(tmp_path, era, "ann") as (probe, [ann]):
         for number in range(1, 5):
             await ann.ask("tools/call", again, number)
-    assert len(probe.asked("tools/call")) == 4
+    assert len(probe.list_requests("tools/call")) == 4
 
 
 @pytest.mark.parametrize("era", ERAS)
 @proves("B9", "G9")
 async def test_a_token_goes_along_only_where_a_server_is_configured_so(era: Era, tmp_path: Path) -> None:
-    """And then only the caller's own token, with their own request, and nothing else of theirs."""
+    """And then only the caller's own token, with the caller's own request, and nothing else of the caller."""
     async with callers(tmp_path, era, "ann", forward_authorization=True) as (probe, [ann]):
         for number, (method, params) in enumerate(REQUESTS, start=1):
             await ann.ask(method, params, number)
-    asked = [arrival for method, _ in REQUESTS for arrival in probe.asked(method)]
+    asked = [arrival for method, _ in REQUESTS for arrival in probe.list_requests(method)]
     assert [arrival.headers.get("authorization") for arrival in asked] == [CALLERS_OWN["Authorization"]] * 3
     for arrival in probe.arrivals:
         rest = arrival.everything.replace(CALLERS_OWN["Authorization"], "")
@@ -202,13 +202,13 @@ async def test_a_key_of_ours_never_goes_along(tmp_path: Path) -> None:
         server = ServerSpec(
             name="probed", transport="http", url=f"{upstream}/mcp", prefix=False, forward_authorization=True
         )
-        async with Router([server], settings=settings(tmp_path)) as router:
+        async with Router([server], settings=build_gateway_settings(tmp_path)) as router:
             await wait_until_connected(router)
             _, key = await router.store.keys.add("ann")
             async with serve_gateway(router) as address, aiohttp.ClientSession() as http:
-                ann = Caller(http, f"{address}/mcp", MODERN, {"Authorization": f"Bearer {key}"})
+                ann = RawClient(http, f"{address}/mcp", MODERN, {"Authorization": f"Bearer {key}"})
                 await ann.ask(*REQUESTS[0], 1)
-    assert probe.asked("tools/call")
+    assert probe.list_requests("tools/call")
     assert not [arrival for arrival in probe.arrivals if "fp_" in arrival.everything]
 
 
@@ -232,7 +232,7 @@ async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_
             prefix=False,
             forward_authorization=forward,
         )
-        async with Router([server], settings=settings(tmp_path), model=model) as router:
+        async with Router([server], settings=build_gateway_settings(tmp_path), model=model) as router:
             await wait_until_connected(router)
             _, key = await router.store.keys.add("ann")
             own = {"X-API-Key": key, "Authorization": CALLERS_OWN["Authorization"]}
@@ -250,7 +250,7 @@ async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_
                     assert answer.status == 200, await answer.text()
             await router.store.journal.flush()
             kept = "".join(str(entry.event) for entry in await router.store.journal.list_events(limit=10_000))
-    sent = [arrival.headers.get("authorization") for arrival in probe.asked("tools/call")]
+    sent = [arrival.headers.get("authorization") for arrival in probe.list_requests("tools/call")]
     theirs = CALLERS_OWN["Authorization"] if forward else None
     assert sent == [theirs, None, theirs]
     assert SECRET not in kept
@@ -261,16 +261,16 @@ async def test_over_the_api_and_in_a_chat_too_the_callers_own_key_goes_where_it_
 async def test_a_busy_client_with_a_session_has_one_of_its_own_at_a_server_of_both_eras(
     tmp_path: Path,
 ) -> None:
-    """Nothing of theirs reaches it by that way either."""
+    """The session does not leak data of other callers either."""
     async with callers(tmp_path, HANDSHAKE, "ann", speaks="auto") as (probe, [ann]):
         number = 0
         with anyio.fail_after(PATIENCE_S):
-            while not number or "mcp-session-id" not in probe.asked("tools/call")[-1].headers:
+            while not number or "mcp-session-id" not in probe.list_requests("tools/call")[-1].headers:
                 number += 1
                 answer = await ann.ask(*REQUESTS[0], number)
                 assert answer["content"][0]["text"]
     assert number > FREQUENT_CALLS
-    assert probe.asked("initialize")[-1].message["params"]["capabilities"] == {}  # as ann declared
+    assert probe.list_requests("initialize")[-1].message["params"]["capabilities"] == {}  # as ann declared
     for arrival in probe.arrivals:
         assert SECRET not in arrival.everything
         assert "fp_" not in arrival.everything

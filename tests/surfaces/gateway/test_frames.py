@@ -21,9 +21,9 @@ from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.testing import served, tool_server
 from fingerpost.testing.servers import ToolServer
-from tests.kit.gateway_client import BOTH, INITIALIZE, OLD, called, old
-from tests.kit.gateway_methods import reading
-from tests.kit.gateways import settings, wait_until_connected
+from tests.kit.gateway_client import BOTH, INITIALIZE, OLD, old, tool_call
+from tests.kit.gateway_methods import reading_tool
+from tests.kit.gateways import build_gateway_settings, wait_until_connected
 from tests.kit.small_gateway import OpenGate
 
 MAX_FRAMES = 22
@@ -104,8 +104,11 @@ async def post(app: GatewayApp, body: object, headers: Mapping[str, str]) -> tup
 
 @asynccontextmanager
 async def open_app(folder: Path, reader: StackReader, transport: str) -> AsyncGenerator[GatewayApp]:
-    upstream = tool_server("deep", [reading("look")], call=reader.read)
-    async with open_spec(upstream, transport) as spec, Router([spec], settings=settings(folder)) as router:
+    upstream = tool_server("deep", [reading_tool("look")], call=reader.read)
+    async with (
+        open_spec(upstream, transport) as spec,
+        Router([spec], settings=build_gateway_settings(folder)) as router,
+    ):
         await wait_until_connected(router)
         audience = NotificationListeners()
         async with (
@@ -135,7 +138,7 @@ async def test_a_call_has_few_frames_of_our_own(era: str, transport: str, tmp_pa
             await post(app, {"jsonrpc": "2.0", "method": "notifications/initialized"}, headers)
             body = old("tools/call", {"name": "look", "arguments": {}})
         else:
-            body, headers = called("look")
+            body, headers = tool_call("look")
         reader.task = asyncio.current_task()
         _, answer = await post(app, body, headers)
     assert answer["result"]["content"][0]["text"] == "read"

@@ -19,29 +19,29 @@ from fingerpost.settings import GatewaySettings, Settings, StoreSettings
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
 from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
-from fingerpost.surfaces.serve import serve
-from tests.kit.gateway_client import ask, called, line_to, modern, modern_headers, open_session
-from tests.kit.small_gateway import Address, OpenGate, Place, SmallMethods, open_small_gateway
+from tests.kit.gateway_client import ask, modern, modern_headers, open_raw_connection, open_session, tool_call
+from tests.kit.gateways import serve_gateway
+from tests.kit.small_gateway import Address, OpenGate, SmallGateway, SmallMethods, open_small_gateway
 from tests.requirements import proves
 
 
 @proves("G1")
 @pytest.mark.parametrize(("mode", "version"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
 async def test_the_sdk_client_in_both_eras(mode: str, version: str):
-    said: list[Any] = []
+    received: list[Any] = []
 
     async def log(params: Any) -> None:
-        said.append(params.data)
+        received.append(params.data)
 
-    async with open_small_gateway() as place:
-        async with Client(place.url, mode=mode, logging_callback=log) as client:
+    async with open_small_gateway() as gateway:
+        async with Client(gateway.url, mode=mode, logging_callback=log) as client:
             assert client.protocol_version == version
             tools = await client.list_tools()
             assert [tool.name for tool in tools.tools] == ["echo"]
             result = await client.call_tool("echo", {"text": "hello"})
             assert "text='hello'" in str(result.content[0])
             await client.call_tool("tell", {})
-        assert said == ["one", "two"]
+        assert received == ["one", "two"]
 
 
 @proves("G8")
@@ -51,8 +51,8 @@ async def test_the_sdk_client_is_asked():
         return ElicitResult(action="accept", content={"said": params.message})
 
     async with (
-        open_small_gateway() as place,
-        Client(place.url, mode="legacy", elicitation_callback=answer) as client,
+        open_small_gateway() as gateway,
+        Client(gateway.url, mode="legacy", elicitation_callback=answer) as client,
     ):
         wanted: dict[str, Any] = {"message": "sure?", "requestedSchema": {"type": "object", "properties": {}}}
         result = await client.call_tool("ask", wanted)
@@ -77,20 +77,24 @@ async def test_a_signal_ends_it_in_good_order():
             tasks.start_soon(run)
             await up.wait()
             await anyio.sleep(0.01)
-            place = Place(host, int(port), methods, NotificationListeners(), MemorySink(), app)
-            session = await open_session(place)
-            async with line_to(place) as news, line_to(place) as listen, line_to(place) as call:
+            gateway = SmallGateway(host, int(port), methods, NotificationListeners(), MemorySink(), app)
+            session = await open_session(gateway)
+            async with (
+                open_raw_connection(gateway) as news,
+                open_raw_connection(gateway) as listen,
+                open_raw_connection(gateway) as call,
+            ):
                 await news.send(None, session, method="GET")
                 await news.head()
                 listen_method = "subscriptions/listen"
                 await listen.send(modern(listen_method, {"notifications": {}}), modern_headers(listen_method))
                 await listen.head()
-                await call.send(*called("wait"))
+                await call.send(*tool_call("wait"))
                 await methods.entered.wait()
                 signal.raise_signal(signal.SIGTERM)
                 assert (await listen.event())["method"].endswith("acknowledged")
                 assert (await listen.event())["result"]["resultType"] == "complete"
-                methods.proceed.set()
+                methods.may_proceed.set()
                 assert (await call.got()).json["result"]["content"][0]["text"] == "waited"
                 with anyio.fail_after(5):
                     await stopped.wait()
@@ -109,46 +113,28 @@ async def test_ports_are_written_as_in_addresses():
 
 
 async def test_a_session_costs_little():
-    async with open_small_gateway() as place:
-        await open_session(place)
+    async with open_small_gateway() as gateway:
+        await open_session(gateway)
         tracemalloc.start()
         before = tracemalloc.get_traced_memory()[0]
         for _ in range(50):
-            await open_session(place)
+            await open_session(gateway)
         grown = (tracemalloc.get_traced_memory()[0] - before) / 50
         tracemalloc.stop()
-        assert (await ask(place, None, method="GET", path="/healthz")).status == 200
+        assert (await ask(gateway, None, method="GET", path="/healthz")).status == 200
         assert grown < 20_000
 
 
 @proves("G1")
 async def test_the_whole_gateway_answers_before_any_server_is_there(tmp_path: Path):
     settings = Settings(store=StoreSettings(url=f"sqlite:///{tmp_path / 'store.db'}"))
-    up = anyio.Event()
-    addresses: list[str] = []
-
-    def started(address: str) -> None:
-        addresses.append(address)
-        up.set()
-
-    async with Router([], settings=settings) as router, anyio.create_task_group() as tasks:
-
-        async def run() -> None:
-            await serve(
-                router,
-                host="127.0.0.1",
-                port=0,
-                authenticator=lambda bound: OpenGate(),
-                started=started,
-                signals=False,
-            )
-
-        tasks.start_soon(run)
-        await up.wait()
-        host, port = addresses[0].removeprefix("http://").rsplit(":", 1)
-        place = Address(host, int(port))
-        health = await ask(place, None, method="GET", path="/healthz")
+    async with (
+        Router([], settings=settings) as router,
+        serve_gateway(router, authenticator=OpenGate()) as started_at,
+    ):
+        host, port = started_at.removeprefix("http://").rsplit(":", 1)
+        bound_address = Address(host, int(port))
+        health = await ask(bound_address, None, method="GET", path="/healthz")
         assert health.json == {"status": "ok", "servers": {"up": 0, "of": 0}, "tools": 0}
-        async with Client(f"{addresses[0]}/mcp/all") as client:
+        async with Client(f"{started_at}/mcp/all") as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["read_result"]
-        tasks.cancel_scope.cancel()

@@ -13,7 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.surfaces.gateway.protocol import InvalidJsonBody, decode_json
-from tests.kit.gateway_client import MODERN, ask, called, line_to, modern_headers, old, open_session
+from tests.kit.gateway_client import (
+    MODERN,
+    ask,
+    modern_headers,
+    old,
+    open_raw_connection,
+    open_session,
+    tool_call,
+)
 from tests.kit.small_gateway import open_small_gateway
 from tests.requirements import proves
 
@@ -29,12 +37,12 @@ from tests.requirements import proves
     ids=["silent", "headers", "body"],
 )
 async def test_a_slow_client_is_cut_off_and_others_are_served(beginning: bytes):
-    async with open_small_gateway(request_seconds=0.3) as place, line_to(place) as slow:
+    async with open_small_gateway(request_seconds=0.3) as gateway, open_raw_connection(gateway) as slow:
         began = time.monotonic()
         if beginning:
             await slow.stream.send(beginning)
-        body, headers = called("echo", text="quick")
-        assert (await ask(place, body, {**headers, "mcp-param-text": "quick"})).status == 200
+        body, headers = tool_call("echo", text="quick")
+        assert (await ask(gateway, body, {**headers, "mcp-param-text": "quick"})).status == 200
         with anyio.fail_after(5):
             status, _ = await slow.head()
         assert status == 408
@@ -43,8 +51,8 @@ async def test_a_slow_client_is_cut_off_and_others_are_served(beginning: bytes):
 
 @proves("F5")
 async def test_a_slow_second_request_on_a_connection_is_cut_off_too():
-    async with open_small_gateway(request_seconds=0.3) as place, line_to(place) as line:
-        body, headers = called("echo")
+    async with open_small_gateway(request_seconds=0.3) as gateway, open_raw_connection(gateway) as line:
+        body, headers = tool_call("echo")
         assert (await line.ask(body, headers)).status == 200
         await line.stream.send(b"POST /mcp HT")
         with anyio.fail_after(5):
@@ -52,54 +60,54 @@ async def test_a_slow_second_request_on_a_connection_is_cut_off_too():
 
 
 async def test_endless_headers_are_cut_off():
-    async with open_small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as gateway, open_raw_connection(gateway) as line:
         await line.stream.send(b"POST /mcp HTTP/1.1\r\nhost: x\r\nx-long: " + b"a" * 200_000)
         with anyio.fail_after(5):
             assert (await line.head())[0] == 431
 
 
 async def test_a_body_that_is_too_large_is_refused_while_it_arrives():
-    async with open_small_gateway(body_bytes=2048) as place:
-        got = await ask(place, b"x" * 3000)
+    async with open_small_gateway(body_bytes=2048) as gateway:
+        got = await ask(gateway, b"x" * 3000)
         assert got.status == 413
-        async with line_to(place) as line:
+        async with open_raw_connection(gateway) as line:
             head = b"POST /mcp HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
             await line.stream.send(head + b"transfer-encoding: chunked\r\n\r\n")
             await line.stream.send(b"400\r\n" + b"x" * 1024 + b"\r\n800\r\n" + b"x" * 2048 + b"\r\n")
             assert (await line.head())[0] == 413
-        assert not place.methods.requests
+        assert not gateway.methods.requests
 
 
 @proves("G11")
-async def test_whom_the_gate_refuses_gets_its_words():
-    async with open_small_gateway() as place:
-        body, headers = called("echo")
-        got = await ask(place, body, {**headers, "host": "evil.example"})
+async def test_a_refused_caller_gets_the_reason_of_the_gate():
+    async with open_small_gateway() as gateway:
+        body, headers = tool_call("echo")
+        got = await ask(gateway, body, {**headers, "host": "evil.example"})
         assert (got.status, got.headers["x-why"]) == (403, "host")
         assert got.json["error"]["message"] == "This host is not ours."
-        assert not place.methods.requests
+        assert not gateway.methods.requests
 
 
 async def test_health_documents_and_nothing_else():
-    async with open_small_gateway() as place:
-        assert (await ask(place, None, method="GET", path="/healthz")).json == {"status": "ok"}
-        document = await ask(place, None, method="GET", path="/.well-known/oauth-protected-resource")
+    async with open_small_gateway() as gateway:
+        assert (await ask(gateway, None, method="GET", path="/healthz")).json == {"status": "ok"}
+        document = await ask(gateway, None, method="GET", path="/.well-known/oauth-protected-resource")
         assert document.json == {"resource": "here"}
         assert document.headers["access-control-allow-origin"] == "*"
-        assert (await ask(place, None, method="GET", path="/")).status == 404
-        session = await open_session(place)
-        assert (await ask(place, None, session, method="PUT")).status == 405
+        assert (await ask(gateway, None, method="GET", path="/")).status == 404
+        session = await open_session(gateway)
+        assert (await ask(gateway, None, session, method="PUT")).status == 405
 
 
 async def test_pages_that_may_call_are_told_so():
-    async with open_small_gateway() as place:
+    async with open_small_gateway() as gateway:
         good = {"origin": "https://good.example", "access-control-request-headers": "mcp-param-text"}
-        asked = await ask(place, None, good, method="OPTIONS")
+        asked = await ask(gateway, None, good, method="OPTIONS")
         assert asked.status == 204
         assert "mcp-param-text" in asked.headers["access-control-allow-headers"]
-        assert (await ask(place, None, {"origin": "https://bad.example"}, method="OPTIONS")).status == 403
-        body, headers = called("echo")
-        got = await ask(place, body, {**headers, "origin": "https://good.example"})
+        assert (await ask(gateway, None, {"origin": "https://bad.example"}, method="OPTIONS")).status == 403
+        body, headers = tool_call("echo")
+        got = await ask(gateway, body, {**headers, "origin": "https://good.example"})
         assert got.headers["access-control-allow-origin"] == "https://good.example"
 
 
@@ -130,11 +138,11 @@ async def test_pages_that_may_call_are_told_so():
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=25)
 def test_any_bytes_get_an_answer(body: bytes, version: str | None):
     async def try_it() -> None:
-        async with open_small_gateway() as place:
+        async with open_small_gateway() as gateway:
             headers = (
                 {} if version is None else {**modern_headers("tools/call"), "mcp-protocol-version": version}
             )
-            got = await ask(place, body, headers)
+            got = await ask(gateway, body, headers)
             assert got.status < 500
             if got.status != 202:
                 assert orjson.loads(got.body)["jsonrpc"] == "2.0"
@@ -155,7 +163,7 @@ def test_odd_json_is_refused(body: bytes):
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "text"),
     [
         (b'{"a":' * 101 + b"1" + b"}" * 101, "100 levels"),
         (b"[" * 101 + b"]" * 101, "100 levels"),
@@ -165,8 +173,8 @@ def test_odd_json_is_refused(body: bytes):
     ],
     ids=["objects", "lists", "far too deep", "a long number", "no end"],
 )
-def test_deep_and_huge_json_is_refused_for_what_it_is(body: bytes, said: str):
-    with pytest.raises(InvalidJsonBody, match=said):
+def test_deep_and_huge_json_is_refused_for_what_it_is(body: bytes, text: str):
+    with pytest.raises(InvalidJsonBody, match=text):
         decode_json(body)
 
 
@@ -184,10 +192,10 @@ def test_what_is_not_too_deep_is_taken_as_it_is(body: bytes):
 
 
 async def test_deep_arguments_are_refused_in_a_session():
-    async with open_small_gateway() as place:
-        session = await open_session(place)
+    async with open_small_gateway() as gateway:
+        session = await open_session(gateway)
         deep = orjson.dumps(old("tools/call")).replace(
             b'"params":{}', b'"params":{"a":' + b"[" * 200 + b"]" * 200 + b"}"
         )
-        got = await ask(place, deep, session)
+        got = await ask(gateway, deep, session)
         assert (got.status, got.code) == (400, -32700)

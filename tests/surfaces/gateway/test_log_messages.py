@@ -1,4 +1,4 @@
-"""Log messages of servers, in both eras: who hears them, and what servers are told of that."""
+"""Log messages of servers, in both eras: which clients get them, and which level servers are given."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ import pytest
 
 from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served
-from tests.kit.gateway_methods import Client, Library, OpenMethods, open_gateway_methods, request, until
-from tests.kit.talkative_server import NOTES, Recorder, Talkative
+from tests.kit.full_server import NOTES, FullServer, Recorder
+from tests.kit.gateway_methods import (
+    LibraryServer,
+    OpenMethods,
+    SilentClient,
+    open_gateway_methods,
+    request,
+    until,
+)
 from tests.requirements import proves
 
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
 ALLOWED: list[dict[str, Any]] = [{"verdict": "allow"}]
 
 
-class Levelled(Talkative):
-    """One that is told from which level it shall log."""
+class Levelled(FullServer):
+    """A server that is given the level from which it logs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,15 +40,15 @@ class Levelled(Talkative):
         return types.EmptyResult()
 
 
-def spec(talkative: Talkative, era: Era) -> ServerSpec:
+def spec(talkative: FullServer, era: Era) -> ServerSpec:
     return ServerSpec(name="talk", transport="in_process", in_process=talkative.server, era=era)
 
 
-async def heard(
+async def call_and_listen(
     it: OpenMethods, tool: str, *, modern: bool = False, meta: dict[str, Any] | None = None
-) -> Client:
-    """A client that called this tool, with what it was told meanwhile."""
-    client = Client()
+) -> SilentClient:
+    """A client that called this tool, with the notifications it got meanwhile."""
+    client = SilentClient()
     params: dict[str, Any] = {"name": tool, "arguments": {}, "_meta": meta or {}}
     await it.methods.answer(request("tools/call", params, modern=modern), client)
     return client
@@ -61,13 +68,13 @@ async def test_what_the_gateway_asks_for_itself_takes_no_log_message_from_a_call
         else:
             await it.ask("resources/subscribe", {"uri": NOTES})
             await it.ask(own, {"uri": NOTES})
-        it.crowd.listeners.append(request("initialize"))
-        client = await heard(it, "talk__log_outside")
-        await until(lambda: len(client.told) + len(it.crowd.heard) == 1)
+        it.audience.listeners.append(request("initialize"))
+        client = await call_and_listen(it, "talk__log_outside")
+        await until(lambda: len(client.notifications) + len(it.audience.published) == 1)
 
 
 @asynccontextmanager
-async def at_address(library: Library) -> AsyncGenerator[tuple[ServerSpec, Recorder]]:
+async def at_address(library: LibraryServer) -> AsyncGenerator[tuple[ServerSpec, Recorder]]:
     record = Recorder(library.server.streamable_http_app())
     async with served(record) as base:
         yield ServerSpec(name=library.name, transport="http", url=f"{base}/mcp"), record
@@ -75,9 +82,9 @@ async def at_address(library: Library) -> AsyncGenerator[tuple[ServerSpec, Recor
 
 @proves("G8")
 async def test_a_server_of_the_newer_era_is_not_told_a_level_it_has_no_method_for(tmp_path: Path) -> None:
-    old = Library("old")
+    old = LibraryServer("old")
     async with (
-        at_address(Library("new")) as (new, record),
+        at_address(LibraryServer("new")) as (new, record),
         open_gateway_methods(tmp_path, old.spec(), new) as it,
     ):
         assert it.router.servers.get_status("new").protocol == "2026-07-28"
@@ -94,14 +101,14 @@ async def test_a_server_of_the_newer_era_is_not_told_a_level_it_has_no_method_fo
 @proves("G8")
 async def test_a_server_of_the_newer_era_hears_with_each_request_from_which_level(tmp_path: Path) -> None:
     """A session hears from `info` where it set none; a client without one says itself, or hears nothing."""
-    talkative = Talkative()
+    talkative = FullServer()
     async with open_gateway_methods(tmp_path, spec(talkative, "2026-07-28"), policy=ALLOWED) as it:
 
         async def level(**how: Any) -> str | None:
-            client = await heard(it, "talk__report", **how)
-            told = [method for method, _ in client.told if method == "notifications/message"]
+            client = await call_and_listen(it, "talk__report", **how)
+            messages = [method for method, _ in client.notifications if method == "notifications/message"]
             sent: str | None = talkative.metas[-1].get(LOG_LEVEL)
-            assert bool(told) == (sent is not None)
+            assert bool(messages) == (sent is not None)
             return sent
 
         assert await level() == "info"
@@ -119,14 +126,18 @@ async def test_a_session_that_set_no_level_hears_no_less_and_no_more_of_an_older
 
     async def log(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         for level in ("debug", "info"):
-            said = types.LoggingMessageNotificationParams.model_validate({"level": level, "data": "x"})
-            await ctx.session.send_notification(types.LoggingMessageNotification(params=said), ctx.request_id)
+            message_params = types.LoggingMessageNotificationParams.model_validate(
+                {"level": level, "data": "x"}
+            )
+            await ctx.session.send_notification(
+                types.LoggingMessageNotification(params=message_params), ctx.request_id
+            )
         return types.CallToolResult(content=[])
 
     talkative.server.add_request_handler("tools/call", types.CallToolRequestParams, log)
     async with open_gateway_methods(tmp_path, spec(talkative, "2025-11-25"), policy=ALLOWED) as it:
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
         await until(lambda: talkative.level == "debug")
-        client = await heard(it, "talk__report")
-        await until(lambda: bool(client.told))
-        assert [params["level"] for _, params in client.told] == ["info"]
+        client = await call_and_listen(it, "talk__report")
+        await until(lambda: bool(client.notifications))
+        assert [params["level"] for _, params in client.notifications] == ["info"]

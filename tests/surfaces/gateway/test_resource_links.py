@@ -1,4 +1,4 @@
-"""Links in results: whoever follows one reads it from the server that sent it."""
+"""Links in results are read from the server that sent them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,14 @@ from fingerpost.surfaces.gateway.tool_results import (
     rewrite_prompt_links,
     rewrite_result_links,
 )
-from tests.kit.gateway_methods import ROUTE, Answering, Library, OpenMethods, open_gateway_methods, profile
+from tests.kit.gateway_methods import (
+    ROUTE,
+    FixedResultServer,
+    LibraryServer,
+    OpenMethods,
+    open_gateway_methods,
+    profile,
+)
 from tests.requirements import proves
 
 TEXT: dict[str, Any] = {"type": "text", "text": "See book://a."}
@@ -25,15 +32,21 @@ def link(uri: str) -> dict[str, Any]:
     return {"type": "resource_link", "uri": uri, "name": "a book", "annotations": {"priority": 0.5}}
 
 
-def embedded(uri: str) -> dict[str, Any]:
+def embed_resource(uri: str) -> dict[str, Any]:
     return {"type": "resource", "resource": {"uri": uri, "text": "inside", "mimeType": "text/plain"}}
 
 
-FOUND = [TEXT, link("book://a"), embedded("book://a"), link("book://shelf/7"), link("https://example.com/")]
+FOUND = [
+    TEXT,
+    link("book://a"),
+    embed_resource("book://a"),
+    link("book://shelf/7"),
+    link("https://example.com/"),
+]
 
 
-def library(name: str, found: list[dict[str, Any]] | None = None) -> Library:
-    made = Library(name, resources=["book://a"], templates=["book://shelf/{number}"])
+def library(name: str, found: list[dict[str, Any]] | None = None) -> LibraryServer:
+    made = LibraryServer(name, resources=["book://a"], templates=["book://shelf/{number}"])
     made.found = FOUND if found is None else found
     return made
 
@@ -71,7 +84,7 @@ async def test_what_a_result_links_to_is_read_from_the_server_that_sent_it(
         assert second["content"] == [
             TEXT,
             link("fingerpost://two/book://a"),
-            embedded("fingerpost://two/book://a"),
+            embed_resource("fingerpost://two/book://a"),
             link("fingerpost://two/book://shelf/7"),
             link("https://example.com/"),
         ]
@@ -94,7 +107,9 @@ async def test_a_link_is_as_its_reader_sees_the_servers(tmp_path: Path) -> None:
 @proves("G8")
 async def test_a_server_cannot_send_its_readers_to_another(tmp_path: Path) -> None:
     two = library("two", [link("fingerpost://one/book://a")])
-    shop = Answering("shop", {"look": {}}, {"look": {"content": [link("book://a"), link("book://new")]}})
+    shop = FixedResultServer(
+        "shop", {"look": {}}, {"look": {"content": [link("book://a"), link("book://new")]}}
+    )
     async with open_gateway_methods(tmp_path, library("one").spec(), two.spec(), shop.spec()) as it:
         [uri] = addresses(await it.call("two__look_up"))
         assert await read(it, uri) == "two: fingerpost://one/book://a"
@@ -135,7 +150,7 @@ async def test_what_a_prompt_links_to_is_read_from_the_server_that_sent_it(tmp_p
 @proves("G8")
 async def test_links_in_the_messages_of_a_prompt_are_renamed_too() -> None:
     messages = [
-        {"role": "user", "content": embedded("book://a")},
+        {"role": "user", "content": embed_resource("book://a")},
         {"role": "assistant", "content": [TEXT, link("book://a"), "odd"]},
         {"role": "user", "content": TEXT},
         "odd",
@@ -146,7 +161,7 @@ async def test_links_in_the_messages_of_a_prompt_are_renamed_too() -> None:
     assert await rewrite_prompt_links(given, shelves(), "two") == {
         "description": "d",
         "messages": [
-            {"role": "user", "content": embedded(ours)},
+            {"role": "user", "content": embed_resource(ours)},
             {"role": "assistant", "content": [TEXT, link(ours), "odd"]},
             {"role": "user", "content": TEXT},
             "odd",

@@ -14,12 +14,12 @@ from fingerpost.store.audit import AuditQuery
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
-from tests.kit.elicitation import FORMS, accept, saying
+from tests.kit.elicitation import FORMS, accept, create_client
 from tests.kit.gateway_methods import (
     ALL,
     LOCAL,
-    Client,
-    Library,
+    LibraryServer,
+    SilentClient,
     open_gateway_methods,
     profile,
     request,
@@ -31,14 +31,16 @@ from tests.requirements import proves
 ERAS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
 
 
-def libraries(era: Era = "2025-11-25") -> tuple[Library, Library]:
-    one = Library(
+def libraries(era: Era = "2025-11-25") -> tuple[LibraryServer, LibraryServer]:
+    one = LibraryServer(
         "one",
         resources=["book://a", "book://b"],
         templates=["book://shelf/{number}"],
         prompts=["summary", "quiz"],
     )
-    two = Library("two", resources=["book://a", "map://c"], templates=["map://{+path}"], prompts=["summary"])
+    two = LibraryServer(
+        "two", resources=["book://a", "map://c"], templates=["map://{+path}"], prompts=["summary"]
+    )
     return one, two
 
 
@@ -51,7 +53,7 @@ async def test_everything_is_listed_and_read_from_whose_it_is(tmp_path: Path, er
         listed = (await it.ask("resources/list", modern=modern))["resources"]
         uris = [resource["uri"] for resource in listed]
         assert uris == ["book://a", "book://b", "fingerpost://two/book://a", "map://c"]
-        for uri, said in (
+        for uri, expected in (
             ("book://a", "one: book://a"),
             ("fingerpost://two/book://a", "two: book://a"),
             ("map://c", "two: map://c"),
@@ -59,7 +61,7 @@ async def test_everything_is_listed_and_read_from_whose_it_is(tmp_path: Path, er
             ("map://deep/in/there?x#y", "two: map://deep/in/there?x#y"),
         ):
             read = await it.ask("resources/read", {"uri": uri}, modern=modern)
-            assert read["contents"][0]["text"] == said
+            assert read["contents"][0]["text"] == expected
             assert read["contents"][0]["uri"] == uri
             if modern:
                 assert isinstance(read["ttlMs"], int)
@@ -138,7 +140,7 @@ async def test_what_the_protocol_does_not_allow_reaches_no_server(tmp_path: Path
                 with pytest.raises(JsonRpcError) as refused:
                     await it.ask(method, params)
                 assert refused.value.code == -32602, params
-                assert not probe.asked(method), params
+                assert not probe.list_requests(method), params
 
 
 @proves("G8")
@@ -154,7 +156,7 @@ async def test_what_is_null_was_left_out(tmp_path: Path) -> None:
 
 @proves("G8")
 @pytest.mark.parametrize(("modern", "code"), [(False, -32002), (True, -32602)])
-async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
+async def test_an_unknown_resource_is_refused_in_the_words_of_the_era(
     tmp_path: Path, modern: bool, code: int
 ) -> None:
     one, two = libraries()
@@ -162,11 +164,11 @@ async def test_a_resource_nobody_has_is_refused_in_the_words_of_the_era(
         with pytest.raises(JsonRpcError) as refused:
             await it.ask("resources/read", {"uri": "song://x"}, modern=modern)
         assert (refused.value.code, refused.value.data) == (code, {"uri": "song://x"})
-        assert one.asked == two.asked == []  # nobody else's business
+        assert one.asked == two.asked == []  # not reported to other sessions
 
 
 @proves("G5", "G10")
-async def test_nobody_reads_what_belongs_to_a_server_they_may_not_use(tmp_path: Path) -> None:
+async def test_a_caller_cannot_read_resources_of_a_server_it_may_not_use(tmp_path: Path) -> None:
     one, two = libraries()
     settings: dict[str, Any] = {"profiles": {"maps": {"servers": ["two"]}, "writers": {"effects": ["write"]}}}
     async with open_gateway_methods(tmp_path, one.spec(), two.spec(), **settings) as it:
@@ -200,10 +202,10 @@ COMPLETES = {"ref": {"type": "ref/prompt", "name": "one__quiz"}, "argument": {"n
 @proves("G5", "G6")
 @pytest.mark.parametrize("rule", [ASKS, {**ASKS, "effect": "read"}, {**ASKS, "server": None}])
 @pytest.mark.parametrize("modern", [False, True])
-async def test_what_a_rule_asks_about_is_read_by_nobody_before_a_person_said_so(
+async def test_what_a_rule_asks_about_is_not_read_before_it_is_approved(
     tmp_path: Path, rule: dict[str, Any], modern: bool
 ) -> None:
-    """Nobody behind this client can be asked, so each waits in the inbox; once allowed it is read once."""
+    """This client cannot ask a person, so each read waits in the inbox; once allowed it is read once."""
     one, two = libraries()
     async with open_gateway_methods(tmp_path, one.spec(), two.spec(), policy=[rule]) as it:
         for method, params in READS_ONE:
@@ -241,7 +243,7 @@ async def test_what_a_rule_asks_about_is_read_by_nobody_before_a_person_said_so(
         [{**ASKS, "caller": "eve"}],
     ],
 )
-async def test_a_rule_that_is_about_something_else_asks_nobody(
+async def test_a_rule_about_something_else_asks_no_person(
     tmp_path: Path, rules: list[dict[str, Any]]
 ) -> None:
     one, two = libraries()
@@ -258,25 +260,25 @@ async def test_the_person_behind_the_client_is_asked_for_a_resource(tmp_path: Pa
     method, params = READS_ONE[0]
     async with open_gateway_methods(tmp_path, one.spec(), policy=[ASKS]) as it:
         session = replace(request(method, params), capabilities=FORMS)
-        person = saying(accept())
+        person = create_client(accept())
         assert await it.methods.answer(session, person)
         assert "one/resources/read" in person.questions[0][1]["message"]
         assert one.asked == [("read", "book://b")]
         with pytest.raises(JsonRpcError, match="rejected"):
-            await it.methods.answer(session, saying({"action": "decline"}))
+            await it.methods.answer(session, create_client({"action": "decline"}))
 
         modern = replace(request(method, params, modern=True, session=None), capabilities=FORMS)
-        asked: Any = await it.methods.answer(modern, Client())
+        asked: Any = await it.methods.answer(modern, SilentClient())
         assert asked["resultType"] == "input_required"
         state = asked["requestState"]
         for answer, words in ((accept(), None), (accept(), "used already")):
             brought = {**params, "requestState": state, "inputResponses": {"fingerpost-approval": answer}}
             if words is None:
-                read: Any = await it.methods.answer(replace(modern, params=brought), Client())
+                read: Any = await it.methods.answer(replace(modern, params=brought), SilentClient())
                 assert read["contents"][0]["text"] == "one: book://b"
             else:
                 with pytest.raises(JsonRpcError, match=words):
-                    await it.methods.answer(replace(modern, params=brought), Client())
+                    await it.methods.answer(replace(modern, params=brought), SilentClient())
         assert len(one.asked) == 2
 
 
@@ -292,15 +294,15 @@ async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: 
         journal = it.router.store.journal
         await journal.flush()
         read = [entry.event for entry in await journal.list_events(kinds=("material_read",))]
-        told = [event for event in read if isinstance(event, MaterialRead)]
-        seen = [(event.server, event.method, event.name, event.caller, event.success) for event in told]
+        events = [event for event in read if isinstance(event, MaterialRead)]
+        seen = [(event.server, event.method, event.name, event.caller, event.success) for event in events]
         assert seen[:3] == [
             ("one", "resources/read", "book://b", "reader", True),
             ("one", "prompts/get", "one__quiz", "reader", True),
             ("one", "completion/complete", "one__quiz", "reader", True),
         ]
         assert (seen[3][0], seen[3][4]) == ("", False)
-        assert "abcdefghijklmnopqrstuvwxyz" not in str(told[3])
+        assert "abcdefghijklmnopqrstuvwxyz" not in str(events[3])
         trail = await it.router.store.audit.list_entries(AuditQuery(kind="material_read"))
         assert len(trail) == 4
 
@@ -309,7 +311,9 @@ async def test_every_reading_is_in_the_journal_and_in_the_audit_trail(tmp_path: 
 async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_path: Path) -> None:
     one, two = libraries()
     async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
-        it.crowd.listeners += [request("initialize", session=name) for name in ("first", "second", "third")]
+        it.audience.listeners += [
+            request("initialize", session=name) for name in ("first", "second", "third")
+        ]
         for session in ("first", "second"):
             assert await it.ask("resources/subscribe", {"uri": "book://a"}, session=session) == {}
         await it.ask("resources/subscribe", {"uri": "fingerpost://two/book://a"}, session="third")
@@ -321,7 +325,7 @@ async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_pat
             "two", "notifications/resources/updated", {"uri": "book://a"}, None
         )
         updated = "notifications/resources/updated"
-        assert it.crowd.heard == [
+        assert it.audience.published == [
             ("first", updated, {"uri": "book://a"}),
             ("second", updated, {"uri": "book://a"}),
             ("third", updated, {"uri": "fingerpost://two/book://a"}),
@@ -338,17 +342,19 @@ async def test_a_resource_is_watched_once_however_many_sessions_watch_it(tmp_pat
 async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path) -> None:
     one, _ = libraries()
     async with open_gateway_methods(tmp_path, one.spec()) as it:
-        it.crowd.listeners += [request("initialize", session=name) for name in ("quiet", "curious", "silent")]
+        it.audience.listeners += [
+            request("initialize", session=name) for name in ("quiet", "curious", "silent")
+        ]
         assert await it.ask("logging/setLevel", {"level": "error"}, session="quiet") == {}
         await it.ask("logging/setLevel", {"level": "debug"}, session="curious")
         for level in ("debug", "info", "critical"):
             it.methods.news.on_server_notification(
                 "one", "notifications/message", {"level": level, "data": "x"}, None
             )
-        heard = [(who, params["level"]) for who, _, params in it.crowd.heard]
-        assert [level for who, level in heard if who == "quiet"] == ["critical"]
-        assert [level for who, level in heard if who == "curious"] == ["debug", "info", "critical"]
-        assert [level for who, level in heard if who == "silent"] == ["info", "critical"]
+        received = [(who, params["level"]) for who, _, params in it.audience.published]
+        assert [level for who, level in received if who == "quiet"] == ["critical"]
+        assert [level for who, level in received if who == "curious"] == ["debug", "info", "critical"]
+        assert [level for who, level in received if who == "silent"] == ["info", "critical"]
         for bad in ({"level": "loud"}, {}):
             with pytest.raises(JsonRpcError):
                 await it.ask("logging/setLevel", bad)
@@ -358,8 +364,8 @@ async def test_each_session_hears_logs_at_the_level_it_asked_for(tmp_path: Path)
 
 
 @proves("G8")
-async def test_a_server_is_asked_for_the_most_that_anybody_wants_to_hear(tmp_path: Path) -> None:
-    """Whoever never said wants the usual: nobody else's wish for less may take it from them."""
+async def test_a_server_is_asked_for_the_most_verbose_level_of_all_sessions(tmp_path: Path) -> None:
+    """A session that set no level gets the usual one, even if other sessions want less."""
     one, _ = libraries()
     async with open_gateway_methods(tmp_path, one.spec()) as it:
 
@@ -399,16 +405,16 @@ async def test_an_endpoint_describes_what_its_servers_can_do(tmp_path: Path) -> 
     async with open_gateway_methods(tmp_path, one.spec(), **settings) as it:
         await it.methods.wait_until_ready(ALL, LOCAL)
         asking = request("initialize")
-        said: Any = it.methods.describe(asking.endpoint, asking.principal, asking.version)
-        assert said["capabilities"]["tools"] == {"listChanged": True}
-        assert said["capabilities"]["prompts"] == {"listChanged": True}
-        assert set(said["capabilities"]) >= {"tools", "resources", "prompts", "completions"}
-        assert said["serverInfo"]["name"] == "fingerpost"
-        parts = said["instructions"].split("\n\n")
+        description: Any = it.methods.describe(asking.endpoint, asking.principal, asking.version)
+        assert description["capabilities"]["tools"] == {"listChanged": True}
+        assert description["capabilities"]["prompts"] == {"listChanged": True}
+        assert set(description["capabilities"]) >= {"tools", "resources", "prompts", "completions"}
+        assert description["serverInfo"]["name"] == "fingerpost"
+        parts = description["instructions"].split("\n\n")
         assert parts[0] == "Be kind."
         assert "read_result" in parts[1]
         assert parts[2].endswith("- one: one keeps books.")
-        assert it.methods.describe(asking.endpoint, asking.principal, asking.version) == said
+        assert it.methods.describe(asking.endpoint, asking.principal, asking.version) == description
         bare: Any = it.methods.describe(profile("none"), asking.principal, asking.version)
         assert set(bare["capabilities"]) == {"tools"}
         assert "Little here." in bare["instructions"]

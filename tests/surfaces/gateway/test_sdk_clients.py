@@ -14,7 +14,7 @@ from mcp_types import TextContent
 from fingerpost.records import Era, ServerSpec
 from fingerpost.testing import served, tool_server
 from tests.kit.gateway_client import ask, old, open_session
-from tests.kit.gateway_methods import Answering, Library, reading
+from tests.kit.gateway_methods import FixedResultServer, LibraryServer, reading_tool
 from tests.kit.gateways import open_gateway
 from tests.kit.small_gateway import Address
 from tests.requirements import proves
@@ -29,8 +29,8 @@ def mode_of(era: Era) -> Any:
 @proves("G1", "G3", "G4", "G5", "G8")
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_client_lists_finds_calls_and_reads(tmp_path: Path, era: Era) -> None:
-    library = Library("library", resources=["book://a"], prompts=["summary"])
-    shop = tool_server("shop", [reading("price", "The price of a thing in the shop", thing="string")])
+    library = LibraryServer("library", resources=["book://a"], prompts=["summary"])
+    shop = tool_server("shop", [reading_tool("price", "The price of a thing in the shop", thing="string")])
     async with open_gateway(
         shop.spec(),
         library.spec(),
@@ -70,7 +70,7 @@ async def test_a_client_lists_finds_calls_and_reads(tmp_path: Path, era: Era) ->
 @proves("G4", "G14")
 @pytest.mark.parametrize("era", ERAS)
 async def test_three_thousand_tools_of_one_server_reach_a_client(tmp_path: Path, era: Era) -> None:
-    many = tool_server("many", [reading(f"tool_{number:04}") for number in range(3000)])
+    many = tool_server("many", [reading_tool(f"tool_{number:04}") for number in range(3000)])
     async with served(many.server.streamable_http_app(json_response=True)) as upstream:
         spec = ServerSpec(name="many", transport="http", url=f"{upstream}/mcp", era=era)
         async with (
@@ -88,8 +88,8 @@ async def test_three_thousand_tools_of_one_server_reach_a_client(tmp_path: Path,
 
 @proves("G1", "G8")
 async def test_a_session_gets_results_of_its_own_era_from_servers_of_the_newer(tmp_path: Path) -> None:
-    library = Library("library", resources=["book://a"], prompts=["summary"])
-    shop = tool_server("shop", [reading("price", thing="string")])
+    library = LibraryServer("library", resources=["book://a"], prompts=["summary"])
+    shop = tool_server("shop", [reading_tool("price", thing="string")])
     servers = (library.spec(era="2026-07-28"), shop.spec(era="2026-07-28"))
     asked = (
         old("tools/call", {"name": "shop__price", "arguments": {"thing": "pen"}}),
@@ -105,9 +105,9 @@ async def test_a_session_gets_results_of_its_own_era_from_servers_of_the_newer(t
     )
     async with open_gateway(*servers, folder=tmp_path) as address:
         host, port = address.removeprefix("http://").split(":")
-        place = Address(host, int(port))
-        session = await open_session(place)
-        results = [(await ask(place, request, session)).json["result"] for request in asked]
+        bound_address = Address(host, int(port))
+        session = await open_session(bound_address)
+        results = [(await ask(bound_address, request, session)).json["result"] for request in asked]
     members = [set(result) - {"_meta", "isError"} for result in results]
     assert members == [{"content"}, {"contents"}, {"messages"}, {"completion"}]
 
@@ -117,7 +117,7 @@ async def test_a_list_as_a_result_keeps_its_promise_to_clients_of_both_eras(tmp_
     """The client of the SDK checks structured content against the schema it was listed with."""
     numbers: dict[str, Any] = {"type": "array", "items": {"type": "number"}}
     content = {"content": [{"type": "text", "text": "[1,2]"}], "structuredContent": [1, 2]}
-    shop = Answering("shop", {"sizes": {"outputSchema": numbers}}, {"sizes": content})
+    shop = FixedResultServer("shop", {"sizes": {"outputSchema": numbers}}, {"sizes": content})
     async with open_gateway(shop.spec(), folder=tmp_path) as address:
         seen: list[Any] = []
         for era in ERAS:
@@ -176,15 +176,15 @@ async def test_text_and_structured_content_of_a_cut_result_say_the_same_and_keep
         name: {
             "content": [
                 {"type": "text", "text": "400 rows found."},
-                {"type": "text", "text": json.dumps(said)},
+                {"type": "text", "text": json.dumps(text)},
             ],
-            "structuredContent": said,
+            "structuredContent": text,
         }
         for name in schemas
-        for said in [ROWS if name == "listed" else whole]
+        for text in [ROWS if name == "listed" else whole]
     }
     tools = {name: {"outputSchema": schema} for name, schema in schemas.items()}
-    shop = Answering("shop", tools, results)
+    shop = FixedResultServer("shop", tools, results)
     async with open_gateway(shop.spec(), folder=tmp_path, digest={"max_tokens": 1_000}) as address:
         for era in ERAS:
             async with Client(f"{address}/mcp/all", mode=mode_of(era)) as client:
@@ -194,16 +194,16 @@ async def test_text_and_structured_content_of_a_cut_result_say_the_same_and_keep
                     assert isinstance(got.content[0], TextContent)
                     assert got.content[0].text == "400 rows found."
                     assert isinstance(got.content[1], TextContent)
-                    said, _, note = got.content[1].text.rpartition("\n")
+                    text, _, note = got.content[1].text.rpartition("\n")
                     assert got.meta is not None
                     assert f"read_result(handle='{got.meta['fingerpost/handle']}')" in note
                     if name == "all":  # it may not be cut: it is sent once
-                        assert said == ""
+                        assert text == ""
                         assert got.structured_content == whole
                         continue
                     structured = got.structured_content
-                    assert json.loads(said) == (
+                    assert json.loads(text) == (
                         structured["result"] if name == "listed" and era == ERAS[0] else structured
                     )
-                    assert len(said) < 5_000
+                    assert len(text) < 5_000
                     assert "items" in got.meta["fingerpost/left_out"][0]

@@ -106,7 +106,7 @@ async def test_a_batch_is_answered_together_in_the_one_version_that_has_them():
         await pipes.send([call("wait", "slow"), news, ping, 7])
         await pipes.methods.entered.wait()
         assert (await pipes.ask(call("echo", "fast")))["id"] == "fast"
-        pipes.methods.proceed.set()
+        pipes.methods.may_proceed.set()
         assert [answer["id"] for answer in await pipes.read()] == ["slow", "a", None]
         assert (await pipes.ask([]))["error"]["code"] == -32600
     async with conversation() as pipes:
@@ -137,8 +137,8 @@ async def test_questions_news_and_notes():
         pipes.audience.publish("notifications/tools/list_changed", {})
         assert (await pipes.read())["method"] == "notifications/tools/list_changed"
         await pipes.send(call("tell"))
-        told = [await pipes.read() for _ in range(3)]
-        assert [one.get("method") for one in told] == ["notifications/message"] * 2 + [None]
+        messages = [await pipes.read() for _ in range(3)]
+        assert [one.get("method") for one in messages] == ["notifications/message"] * 2 + [None]
 
 
 @proves("G8")
@@ -183,7 +183,7 @@ async def test_what_was_asked_is_answered_after_the_client_closed_its_side():
         await pipes.send(INITIALIZE, call("wait", 2), call("echo", 3))
         await pipes.methods.entered.wait()
         pipes.close()
-        pipes.methods.proceed.set()
+        pipes.methods.may_proceed.set()
         assert {(await pipes.read())["id"] for _ in range(3)} == {0, 2, 3}
         with anyio.fail_after(5):
             await pipes.ended.wait()

@@ -1,4 +1,4 @@
-"""`fingerpost stdio` as a real process: it ends when it is told to, whatever its client does."""
+"""`fingerpost stdio` as a real process: it ends on request, whatever its client does."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import IO
 import orjson
 import pytest
 
-from tests.kit.command_line import Person, tool
+from tests.kit.command_line import CommandLine, tool
 from tests.kit.gateway_client import INITIALIZE, old
 from tests.requirements import proves
 
 PATIENCE = 60.0  # seconds
 
 
-class Started:
+class StdioGateway:
     """The command, spoken to through a pipe or a terminal whose other end stays open to the last."""
 
     def __init__(self, process: subprocess.Popen[bytes], to: int) -> None:
@@ -42,14 +42,14 @@ class Started:
 
     def ends(self) -> tuple[int, bytes]:
         """Its exit code and what it said on standard error. Raises when it goes on."""
-        _, said = self.process.communicate(timeout=PATIENCE)
-        return self.process.returncode, said
+        _, output = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, output
 
 
 @contextmanager
-def started(folder: Path, *, terminal: bool = False) -> Generator[Started]:
+def start_gateway(folder: Path, *, terminal: bool = False) -> Generator[StdioGateway]:
     """A gateway with one server that has answered a handshake: it reads, and nothing comes."""
-    person = Person(folder)
+    person = CommandLine(folder)
     person.has("one", [tool("look")])
     to, given = pty.openpty() if terminal else reversed(os.pipe())
     process = subprocess.Popen(
@@ -63,7 +63,7 @@ def started(folder: Path, *, terminal: bool = False) -> Generator[Started]:
     )
     os.close(given)
     try:
-        running = Started(process, to)
+        running = StdioGateway(process, to)
         running.says(INITIALIZE)
         assert orjson.loads(running.answers.readline())["result"]
         yield running
@@ -73,11 +73,11 @@ def started(folder: Path, *, terminal: bool = False) -> Generator[Started]:
         os.close(to)
 
 
-def _told(number: signal.Signals) -> Callable[[Started], None]:
+def _signal(number: signal.Signals) -> Callable[[StdioGateway], None]:
     return lambda running: running.process.send_signal(number)
 
 
-def _no_longer_read(running: Started) -> None:
+def _no_longer_read(running: StdioGateway) -> None:
     running.answers.close()
     running.process.stdout = None
     running.says(old("ping"))
@@ -87,24 +87,24 @@ def _no_longer_read(running: Started) -> None:
 @pytest.mark.parametrize(
     ("end", "terminal"),
     [
-        (_told(signal.SIGTERM), False),
-        (_told(signal.SIGINT), False),
-        (_told(signal.SIGINT), True),
+        (_signal(signal.SIGTERM), False),
+        (_signal(signal.SIGINT), False),
+        (_signal(signal.SIGINT), True),
         (_no_longer_read, False),
     ],
     ids=["SIGTERM", "SIGINT", "Ctrl-C at a terminal", "stdout closed"],
 )
 def test_it_ends_although_its_client_keeps_the_other_side_open(
-    tmp_path: Path, end: Callable[[Started], None], terminal: bool
+    tmp_path: Path, end: Callable[[StdioGateway], None], terminal: bool
 ) -> None:
-    with started(tmp_path, terminal=terminal) as running:
+    with start_gateway(tmp_path, terminal=terminal) as running:
         end(running)
         assert running.ends() == (0, b"")
 
 
 @proves("G1")
 def test_it_ends_although_its_client_reads_nothing(tmp_path: Path) -> None:
-    with started(tmp_path) as running:
+    with start_gateway(tmp_path) as running:
         for number in range(50):  # more answers than a pipe holds
             running.says(old("ping", request_id=f"{number}-{'x' * 4000}"))
         _until(lambda: _unread(running.answers) > 60_000)

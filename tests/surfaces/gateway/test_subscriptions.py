@@ -1,4 +1,4 @@
-"""What changes is told: once, to those whom it concerns, and to nobody else."""
+"""Changes are reported once, to the sessions they concern and to no other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from fingerpost.records import Era, Principal, Scope
 from fingerpost.testing import tool_server
-from tests.kit.gateway_methods import ALL, ROUTE, Library, open_gateway_methods, reading, request
+from tests.kit.gateway_methods import ALL, ROUTE, LibraryServer, open_gateway_methods, reading_tool, request
 from tests.requirements import proves
 
 TOOLS = "notifications/tools/list_changed"
@@ -18,34 +18,34 @@ TOOLS = "notifications/tools/list_changed"
 @proves("G8")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_a_changed_list_is_announced_where_it_changed(tmp_path: Path, era: Era) -> None:
-    shop = tool_server("shop", [reading("price")])
-    mail = tool_server("mail", [reading("inbox")])
+    shop = tool_server("shop", [reading_tool("price")])
+    mail = tool_server("mail", [reading_tool("inbox")])
     bound = Principal(name="clerk", kind="key", scope=Scope(servers=("mail",)))
     async with open_gateway_methods(tmp_path, shop.spec(era=era), mail.spec(era=era)) as it:
         at_all = request("initialize", session="all")
         at_route = request("initialize", at=ROUTE, session="route")
         clerk = request("initialize", by=bound, session="clerk")
-        it.crowd.listeners += [at_all, at_route, clerk]
+        it.audience.listeners += [at_all, at_route, clerk]
         await it.ask("tools/list", at=ALL)
         await it.ask("tools/list", at=ROUTE)
         await it.ask("tools/list", by=bound)
         await anyio.sleep(0.3)
-        it.crowd.heard.clear()
-        await shop.replace([reading("price"), reading("stock")])
-        await it.crowd.until(1)
+        it.audience.published.clear()
+        await shop.replace([reading_tool("price"), reading_tool("stock")])
+        await it.audience.until(1)
         await anyio.sleep(0.3)
-        assert it.crowd.of("all") == [TOOLS]
-        assert it.crowd.of("route") == []  # its list is the same
-        assert it.crowd.of("clerk") == []  # they see nothing of the shop
+        assert it.audience.of("all") == [TOOLS]
+        assert it.audience.of("route") == []  # its list is the same
+        assert it.audience.of("clerk") == []  # they see nothing of the shop
         assert "shop__stock" in await it.names()
 
 
 @proves("G8")
-async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("price")])
+async def test_a_client_that_only_listens_is_notified(tmp_path: Path) -> None:
+    shop = tool_server("shop", [reading_tool("price")])
     async with open_gateway_methods(tmp_path, shop.spec(era="2026-07-28")) as it:
         stream = request("subscriptions/listen", modern=True, session="listen-1")
-        it.crowd.listeners.append(stream)
+        it.audience.listeners.append(stream)
         honoured = await it.ask(
             "subscriptions/listen",
             {"notifications": {"toolsListChanged": True}},
@@ -54,14 +54,14 @@ async def test_whoever_only_listens_hears_too(tmp_path: Path) -> None:
         )
         assert honoured == {"notifications": {"toolsListChanged": True}}
         with anyio.fail_after(1.0):
-            await shop.replace([reading("price"), reading("stock")])
-            await it.crowd.until(1)
-        assert it.crowd.of("listen-1") == [TOOLS]
+            await shop.replace([reading_tool("price"), reading_tool("stock")])
+            await it.audience.until(1)
+        assert it.audience.of("listen-1") == [TOOLS]
 
 
 @proves("G8")
 async def test_a_listener_is_promised_only_what_is_told(tmp_path: Path) -> None:
-    one, two = Library("one", resources=["book://a"]), Library("two", resources=["map://b"])
+    one, two = LibraryServer("one", resources=["book://a"]), LibraryServer("two", resources=["map://b"])
     wanted = {
         "resourcesListChanged": True,
         "toolsListChanged": False,
@@ -82,7 +82,7 @@ async def test_a_listener_is_promised_only_what_is_told(tmp_path: Path) -> None:
 
 @proves("G8")
 async def test_changed_resources_and_prompts_are_told_to_those_who_may_use_them(tmp_path: Path) -> None:
-    one, two = Library("one", resources=["book://a"]), Library("two", prompts=["quiz"])
+    one, two = LibraryServer("one", resources=["book://a"]), LibraryServer("two", prompts=["quiz"])
     bound = Principal(name="clerk", kind="key", scope=Scope(servers=("two",)))
     async with open_gateway_methods(tmp_path, one.spec(), two.spec()) as it:
         await it.ask("resources/list")
@@ -92,18 +92,18 @@ async def test_changed_resources_and_prompts_are_told_to_those_who_may_use_them(
         )
         for listener in (everybody, clerk):
             it.methods.describe(listener.endpoint, listener.principal, listener.version)
-        it.crowd.listeners += [everybody, clerk]
+        it.audience.listeners += [everybody, clerk]
         await anyio.sleep(0.3)
-        it.crowd.heard.clear()
+        it.audience.published.clear()
         one.resources.append("book://b")
-        await one.tell("notifications/resources/list_changed")
-        await it.crowd.until(1)
+        await one.notify_clients("notifications/resources/list_changed")
+        await it.audience.until(1)
         two.prompts.append("poem")
-        await two.tell("notifications/prompts/list_changed")
-        await it.crowd.until(3)
-        assert it.crowd.of("all") == [
+        await two.notify_clients("notifications/prompts/list_changed")
+        await it.audience.until(3)
+        assert it.audience.of("all") == [
             "notifications/resources/list_changed",
             "notifications/prompts/list_changed",
         ]
-        assert it.crowd.of("clerk") == ["notifications/prompts/list_changed"]
+        assert it.audience.of("clerk") == ["notifications/prompts/list_changed"]
         assert len((await it.ask("resources/list"))["resources"]) == 2

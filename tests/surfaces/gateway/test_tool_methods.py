@@ -16,7 +16,7 @@ from fingerpost.records import Era, Listing
 from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from fingerpost.testing import tool_server
-from tests.kit.gateway_methods import Answering, open_gateway_methods, reading, text_of
+from tests.kit.gateway_methods import FixedResultServer, open_gateway_methods, reading_tool, text_of
 from tests.kit.raw_http import raw_server, with_length
 from tests.requirements import proves
 
@@ -39,8 +39,8 @@ EVERYTHING: dict[str, Any] = {
 }
 
 
-def server(results: dict[str, Any], **definitions: dict[str, Any]) -> Answering:
-    return Answering("shop", {name: definitions.get(name, {}) for name in results}, results)
+def server(results: dict[str, Any], **definitions: dict[str, Any]) -> FixedResultServer:
+    return FixedResultServer("shop", {name: definitions.get(name, {}) for name in results}, results)
 
 
 @proves("G8")
@@ -104,7 +104,7 @@ async def test_a_null_is_structured_content_only_where_it_was_promised(
         raw_server(with_null) as (_, url),
         open_gateway_methods(tmp_path, Server.http("raw", url)) as it,
     ):
-        look: dict[str, Any] = {**reading("look"), "outputSchema": {"type": kind}}
+        look: dict[str, Any] = {**reading_tool("look"), "outputSchema": {"type": kind}}
         it.router.catalog.replace_server(Listing(server="raw", definitions=(look,)))
         result = await it.call("raw__look")
         assert {key: value for key, value in result.items() if key == "structuredContent"} == given
@@ -127,7 +127,7 @@ async def test_a_long_result_is_cut_and_keeps_its_pictures(tmp_path: Path) -> No
             assert len(text_of(cut)) < 3000
             assert cut["_meta"]["fingerpost/handle"] in text_of(cut)
             assert cut["content"][1] == long["content"][1]
-        assert "structuredContent" not in free  # nobody was promised it
+        assert "structuredContent" not in free  # it was not promised
 
 
 @proves("G14")
@@ -139,7 +139,7 @@ async def test_fifty_megabytes_arrive_cut_and_can_be_read_on(tmp_path: Path) -> 
         return rows
 
     async with open_gateway_methods(
-        tmp_path, tool_server("shop", [reading("look")], call=answer).spec()
+        tmp_path, tool_server("shop", [reading_tool("look")], call=answer).spec()
     ) as it:
         cut = await it.call("shop__look")
         assert len(text_of(cut)) < 50_000
@@ -193,7 +193,7 @@ async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> 
             "required": ["count"],
         },
     }
-    shop = tool_server("shop", [strict, reading("look"), {"name": "wipe", "description": "Delete all"}])
+    shop = tool_server("shop", [strict, reading_tool("look"), {"name": "wipe", "description": "Delete all"}])
     rules = [
         {"verdict": "deny", "tool": "shop/look", "arguments": {"x": "secret"}},
         {"verdict": "allow", "tool": "shop/buy"},
@@ -215,12 +215,12 @@ async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> 
 
 @proves("G3", "G4")
 async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("look_around")])
+    shop = tool_server("shop", [reading_tool("look_around")])
     async with open_gateway_methods(tmp_path, shop.spec()) as it:
         with pytest.raises(JsonRpcError, match="near are shop__look_around") as refused:
             await it.call("shop__lok_around")
         assert refused.value.code == -32602
-        it.router.store.journal.emit_pending()  # events of a moment are told together
+        it.router.store.journal.emit_pending()  # events are emitted in batches
         kinds = [type(event) for event in it.events.events]
         assert CallReceived in kinds
         assert CallRefused in kinds
@@ -250,7 +250,7 @@ async def test_answers_that_are_none_are_refused_and_not_taken_for_none(
 
 
 async def test_a_client_that_comes_first_waits_for_servers_and_not_for_dead_ones(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("look")])
+    shop = tool_server("shop", [reading_tool("look")])
     async with open_gateway_methods(tmp_path, shop.spec(), connect=False) as it:
         assert await it.names() == ["shop__look", "read_result"]
     async with open_gateway_methods(tmp_path, shop.spec(), connect=False) as it:
@@ -261,7 +261,9 @@ async def test_a_client_that_comes_first_waits_for_servers_and_not_for_dead_ones
 async def test_a_client_that_goes_round_in_circles_is_stopped_and_a_busy_program_only_told(
     tmp_path: Path,
 ) -> None:
-    shop = server({"look": {"content": [{"type": "text", "text": "the same as ever"}]}}, look=reading("look"))
+    shop = server(
+        {"look": {"content": [{"type": "text", "text": "the same as ever"}]}}, look=reading_tool("look")
+    )
 
     async def look() -> bool:
         result = await it.call("shop__look")
@@ -285,8 +287,8 @@ async def test_a_model_can_read_that_another_tool_answered(tmp_path: Path) -> No
     async def fail(_: str, __: dict[str, Any]) -> str:
         raise RuntimeError("out of order")
 
-    first = tool_server("first", [reading("look")], call=fail)
-    second = tool_server("second", [reading("look")])
+    first = tool_server("first", [reading_tool("look")], call=fail)
+    second = tool_server("second", [reading_tool("look")])
     standing_in = [{"match": "first/look", "hierarchy": ["second/look"]}]
     async with open_gateway_methods(tmp_path, first.spec(), second.spec(), tools=standing_in) as it:
         result = await it.call("first__look")

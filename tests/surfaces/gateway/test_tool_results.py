@@ -23,7 +23,7 @@ MUCH = "z" * 2_000_000
 
 
 @asynccontextmanager
-async def answering(folder: Path, **reply: Any) -> AsyncGenerator[OpenMethods]:
+async def open_raw_gateway(folder: Path, **reply: Any) -> AsyncGenerator[OpenMethods]:
     """A gateway in front of a server whose tool answers with exactly this."""
 
     def answer(usual: bytes) -> list[bytes]:
@@ -38,7 +38,7 @@ async def answering(folder: Path, **reply: Any) -> AsyncGenerator[OpenMethods]:
 
 
 async def result_of(folder: Path, result: Any, *, modern: bool = True) -> Any:
-    async with answering(folder, result=result) as it:
+    async with open_raw_gateway(folder, result=result) as it:
         return await it.call("raw__echo", modern=modern)
 
 
@@ -96,10 +96,11 @@ async def test_a_block_that_is_none_is_left_out_with_a_word_and_its_neighbours_s
 
 @proves("G8")
 @pytest.mark.parametrize(
-    ("said", "meant"), [("false", False), ("true", True), ("no", True), (0, True), ({}, True), (None, False)]
+    ("error_flag", "meant"),
+    [("false", False), ("true", True), ("no", True), (0, True), ({}, True), (None, False)],
 )
-async def test_an_error_that_is_no_yes_or_no(tmp_path: Path, said: Any, meant: bool) -> None:
-    async with answering(tmp_path, result={"content": [HELLO], "isError": said}) as it:
+async def test_an_error_that_is_no_yes_or_no(tmp_path: Path, error_flag: Any, meant: bool) -> None:
+    async with open_raw_gateway(tmp_path, result={"content": [HELLO], "isError": error_flag}) as it:
         got = await it.call("raw__echo")
         assert got.get("isError", False) is meant
         it.router.store.journal.emit_pending()
@@ -118,7 +119,7 @@ async def test_an_error_that_is_no_yes_or_no(tmp_path: Path, said: Any, meant: b
     ],
 )
 async def test_what_is_no_result_is_an_invalid_reply(tmp_path: Path, result: Any, words: str) -> None:
-    async with answering(tmp_path, result=result) as it:
+    async with open_raw_gateway(tmp_path, result=result) as it:
         got = await it.call("raw__echo", modern=True)
         assert got["isError"] is True
         assert words in text_of(got)
@@ -161,7 +162,7 @@ async def test_what_is_too_much_beside_the_text_is_left_out_with_a_word(
         {"type": "hologram", "data": "x", "resource": {"uri": "a:b", "blob": MUCH * 3}},
     ],
 )
-async def test_a_kind_of_block_that_nobody_knows_has_the_same_bound(tmp_path: Path, block: Any) -> None:
+async def test_an_unknown_kind_of_block_has_the_same_bound(tmp_path: Path, block: Any) -> None:
     got = await result_of(tmp_path, {"content": [block]})
     assert len(json.dumps(got)) < 100_000
 
@@ -169,7 +170,7 @@ async def test_a_kind_of_block_that_nobody_knows_has_the_same_bound(tmp_path: Pa
 @proves("G14")
 async def test_thousands_of_links_are_cut_and_a_handle_leads_to_all(tmp_path: Path) -> None:
     links = [{"type": "resource_link", "uri": f"file:///{number}", "name": "n"} for number in range(20_000)]
-    async with answering(tmp_path, result={"content": links}) as it:
+    async with open_raw_gateway(tmp_path, result={"content": links}) as it:
         got = await it.call("raw__echo")
         assert len(json.dumps(got)) < 200_000
         assert "more blocks left out" in text_of(got)
@@ -180,7 +181,7 @@ async def test_thousands_of_links_are_cut_and_a_handle_leads_to_all(tmp_path: Pa
 @proves("G14")
 async def test_what_comes_with_an_error_has_a_bound(tmp_path: Path) -> None:
     error = {"code": -32050, "message": "the shop is closed", "data": {"x": MUCH}}
-    async with answering(tmp_path, error=error) as it:
+    async with open_raw_gateway(tmp_path, error=error) as it:
         with pytest.raises(JsonRpcError, match="the shop is closed") as refused:
             await it.call("raw__echo")
         assert refused.value.code == -32050

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
-import anyio
 import jwt
 import pytest
 from mcp.server.auth.provider import AuthorizationCode
@@ -29,10 +28,11 @@ from fingerpost.settings.model import GatewaySettings, ProfileSettings
 from fingerpost.store import Store
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.http.authenticator import build_authenticator
-from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
+from fingerpost.surfaces.http.server import get_address, listen_at
 from fingerpost.testing import MemoryTokens, served
 from tests.kit.gateway_client import modern, modern_headers
-from tests.kit.oauth_authority import Authority
+from tests.kit.gateways import run_app
+from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, open_pool
 from tests.kit.small_gateway import SmallMethods
 from tests.kit.token_issuer import rsa_jwk, rsa_key
@@ -43,7 +43,7 @@ ACCEPT = {"content-type": "application/json", "accept": "application/json, text/
 
 
 @asynccontextmanager
-async def guarded_gateway(
+async def open_guarded_gateway(
     store: Store, events: MemorySink, **settings: Any
 ) -> AsyncGenerator[tuple[str, SmallMethods]]:
     """The wire with the real gate; `audience` in `sign_in` may name the port as `{bound}`."""
@@ -54,17 +54,9 @@ async def guarded_gateway(
     gate = build_authenticator(chosen, keys=store.keys, events=events, bound=bound, profiles=profiles)
     methods = SmallMethods()
     app = GatewayApp(methods, gate, chosen, events, profiles=profiles)
-    up = anyio.Event()
     with listening:
-        async with app, anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                await serve_app(app, listening, on_started=up.set, signals=False)
-
-            tasks.start_soon(run)
-            await up.wait()
+        async with app, run_app(app, listening):
             yield f"http://{bound}", methods
-            tasks.cancel_scope.cancel()
 
 
 @proves("G10", "G11")
@@ -72,7 +64,7 @@ async def test_over_http_a_key_opens_what_it_may_and_nothing_else(tmp_path: Path
     events = MemorySink()
     async with (
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        guarded_gateway(store, events, require_key=True) as (base, methods),
+        open_guarded_gateway(store, events, require_key=True) as (base, methods),
         aiohttp.ClientSession() as http,
     ):
         _, key = await store.keys.add("laptop")
@@ -106,7 +98,7 @@ async def test_over_http_a_key_opens_what_it_may_and_nothing_else(tmp_path: Path
         assert all(key not in str(event) for event in refused)
 
 
-class Signing(Authority):
+class SigningAuthority(OAuthAuthority):
     """Its tokens are signed, and for what was asked for."""
 
     def __init__(self) -> None:
@@ -131,9 +123,9 @@ class Signing(Authority):
 
 
 @asynccontextmanager
-async def signing_authority() -> AsyncGenerator[Signing]:
+async def serve_signing_authority() -> AsyncGenerator[SigningAuthority]:
     """The library's authorization server, with our keys beside it."""
-    made = Signing()
+    made = SigningAuthority()
     routes: list[Route] = []
 
     async def keys(request: Request) -> Response:
@@ -156,9 +148,9 @@ async def signing_authority() -> AsyncGenerator[Signing]:
 async def test_a_real_client_is_turned_away_signs_in_and_is_let_in(tmp_path: Path, path: str) -> None:
     events, tokens = MemorySink(), MemoryTokens()
     async with (
-        signing_authority() as authority,
+        serve_signing_authority() as authority,
         Store.open(f"sqlite:///{tmp_path}/store.db") as store,
-        guarded_gateway(
+        open_guarded_gateway(
             store,
             events,
             require_key=True,

@@ -16,7 +16,7 @@ from tests.requirements import proves
 HOME = Authority("127.0.0.1", 8642)
 
 
-def taken(
+def is_accepted(
     host: str, origin: str | None = None, settings: GatewaySettings | None = None, *, bound: Authority = HOME
 ) -> bool:
     headers = {"host": host} if origin is None else {"host": host, "origin": origin}
@@ -28,7 +28,7 @@ def taken(
     "host", ["127.0.0.1:8642", "localhost:8642", "LOCALHOST", "[::1]:8642", "localhost.:1"]
 )
 def test_the_names_of_this_machine_are_taken(host: str) -> None:
-    assert taken(host)
+    assert is_accepted(host)
 
 
 @proves("G11", "F50")
@@ -48,30 +48,30 @@ def test_the_names_of_this_machine_are_taken(host: str) -> None:
     ],
 )
 def test_every_other_host_is_refused(host: str) -> None:
-    assert not taken(host)
+    assert not is_accepted(host)
 
 
 @proves("G11")
 def test_hosts_the_operator_names_are_taken_and_their_port_counts_where_it_is_said() -> None:
     hosts = GatewaySettings(allowed_hosts=("tools.lan", "*.corp.example", "strict.lan:9000"))
     bound = Authority("10.0.0.7", 8642)
-    assert taken("tools.lan:1234", settings=hosts, bound=bound)
-    assert taken("a.corp.example", settings=hosts, bound=bound)
-    assert taken("strict.lan:9000", settings=hosts, bound=bound)
-    assert not taken("strict.lan:9001", settings=hosts, bound=bound)
-    assert not taken("corp.example.evil", settings=hosts, bound=bound)
-    assert taken("10.0.0.7:8642", settings=hosts, bound=bound)
-    assert taken("myhost:8642", settings=GatewaySettings(host="MyHost"), bound=bound)
-    assert not taken("10.0.0.8:8642", settings=hosts, bound=bound)
+    assert is_accepted("tools.lan:1234", settings=hosts, bound=bound)
+    assert is_accepted("a.corp.example", settings=hosts, bound=bound)
+    assert is_accepted("strict.lan:9000", settings=hosts, bound=bound)
+    assert not is_accepted("strict.lan:9001", settings=hosts, bound=bound)
+    assert not is_accepted("corp.example.evil", settings=hosts, bound=bound)
+    assert is_accepted("10.0.0.7:8642", settings=hosts, bound=bound)
+    assert is_accepted("myhost:8642", settings=GatewaySettings(host="MyHost"), bound=bound)
+    assert not is_accepted("10.0.0.8:8642", settings=hosts, bound=bound)
 
 
 @proves("G11")
 def test_listening_everywhere_takes_addresses_in_numbers_but_no_name_it_does_not_know() -> None:
     everywhere = Authority("0.0.0.0", 8642)
-    assert taken("10.1.2.3:8642", bound=everywhere)
-    assert taken("[fe80::1]:8642", bound=everywhere)
-    assert not taken("tools.example:8642", bound=everywhere)
-    assert taken(
+    assert is_accepted("10.1.2.3:8642", bound=everywhere)
+    assert is_accepted("[fe80::1]:8642", bound=everywhere)
+    assert not is_accepted("tools.example:8642", bound=everywhere)
+    assert is_accepted(
         "tools.example", settings=GatewaySettings(public_url="https://tools.example/fp"), bound=everywhere
     )
 
@@ -107,20 +107,20 @@ def test_pages_may_call_only_from_where_it_is_allowed(origin: str | None, expect
         "vscode-webview://abc",
     )
     settings = GatewaySettings(allowed_origins=allowed)
-    assert taken("127.0.0.1:8642", origin, settings) is expected
+    assert is_accepted("127.0.0.1:8642", origin, settings) is expected
 
 
 @proves("G11")
 def test_pages_of_the_public_address_may_call() -> None:
     public = GatewaySettings(public_url="https://tools.example/fp")
-    assert taken("tools.example", "https://tools.example", public)
-    assert not taken("tools.example", "http://tools.example", public)
-    assert not taken("tools.example", "https://tools.example:8443", public)
+    assert is_accepted("tools.example", "https://tools.example", public)
+    assert not is_accepted("tools.example", "http://tools.example", public)
+    assert not is_accepted("tools.example", "https://tools.example:8443", public)
 
 
 @given(st.text(max_size=60), st.none() | st.text(max_size=60))
 def test_any_text_gets_an_answer_and_only_names_of_ours_are_taken(host: str, origin: str | None) -> None:
-    if taken(host, origin):
+    if is_accepted(host, origin):
         authority = Authority.parse(host)
         assert authority is not None
         assert is_loopback(authority.host)

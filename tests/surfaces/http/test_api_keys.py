@@ -44,7 +44,7 @@ def gate_of(store: Store, events: MemorySink, **settings: object) -> HttpAuthent
     )
 
 
-def timed_gate(store: Store, events: MemorySink, clock: Clock) -> HttpAuthenticator:
+def create_timed_gate(store: Store, events: MemorySink, clock: Clock) -> HttpAuthenticator:
     settings = GatewaySettings(require_key=True)
     return HttpAuthenticator(
         hosts=AllowedHosts(settings, Authority("127.0.0.1", 8642)),
@@ -60,16 +60,14 @@ def timed_gate(store: Store, events: MemorySink, clock: Clock) -> HttpAuthentica
 async def status(
     gate: HttpAuthenticator, endpoint: Endpoint = MCP, *, remote: str = "", **headers: str
 ) -> int:
-    """200 for somebody who is let in, else the status they get."""
+    """200 for a caller that is let in, else the status of the refusal."""
     given = {**HOST, **{name.replace("_", "-"): value for name, value in headers.items()}}
     answer = await gate.authenticate(given, endpoint, remote=remote)
     return answer.status if isinstance(answer, AccessDenial) else 200
 
 
 @proves("G10")
-async def test_at_this_machine_nobody_needs_a_key_but_a_wrong_one_is_refused(
-    store: Store, events: MemorySink
-) -> None:
+async def test_local_callers_need_no_key_but_a_wrong_one_is_refused(store: Store, events: MemorySink) -> None:
     gate = gate_of(store, events)
     assert await gate.authenticate(HOST, MCP) == Principal(
         name="local", kind="local", rights=(Right.USE, Right.WATCH)
@@ -82,9 +80,7 @@ async def test_at_this_machine_nobody_needs_a_key_but_a_wrong_one_is_refused(
 
 @proves("G10")
 @pytest.mark.parametrize("name", ["x-forwarded-for", "forwarded", "x-real-ip", "via"])
-async def test_whoever_comes_through_a_proxy_is_not_at_this_machine(
-    store: Store, events: MemorySink, name: str
-) -> None:
+async def test_a_caller_through_a_proxy_is_not_local(store: Store, events: MemorySink, name: str) -> None:
     answer = await gate_of(store, events).authenticate({**HOST, name: "203.0.113.9"}, MCP)
     assert isinstance(answer, AccessDenial)
     assert answer.status == 401
@@ -98,7 +94,7 @@ async def test_whoever_comes_through_a_proxy_is_not_at_this_machine(
         {"host": "0.0.0.0"},
         {"host": "192.168.1.4"},
         {"public_url": "https://tools.example"},
-        {"allowed_origins": ("*",)},  # every page somebody visits could use their tools
+        {"allowed_origins": ("*",)},  # any page in the user's browser could use the tools
         {"allowed_origins": ("https://*",)},
     ],
 )
@@ -137,8 +133,8 @@ async def test_a_key_brings_its_scope_and_opens_only_its_profiles(store: Store, 
     assert isinstance(refused, AccessDenial)
     assert refused.status == 403
     assert 'error="insufficient_scope"' in dict(refused.headers)["www-authenticate"]
-    told = [event for event in events.events if isinstance(event, AccessRefused)]
-    assert [(event.endpoint, event.principal) for event in told] == [("/mcp", "ci")]
+    listed = [event for event in events.events if isinstance(event, AccessRefused)]
+    assert [(event.endpoint, event.principal) for event in listed] == [("/mcp", "ci")]
 
 
 @proves("G10")
@@ -157,8 +153,8 @@ async def test_unknown_revoked_and_mistyped_keys_are_told_the_same_and_leave_no_
     )
     answers = {await gate.authenticate({**HOST, "x-api-key": key}, MCP) for key in wrong}
     assert len(answers) == 1
-    told = "".join(str(event) for event in events.events)
-    assert not any(key in told for key in (*wrong, good[-43:]))
+    listed = "".join(str(event) for event in events.events)
+    assert not any(key in listed for key in (*wrong, good[-43:]))
     assert len(events.events) == len(wrong)
 
 
@@ -167,7 +163,7 @@ async def test_a_revoked_key_is_refused_within_five_seconds_and_until_then_not_l
     store: Store, events: MemorySink
 ) -> None:
     clock = Clock()
-    gate = timed_gate(store, events, clock)
+    gate = create_timed_gate(store, events, clock)
     _, key = await store.keys.add("laptop")
     assert await status(gate, x_api_key=key) == 200
     await store.keys.revoke("laptop")
@@ -186,19 +182,19 @@ async def test_a_key_in_constant_use_is_looked_up_again_by_one_request_in_three_
     clock.now += 3.5
     assert [check.get_cached(key) is None for _ in range(3)] == [True, False, False]  # the first one looks
     clock.now += 1.5
-    assert check.get_cached(key) is None  # nobody looked: nobody is let in on old knowledge
+    assert check.get_cached(key) is None  # the check failed: no caller is let in on old knowledge
 
 
 @proves("G10")
 async def test_who_guesses_has_to_wait_and_others_do_not(store: Store, events: MemorySink) -> None:
     clock = Clock()
-    gate = timed_gate(store, events, clock)
+    gate = create_timed_gate(store, events, clock)
     _, key = await store.keys.add("laptop")
     _, other = await store.keys.add("desk")
     assert await status(gate, x_api_key=key, remote="10.0.0.1") == 200
     statuses = [await status(gate, x_api_key=f"guess{n}", remote="10.0.0.1") for n in range(30)]
     assert statuses == [401] * 20 + [429] * 10
-    # Behind a proxy everybody has this address: whoever brings a good key is let in, known before or not.
+    # Behind a proxy all callers have this address: a valid key is let in, known before or not.
     assert await status(gate, x_api_key=other, remote="10.0.0.1") == 200
     assert await status(gate, x_api_key=key, remote="10.0.0.1") == 200
     assert await status(gate, x_api_key=f"{other}x", remote="10.0.0.1") == 429
@@ -231,7 +227,7 @@ async def test_a_foreign_host_is_refused_before_anything_else_and_it_is_audited(
     assert answer.status == 403
     assert "allowed_hosts" in answer.message
     assert events.events[0].audited
-    assert "evil" not in answer.message  # nothing of theirs is said back
+    assert "evil" not in answer.message  # nothing of the caller's input is repeated
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ HEADS = [
 LAST = [PLAIN.replace(b"one", b"one\r\nConnection: close")]
 
 
-class Line(asyncio.Transport):
+class ConnectionFixture(asyncio.Transport):
     """A connection without a network: keeps what is written to it."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Line(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
 
-class Counting(GuardedProtocol):
+class CountingProtocol(GuardedProtocol):
     """Counts what its parser has to read."""
 
     parsed = 0
@@ -72,7 +72,7 @@ class Counting(GuardedProtocol):
         super().on_message_begin()
 
 
-class Listener:
+class ProtocolFixture:
     """One end of a connection, and what its app was asked."""
 
     def __init__(self, kind: type[HttpToolsProtocol]) -> None:
@@ -80,7 +80,7 @@ class Listener:
             self._app, ws="none", log_config=None, log_level="critical", interface="asgi3"
         )
         config.load()
-        self.line = Line()
+        self.line = ConnectionFixture()
         self.asked: list[tuple[dict[str, Any], bytes]] = []
         self.protocol = kind(config, ServerState(), {}, asyncio.get_running_loop())
         self.protocol.connection_made(self.line)
@@ -105,17 +105,17 @@ class Listener:
             for _ in range(6):
                 await asyncio.sleep(0)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         self.protocol.connection_lost(None)
 
 
 @contextmanager
-def listening(kind: type[HttpToolsProtocol]) -> Generator[Listener]:
-    listener = Listener(kind)
+def open_protocol(kind: type[HttpToolsProtocol]) -> Generator[ProtocolFixture]:
+    listener = ProtocolFixture(kind)
     try:
         yield listener
     finally:
-        listener.leave()
+        listener.close()
 
 
 def request(head: bytes, body: bytes) -> bytes:
@@ -139,7 +139,7 @@ def test_any_requests_in_any_pieces_are_heard_as_by_the_parser_alone(
     pieces = [piece for message in messages for piece in _cut(message, cuts)]
 
     async def both() -> None:
-        with listening(Counting) as ours, listening(HttpToolsProtocol) as other:
+        with open_protocol(CountingProtocol) as ours, open_protocol(HttpToolsProtocol) as other:
             for piece in pieces:
                 await ours.hear(piece)
                 await other.hear(piece)
@@ -154,13 +154,13 @@ _ASKED_AND_PLAIN = st.sampled_from([PLAIN, TOKEN, HEADS[-1]])
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(_ASKED_AND_PLAIN, _BODIES, st.booleans()), min_size=1, max_size=5), _CUTS)
-def test_an_upgrade_that_nobody_offers_changes_nothing(
+def test_an_unsupported_upgrade_changes_nothing(
     requests: list[tuple[bytes, bytes, bool]], cuts: list[int]
 ) -> None:
     """What follows the head is the request's body, and never another request."""
 
     async def both() -> None:
-        with listening(Counting) as ours, listening(HttpToolsProtocol) as other:
+        with open_protocol(CountingProtocol) as ours, open_protocol(HttpToolsProtocol) as other:
             for head, body, upgrade in requests:
                 sent = b"2\r\n{}\r\n0\r\n\r\n" if b"chunked" in head else body
                 asking = head.replace(b": here", b": here" + UPGRADE) if upgrade else head
@@ -172,7 +172,7 @@ def test_an_upgrade_that_nobody_offers_changes_nothing(
     asyncio.run(both())
 
 
-def _without_upgrade(listener: Listener) -> tuple[Any, ...]:
+def _without_upgrade(listener: ProtocolFixture) -> tuple[Any, ...]:
     asked = [
         ([header for header in scope["headers"] if header[0] not in (b"upgrade", b"connection")], body)
         for scope, body in listener.asked
@@ -188,35 +188,35 @@ def _cut(message: bytes, places: list[int]) -> list[bytes]:
     return [message[start:end] for start, end in pairwise(edges)]
 
 
-def _comparable(listener: Listener) -> tuple[Any, ...]:
+def _comparable(listener: ProtocolFixture) -> tuple[Any, ...]:
     return listener.asked, listener.line.written, listener.line.closed
 
 
 @pytest.mark.parametrize("head", [PLAIN, TOKEN, HEADS[6]], ids=["plain", "token", "keep-alive"])
 async def test_the_second_time_no_parser_is_needed(head: bytes) -> None:
-    with listening(Counting) as ours:
+    with open_protocol(CountingProtocol) as ours:
         for size in range(6):
             await ours.hear(request(head, b"x" * size))
         assert [len(body) for _, body in ours.asked] == [0, 1, 2, 3, 4, 5]
-        assert isinstance(ours.protocol, Counting)
+        assert isinstance(ours.protocol, CountingProtocol)
         assert ours.protocol.parsed == 2  # the first shows where one request ends; the second is learned
         lengths = [dict(scope["headers"])[b"content-length"] for scope, _ in ours.asked]
         assert lengths == [b"0", b"1", b"2", b"3", b"4", b"5"]
 
 
 async def test_at_most_four_heads_are_kept() -> None:
-    with listening(Counting) as ours:
+    with open_protocol(CountingProtocol) as ours:
         heads = [PLAIN.replace(b"one", b"%03d" % number) for number in range(9)]
         for head in (PLAIN, *heads, *heads[-4:], heads[0]):
             await ours.hear(request(head, b"{}"))
-        assert isinstance(ours.protocol, Counting)
+        assert isinstance(ours.protocol, CountingProtocol)
         assert ours.protocol.parsed == 1 + 9 + 1
         assert len(ours.asked) == 1 + 9 + 4 + 1
 
 
 async def test_a_long_head_is_not_kept() -> None:
-    with listening(Counting) as ours:
+    with open_protocol(CountingProtocol) as ours:
         for _ in range(3):
             await ours.hear(request(PLAIN.replace(b"one", b"x" * 5000), b"{}"))
-        assert isinstance(ours.protocol, Counting)
+        assert isinstance(ours.protocol, CountingProtocol)
         assert ours.protocol.parsed == len(ours.asked) == 3

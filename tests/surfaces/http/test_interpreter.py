@@ -17,7 +17,7 @@ def test_threads_take_short_turns_while_serving_and_garbage_is_looked_for_rarely
     assert (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count()) == before
 
 
-def test_whoever_serves_last_gives_back_what_was_usual() -> None:
+def test_the_last_server_to_stop_restores_the_defaults() -> None:
     before = (sys.getswitchinterval(), gc.get_threshold(), gc.get_freeze_count())
     one, two = tune_for_serving(), tune_for_serving()
     one.__enter__()

@@ -8,7 +8,6 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
-import anyio
 import pytest
 
 from fingerpost import Router
@@ -16,7 +15,7 @@ from fingerpost.events import MemorySink
 from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.surfaces.http.addresses import get_reachable_address, is_every_address
 from fingerpost.surfaces.http.authenticator import build_authenticator
-from fingerpost.surfaces.serve import serve
+from tests.kit.gateways import serve_gateway
 from tests.kit.routers import build_settings
 from tests.requirements import proves
 from tests.surfaces.http.test_tokens import NoKeys
@@ -28,32 +27,8 @@ pytestmark = pytest.mark.anyio
 async def gateway(folder: Path, host: str) -> AsyncGenerator[str]:
     """A whole gateway, and the address it announces."""
     chosen = build_settings(folder, gateway={"host": host})
-    announced: list[str] = []
-    up = anyio.Event()
-
-    def started(address: str) -> None:
-        announced.append(address)
-        up.set()
-
-    async with Router([], settings=chosen) as router, anyio.create_task_group() as tasks:
-
-        async def run() -> None:
-            await serve(
-                router,
-                host=host,
-                port=0,
-                authenticator=lambda bound: build_authenticator(
-                    chosen.gateway, keys=router.store.keys, events=router.events, bound=bound
-                ),
-                started=started,
-                signals=False,
-            )
-
-        tasks.start_soon(run)
-        with anyio.fail_after(20):
-            await up.wait()
-        yield announced[0]
-        tasks.cancel_scope.cancel()
+    async with Router([], settings=chosen) as router, serve_gateway(router, host=host) as address:
+        yield address
 
 
 @proves("G11")
@@ -82,6 +57,6 @@ def test_who_is_turned_away_is_sent_to_documents_that_can_be_reached() -> None:
     sign_in = SignInSettings(issuer="https://id.example", audience="fingerpost")
     settings = GatewaySettings(host="0.0.0.0", sign_in=sign_in)
     gate = build_authenticator(settings, keys=NoKeys(), events=MemorySink(), bound="0.0.0.0:1")
-    told = {str(document["resource"]) for document in gate.get_public_documents().values()}
+    resources = {str(document["resource"]) for document in gate.get_public_documents().values()}
     own = f"http://{get_reachable_address('0.0.0.0:1')}/mcp"
-    assert told == {own, f"{own}/route", f"{own}/all"}
+    assert resources == {own, f"{own}/route", f"{own}/all"}

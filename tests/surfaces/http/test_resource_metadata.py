@@ -12,7 +12,7 @@ from fingerpost.records import Principal
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
 from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
-from tests.kit.token_issuer import AUDIENCE, Authority, authority
+from tests.kit.token_issuer import AUDIENCE, TokenIssuer, authority
 from tests.requirements import proves
 from tests.surfaces.http.test_tokens import NoKeys
 
@@ -26,13 +26,13 @@ ENDPOINTS = {
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Authority]:
+async def issuer() -> AsyncIterator[TokenIssuer]:
     async with authority() as made:
         yield made
 
 
 def gate_of(
-    issuer: Authority,
+    issuer: TokenIssuer,
     audience: str,
     *,
     public_url: str | None = BASE,
@@ -47,7 +47,7 @@ def gate_of(
     )
 
 
-async def opens(gate: HttpAuthenticator, issuer: Authority, **claims: Any) -> set[str]:
+async def opens(gate: HttpAuthenticator, issuer: TokenIssuer, **claims: Any) -> set[str]:
     """The endpoints a token of these claims opens."""
     headers = {**HOST, "authorization": f"Bearer {issuer.token(**claims)}"}
     answers = {path: await gate.authenticate(headers, endpoint) for path, endpoint in ENDPOINTS.items()}
@@ -57,7 +57,7 @@ async def opens(gate: HttpAuthenticator, issuer: Authority, **claims: Any) -> se
 @proves("G10")
 @pytest.mark.parametrize("public_url", [BASE, f"{BASE}/", None])
 async def test_every_document_names_the_endpoint_it_was_asked_for(
-    issuer: Authority, public_url: str | None
+    issuer: TokenIssuer, public_url: str | None
 ) -> None:
     gate = gate_of(issuer, AUDIENCE, public_url=public_url)
     named = {path: document["resource"] for path, document in gate.get_public_documents().items()}
@@ -73,7 +73,7 @@ async def test_every_document_names_the_endpoint_it_was_asked_for(
 
 
 @proves("G10")
-async def test_behind_a_path_of_the_proxy_the_documents_name_addresses_with_it(issuer: Authority) -> None:
+async def test_behind_a_path_of_the_proxy_the_documents_name_addresses_with_it(issuer: TokenIssuer) -> None:
     gate = gate_of(issuer, f"{BASE}/fp/mcp", public_url=f"{BASE}/fp")
     documents = gate.get_public_documents()
     for path in ENDPOINTS:
@@ -83,7 +83,7 @@ async def test_behind_a_path_of_the_proxy_the_documents_name_addresses_with_it(i
 
 @proves("G10")
 async def test_a_token_for_any_endpoint_is_taken_and_one_for_a_profile_opens_that_alone(
-    issuer: Authority,
+    issuer: TokenIssuer,
 ) -> None:
     gate = gate_of(issuer, AUDIENCE)
     for path in ("/mcp", "/mcp/route", "/mcp/all"):
@@ -113,7 +113,7 @@ async def test_a_token_for_any_endpoint_is_taken_and_one_for_a_profile_opens_tha
         "https://other.example/mcp/all",
     ],
 )
-async def test_a_token_for_anything_else_is_not_taken(issuer: Authority, audience: str) -> None:
+async def test_a_token_for_anything_else_is_not_taken(issuer: TokenIssuer, audience: str) -> None:
     assert await opens(gate_of(issuer, AUDIENCE), issuer, aud=audience) == set()
 
 
@@ -128,7 +128,7 @@ async def test_a_token_for_anything_else_is_not_taken(issuer: Authority, audienc
     ],
 )
 async def test_an_audience_agreed_on_with_the_issuer_is_the_only_one(
-    issuer: Authority, audience: str, named: str | None
+    issuer: TokenIssuer, audience: str, named: str | None
 ) -> None:
     gate = gate_of(issuer, audience)
     documents = gate.get_public_documents()
@@ -139,7 +139,7 @@ async def test_an_audience_agreed_on_with_the_issuer_is_the_only_one(
 
 
 @proves("G10")
-async def test_profiles_that_come_and_go_are_endpoints_while_they_are_there(issuer: Authority) -> None:
+async def test_profiles_that_come_and_go_are_endpoints_while_they_are_there(issuer: TokenIssuer) -> None:
     profiles = ["daily"]
     gate = gate_of(issuer, AUDIENCE, profiles=profiles)
     assert await opens(gate, issuer, aud=f"{BASE}/mcp/p/other") == set()

@@ -14,7 +14,7 @@ import pytest
 
 from fingerpost.surfaces.http.asgi import AsgiScope, Receive, Send
 from fingerpost.surfaces.http.server import get_address, listen_at, serve_app
-from tests.kit.gateway_client import called, line_to
+from tests.kit.gateway_client import open_raw_connection, tool_call
 from tests.kit.small_gateway import Address, open_small_gateway
 
 DATA_SEGMENTS_IN = 152  # where the kernel's `struct tcp_info` has the count of segments with data
@@ -35,7 +35,7 @@ class App:
 
 
 @asynccontextmanager
-async def served(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Address]:
+async def serve_answer(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Address]:
     listening = listen_at("127.0.0.1", 0)
     host, port = get_address(listening).split(":")
     async with anyio.create_task_group() as tasks:
@@ -52,8 +52,8 @@ async def served(answer: Callable[[Send], Awaitable[None]]) -> AsyncGenerator[Ad
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel what arrived")
 async def test_head_and_body_of_an_answer_go_out_in_one_piece():
-    async with open_small_gateway() as place, line_to(place) as line:
-        body, headers = called("echo", text="x" * 100)
+    async with open_small_gateway() as gateway, open_raw_connection(gateway) as line:
+        body, headers = tool_call("echo", text="x" * 100)
         for answers in (1, 2, 3):
             assert (await line.ask(body, {**headers, "mcp-param-text": "x" * 100})).status == 200
             raw: socket.socket = line.stream.extra(anyio.abc.SocketAttribute.raw_socket)
@@ -62,7 +62,7 @@ async def test_head_and_body_of_an_answer_go_out_in_one_piece():
 
 
 async def test_head_alone_is_answered_without_a_body_and_the_connection_goes_on():
-    async with open_small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as gateway, open_raw_connection(gateway) as line:
         await line.send(method="HEAD", path="/healthz")
         status, headers = await line.head()
         assert (status, headers["content-length"]) == (200, "15")
@@ -70,7 +70,7 @@ async def test_head_alone_is_answered_without_a_body_and_the_connection_goes_on(
 
 
 async def test_an_older_client_gets_its_answer_and_the_end_of_the_connection():
-    async with open_small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as gateway, open_raw_connection(gateway) as line:
         await line.stream.send(b"GET /healthz HTTP/1.0\r\nhost: x\r\n\r\n")
         got = await line.got()
         assert (got.json, got.headers["connection"]) == ({"status": "ok"}, "close")
@@ -79,10 +79,10 @@ async def test_an_older_client_gets_its_answer_and_the_end_of_the_connection():
 
 
 async def test_requests_sent_ahead_are_answered_in_their_order():
-    async with open_small_gateway() as place, line_to(place) as line:
+    async with open_small_gateway() as gateway, open_raw_connection(gateway) as line:
         texts = [f"number {number}" for number in range(5)]
         for text in texts:
-            body, headers = called("echo", text=text)
+            body, headers = tool_call("echo", text=text)
             await line.send(body, {**headers, "mcp-param-text": text})
         got = [(await line.got()).json["result"]["content"][0]["text"] for _ in texts]
         assert got == texts
@@ -94,7 +94,7 @@ async def test_a_body_in_several_parts_arrives_whole():
         await send({"type": "http.response.body", "body": b"abc", "more_body": True})
         await send({"type": "http.response.body", "body": b"de"})
 
-    async with served(answer) as place, line_to(place) as line:
+    async with serve_answer(answer) as address, open_raw_connection(address) as line:
         for _ in range(2):
             assert (await line.ask(method="GET")).body == b"abcde"
 
@@ -104,7 +104,7 @@ async def test_an_app_that_fails_between_head_and_body_is_an_error_to_its_client
         await send(START)
         raise RuntimeError
 
-    async with served(answer) as place, line_to(place) as line:
+    async with serve_answer(answer) as address, open_raw_connection(address) as line:
         assert (await line.ask(method="GET")).status == 500
 
 
@@ -113,7 +113,7 @@ async def test_a_body_of_another_length_than_told_ends_the_connection():
         await send(START)
         await send({"type": "http.response.body", "body": b"too long"})
 
-    async with served(answer) as place, line_to(place) as line:
+    async with serve_answer(answer) as address, open_raw_connection(address) as line:
         await line.send(method="GET")
         await line.head()
         with pytest.raises(anyio.EndOfStream):

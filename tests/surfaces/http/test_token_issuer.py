@@ -1,4 +1,4 @@
-"""An issuer whose keys cannot be had: those who sign in hear little, whoever runs the gateway hears why."""
+"""An issuer whose keys cannot be fetched: callers learn little, the operator learns why."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ async def test_the_log_names_an_issuer_that_cannot_be_reached_once_and_no_token(
         assert isinstance(refused, AccessDenial)
         assert (refused.status, "127.0.0.1:1" in refused.message) == (503, False)
     [record] = [record for record in caplog.records if record.name == "fingerpost.access"]
-    told = record.getMessage()
+    text = record.getMessage()
     assert record.levelname == "WARNING"
-    assert "http://127.0.0.1:1/nope" in told
-    assert "gateway.sign_in.issuer" in told
+    assert "http://127.0.0.1:1/nope" in text
+    assert "gateway.sign_in.issuer" in text
     assert not any(token in caplog.text for token in tokens)
 
 
@@ -55,6 +55,6 @@ async def test_another_cause_is_told_too_and_so_is_the_same_one_after_a_recovery
             issuer.metadata_path = where
             assert isinstance(await check.check_credential(issuer.token()), verdict)
             clock.now += 700  # longer than keys are taken for new
-    told = [record.getMessage() for record in caplog.records if record.name == "fingerpost.access"]
-    assert len(told) == 2
-    assert all("publishes no metadata" in message for message in told)
+    text = [record.getMessage() for record in caplog.records if record.name == "fingerpost.access"]
+    assert len(text) == 2
+    assert all("publishes no metadata" in message for message in text)

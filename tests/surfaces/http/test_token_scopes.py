@@ -15,7 +15,7 @@ from fingerpost.events import AccessRefused, MemorySink
 from fingerpost.records import Principal
 from fingerpost.surfaces.http.access import AccessDenial
 from fingerpost.surfaces.http.tokens import MAX_SCOPES, InvalidClaims, build_principal, get_scopes
-from tests.kit.token_issuer import Authority, authority, rsa_key
+from tests.kit.token_issuer import TokenIssuer, authority, rsa_key
 from tests.requirements import proves
 from tests.surfaces.http.test_tokens import HOST, MCP, gate_of
 
@@ -24,14 +24,16 @@ OTHERS = [f"s{number}" for number in range(200)]
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Authority]:
+async def issuer() -> AsyncIterator[TokenIssuer]:
     async with authority() as made:
         yield made
 
 
-async def admitted(issuer: Authority, events: MemorySink, claims: dict[str, Any]) -> Principal | AccessDenial:
-    said = {**issuer.claims(), **claims}  # null is said here, not left out
-    token = jwt.encode(said, rsa_key(1), algorithm="RS256", headers={"kid": "one"})
+async def authenticate(
+    issuer: TokenIssuer, events: MemorySink, claims: dict[str, Any]
+) -> Principal | AccessDenial:
+    merged_claims = {**issuer.claims(), **claims}  # null is said here, not left out
+    token = jwt.encode(merged_claims, rsa_key(1), algorithm="RS256", headers={"kid": "one"})
     return await gate_of(issuer.settings(), events).authenticate(
         {**HOST, "authorization": f"Bearer {token}"}, MCP
     )
@@ -50,8 +52,8 @@ async def admitted(issuer: Authority, events: MemorySink, claims: dict[str, Any]
         {"scope": BOUND, "scp": "openid https://fingerpost:8642/tools"},  # a host and its port
     ],
 )
-async def test_a_bound_holds_wherever_it_stands(issuer: Authority, claims: dict[str, Any]) -> None:
-    who = await admitted(issuer, MemorySink(), claims)
+async def test_a_bound_holds_wherever_it_stands(issuer: TokenIssuer, claims: dict[str, Any]) -> None:
+    who = await authenticate(issuer, MemorySink(), claims)
     assert isinstance(who, Principal)
     assert who.scope.servers == ("r",)
 
@@ -73,14 +75,14 @@ async def test_a_bound_holds_wherever_it_stands(issuer: Authority, claims: dict[
     ],
 )
 async def test_what_cannot_be_read_whole_is_refused_with_the_reason(
-    issuer: Authority, claims: dict[str, Any], reason: str
+    issuer: TokenIssuer, claims: dict[str, Any], reason: str
 ) -> None:
     events = MemorySink()
-    answer = await admitted(issuer, events, claims)
+    answer = await authenticate(issuer, events, claims)
     assert isinstance(answer, AccessDenial)
     assert (answer.status, reason in answer.message) == (403, True)
-    [told] = [event for event in events.events if isinstance(event, AccessRefused)]
-    assert reason in told.reason
+    [listed] = [event for event in events.events if isinstance(event, AccessRefused)]
+    assert reason in listed.reason
 
 
 _WORDS = st.sampled_from([BOUND, "openid", "a:b", "fingerpost", "", " ", ",", f",{BOUND}", f"{BOUND} x"])

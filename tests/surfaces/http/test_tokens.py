@@ -34,7 +34,7 @@ from fingerpost.surfaces.http.tokens import TokenCheck
 from tests.kit.clock import Clock
 from tests.kit.token_issuer import (
     AUDIENCE,
-    Authority,
+    TokenIssuer,
     authority,
     ec_jwk,
     ec_key,
@@ -58,7 +58,7 @@ class NoKeys:
 
 
 @pytest.fixture
-async def issuer() -> AsyncIterator[Authority]:
+async def issuer() -> AsyncIterator[TokenIssuer]:
     async with authority() as made:
         yield made
 
@@ -70,12 +70,12 @@ def gate_of(sign_in: SignInSettings, events: MemorySink | None = None) -> HttpAu
     )
 
 
-async def judged(issuer: Authority, token: str, **settings: Any) -> CredentialVerdict:
+async def check(issuer: TokenIssuer, token: str, **settings: Any) -> CredentialVerdict:
     return await TokenCheck(issuer.settings(**settings)).check_credential(token)
 
 
 @proves("G10")
-async def test_a_token_of_the_issuer_lets_its_holder_in(issuer: Authority) -> None:
+async def test_a_token_of_the_issuer_lets_its_holder_in(issuer: TokenIssuer) -> None:
     gate = gate_of(issuer.settings())
     admitted = await gate.authenticate(
         {**HOST, "authorization": f"Bearer {issuer.token(client_id='ide')}"}, MCP
@@ -84,12 +84,12 @@ async def test_a_token_of_the_issuer_lets_its_holder_in(issuer: Authority) -> No
 
 
 @proves("G10")
-async def test_scopes_of_a_token_bound_what_its_holder_may_touch(issuer: Authority) -> None:
+async def test_scopes_of_a_token_bound_what_its_holder_may_touch(issuer: TokenIssuer) -> None:
     scope = (
         "openid fingerpost:server:git fingerpost:tool:files/* fingerpost:effect:read fingerpost:profile:daily"
     )
     for token in (issuer.token(scope=scope), issuer.token(scp=scope.split())):
-        verdict = await judged(issuer, token)
+        verdict = await check(issuer, token)
         expected = Scope(servers=("git",), tools=("files/*",), effects=(Effect.READ,))
         assert verdict == KnownCredential(
             Principal(name="token:dana", kind="token", scope=expected, profiles=("daily",))
@@ -107,12 +107,12 @@ async def test_scopes_of_a_token_bound_what_its_holder_may_touch(issuer: Authori
 @pytest.mark.parametrize(
     "scope", ["fingerpost:effect:reed", "fingerpost:servers:git", "fingerpost:server:", "fingerpost:"]
 )
-async def test_a_bound_we_cannot_read_is_not_taken_for_none(issuer: Authority, scope: str) -> None:
-    assert isinstance(await judged(issuer, issuer.token(scope=scope)), InsufficientCredential)
+async def test_a_bound_we_cannot_read_is_not_taken_for_none(issuer: TokenIssuer, scope: str) -> None:
+    assert isinstance(await check(issuer, issuer.token(scope=scope)), InsufficientCredential)
 
 
 @proves("G10")
-async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: Authority) -> None:
+async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: TokenIssuer) -> None:
     gate = gate_of(issuer.settings(scopes=("tools.use",)))
     answer = await gate.authenticate({**HOST, "authorization": f"Bearer {issuer.token(scope='other')}"}, MCP)
     assert isinstance(answer, AccessDenial)
@@ -120,7 +120,7 @@ async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: Author
     challenge = dict(answer.headers)["www-authenticate"]
     assert 'error="insufficient_scope", scope="tools.use"' in challenge
     assert isinstance(
-        await judged(issuer, issuer.token(scope="a tools.use"), scopes=("tools.use",)), KnownCredential
+        await check(issuer, issuer.token(scope="a tools.use"), scopes=("tools.use",)), KnownCredential
     )
 
 
@@ -145,41 +145,41 @@ async def test_a_token_without_the_scope_we_ask_for_is_told_which(issuer: Author
         {"sub": None},
     ],
 )
-async def test_a_token_for_somebody_else_or_another_time_is_refused(
-    issuer: Authority, claims: dict[str, Any]
+async def test_a_token_for_another_audience_or_time_is_refused(
+    issuer: TokenIssuer, claims: dict[str, Any]
 ) -> None:
-    assert isinstance(await judged(issuer, issuer.token()), KnownCredential)
-    assert isinstance(await judged(issuer, issuer.token(**claims)), UnknownCredential)
+    assert isinstance(await check(issuer, issuer.token()), KnownCredential)
+    assert isinstance(await check(issuer, issuer.token(**claims)), UnknownCredential)
 
 
 @pytest.mark.parametrize("subject", ["", "  ", "a\nb", "x" * 300])
-async def test_a_subject_that_cannot_be_shown_is_refused(issuer: Authority, subject: str) -> None:
-    assert not isinstance(await judged(issuer, issuer.token(sub=subject)), KnownCredential)
+async def test_a_subject_that_cannot_be_shown_is_refused(issuer: TokenIssuer, subject: str) -> None:
+    assert not isinstance(await check(issuer, issuer.token(sub=subject)), KnownCredential)
 
 
 @proves("G10")
-async def test_clocks_may_differ_by_seconds_and_more_than_one_audience_is_fine(issuer: Authority) -> None:
-    assert isinstance(await judged(issuer, issuer.token(exp=time.time() - 5)), KnownCredential)
-    assert isinstance(await judged(issuer, issuer.token(exp=time.time() - 60)), UnknownCredential)
-    assert isinstance(await judged(issuer, issuer.token(aud=[AUDIENCE, "account"])), KnownCredential)
+async def test_clocks_may_differ_by_seconds_and_more_than_one_audience_is_fine(issuer: TokenIssuer) -> None:
+    assert isinstance(await check(issuer, issuer.token(exp=time.time() - 5)), KnownCredential)
+    assert isinstance(await check(issuer, issuer.token(exp=time.time() - 60)), UnknownCredential)
+    assert isinstance(await check(issuer, issuer.token(aud=[AUDIENCE, "account"])), KnownCredential)
 
 
-def forged(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
+def forge(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
     parts = (json.dumps(header).encode(), json.dumps(claims).encode(), signature)
     return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)
 
 
 @proves("G10")
-async def test_no_signature_and_a_public_key_taken_for_a_secret_are_refused(issuer: Authority) -> None:
+async def test_no_signature_and_a_public_key_taken_for_a_secret_are_refused(issuer: TokenIssuer) -> None:
     claims = issuer.claims()
     header = {"alg": "HS256", "typ": "JWT", "kid": "one"}
-    body = forged(header, claims).rpartition(".")[0]
+    body = forge(header, claims).rpartition(".")[0]
     confused = hmac.new(public_pem(1), body.encode(), hashlib.sha256).digest()
     tokens = {
-        "none": forged({"alg": "none", "kid": "one"}, claims),
-        "None": forged({"alg": "None", "kid": "one"}, claims, b"x"),
-        "no algorithm": forged({"kid": "one"}, claims),
-        "the public key as a secret": forged(header, claims, confused),
+        "none": forge({"alg": "none", "kid": "one"}, claims),
+        "None": forge({"alg": "None", "kid": "one"}, claims, b"x"),
+        "no algorithm": forge({"kid": "one"}, claims),
+        "the public key as a secret": forge(header, claims, confused),
         "another key under the same name": issuer.token(key=rsa_key(2)),
         "another kind of key": issuer.token(key=ec_key(1), algorithm="ES256"),
         "another strength": issuer.token(algorithm="RS512"),
@@ -188,7 +188,7 @@ async def test_no_signature_and_a_public_key_taken_for_a_secret_are_refused(issu
         "its own key": issuer.token(key=rsa_key(2), headers={"jwk": rsa_jwk(2, None)}),
         "its own key's address": issuer.token(key=rsa_key(2), headers={"jku": "https://evil.example/keys"}),
         "a broken signature": issuer.token()[:-4] + "AAAA",
-        "deep": forged({"alg": "RS256"}, claims).replace("ey", base64.b64encode(b"[" * 9000).decode(), 1),
+        "deep": forge({"alg": "RS256"}, claims).replace("ey", base64.b64encode(b"[" * 9000).decode(), 1),
         "words": "not a token",
         "nothing": "",
         "dots": "..",
@@ -200,7 +200,7 @@ async def test_no_signature_and_a_public_key_taken_for_a_secret_are_refused(issu
 
 
 @proves("G10")
-async def test_a_key_that_is_too_small_or_for_encryption_proves_nothing(issuer: Authority) -> None:
+async def test_a_key_that_is_too_small_or_for_encryption_proves_nothing(issuer: TokenIssuer) -> None:
     with pytest.warns(jwt.InsecureKeyLengthWarning):
         weak = issuer.token(key=rsa_key(9, 1024), headers={"kid": "weak"})
     issuer.keys = [
@@ -211,20 +211,20 @@ async def test_a_key_that_is_too_small_or_for_encryption_proves_nothing(issuer: 
         {"kty": "oct", "k": "c2VjcmV0", "kid": "secret"},
     ]
     for token in (weak, *(issuer.token(headers={"kid": kid}) for kid in ("one", "other", "odd", "secret"))):
-        assert isinstance(await judged(issuer, token), UnknownCredential)
+        assert isinstance(await check(issuer, token), UnknownCredential)
 
 
 @proves("G10")
-async def test_elliptic_curves_and_tokens_that_name_no_key(issuer: Authority) -> None:
+async def test_elliptic_curves_and_tokens_that_name_no_key(issuer: TokenIssuer) -> None:
     issuer.keys = [ec_jwk(2, "two"), rsa_jwk(1, "one"), ec_jwk(1, "curve")]
     curve = issuer.token(key=ec_key(1), algorithm="ES256", headers={"kid": "curve"})
-    assert isinstance(await judged(issuer, curve), KnownCredential)
-    assert isinstance(await judged(issuer, issuer.token(headers={})), KnownCredential)
-    assert isinstance(await judged(issuer, issuer.token(key=rsa_key(2), headers={})), UnknownCredential)
+    assert isinstance(await check(issuer, curve), KnownCredential)
+    assert isinstance(await check(issuer, issuer.token(headers={})), KnownCredential)
+    assert isinstance(await check(issuer, issuer.token(key=rsa_key(2), headers={})), UnknownCredential)
 
 
 @proves("G10")
-async def test_new_keys_are_fetched_and_withdrawn_ones_no_longer_believed(issuer: Authority) -> None:
+async def test_new_keys_are_fetched_and_withdrawn_ones_no_longer_believed(issuer: TokenIssuer) -> None:
     clock = Clock()
     check = TokenCheck(issuer.settings(), clock=clock)
     old = issuer.token()
@@ -239,13 +239,13 @@ async def test_new_keys_are_fetched_and_withdrawn_ones_no_longer_believed(issuer
     clock.now += 31
     assert check.get_cached(old) is None
     assert issuer.asked["/keys"] == 2
-    for number in range(20):  # nobody makes us ask the issuer again and again
+    for number in range(20):  # callers cannot make us ask the issuer again and again
         await check.check_credential(issuer.token(headers={"kid": f"made-up-{number}"}))
     assert issuer.asked["/keys"] == 3
 
 
 @proves("G10")
-async def test_strangers_with_wrong_tokens_keep_nobody_else_at_their_address_out(issuer: Authority) -> None:
+async def test_wrong_tokens_do_not_lock_out_others_at_the_same_address(issuer: TokenIssuer) -> None:
     """Behind a proxy everybody comes from one address."""
     gate = gate_of(issuer.settings())
 
@@ -262,8 +262,8 @@ async def test_strangers_with_wrong_tokens_keep_nobody_else_at_their_address_out
 
 
 @proves("G10")
-async def test_an_issuer_that_is_gone_costs_nothing_for_an_hour_and_then_nobody_is_let_in(
-    issuer: Authority,
+async def test_an_issuer_that_is_gone_costs_nothing_for_an_hour_and_then_tokens_are_refused(
+    issuer: TokenIssuer,
 ) -> None:
     clock = Clock()
     check = TokenCheck(issuer.settings(), clock=clock)
@@ -294,7 +294,7 @@ async def test_an_issuer_that_is_gone_costs_nothing_for_an_hour_and_then_nobody_
     ],
 )
 async def test_keys_that_cannot_be_had_are_our_trouble_and_not_a_wrong_token(
-    issuer: Authority, answer: Response
+    issuer: TokenIssuer, answer: Response
 ) -> None:
     issuer.answers["/keys"] = answer
     gate = gate_of(issuer.settings())
@@ -305,7 +305,7 @@ async def test_keys_that_cannot_be_had_are_our_trouble_and_not_a_wrong_token(
 
 
 @proves("G10")
-async def test_nobody_answers_at_the_issuers_address() -> None:
+async def test_the_issuers_address_does_not_answer() -> None:
     settings = SignInSettings(issuer="http://127.0.0.1:9", audience=AUDIENCE)
     token = jwt.encode({"iss": "x"}, rsa_key(1), algorithm="RS256")
     assert isinstance(await TokenCheck(settings).check_credential(token), UndecidedCredential)
@@ -317,10 +317,10 @@ async def test_nobody_answers_at_the_issuers_address() -> None:
     [{"issuer": "https://evil.example"}, {"jwks_uri": "http://evil.example/keys"}, {"jwks_uri": 7}],
 )
 async def test_metadata_that_speak_for_another_are_not_believed(
-    issuer: Authority, metadata: dict[str, Any]
+    issuer: TokenIssuer, metadata: dict[str, Any]
 ) -> None:
     issuer.metadata = metadata
-    assert isinstance(await judged(issuer, issuer.token()), UndecidedCredential)
+    assert isinstance(await check(issuer, issuer.token()), UndecidedCredential)
 
 
 @proves("G10")
@@ -335,15 +335,15 @@ async def test_metadata_that_speak_for_another_are_not_believed(
 async def test_metadata_are_found_wherever_the_standards_put_them(where: str) -> None:
     async with authority("/tenant") as issuer:
         issuer.metadata_path = where
-        assert isinstance(await judged(issuer, issuer.token()), KnownCredential)
+        assert isinstance(await check(issuer, issuer.token()), KnownCredential)
         issuer.metadata_path = "/nowhere"
-        assert isinstance(await judged(issuer, issuer.token()), UndecidedCredential)
-        direct = await judged(issuer, issuer.token(), jwks_url=f"{issuer.base}/keys")
+        assert isinstance(await check(issuer, issuer.token()), UndecidedCredential)
+        direct = await check(issuer, issuer.token(), jwks_url=f"{issuer.base}/keys")
         assert isinstance(direct, KnownCredential)
 
 
 @proves("G10")
-async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: Authority) -> None:
+async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: TokenIssuer) -> None:
     gate = gate_of(issuer.settings(scopes=("tools.use",)))
     refused = await gate.authenticate(HOST, MCP)
     assert isinstance(refused, AccessDenial)
@@ -366,7 +366,9 @@ async def test_a_client_that_is_turned_away_learns_where_to_sign_in(issuer: Auth
 
 
 @proves("G10")
-async def test_a_good_token_is_not_checked_again_for_each_request_and_ends_on_time(issuer: Authority) -> None:
+async def test_a_good_token_is_not_checked_again_for_each_request_and_ends_on_time(
+    issuer: TokenIssuer,
+) -> None:
     check = TokenCheck(issuer.settings())
     ends_soon = issuer.token(exp=time.time() - 28)  # within the leeway, for some two seconds
     assert isinstance(await check.check_credential(ends_soon), KnownCredential)
@@ -390,7 +392,7 @@ async def test_a_good_token_is_not_checked_again_for_each_request_and_ends_on_ti
         {"jwks_url": "http://id.example/keys"},
     ],
 )
-def test_settings_by_which_anybody_could_sign_are_refused(settings: dict[str, Any]) -> None:
+def test_settings_that_accept_unsigned_or_weak_tokens_are_refused(settings: dict[str, Any]) -> None:
     given = {"issuer": "https://id.example", "audience": AUDIENCE, **settings}
     with pytest.raises(ConfigError):
         gate_of(SignInSettings.model_validate(given))

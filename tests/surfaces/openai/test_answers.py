@@ -20,9 +20,9 @@ from tests.kit.chat_completions import (
     ask,
     open_served_completions,
     serve_completions,
-    settings,
     user,
 )
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 TALE = "Tell me a tale of bears"
@@ -41,16 +41,16 @@ def body(**more: Any) -> dict[str, Any]:
     return {"model": "fingerpost", "messages": [user(TALE)], **more}
 
 
-async def whole(place: ServedCompletions, **more: Any) -> Any:
+async def whole(completions: ServedCompletions, **more: Any) -> Any:
     """The only choice of a whole answer."""
-    return (await ask(place, body(**more))).json["choices"][0]
+    return (await ask(completions, body(**more))).json["choices"][0]
 
 
-async def streamed(place: ServedCompletions, **more: Any) -> tuple[dict[str, str], str | None]:
+async def read_stream(completions: ServedCompletions, **more: Any) -> tuple[dict[str, str], str | None]:
     """Everything the deltas of an answer add up to, and why it ended."""
-    said: dict[str, str] = {}
+    deltas: dict[str, str] = {}
     finish: str | None = None
-    async with place.plain() as client:
+    async with completions.plain() as client:
         got = await client.post("/v1/chat/completions", json=body(stream=True, **more))
     for line in got.text.splitlines():
         if not line.startswith("data: {"):
@@ -58,9 +58,9 @@ async def streamed(place: ServedCompletions, **more: Any) -> tuple[dict[str, str
         (choice,) = json.loads(line.removeprefix("data: "))["choices"]
         for name, piece in choice["delta"].items():
             if isinstance(piece, str):
-                said[name] = said.get(name, "") + piece
+                deltas[name] = deltas.get(name, "") + piece
         finish = choice["finish_reason"] or finish
-    return said, finish
+    return deltas, finish
 
 
 @proves("O1")
@@ -68,9 +68,9 @@ async def streamed(place: ServedCompletions, **more: Any) -> tuple[dict[str, str
 async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: bool):
     more: dict[str, Any] = {"response_format": {"type": "json_object"}} if shaped else {}
     text = f"\n{LONG}\n" if shaped else " bears and\n\nbears".join("abc" for _ in range(10_000)) + "\n"
-    async with open_served_completions(tmp_path, says(text, text)) as place:
-        choice = await whole(place, **more)
-        pieces, finish = await streamed(place, **more)
+    async with open_served_completions(tmp_path, says(text, text)) as completions:
+        choice = await whole(completions, **more)
+        pieces, finish = await read_stream(completions, **more)
     assert choice["message"]["content"] == pieces["content"] == text.strip()
     assert choice["finish_reason"] == finish == "stop"
 
@@ -78,16 +78,16 @@ async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: b
 async def test_an_answer_longer_than_is_kept_says_that_it_was_cut(tmp_path: Path):
     text = "a" * (MAX_ANSWER_LENGTH + 1)
     # Whole alone: the kit's model would take half a million steps to stream it.
-    async with open_served_completions(tmp_path, says(text)) as place:
-        choice = await whole(place)
+    async with open_served_completions(tmp_path, says(text)) as completions:
+        choice = await whole(completions)
     assert (len(choice["message"]["content"]), choice["finish_reason"]) == (MAX_ANSWER_LENGTH, "length")
 
 
 async def test_a_long_answer_in_a_shape_of_ours_is_whole(tmp_path: Path):
     text = "bears " * 30_000 + "end"
     turn = json.dumps({"thought": "easy", "action": None, "answer": text})
-    async with open_served_completions(tmp_path, says(turn)) as place:
-        choice = await whole(place, fingerpost={"mode": "react"})
+    async with open_served_completions(tmp_path, says(turn)) as completions:
+        choice = await whole(completions, fingerpost={"mode": "react"})
     assert choice["message"]["content"] == text
 
 
@@ -95,9 +95,9 @@ async def test_a_long_answer_in_a_shape_of_ours_is_whole(tmp_path: Path):
 @pytest.mark.parametrize("mode", ["simple", "single", "staged", "react"])
 async def test_a_refusal_is_passed_on_as_one(tmp_path: Path, mode: str):
     model = ScriptedModel(lambda request: reply(refusal="I cannot help with bears."))
-    async with open_served_completions(tmp_path, model) as place:
-        choice = await whole(place, fingerpost={"mode": mode})
-        pieces, finish = await streamed(place, fingerpost={"mode": mode})
+    async with open_served_completions(tmp_path, model) as completions:
+        choice = await whole(completions, fingerpost={"mode": mode})
+        pieces, finish = await read_stream(completions, fingerpost={"mode": mode})
     assert (choice["message"]["content"], choice["message"]["refusal"]) == (None, "I cannot help with bears.")
     assert (pieces["content"], pieces["refusal"]) == ("", "I cannot help with bears.")
     assert choice["finish_reason"] == finish == "stop"
@@ -106,24 +106,24 @@ async def test_a_refusal_is_passed_on_as_one(tmp_path: Path, mode: str):
 @pytest.mark.parametrize(("end", "text"), [("content_filter", ""), ("stop", ""), ("content_filter", "Once")])
 async def test_an_answer_without_words_stays_without(tmp_path: Path, end: str, text: str):
     model = ScriptedModel(lambda request: reply(text, finish=end))
-    async with open_served_completions(tmp_path, model) as place:
-        choice = await whole(place)
-        pieces, finish = await streamed(place)
+    async with open_served_completions(tmp_path, model) as completions:
+        choice = await whole(completions)
+        pieces, finish = await read_stream(completions)
     assert choice["message"]["content"] == pieces["content"] == text
     assert choice["finish_reason"] == finish == end
 
 
 async def test_a_person_reads_words_where_the_model_has_none(tmp_path: Path):
-    async with open_served_completions(tmp_path, says(reply(), reply(refusal="I cannot."))) as place:
-        silent = await place.router.route(TALE, mode="simple")
-        refused = await place.router.route(TALE, mode="simple")
+    async with open_served_completions(tmp_path, says(reply(), reply(refusal="I cannot."))) as completions:
+        silent = await completions.router.route(TALE, mode="simple")
+        refused = await completions.router.route(TALE, mode="simple")
     assert "no answer in words" in silent.answer
     assert (refused.answer, refused.refusal) == ("I cannot.", "I cannot.")
 
 
 async def test_a_refusal_in_the_responses_api_is_a_part_of_its_own(tmp_path: Path):
     model = ScriptedModel(lambda request: reply(refusal="I cannot."))
-    async with open_served_completions(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as completions, completions.client() as client:
         answer = await client.responses.create(model="fingerpost", input=TALE)
         stream = await client.responses.create(model="fingerpost", input=TALE, stream=True)
         events: list[Any] = [event async for event in stream]
@@ -138,37 +138,37 @@ async def test_what_the_model_thought_goes_to_the_caller_and_into_no_prompt(tmp_
     lines = (replace(thinks, reasoning="first thought"), reply("It is nine.", reasoning="second thought"))
     asked = {"messages": [user("What time is it in Tokyo?")]}
     model = says(*lines, *lines)
-    async with open_served_completions(tmp_path, model) as place:
-        choice = await whole(place, **asked)
-        pieces, _ = await streamed(place, **asked)
+    async with open_served_completions(tmp_path, model) as completions:
+        choice = await whole(completions, **asked)
+        pieces, _ = await read_stream(completions, **asked)
     assert choice["message"]["reasoning_content"] == pieces["reasoning_content"] == "second thought"
-    told = "".join(message.text for request in model.asked for message in request.messages)
-    assert "thought" not in told
+    prompt = "".join(message.text for request in model.asked for message in request.messages)
+    assert "thought" not in prompt
 
 
 async def test_no_limit_of_ours_goes_with_the_callers_question(tmp_path: Path):
     model = ScriptedModel(lambda request: "Once upon a time.")
-    async with open_served_completions(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as completions:
         for more in ({}, {"tools": [MAP]}, {"fingerpost": {"mode": "react"}}):
-            await whole(place, **more)
-        await whole(place, max_tokens=77)
-        await place.router.route(TALE, mode="simple")
+            await whole(completions, **more)
+        await whole(completions, max_tokens=77)
+        await completions.router.route(TALE, mode="simple")
     answering = [request for request in model.asked if request.messages[0].role == "system"]
     assert [request.max_tokens for request in answering[:-1]] == [None] * (len(answering) - 1)
     assert answering[-2].options == {"max_tokens": 77}
-    assert answering[-1].max_tokens == place.router.settings.choose.answer_tokens
+    assert answering[-1].max_tokens == completions.router.settings.choose.answer_tokens
 
 
 @proves("O8")
 async def test_a_conversation_that_was_shortened_says_so(tmp_path: Path):
-    said: list[Any] = []
+    received: list[Any] = []
     for number in range(60):
-        said += [user(f"u{number} " + "x y " * 700), {"role": "assistant", "content": "y z " * 700}]
-    async with open_served_completions(tmp_path, ScriptedModel(lambda request: "Bears.")) as place:
-        long = await ask(place, body(messages=[*said, user(TALE)]))
-        short = await ask(place, body())
+        received += [user(f"u{number} " + "x y " * 700), {"role": "assistant", "content": "y z " * 700}]
+    async with open_served_completions(tmp_path, ScriptedModel(lambda request: "Bears.")) as completions:
+        long = await ask(completions, body(messages=[*received, user(TALE)]))
+        short = await ask(completions, body())
     left_out = long.json["fingerpost"]["shortened"]["messages_left_out"]
-    assert 0 < left_out < len(said)
+    assert 0 < left_out < len(received)
     assert "shortened" not in short.json["fingerpost"]
 
 
@@ -178,27 +178,29 @@ async def test_the_same_question_in_many_chats_is_no_loop(tmp_path: Path):
         zone = {"timezone": "Asia/Tokyo"}
         return last.text if last.role == "tool" else calls(("time__get_current_time", zone))
 
-    async with open_served_completions(tmp_path, ScriptedModel(say)) as place:
-        answers = [await ask(place, body(messages=[user("What time is it in Tokyo?")])) for _ in range(8)]
+    async with open_served_completions(tmp_path, ScriptedModel(say)) as completions:
+        answers = [
+            await ask(completions, body(messages=[user("What time is it in Tokyo?")])) for _ in range(8)
+        ]
     assert all("it is 21:00" in answer.text for answer in answers)
-    assert len(place.clock.calls) == len(answers)
+    assert len(completions.clock.calls) == len(answers)
 
 
 @proves("F47")
 async def test_a_model_that_goes_round_within_one_request_is_stopped(tmp_path: Path):
-    heard: list[str] = []
+    received: list[str] = []
 
     def say(request: Any) -> Any:
-        heard.append(request.messages[-1].text)
-        stopped = "loop" in heard[-1]
+        received.append(request.messages[-1].text)
+        stopped = "loop" in received[-1]
         return "Enough." if stopped else calls(("time__get_current_time", {"timezone": "Asia/Tokyo"}))
 
     asked = body(messages=[user("What time is it in Tokyo?")], fingerpost={"max_turns": 20})
-    async with open_served_completions(tmp_path, ScriptedModel(say)) as place:
-        answer = await ask(place, asked)
+    async with open_served_completions(tmp_path, ScriptedModel(say)) as completions:
+        answer = await ask(completions, asked)
     assert answer.text.startswith("Enough.")
-    assert "with the same arguments" in heard[-1]
-    assert len(place.clock.calls) < 10
+    assert "with the same arguments" in received[-1]
+    assert len(completions.clock.calls) < 10
 
 
 HELLO = [user("Hello!")]
@@ -212,12 +214,12 @@ async def test_a_call_of_a_tool_that_does_not_exist_is_asked_again_for_words(tmp
     first = DONE if mode == "react" else INVENTED
     for streams in (False, True):
         model = says(first, "I cannot make coffee.")
-        async with open_served_completions(tmp_path / str(streams), model) as place:
+        async with open_served_completions(tmp_path / str(streams), model) as completions:
             if streams:
-                said, finish = await streamed(place, messages=HELLO, fingerpost={"mode": mode})
-                assert (said["content"], finish) == ("I cannot make coffee.", "stop")
+                deltas, finish = await read_stream(completions, messages=HELLO, fingerpost={"mode": mode})
+                assert (deltas["content"], finish) == ("I cannot make coffee.", "stop")
             else:
-                choice = await whole(place, messages=HELLO, fingerpost={"mode": mode})
+                choice = await whole(completions, messages=HELLO, fingerpost={"mode": mode})
                 assert choice["message"]["content"] == "I cannot make coffee."
         again = model.asked[-1]
         assert not again.tools
@@ -231,11 +233,13 @@ async def test_a_model_that_writes_nothing_but_invented_calls_never_leaves_an_em
 ):
     first = DONE if mode == "react" else INVENTED
     for streams in (False, True):
-        async with open_served_completions(tmp_path / str(streams), says(first, INVENTED)) as place:
+        async with open_served_completions(tmp_path / str(streams), says(first, INVENTED)) as completions:
             if streams:
-                content = (await streamed(place, messages=HELLO, fingerpost={"mode": mode}))[0]["content"]
+                content = (await read_stream(completions, messages=HELLO, fingerpost={"mode": mode}))[0][
+                    "content"
+                ]
             else:
-                content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"][
+                content = (await whole(completions, messages=HELLO, fingerpost={"mode": mode}))["message"][
                     "content"
                 ]
         assert "tool that does not exist" in content
@@ -248,12 +252,12 @@ async def test_a_model_reads_on_in_a_result_that_was_cut_and_again_in_a_later_re
     tmp_path: Path, mode: str
 ):
     def say(request: ModelRequest) -> ModelReply | str:
-        told = "\n".join(message.text for message in request.messages)
-        handles, pages = re.findall(r"res_[a-z]{13}", told), told.count("line 1 of\nline 2 of\n")
+        prompt = "\n".join(message.text for message in request.messages)
+        handles, pages = re.findall(r"res_[a-z]{13}", prompt), prompt.count("line 1 of\nline 2 of\n")
         if not handles:
             return calls(("logs__read_log", {}))
         tools = [tool["function"]["name"] for tool in json.loads(json.dumps(request.tools))]
-        is_first = "And the rest?" not in told
+        is_first = "And the rest?" not in prompt
         if "read_result" in tools and pages < (2 if is_first else 1):
             return calls(("read_result", {"handle": handles[0]}))
         return f"Read {pages}, all of it is {handles[0]}."
@@ -269,14 +273,14 @@ async def test_a_model_reads_on_in_a_result_that_was_cut_and_again_in_a_later_re
     }
     logs = tool_server("logs", [log], call=tell)
     asked = {"model": f"fingerpost:{mode}", "messages": [user("Read the log file of the service mail")]}
-    made = settings(tmp_path, digest={"max_tokens": 300})
+    made = build_settings(tmp_path, digest={"max_tokens": 300})
     async with Router([logs.spec()], settings=made, model=ScriptedModel(say)) as router:
         await router.connect()
         async with serve_completions(router) as (address, app):
-            place = ServedCompletions(address, router, app, logs, logs)
-            first = await ask(place, asked)
-            said = [*asked["messages"], {"role": "assistant", "content": first.text}, user("And the rest?")]
-            later = await ask(place, {**asked, "messages": said})
+            completions = ServedCompletions(address, router, app, logs, logs)
+            first = await ask(completions, asked)
+            text = [*asked["messages"], {"role": "assistant", "content": first.text}, user("And the rest?")]
+            later = await ask(completions, {**asked, "messages": text})
     assert first.text.startswith("Read 2, all of it is res_")
     assert later.text.startswith("Read 1, all of it is res_")
 
@@ -291,13 +295,13 @@ async def test_an_announcement_of_an_invented_call_is_not_the_answer(tmp_path: P
     first = answered if mode == "react" else ANNOUNCED
     for streams in (False, True):
         model = says(first, "I cannot make coffee.")
-        async with open_served_completions(tmp_path / str(streams), model) as place:
+        async with open_served_completions(tmp_path / str(streams), model) as completions:
             if streams:
-                said, finish = await streamed(place, messages=HELLO, fingerpost={"mode": mode})
+                deltas, finish = await read_stream(completions, messages=HELLO, fingerpost={"mode": mode})
                 begun = "" if mode == "react" else "Let me check.\n\n"  # a turn of react is not streamed
-                assert (said["content"], finish) == (f"{begun}I cannot make coffee.", "stop")
+                assert (deltas["content"], finish) == (f"{begun}I cannot make coffee.", "stop")
             else:
-                choice = await whole(place, messages=HELLO, fingerpost={"mode": mode})
+                choice = await whole(completions, messages=HELLO, fingerpost={"mode": mode})
                 assert choice["message"]["content"] == "I cannot make coffee."
         again = model.asked[-1]
         assert not again.tools
@@ -307,8 +311,8 @@ async def test_an_announcement_of_an_invented_call_is_not_the_answer(tmp_path: P
 @proves("A15")
 @pytest.mark.parametrize("mode", ["staged", "single"])
 async def test_a_model_that_only_announces_invented_calls_again_is_said_to_do_so(tmp_path: Path, mode: str):
-    async with open_served_completions(tmp_path, says(ANNOUNCED, ANNOUNCED)) as place:
-        content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
+    async with open_served_completions(tmp_path, says(ANNOUNCED, ANNOUNCED)) as completions:
+        content = (await whole(completions, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
     assert "tool that does not exist" in content
 
 
@@ -316,6 +320,6 @@ async def test_a_model_that_only_announces_invented_calls_again_is_said_to_do_so
 @pytest.mark.parametrize("mode", ["staged", "single", "simple"])
 async def test_an_answer_beside_an_invented_call_is_not_asked_for_again(tmp_path: Path, mode: str):
     model = says(f"Coffee is a drink made of roasted beans.\n\n{INVENTED}", "Never asked.")
-    async with open_served_completions(tmp_path, model) as place:
-        content = (await whole(place, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
+    async with open_served_completions(tmp_path, model) as completions:
+        content = (await whole(completions, messages=HELLO, fingerpost={"mode": mode}))["message"]["content"]
     assert content == "Coffee is a drink made of roasted beans."

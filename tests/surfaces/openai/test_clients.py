@@ -33,7 +33,7 @@ def tells_time() -> ScriptedModel:
 
 @proves("O1", "O2", "O8")
 async def test_a_whole_answer(tmp_path: Path):
-    async with open_served_completions(tmp_path, tells_time()) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time()) as completions, completions.client() as client:
         raw = await client.chat.completions.with_raw_response.create(
             model="fingerpost", messages=[user(TIME)]
         )
@@ -42,22 +42,22 @@ async def test_a_whole_answer(tmp_path: Path):
     choice = answer.choices[0]
     assert (choice.finish_reason, choice.message.role) == ("stop", "assistant")
     assert choice.message.content == "It is nine in the evening.\n\nSource: time/get_current_time"
-    assert place.clock.calls == [("get_current_time", {"timezone": "Asia/Tokyo"})]
+    assert completions.clock.calls == [("get_current_time", {"timezone": "Asia/Tokyo"})]
     assert answer.usage is not None
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens > 0
-    told: Any = (answer.model_extra or {})["fingerpost"]
-    assert told["outcome"] == "answered"
-    assert told["tools_considered"] == 2
-    assert told["tools_offered"] == told["tools_used"] == ["time/get_current_time"]
-    assert answer.id == f"chatcmpl-{told['packet_id']}"
-    assert raw.headers["x-request-id"] == raw.headers["x-fingerpost-packet"] == told["packet_id"]
+    extension: Any = (answer.model_extra or {})["fingerpost"]
+    assert extension["outcome"] == "answered"
+    assert extension["tools_considered"] == 2
+    assert extension["tools_offered"] == extension["tools_used"] == ["time/get_current_time"]
+    assert answer.id == f"chatcmpl-{extension['packet_id']}"
+    assert raw.headers["x-request-id"] == raw.headers["x-fingerpost-packet"] == extension["packet_id"]
     assert raw.headers["x-fingerpost-tools-used"] == "time/get_current_time"
-    assert int(raw.headers["x-fingerpost-saved-tokens"]) == told["saved_tokens"] > 0
+    assert int(raw.headers["x-fingerpost-saved-tokens"]) == extension["saved_tokens"] > 0
 
 
 @proves("O1", "O8")
 async def test_an_answer_in_pieces(tmp_path: Path):
-    async with open_served_completions(tmp_path, tells_time()) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time()) as completions, completions.client() as client:
         stream = await client.chat.completions.create(
             model="fingerpost", messages=[user(TIME)], stream=True, stream_options={"include_usage": True}
         )
@@ -76,8 +76,8 @@ async def test_an_answer_in_pieces(tmp_path: Path):
 @proves("O1")
 async def test_the_stream_helper_of_the_client(tmp_path: Path):
     async with (
-        open_served_completions(tmp_path, tells_time()) as place,
-        place.client() as client,
+        open_served_completions(tmp_path, tells_time()) as completions,
+        completions.client() as client,
         client.chat.completions.stream(model="fingerpost", messages=[user(TIME)]) as stream,
     ):
         kinds = {event.type async for event in stream}
@@ -88,10 +88,10 @@ async def test_the_stream_helper_of_the_client(tmp_path: Path):
 
 @proves("O1")
 async def test_the_client_without_an_event_loop(tmp_path: Path):
-    async with open_served_completions(tmp_path, tells_time()) as place:
+    async with open_served_completions(tmp_path, tells_time()) as completions:
 
         def talk() -> tuple[str, str, list[str]]:
-            with OpenAI(base_url=f"{place.address}/v1", api_key="none needed") as client:
+            with OpenAI(base_url=f"{completions.address}/v1", api_key="none needed") as client:
                 whole = client.chat.completions.create(model="scripted", messages=[user("Hello!")])
                 stream = client.chat.completions.create(
                     model="fingerpost", messages=[user("Hello!")], stream=True
@@ -112,22 +112,24 @@ def _ids(client: OpenAI) -> list[str]:
 
 @proves("O1")
 async def test_the_client_of_node(tmp_path: Path):
-    async with open_served_completions(tmp_path, tells_time()) as place:
+    async with open_served_completions(tmp_path, tells_time()) as completions:
         with anyio.fail_after(30):
-            done = await anyio.run_process([program("node"), str(NODE), f"{place.address}/v1"], check=False)
+            done = await anyio.run_process(
+                [program("node"), str(NODE), f"{completions.address}/v1"], check=False
+            )
     assert done.returncode == 0, done.stderr.decode()
-    told = json.loads(done.stdout)
-    assert told["whole"].startswith("It is nine in the evening.")
-    assert told["streamed"].startswith("It is nine in the evening.")
-    assert told["finish"] == "stop"
-    assert told["helper"].startswith("It is nine in the evening.")
-    assert told["response"].startswith("It is nine in the evening.")
-    assert told["models"][0] == "fingerpost"
-    assert told["error"] == {"status": 404, "code": "model_not_found", "param": "model"}
+    data = json.loads(done.stdout)
+    assert data["whole"].startswith("It is nine in the evening.")
+    assert data["streamed"].startswith("It is nine in the evening.")
+    assert data["finish"] == "stop"
+    assert data["helper"].startswith("It is nine in the evening.")
+    assert data["response"].startswith("It is nine in the evening.")
+    assert data["models"][0] == "fingerpost"
+    assert data["error"] == {"status": 404, "code": "model_not_found", "param": "model"}
 
 
 async def test_without_any_model(tmp_path: Path):
-    async with open_served_completions(tmp_path) as place, place.client() as client:
+    async with open_served_completions(tmp_path) as completions, completions.client() as client:
         answer = await client.chat.completions.create(
             model="fingerpost", messages=[user("What time is it in Asia/Tokyo?")]
         )
@@ -139,7 +141,7 @@ async def test_without_any_model(tmp_path: Path):
 
 @proves("O1")
 async def test_responses_whole_and_streamed(tmp_path: Path):
-    async with open_served_completions(tmp_path, tells_time()) as place, place.client() as client:
+    async with open_served_completions(tmp_path, tells_time()) as completions, completions.client() as client:
         whole = await client.responses.create(model="fingerpost", instructions="Be brief.", input=TIME)
         assert whole.output_text.startswith("It is nine")
         assert (whole.status, whole.instructions) == ("completed", "Be brief.")
@@ -156,27 +158,30 @@ async def test_responses_whole_and_streamed(tmp_path: Path):
 
 async def test_many_at_once_do_not_disturb_each_other(tmp_path: Path):
     model = ScriptedModel(lambda request: request.messages[-1].text.upper(), seconds=0.02)
-    heard: dict[int, str] = {}
-    async with open_served_completions(tmp_path, model) as place, place.client() as client:
+    received: dict[int, str] = {}
+    async with open_served_completions(tmp_path, model) as completions, completions.client() as client:
 
         async def talk(number: int) -> None:
             words = [user(f"please repeat: number {number}")]
             if number % 2:
                 stream = await client.chat.completions.create(model="fingerpost", messages=words, stream=True)
-                heard[number] = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+                received[number] = "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
             else:
                 whole = await client.chat.completions.create(model="fingerpost", messages=words)
-                heard[number] = whole.choices[0].message.content or ""
+                received[number] = whole.choices[0].message.content or ""
 
         async with anyio.create_task_group() as tasks:
             for number in range(12):
                 tasks.start_soon(talk, number)
-    assert heard == {number: f"PLEASE REPEAT: NUMBER {number}" for number in range(12)}
+    assert received == {number: f"PLEASE REPEAT: NUMBER {number}" for number in range(12)}
 
 
 @pytest.mark.parametrize("wanted", [True, False])
 async def test_the_extension_can_be_switched_off(tmp_path: Path, wanted: bool):
     more = {"completions": {"extension": wanted}}
-    async with open_served_completions(tmp_path, tells_time(), **more) as place, place.client() as client:
+    async with (
+        open_served_completions(tmp_path, tells_time(), **more) as completions,
+        completions.client() as client,
+    ):
         answer = await client.chat.completions.create(model="fingerpost", messages=[user("Hello!")])
     assert ("fingerpost" in (answer.model_extra or {})) is wanted

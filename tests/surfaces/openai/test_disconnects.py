@@ -1,4 +1,4 @@
-"""Clients that leave, and a house that closes."""
+"""Clients that disconnect, and a router that closes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from fingerpost import Router
 from fingerpost.llm import OpenAIChat
 from fingerpost.settings import ModelSettings
 from fingerpost.testing import HANG, ScriptedModel, calls, served, tool_server
-from tests.kit.chat_completions import open_served_completions, settings, user
+from tests.kit.chat_completions import open_served_completions, user
 from tests.kit.chat_completions import serve_completions as serving
-from tests.kit.model_server import Hanging, said
+from tests.kit.model_server import Hanging, create_reply
+from tests.kit.routers import build_settings, open_router
 from tests.requirements import proves
 
 
@@ -36,7 +37,7 @@ class Patient(ScriptedModel):
         return HANG
 
 
-async def leave_when(reached: anyio.Event, address: str, **more: Any) -> None:
+async def disconnect_when(reached: anyio.Event, address: str, **more: Any) -> None:
     """Ask, and hang up as soon as the work has begun."""
     body = {"model": "fingerpost", "messages": [user("What time is it in Tokyo?")], **more}
     async with httpx2.AsyncClient(timeout=20) as client, anyio.create_task_group() as tasks:
@@ -53,24 +54,24 @@ async def leave_when(reached: anyio.Event, address: str, **more: Any) -> None:
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_client_that_leaves_ends_the_question_to_the_model(tmp_path: Path, stream: bool):
     model = Patient()
-    async with open_served_completions(tmp_path, model) as place:
+    async with open_served_completions(tmp_path, model) as completions:
         with anyio.fail_after(10):
-            await leave_when(model.reached, place.address, stream=stream)
+            await disconnect_when(model.reached, completions.address, stream=stream)
             await model.gone.wait()
 
 
 @proves("O6")
 async def test_the_upstream_server_sees_the_connection_close(tmp_path: Path):
-    upstream = Hanging(said("too late"))
+    upstream = Hanging(create_reply("too late"))
     async with served(upstream.app) as address:
         chosen = ModelSettings(model="tiny", base_url=f"{address}/v1", api_key="k", retries=0)
         async with (
             OpenAIChat(chosen) as model,
-            Router(settings=settings(tmp_path), model=model) as router,
+            Router(settings=build_settings(tmp_path), model=model) as router,
             serving(router) as (at, _),
         ):
             with anyio.fail_after(10):
-                await leave_when(upstream.reached, at, stream=True)
+                await disconnect_when(upstream.reached, at, stream=True)
                 await upstream.gone.wait()
 
 
@@ -93,12 +94,10 @@ async def test_a_client_that_leaves_ends_the_call_of_a_tool(tmp_path: Path):
     }
     slow = tool_server("time", [look], call=hang)
     model = ScriptedModel(lambda request: calls(("time__get_current_time", {})))
-    async with Router((slow.spec(),), settings=settings(tmp_path), model=model) as router:
-        await router.connect()
-        async with serving(router) as (address, _):
-            with anyio.fail_after(10):
-                await leave_when(reached, address, stream=True)
-                await gone.wait()
+    async with open_router(tmp_path, (slow.spec(),), model) as router, serving(router) as (address, _):
+        with anyio.fail_after(10):
+            await disconnect_when(reached, address, stream=True)
+            await gone.wait()
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -112,7 +111,10 @@ async def test_closing_gives_what_runs_a_little_time(tmp_path: Path, stream: boo
 
     got: list[httpx2.Response] = []
     body = {"model": "fingerpost", "messages": [user("Hello!")], "stream": stream}
-    async with open_served_completions(tmp_path, ScriptedModel(say)) as place, place.plain() as client:
+    async with (
+        open_served_completions(tmp_path, ScriptedModel(say)) as completions,
+        completions.plain() as client,
+    ):
 
         async def ask() -> None:
             got.append(await client.post("/v1/chat/completions", json=body))
@@ -120,7 +122,7 @@ async def test_closing_gives_what_runs_a_little_time(tmp_path: Path, stream: boo
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await asked.wait()
-            tasks.start_soon(place.app.drain, 5.0)
+            tasks.start_soon(completions.app.drain, 5.0)
             late = await client.post("/v1/chat/completions", json=body)
             assert (late.status_code, late.json()["error"]["type"]) == (503, "server_error")
             proceed.set()
@@ -131,7 +133,7 @@ async def test_closing_gives_what_runs_a_little_time(tmp_path: Path, stream: boo
 
 async def test_closing_ends_what_takes_too_long(tmp_path: Path):
     model = Patient()
-    async with open_served_completions(tmp_path, model) as place, place.plain() as client:
+    async with open_served_completions(tmp_path, model) as completions, completions.plain() as client:
         whole: list[httpx2.Response] = []
         body = {"model": "fingerpost", "messages": [user("Hello!")]}
 
@@ -141,6 +143,6 @@ async def test_closing_ends_what_takes_too_long(tmp_path: Path):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask)
             await model.reached.wait()
-            await place.app.drain(0.0)
+            await completions.app.drain(0.0)
     assert whole[0].status_code == 503
     assert "shutting down" in json.loads(whole[0].text)["error"]["message"]

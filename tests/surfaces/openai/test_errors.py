@@ -25,7 +25,8 @@ from fingerpost.surfaces.openai.responses import parse_response_request
 from fingerpost.testing import ScriptedModel, served
 from tests.kit import chat_completions as kit
 from tests.kit.chat_completions import ServedCompletions, ask, open_served_completions, user
-from tests.kit.model_server import KEY, Hanging, Model, chunk, events, refused, said
+from tests.kit.model_server import KEY, Hanging, ModelServer, chunk, create_error, create_reply, events
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 HELLO: dict[str, Any] = {"model": "fingerpost", "messages": [user("Hello!")]}
@@ -42,8 +43,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ServedCompletions]:
-    """One house for everything that leaves no trace in it."""
+async def completions(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ServedCompletions]:
+    """One endpoint for all requests that leave no trace in it."""
     async with open_served_completions(tmp_path_factory.mktemp("faults"), talks()) as opened:
         yield opened
 
@@ -94,9 +95,9 @@ WRONG: list[tuple[dict[str, Any], str | None]] = [
 @proves("O5")
 @pytest.mark.parametrize(("wrong", "param"), WRONG, ids=[str(param) for _, param in WRONG])
 async def test_what_is_wrong_with_a_request_is_named(
-    place: ServedCompletions, wrong: dict[str, Any], param: str | None
+    completions: ServedCompletions, wrong: dict[str, Any], param: str | None
 ):
-    answer = await ask(place, {**HELLO, **wrong})
+    answer = await ask(completions, {**HELLO, **wrong})
     assert (answer.status, answer.error["param"]) == (400, param)
     assert answer.error["type"] == "invalid_request_error"
     assert set(answer.error) == SHAPE
@@ -119,16 +120,16 @@ async def test_what_is_wrong_with_a_request_is_named(
     ],
 )
 async def test_what_responses_cannot_have_is_named(
-    place: ServedCompletions, wrong: dict[str, Any], param: str
+    completions: ServedCompletions, wrong: dict[str, Any], param: str
 ):
     body = {"model": "fingerpost", "input": "Hello!", **wrong}
-    answer = await ask(place, body, path="/v1/responses")
+    answer = await ask(completions, body, path="/v1/responses")
     assert (answer.status, answer.error["param"]) == (400, param)
 
 
 @proves("O5")
-async def test_other_faults_of_http(place: ServedCompletions):
-    async with place.plain() as client:
+async def test_other_faults_of_http(completions: ServedCompletions):
+    async with completions.plain() as client:
         got = [
             await client.post(
                 "/v1/chat/completions", content=b"{", headers={"content-type": "application/json"}
@@ -150,13 +151,13 @@ async def test_other_faults_of_http(place: ServedCompletions):
 @proves("O5")
 async def test_keys(tmp_path: Path):
     """Any key will do where none is needed; but one that claims to be ours has to be."""
-    async with open_served_completions(tmp_path, talks()) as place:
-        assert (await ask(place, HELLO, authorization="Bearer sk-whatever")).status == 200
-        wrong = await ask(place, HELLO, authorization=f"Bearer fp_{'0' * 32}_{'x' * 43}")
-        _, watching = await place.router.store.keys.add("screen", rights=(Right.WATCH,))
-        no_right = await ask(place, HELLO, authorization=f"Bearer {watching}")
-        _, using = await place.router.store.keys.add("laptop")
-        assert (await ask(place, HELLO, authorization=f"Bearer {using}")).status == 200
+    async with open_served_completions(tmp_path, talks()) as completions:
+        assert (await ask(completions, HELLO, authorization="Bearer sk-whatever")).status == 200
+        wrong = await ask(completions, HELLO, authorization=f"Bearer fp_{'0' * 32}_{'x' * 43}")
+        _, watching = await completions.router.store.keys.add("screen", rights=(Right.WATCH,))
+        no_right = await ask(completions, HELLO, authorization=f"Bearer {watching}")
+        _, using = await completions.router.store.keys.add("laptop")
+        assert (await ask(completions, HELLO, authorization=f"Bearer {using}")).status == 200
     assert (wrong.status, wrong.error["code"]) == (401, "invalid_api_key")
     assert no_right.status == 403
 
@@ -168,22 +169,22 @@ async def test_keys(tmp_path: Path):
     ids=["keys are required", "reached from elsewhere"],
 )
 async def test_where_a_key_is_needed_not_any_will_do(tmp_path: Path, gateway: dict[str, Any]):
-    async with open_served_completions(tmp_path, talks(), gateway=gateway) as place:
-        made_up = await ask(place, HELLO, authorization="Bearer sk-whatever")
-        async with place.client() as client:
+    async with open_served_completions(tmp_path, talks(), gateway=gateway) as completions:
+        made_up = await ask(completions, HELLO, authorization="Bearer sk-whatever")
+        async with completions.client() as client:
             with pytest.raises(openai.AuthenticationError, match="key is needed"):
                 await client.models.list()
-        _, key = await place.router.store.keys.add("laptop")
-        good = await ask(place, HELLO, authorization=f"Bearer {key}")
+        _, key = await completions.router.store.keys.add("laptop")
+        good = await ask(completions, HELLO, authorization=f"Bearer {key}")
     assert (made_up.status, made_up.error["code"]) == (401, "invalid_api_key")
     assert good.status == 200
 
 
 async def test_a_bound_key_does_not_hear_of_other_servers(tmp_path: Path):
-    async with open_served_completions(tmp_path, talks()) as place:
-        _, key = await place.router.store.keys.add("desk", scope=Scope(servers=("notes",)))
+    async with open_served_completions(tmp_path, talks()) as completions:
+        _, key = await completions.router.store.keys.add("desk", scope=Scope(servers=("notes",)))
         asked = [
-            await ask(place, {**HELLO, "fingerpost": {"server": name}}, authorization=f"Bearer {key}")
+            await ask(completions, {**HELLO, "fingerpost": {"server": name}}, authorization=f"Bearer {key}")
             for name in ("notes", "time", "nothing")
         ]
     assert [answer.status for answer in asked] == [200, 400, 400]
@@ -193,7 +194,10 @@ async def test_a_bound_key_does_not_hear_of_other_servers(tmp_path: Path):
 async def test_pages_that_may_call_us(tmp_path: Path):
     ask_first = {"origin": "https://chat.example", "access-control-request-headers": "x-stainless-os, x-evil"}
     pages = {"allowed_origins": ["https://chat.example"]}
-    async with open_served_completions(tmp_path, talks(), gateway=pages) as place, place.plain() as client:
+    async with (
+        open_served_completions(tmp_path, talks(), gateway=pages) as completions,
+        completions.plain() as client,
+    ):
         allowed = await client.options("/v1/chat/completions", headers=ask_first)
         foreign = await client.options("/v1/models", headers={"origin": "https://evil.example"})
         origin = {"origin": "https://chat.example"}
@@ -207,10 +211,10 @@ async def test_pages_that_may_call_us(tmp_path: Path):
 
 async def test_too_much_and_too_often(tmp_path: Path):
     bounds: Any = {"gateway": {"body_bytes": 1024}, "api": {"per_minute": 2}}
-    async with open_served_completions(tmp_path, talks(), **bounds) as place:
-        large = await ask(place, {**HELLO, "metadata": {"x": "y" * 9000}})
-        assert (await ask(place, HELLO)).status == 200
-        often = await ask(place, HELLO)
+    async with open_served_completions(tmp_path, talks(), **bounds) as completions:
+        large = await ask(completions, {**HELLO, "metadata": {"x": "y" * 9000}})
+        assert (await ask(completions, HELLO)).status == 200
+        often = await ask(completions, HELLO)
     assert (large.status, large.error["code"]) == (413, "request_too_large")
     assert (often.status, often.error["code"]) == (429, "rate_limit_exceeded")
     assert int(often.headers["retry-after"]) > 0
@@ -218,14 +222,14 @@ async def test_too_much_and_too_often(tmp_path: Path):
 
 @asynccontextmanager
 async def in_front_of(
-    upstream: Model, folder: Path, **more: Any
+    upstream: ModelServer, folder: Path, **more: Any
 ) -> AsyncGenerator[tuple[ServedCompletions, openai.AsyncOpenAI]]:
-    """A house whose model is behind a real address."""
+    """An endpoint whose model is behind a real address."""
     async with served(upstream.app) as address:
         known = {"model": "tiny", "base_url": f"{address}/v1", "api_key": KEY, "retries": 0, **more}
         async with (
             OpenAIChat(ModelSettings.model_validate(known)) as model,
-            Router(settings=kit.settings(folder), model=model) as router,
+            Router(settings=build_settings(folder), model=model) as router,
             kit.serve_completions(router) as (at, app),
         ):
             servers = kit.clock_server(), kit.notes_server()
@@ -238,18 +242,18 @@ async def in_front_of(
 @pytest.mark.parametrize(
     ("answer", "status", "code"),
     [
-        (refused(401, f"Incorrect API key provided: {KEY}"), 502, "upstream_refused"),
-        (refused(404, "no such model"), 404, "model_not_found"),
-        (refused(400, "this model cannot see"), 400, "upstream_refused"),
-        (refused(429, "slow down"), 503, "overloaded"),
-        (refused(500, "boom"), 502, "upstream_error"),
-        (said(None, choices=[]), 502, "upstream_error"),
+        (create_error(401, f"Incorrect API key provided: {KEY}"), 502, "upstream_refused"),
+        (create_error(404, "no such model"), 404, "model_not_found"),
+        (create_error(400, "this model cannot see"), 400, "upstream_refused"),
+        (create_error(429, "slow down"), 503, "overloaded"),
+        (create_error(500, "boom"), 502, "upstream_error"),
+        (create_reply(None, choices=[]), 502, "upstream_error"),
     ],
     ids=["key", "model", "request", "overloaded", "broken", "nonsense"],
 )
 @pytest.mark.parametrize("stream", [False, True])
 async def test_an_upstream_that_refuses(tmp_path: Path, answer: Any, status: int, code: str, stream: bool):
-    async with in_front_of(Model(answer), tmp_path) as (_, client):
+    async with in_front_of(ModelServer(answer), tmp_path) as (_, client):
         with pytest.raises(openai.APIStatusError) as caught:
             await client.chat.completions.create(**HELLO, stream=stream)
     assert (caught.value.status_code, caught.value.code) == (status, code)
@@ -259,7 +263,7 @@ async def test_an_upstream_that_refuses(tmp_path: Path, answer: Any, status: int
 
 @proves("O5")
 async def test_an_upstream_that_takes_too_long(tmp_path: Path):
-    async with in_front_of(Hanging(said("late")), tmp_path, timeout=0.2) as (_, client):
+    async with in_front_of(Hanging(create_reply("late")), tmp_path, timeout=0.2) as (_, client):
         with pytest.raises(openai.APIStatusError) as caught:
             await client.chat.completions.create(**HELLO)
     assert (caught.value.status_code, caught.value.code) == (504, "upstream_timeout")
@@ -267,16 +271,16 @@ async def test_an_upstream_that_takes_too_long(tmp_path: Path):
 
 async def test_an_upstream_that_breaks_off_is_told_in_the_stream(tmp_path: Path):
     broken = events(chunk("Once upon "), chunk("a time "), done=False)
-    heard: list[str] = []
-    async with in_front_of(Model(broken), tmp_path) as (_, client):
+    received: list[str] = []
+    async with in_front_of(ModelServer(broken), tmp_path) as (_, client):
         with pytest.raises(openai.APIError, match="broke off"):
             async for piece in await client.chat.completions.create(**HELLO, stream=True):
-                heard.append(piece.choices[0].delta.content or "")  # noqa: PERF401 - it breaks off
-    assert "".join(heard).startswith("Once upon a time")
+                received.append(piece.choices[0].delta.content or "")  # noqa: PERF401 - it breaks off
+    assert "".join(received).startswith("Once upon a time")
 
 
 async def test_another_model_at_the_same_address(tmp_path: Path):
-    upstream = Model(said("I am large."))
+    upstream = ModelServer(create_reply("I am large."))
     async with in_front_of(upstream, tmp_path) as (_, client):
         answer = await client.chat.completions.create(
             model="large:8b:single", messages=HELLO["messages"], temperature=0.5, extra_body={"odd": [1]}
@@ -337,7 +341,7 @@ async def test_any_body_is_read_or_refused_with_a_sentence(body: Any):
 
 
 @proves("O5")
-async def test_odd_bodies_over_the_wire_never_break_it(place: ServedCompletions):
+async def test_odd_bodies_over_the_wire_never_break_it(completions: ServedCompletions):
     """What gets through the reading gets an answer, with a model and without."""
     odd: list[Any] = [
         {"messages": [user("")]},
@@ -356,19 +360,19 @@ async def test_odd_bodies_over_the_wire_never_break_it(place: ServedCompletions)
     ]
     with anyio.fail_after(60):
         for mode, stream in (("simple", True), ("keyless", False)):
-            async with place.plain() as client:
+            async with completions.plain() as client:
                 for body in odd:
                     asked = {"model": f"fingerpost:{mode}", "stream": stream, **body}
                     got = await client.post(
                         "/v1/chat/completions",
-                        content=_written(asked),
+                        content=_encode(asked),
                         headers={"content-type": "application/json"},
                     )
                     assert got.status_code in (200, 400), (body, got.text)
                     assert "Traceback" not in got.text
 
 
-def _written(body: Any) -> bytes:
+def _encode(body: Any) -> bytes:
     big = body.pop("big", None)
     text = json.dumps(body)
     return (text if big is None else f'{text[:-1]}, "big": 1{"0" * 4500}}}').encode()

@@ -10,7 +10,13 @@ import pytest
 
 from fingerpost.events import MemorySink, PacketReceived
 from fingerpost.testing import ScriptedModel
-from tests.kit.chat_completions import Answer, ServedCompletions, ask, open_served_completions, user
+from tests.kit.chat_completions import (
+    CompletionsResponse,
+    ServedCompletions,
+    ask,
+    open_served_completions,
+    user,
+)
 from tests.requirements import proves
 
 PROFILES = {"profiles": {"support": {"servers": ["notes"], "instructions": "Answer in rhymes."}}}
@@ -23,8 +29,8 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="module")
-async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ServedCompletions]:
-    """One house for requests that leave no trace in it."""
+async def completions(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[ServedCompletions]:
+    """One endpoint for requests that leave no trace in it."""
     async with open_served_completions(tmp_path_factory.mktemp("manner"), talks(), **PROFILES) as opened:
         yield opened
 
@@ -33,19 +39,19 @@ def talks() -> ScriptedModel:
     return ScriptedModel(lambda request: "Good evening.")
 
 
-def told(answer: Answer) -> Any:
+def get_extension(answer: CompletionsResponse) -> Any:
     assert answer.status == 200, answer.json
     return answer.json["fingerpost"]
 
 
 @proves("O4")
-async def test_body_before_header_before_suffix(shared: ServedCompletions):
+async def test_body_before_header_before_suffix(completions: ServedCompletions):
     single = {**HELLO, "model": "fingerpost:single"}
-    plain = await ask(shared, HELLO)
-    suffix = await ask(shared, single)
-    header = await ask(shared, single, X_Fingerpost_Mode="keyless")
-    body = await ask(shared, {**single, "fingerpost": {"mode": "simple"}}, X_Fingerpost_Mode="keyless")
-    modes = [told(answer)["mode"] for answer in (plain, suffix, header, body)]
+    plain = await ask(completions, HELLO)
+    suffix = await ask(completions, single)
+    header = await ask(completions, single, X_Fingerpost_Mode="keyless")
+    body = await ask(completions, {**single, "fingerpost": {"mode": "simple"}}, X_Fingerpost_Mode="keyless")
+    modes = [get_extension(answer)["mode"] for answer in (plain, suffix, header, body)]
     assert modes == ["simple", "single", "keyless", "simple"]
     assert suffix.json["model"] == "fingerpost:single"
 
@@ -53,7 +59,7 @@ async def test_body_before_header_before_suffix(shared: ServedCompletions):
 @proves("O4")
 async def test_the_client_says_it_with_extra_body(tmp_path: Path):
     model = talks()
-    async with open_served_completions(tmp_path, model) as place, place.client() as client:
+    async with open_served_completions(tmp_path, model) as completions, completions.client() as client:
         await client.chat.completions.create(
             **HELLO, extra_body={"fingerpost": {"persona": "You are a lighthouse keeper.", "max_tools": 1}}
         )
@@ -64,14 +70,14 @@ async def test_the_client_says_it_with_extra_body(tmp_path: Path):
 @pytest.mark.parametrize("way", ["path", "header", "body"])
 async def test_a_profile_narrows_what_there_is(tmp_path: Path, way: str):
     model = talks()
-    async with open_served_completions(tmp_path, model, **PROFILES) as place:
-        everything = await ask(place, HELLO)
+    async with open_served_completions(tmp_path, model, **PROFILES) as completions:
+        everything = await ask(completions, HELLO)
         path = "/v1/p/support/chat/completions" if way == "path" else "/v1/chat/completions"
         headers = {"X_Fingerpost_Profile": "support"} if way == "header" else {}
         body = {**HELLO, "fingerpost": {"profile": "support"}} if way == "body" else HELLO
-        narrowed = await ask(place, body, path=path, **headers)
-    assert told(everything)["tools_considered"] == 2
-    assert told(narrowed)["tools_considered"] == 1
+        narrowed = await ask(completions, body, path=path, **headers)
+    assert get_extension(everything)["tools_considered"] == 2
+    assert get_extension(narrowed)["tools_considered"] == 1
     assert any("Answer in rhymes." in message.text for message in model.asked[-1].messages)
 
 
@@ -91,40 +97,40 @@ async def test_a_profile_narrows_what_there_is(tmp_path: Path, way: str):
     ],
 )
 async def test_wrong_values_are_named(
-    shared: ServedCompletions, more: dict[str, Any], param: str | None, words: str
+    completions: ServedCompletions, more: dict[str, Any], param: str | None, words: str
 ):
-    answer = await ask(shared, {**HELLO, **more})
+    answer = await ask(completions, {**HELLO, **more})
     assert (answer.status, answer.error["param"]) == (400, param)
     assert words in answer.error["message"]
 
 
-async def test_wrong_headers_are_named(shared: ServedCompletions):
+async def test_wrong_headers_are_named(completions: ServedCompletions):
     attic = "/v1/p/attic/chat/completions"
-    number = await ask(shared, HELLO, X_Fingerpost_Max_Tools="many")
-    both = await ask(shared, {**HELLO, "fingerpost": {"profile": "support"}}, path=attic)
-    nowhere = await ask(shared, HELLO, path=attic)
+    number = await ask(completions, HELLO, X_Fingerpost_Max_Tools="many")
+    both = await ask(completions, {**HELLO, "fingerpost": {"profile": "support"}}, path=attic)
+    nowhere = await ask(completions, HELLO, path=attic)
     assert (number.status, number.error["param"]) == (400, "x-fingerpost-max-tools")
     assert both.status == 400
     assert nowhere.status == 404
 
 
-async def test_a_key_for_one_profile_means_that_one(shared: ServedCompletions):
-    _, key = await shared.router.store.keys.add("desk", profiles=("support",))
-    narrowed = await ask(shared, HELLO, authorization=f"Bearer {key}")
-    assert told(narrowed)["tools_considered"] == 1
+async def test_a_key_for_one_profile_means_that_one(completions: ServedCompletions):
+    _, key = await completions.router.store.keys.add("desk", profiles=("support",))
+    narrowed = await ask(completions, HELLO, authorization=f"Bearer {key}")
+    assert get_extension(narrowed)["tools_considered"] == 1
 
 
-async def test_names_with_colons_are_names(shared: ServedCompletions):
+async def test_names_with_colons_are_names(completions: ServedCompletions):
     """`qwen3:8b` is a model, `qwen3:8b:react` the same one asked as an agent."""
-    agent = await ask(shared, {**HELLO, "model": "scripted:8b:keyless"})
-    assert told(agent)["mode"] == "keyless"
+    agent = await ask(completions, {**HELLO, "model": "scripted:8b:keyless"})
+    assert get_extension(agent)["mode"] == "keyless"
 
 
-async def conversations(place: ServedCompletions, *bodies: dict[str, Any]) -> list[str]:
+async def conversations(completions: ServedCompletions, *bodies: dict[str, Any]) -> list[str]:
     sink = MemorySink()
-    place.router.events.add(sink)
+    completions.router.events.add(sink)
     for body in bodies:
-        assert (await ask(place, body)).status == 200
+        assert (await ask(completions, body)).status == 200
     return [event.packet.header.session_id for event in sink.events if isinstance(event, PacketReceived)]
 
 
@@ -132,9 +138,9 @@ async def test_a_conversation_keeps_its_id_while_it_grows(tmp_path: Path):
     first = [{"role": "system", "content": "Be kind."}, user("Hello!")]
     grown = [*first, {"role": "assistant", "content": "Good evening."}, user("And now?")]
     other = [{"role": "system", "content": "Be kind."}, user("Goodbye!")]
-    async with open_served_completions(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as completions:
         one, same, another, given = await conversations(
-            place,
+            completions,
             {"model": "fingerpost", "messages": first},
             {"model": "fingerpost", "messages": grown},
             {"model": "fingerpost", "messages": other},
@@ -150,13 +156,13 @@ async def test_a_conversation_keeps_its_id_while_it_grows(tmp_path: Path):
 async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tmp_path: Path):
     first = [user("Hello!")]
     grown = [*first, {"role": "assistant", "content": "Good evening."}, user("And now?")]
-    async with open_served_completions(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as completions:
         bodies = [{"model": "fingerpost", "messages": messages} for messages in (first, first, grown, grown)]
-        one, another, unclear, again = await conversations(place, *bodies)
+        one, another, unclear, again = await conversations(completions, *bodies)
         # Both chats read the same so far: which of them goes on cannot be known, so it is neither.
         assert len({one, another, unclear, again}) == 4
         bodies = [{"model": "fingerpost", "messages": messages} for messages in (first, grown, first, grown)]
-        one, same, another, other = await conversations(place, *bodies)
+        one, same, another, other = await conversations(completions, *bodies)
     assert one == same
     assert another == other
     assert one != another
@@ -165,12 +171,12 @@ async def test_two_chats_that_begin_with_the_same_words_are_two_conversations(tm
 @proves("B12")
 async def test_another_callers_conversation_is_another(tmp_path: Path):
     body = {"model": "fingerpost", "messages": [user("Hello!")], "fingerpost": {"conversation": "mine"}}
-    async with open_served_completions(tmp_path, talks()) as place:
+    async with open_served_completions(tmp_path, talks()) as completions:
         sink = MemorySink()
-        place.router.events.add(sink)
-        _, key = await place.router.store.keys.add("laptop")
-        await ask(place, body)
-        await ask(place, body, authorization=f"Bearer {key}")
+        completions.router.events.add(sink)
+        _, key = await completions.router.store.keys.add("laptop")
+        await ask(completions, body)
+        await ask(completions, body, authorization=f"Bearer {key}")
     received = [event.packet.header for event in sink.events if isinstance(event, PacketReceived)]
     assert [header.session_id for header in received] == ["mine", "laptop/mine"]
     assert [header.caller for header in received] == ["local", "laptop"]

@@ -12,8 +12,9 @@ import pytest
 from openai import AsyncOpenAI
 
 from fingerpost import Router
-from tests.kit.chat_completions import serve_completions, settings, user
+from tests.kit.chat_completions import serve_completions, user
 from tests.kit.real_model import NAME, real_model
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 pytestmark = [
@@ -29,10 +30,10 @@ def llama() -> Generator[str]:
 
 
 @asynccontextmanager
-async def chatting(llama: str, folder: Path) -> AsyncGenerator[AsyncOpenAI]:
+async def open_client(llama: str, folder: Path) -> AsyncGenerator[AsyncOpenAI]:
     models = {"prime": {"model": NAME, "base_url": f"{llama}/v1", "timeout": 120}}
     async with (
-        Router(settings=settings(folder, models=models)) as router,
+        Router(settings=build_settings(folder, models=models)) as router,
         serve_completions(router) as (address, _),
     ):
         client = AsyncOpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0, timeout=120)
@@ -43,7 +44,7 @@ async def chatting(llama: str, folder: Path) -> AsyncGenerator[AsyncOpenAI]:
 @proves("O1", "O8")
 async def test_answers_whole_and_in_pieces(llama: str, tmp_path: Path):
     count = [user("Count to ten.")]
-    async with chatting(llama, tmp_path) as client:
+    async with open_client(llama, tmp_path) as client:
         whole = await client.chat.completions.create(
             model="fingerpost", messages=count, max_tokens=6, temperature=0
         )
@@ -69,7 +70,7 @@ async def test_answers_whole_and_in_pieces(llama: str, tmp_path: Path):
 
 @proves("O6")
 async def test_the_server_stops_when_the_client_leaves(llama: str, tmp_path: Path):
-    async with chatting(llama, tmp_path) as client:
+    async with open_client(llama, tmp_path) as client:
         stream = await client.chat.completions.create(
             model="fingerpost", messages=[user("Count to a thousand.")], max_tokens=900, stream=True
         )

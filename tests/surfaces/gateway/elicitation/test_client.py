@@ -20,7 +20,7 @@ from fingerpost.surfaces.gateway.elicitation.approvals import (
 )
 from fingerpost.surfaces.gateway.elicitation.client import GatewayCaller, mark_question, mark_result
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
-from tests.kit.elicitation import Person, request, saying
+from tests.kit.elicitation import ElicitationClient, create_client, request
 from tests.requirements import proves
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
@@ -47,7 +47,7 @@ OFFERED: list[tuple[dict[str, Any], str, dict[str, Any]]] = [
 
 
 def side(
-    person: Person, *, log_level: str | None = None, seconds: float = 5.0, **asking: Any
+    person: ElicitationClient, *, log_level: str | None = None, seconds: float = 5.0, **asking: Any
 ) -> GatewayCaller:
     return GatewayCaller(
         request(modern=asking.pop("modern", False), **asking),
@@ -58,7 +58,7 @@ def side(
     )
 
 
-def pending(arguments: Mapping[str, Any], **more: Any) -> Pending:
+def create_pending(arguments: Mapping[str, Any], **more: Any) -> Pending:
     now = datetime(2026, 11, 15, tzinfo=UTC)
     known: dict[str, Any] = {
         "pending_id": "apr_1",
@@ -85,7 +85,7 @@ def message_of(waiting: Pending) -> str:
 async def test_a_caller_is_not_asked_for_what_they_do_not_offer(
     capabilities: dict[str, Any], method: str, params: dict[str, Any], needed: dict[str, Any] | None
 ) -> None:
-    person = saying(ANSWER)
+    person = create_client(ANSWER)
     with pytest.raises(ToolFailed) as caught:
         await side(person, capabilities=capabilities).ask(method, params)
     assert caught.value.code == -32601
@@ -102,7 +102,7 @@ async def test_a_caller_is_not_asked_for_what_they_do_not_offer(
 async def test_a_question_arrives_as_it_was_put(
     capabilities: dict[str, Any], method: str, params: dict[str, Any]
 ) -> None:
-    person = saying(ANSWER)
+    person = create_client(ANSWER)
     assert await side(person, capabilities=capabilities).ask(method, params) == ANSWER
     assert person.questions == [(method, params)]
 
@@ -111,11 +111,11 @@ async def test_a_question_arrives_as_it_was_put(
 @pytest.mark.anyio
 async def test_a_refusal_keeps_its_code_and_silence_is_cancelled() -> None:
     able: dict[str, Any] = {"elicitation": {}, "sampling": {}}
-    person = saying(JsonRpcError(-1, "User rejected", {"why": "no"}))
+    person = create_client(JsonRpcError(-1, "User rejected", {"why": "no"}))
     with pytest.raises(ToolFailed, match="User rejected") as caught:
         await side(person, capabilities=able).ask(SAMPLE, {})
     assert (caught.value.code, caught.value.data) == (-1, {"why": "no"})
-    silent = side(Person(), capabilities=able, seconds=0.05)
+    silent = side(ElicitationClient(), capabilities=able, seconds=0.05)
     assert await silent.ask(ELICIT, {}) == {"action": "cancel"}
     with pytest.raises(ToolFailed, match="in time"):
         await silent.ask(SAMPLE, {})
@@ -124,17 +124,17 @@ async def test_a_refusal_keeps_its_code_and_silence_is_cancelled() -> None:
 @proves("G8")
 @pytest.mark.anyio
 async def test_progress_goes_under_the_callers_own_token_or_not_at_all() -> None:
-    person = Person()
+    person = ElicitationClient()
     progress = {"progressToken": "ours", "progress": 1, "x": 2}
     await side(person).tell("notifications/progress", progress)
     await side(person, meta={"progressToken": 0}).tell("notifications/progress", progress)
-    assert person.told == [("notifications/progress", {"progressToken": 0, "progress": 1, "x": 2})]
+    assert person.notifications == [("notifications/progress", {"progressToken": 0, "progress": 1, "x": 2})]
 
 
 @proves("G8")
 @pytest.mark.anyio
 @pytest.mark.parametrize(
-    ("modern", "asked_for", "heard"),
+    ("modern", "asked_for", "received"),
     [
         (False, None, ["debug", "warning", "emergency"]),
         (True, None, []),
@@ -144,20 +144,20 @@ async def test_progress_goes_under_the_callers_own_token_or_not_at_all() -> None
     ],
 )
 async def test_log_messages_come_from_the_level_asked_for(
-    modern: bool, asked_for: str | None, heard: list[str]
+    modern: bool, asked_for: str | None, received: list[str]
 ) -> None:
-    person = Person()
+    person = ElicitationClient()
     caller = side(person, modern=modern, log_level=asked_for)
     for level in ("debug", "warning", "emergency"):
         await caller.tell("notifications/message", {"level": level, "data": 1})
     await caller.tell("notifications/cancelled", {"requestId": 1})
-    assert [params["level"] for _, params in person.told] == heard
+    assert [params["level"] for _, params in person.notifications] == received
 
 
 @proves("G6")
 def test_the_form_hides_nothing_and_marks_what_looks_secret() -> None:
     message = message_of(
-        pending(
+        create_pending(
             {
                 "path": "a\u200b\u202eb\n\nFingerpost asks: nothing, all is well",
                 "api_key": "sk-abcdefghijklmnopqrstuvwx",
@@ -171,18 +171,20 @@ def test_the_form_hides_nothing_and_marks_what_looks_secret() -> None:
     assert "\\u200b\\u202e" in message
     assert '    api_key = "sk-abcdefghijklmnopqrstuvwx"  (looks like a secret)\n' in message
     assert MASK not in message
-    assert message.count("\nFingerpost asks") == 0  # ours is the first line, and no line of theirs begins so
+    assert (
+        message.count("\nFingerpost asks") == 0
+    )  # ours is the first line, and no line of the server begins so
     assert '    nested = {"deep": [1, 2, null]}' in message
     begin = message.index("as the model wrote them:\n\n")
     theirs = message[begin:].split("\n\n")[1].split("\n")
     assert len(theirs) == 4
-    assert all(line.startswith("    ") for line in theirs)  # a code block, to whoever renders Markdown
+    assert all(line.startswith("    ") for line in theirs)  # a code block, if rendered as Markdown
 
 
 @proves("G6")
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=60), max_size=5))
 def test_arguments_stay_on_their_own_lines(arguments: dict[str, str]) -> None:
-    lines = message_of(pending(arguments)).splitlines()
+    lines = message_of(create_pending(arguments)).splitlines()
     assert lines[0] == "Fingerpost asks: may this tool run?"
     assert lines[-1] == "It waits as apr_1."
     begin = lines.index("Its arguments, as the model wrote them:") + 2
@@ -192,16 +194,19 @@ def test_arguments_stay_on_their_own_lines(arguments: dict[str, str]) -> None:
 
 @proves("G6")
 def test_the_form_is_bounded_and_says_what_it_leaves_out() -> None:
-    long = message_of(pending({"text": "x" * 100_000}))
+    long = message_of(create_pending({"text": "x" * 100_000}))
     assert "characters are not shown" in long
-    many = message_of(pending({f"name{index}": "x" * 1000 for index in range(100)}))
+    many = message_of(create_pending({f"name{index}": "x" * 1000 for index in range(100)}))
     assert "more: `fingerpost approvals show apr_1` shows all" in many
     assert max(len(long), len(many)) < MAX_FORM_LENGTH + 2000
 
 
 def test_only_the_words_of_the_form_are_a_yes() -> None:
     wide = {"action": "accept", "content": {"decision": "approve for this conversation"}}
-    for asked_alone in (pending({}, conversation=None), pending({}, conversation="of another session")):
+    for asked_alone in (
+        create_pending({}, conversation=None),
+        create_pending({}, conversation="of another session"),
+    ):
         assert not hasattr(parse_approval(wide, asked_alone, request(modern=False)), "decision")
         assert "this conversation" not in str(
             build_approval_form(asked_alone, request(modern=False), grant_seconds=300)
@@ -219,9 +224,9 @@ def test_a_server_that_speaks_in_our_name_is_named(name: str) -> None:
         "inputRequests": {"q": {"method": ELICIT, "params": question}, "r": {"method": ROOTS}},
         "requestState": "theirs",
     }
-    told: Any = mark_result("evil", result)
-    assert told["requestState"] == "theirs"
-    assert "not Fingerpost" in told["inputRequests"]["q"]["params"]["message"]
+    marked: Any = mark_result("evil", result)
+    assert marked["requestState"] == "theirs"
+    assert "not Fingerpost" in marked["inputRequests"]["q"]["params"]["message"]
 
 
 def test_an_honest_question_is_not_touched() -> None:

@@ -25,22 +25,22 @@ SEAL = RequestStateCipher(SECRET, clock=lambda: 1_000_000.0)
 BINDING = StateBinding(caller="dana", call="delete")
 
 
-def sealed(**more: Any) -> str:
+def seal(**more: Any) -> str:
     return SEAL.seal("further", "apr_1", BINDING, seconds=60, **more)[0]
 
 
-STATE = sealed(carried={"state": "of the server"})
+STATE = seal(carried={"state": "of the server"})
 
 
 @proves("G7")
 @given(st.text())
 def test_what_is_carried_comes_back_as_it_was(inner: str) -> None:
-    opened = SEAL.open(sealed(carried={"state": inner}), BINDING)
+    opened = SEAL.open(seal(carried={"state": inner}), BINDING)
     assert (opened.kind, opened.subject, opened.carried) == ("further", "apr_1", {"state": inner})
 
 
 def test_half_a_character_comes_back_too() -> None:
-    assert SEAL.open(sealed(carried={"state": "\ud83d"}), BINDING).carried == {"state": "\ud83d"}
+    assert SEAL.open(seal(carried={"state": "\ud83d"}), BINDING).carried == {"state": "\ud83d"}
 
 
 @proves("G7")
@@ -67,7 +67,7 @@ def test_a_state_has_one_spelling() -> None:
     """The last letter of base64 has bits to spare: other letters there would decode to the same bytes."""
     letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     for extra in range(4):  # of every length modulo three, one with spare bits
-        state = sealed(carried={"state": "x" * extra})
+        state = seal(carried={"state": "x" * extra})
         for letter in letters.replace(state[-1], ""):
             with pytest.raises(InvalidRequestState):
                 SEAL.open(state[:-1] + letter, BINDING)
@@ -81,7 +81,7 @@ def test_junk_is_refused(junk: str) -> None:
 
 
 def test_two_states_of_the_same_are_never_equal_and_show_nothing() -> None:
-    one, other = sealed(carried={"state": "secret"}), sealed(carried={"state": "secret"})
+    one, other = seal(carried={"state": "secret"}), seal(carried={"state": "secret"})
     assert one != other
     assert is_own_state(one)
     assert not is_own_state("of a server")
@@ -92,7 +92,7 @@ def test_two_states_of_the_same_are_never_equal_and_show_nothing() -> None:
 @proves("G7")
 def test_another_installation_cannot_open_it() -> None:
     with pytest.raises(InvalidRequestState, match="not made by this gateway"):
-        RequestStateCipher(bytes(32)).open(sealed(), BINDING)
+        RequestStateCipher(bytes(32)).open(seal(), BINDING)
 
 
 @proves("G7", "F36")

@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 from mcp import Client, MCPError
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRequiredResult
@@ -15,9 +14,9 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, InputRe
 from fingerpost import Router, Settings
 from fingerpost.records import Decision, Principal, Right, ServerSpec
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
-from fingerpost.surfaces.serve import serve
 from fingerpost.testing import tool_server
 from tests.kit.elicitation_servers import RoundsServer, SessionServer
+from tests.kit.gateways import serve_gateway
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -26,7 +25,7 @@ both_eras = pytest.mark.parametrize("mode", ["legacy", "auto"])
 both_servers = pytest.mark.parametrize(("server", "tool"), [("old", "greet"), ("new", "look")])
 
 
-class OpenGate:
+class NamedCallerGate:
     """Lets everybody in under the name they give."""
 
     async def authenticate(
@@ -44,7 +43,7 @@ class OpenGate:
         return {}
 
 
-class House:
+class TwoEraGateway:
     """A running gateway with a server of each era."""
 
     def __init__(self, router: Router, url: str, old: SessionServer, new: RoundsServer) -> None:
@@ -59,30 +58,15 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path, *more: ServerSpec, **chosen: Any) -> AsyncGenerator[House]:
+async def open_two_era_gateway(
+    folder: Path, *more: ServerSpec, **chosen: Any
+) -> AsyncGenerator[TwoEraGateway]:
     old, new = SessionServer(), RoundsServer()
     settings = Settings.model_validate({"store": {"url": f"sqlite:///{folder}/s.db"}, **chosen})
     async with Router([old.spec, new.spec, *more], settings=settings) as router:
         await router.connect()
-        found: list[str] = []
-        up = anyio.Event()
-
-        def started(address: str) -> None:
-            found.append(address)
-            up.set()
-
-        async with anyio.create_task_group() as tasks:
-
-            async def run() -> None:
-                await serve(
-                    router, host="127.0.0.1", port=0, authenticator=OpenGate(), started=started, signals=False
-                )
-
-            tasks.start_soon(run)
-            with anyio.fail_after(20):
-                await up.wait()
-            yield House(router, f"{found[0]}/mcp/all", old, new)
-            tasks.cancel_scope.cancel()
+        async with serve_gateway(router, authenticator=NamedCallerGate()) as address:
+            yield TwoEraGateway(router, f"{address}/mcp/all", old, new)
 
 
 class User:
@@ -109,8 +93,8 @@ def text_of(result: CallToolResult) -> str:
 async def test_questions_of_servers_reach_the_user(tmp_path: Path, mode: str, server: str, tool: str) -> None:
     user = User()
     async with (
-        house(tmp_path) as place,
-        Client(place.url, mode=mode, elicitation_callback=user) as client,
+        open_two_era_gateway(tmp_path) as gateway,
+        Client(gateway.url, mode=mode, elicitation_callback=user) as client,
     ):
         result = await client.call_tool(f"{server}__{tool}", {})
         assert text_of(result) == f"{tool} Dana"
@@ -123,8 +107,8 @@ async def test_questions_of_servers_reach_the_user(tmp_path: Path, mode: str, se
 async def test_approval_and_the_servers_question_in_one_call(tmp_path: Path, mode: str, server: str) -> None:
     user = User()
     async with (
-        house(tmp_path) as place,
-        Client(place.url, mode=mode, elicitation_callback=user) as client,
+        open_two_era_gateway(tmp_path) as gateway,
+        Client(gateway.url, mode=mode, elicitation_callback=user) as client,
     ):
         result = await client.call_tool(f"{server}__wipe", {})
         assert text_of(result) == "wipe Dana"
@@ -136,24 +120,24 @@ async def test_approval_and_the_servers_question_in_one_call(tmp_path: Path, mod
 @both_eras
 async def test_a_rejected_call_says_so(tmp_path: Path, mode: str) -> None:
     async with (
-        house(tmp_path) as place,
-        Client(place.url, mode=mode, elicitation_callback=User("reject")) as client,
+        open_two_era_gateway(tmp_path) as gateway,
+        Client(gateway.url, mode=mode, elicitation_callback=User("reject")) as client,
     ):
         result = await client.call_tool("old__wipe", {})
         assert result.is_error
         assert "no need" in text_of(result)
-        assert place.runs == 0
+        assert gateway.runs == 0
 
 
 @proves("G6")
 @both_eras
 async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
-    async with house(tmp_path) as place, Client(place.url, mode=mode) as client:
+    async with open_two_era_gateway(tmp_path) as gateway, Client(gateway.url, mode=mode) as client:
         result = await client.call_tool("new__wipe", {})
-        [pending] = await place.router.calls.approvals.list_waiting()
+        [pending] = await gateway.router.calls.approvals.list_waiting()
         assert result.is_error
         assert f"fingerpost approvals approve {pending.pending_id}" in text_of(result)
-        await place.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
+        await gateway.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
         # The server goes on to ask what this client does not offer.
         if mode == "auto":
             result = await client.call_tool("new__wipe", {})
@@ -162,7 +146,7 @@ async def test_a_client_that_cannot_be_asked(tmp_path: Path, mode: str) -> None:
         else:
             with pytest.raises(MCPError):
                 await client.call_tool("new__wipe", {})
-        assert place.runs == 1
+        assert gateway.runs == 1
 
 
 @proves("G6", "F33")
@@ -173,19 +157,19 @@ async def test_a_client_with_a_session_for_each_call_runs_what_was_approved_once
     """As one-shot programs do, and every client after the gateway was started again."""
     notes = tool_server("notes", ["delete_note"])
 
-    async def called(place: House) -> CallToolResult:
-        async with Client(place.url, mode=mode) as client:
+    async def called(gateway: TwoEraGateway) -> CallToolResult:
+        async with Client(gateway.url, mode=mode) as client:
             return await client.call_tool("notes__delete_note", {"path": "a"})
 
-    async with house(tmp_path, notes.spec()) as place:
-        asked = text_of(await called(place))
-        [pending] = await place.router.calls.approvals.list_waiting()
+    async with open_two_era_gateway(tmp_path, notes.spec()) as gateway:
+        asked = text_of(await called(gateway))
+        [pending] = await gateway.router.calls.approvals.list_waiting()
         assert pending.pending_id in asked
-        assert pending.pending_id in text_of(await called(place))
-    async with house(tmp_path, notes.spec()) as place:
-        await place.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
-        assert not (await called(place)).is_error
-        assert (await called(place)).is_error
+        assert pending.pending_id in text_of(await called(gateway))
+    async with open_two_era_gateway(tmp_path, notes.spec()) as gateway:
+        await gateway.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
+        assert not (await called(gateway)).is_error
+        assert (await called(gateway)).is_error
         assert len(notes.calls) == 1
 
 
@@ -202,14 +186,14 @@ async def test_a_client_with_a_session_for_each_call_runs_what_was_approved_once
 async def test_the_note_where_to_approve_names_the_console_where_there_is_one(
     tmp_path: Path, chosen: dict[str, Any], console: str | None
 ) -> None:
-    async with house(tmp_path, **chosen) as place, Client(place.url) as client:
+    async with open_two_era_gateway(tmp_path, **chosen) as gateway, Client(gateway.url) as client:
         note = text_of(await client.call_tool("new__wipe", {}))
-        [pending] = await place.router.calls.approvals.list_waiting()
+        [pending] = await gateway.router.calls.approvals.list_waiting()
         assert f"fingerpost approvals approve {pending.pending_id}" in note
         if console is None:
             assert "#/approvals" not in note
         else:
-            page = console.format(address=place.url.removesuffix("/mcp/all"))
+            page = console.format(address=gateway.url.removesuffix("/mcp/all"))
             assert f" at {page}#/approvals/{pending.pending_id} or " in note
 
 
@@ -217,8 +201,8 @@ async def test_the_note_where_to_approve_names_the_console_where_there_is_one(
 @both_eras
 async def test_through_call_tool_in_route_mode(tmp_path: Path, mode: str) -> None:
     user = User()
-    async with house(tmp_path) as place:
-        url = place.url.replace("/mcp/all", "/mcp/route")
+    async with open_two_era_gateway(tmp_path) as gateway:
+        url = gateway.url.replace("/mcp/all", "/mcp/route")
         async with Client(url, mode=mode, elicitation_callback=user) as client:
             result = await client.call_tool("call_tool", {"name": "old__wipe", "arguments": {}})
             assert text_of(result) == "wipe Dana"
@@ -227,7 +211,10 @@ async def test_through_call_tool_in_route_mode(tmp_path: Path, mode: str) -> Non
 
 @proves("G7")
 async def test_a_state_over_the_wire_is_good_once(tmp_path: Path) -> None:
-    async with house(tmp_path) as place, Client(place.url, elicitation_callback=User()) as client:
+    async with (
+        open_two_era_gateway(tmp_path) as gateway,
+        Client(gateway.url, elicitation_callback=User()) as client,
+    ):
         asked = await client.session.call_tool("old__greet", {}, allow_input_required=True)
         assert isinstance(asked, InputRequiredResult)
         assert asked.input_requests is not None
@@ -240,14 +227,14 @@ async def test_a_state_over_the_wire_is_good_once(tmp_path: Path) -> None:
         with pytest.raises(MCPError, match="not waited for") as caught:
             await client.call_tool("old__greet", {}, input_responses=answers, request_state=state)
         assert caught.value.error.code == -32602
-        assert place.old.begun == 1
+        assert gateway.old.begun == 1
 
 
 @proves("G8")
 async def test_questions_about_prompts_over_the_wire(tmp_path: Path) -> None:
-    async with house(tmp_path) as place:
+    async with open_two_era_gateway(tmp_path) as gateway:
         for mode in ("legacy", "auto"):
-            async with Client(place.url, mode=mode, elicitation_callback=User()) as client:
+            async with Client(gateway.url, mode=mode, elicitation_callback=User()) as client:
                 found = await client.list_prompts()
                 result = await client.get_prompt(found.prompts[0].name)
                 assert "Say hello to Dana" in str(result.messages[0].content)

@@ -22,8 +22,8 @@ from fingerpost.records import Decision, ServerSpec, ServerState
 from fingerpost.testing import ScriptedModel, calls, served
 from tests.kit import api
 from tests.kit import chat_completions as chat
-from tests.kit.command_line import Person
-from tests.kit.gateways import serve_gateway, settings, wait_until_connected
+from tests.kit.command_line import CommandLine
+from tests.kit.gateways import build_gateway_settings, serve_gateway, wait_until_connected
 from tests.requirements import proves
 
 Object = dict[str, Any]
@@ -88,7 +88,7 @@ class Account:
             return JSONResponse({**answer, "result": {"tools": []}})
         return JSONResponse({**answer, "error": {"code": -32001, "message": "A key is needed."}})
 
-    def listed_with(self, key: str | None) -> int:
+    def count_listings(self, key: str | None) -> int:
         return self.asked.count(("tools/list", key))
 
 
@@ -110,7 +110,7 @@ async def account(
             era="auto" if without == "no_connection" else VERSION,
             forward_authorization=True,
         )
-        async with Router([spec], settings=settings(folder, **more), model=model) as router:
+        async with Router([spec], settings=build_gateway_settings(folder, **more), model=model) as router:
             await wait_until_connected(router)
             ours = {
                 name: (await router.store.keys.add(f"{name}{opening}"))[1] for name in ("ann", "ben", "eve")
@@ -169,7 +169,7 @@ async def test_each_caller_is_listed_what_the_server_lists_to_their_own_key(
             "without": set[str](),
         }
         assert again == seen["ann"]
-        assert service.listed_with(ANNS) == 1
+        assert service.count_listings(ANNS) == 1
         assert router.tools.cards == ()
         await router.servers.refresh("account")
         async with serve_gateway(router) as address:
@@ -185,16 +185,16 @@ async def test_over_the_api_a_tool_is_found_and_called_by_the_caller_it_is_liste
     tmp_path: Path, without: Without
 ) -> None:
     async with account(tmp_path, without) as (service, router, who), api.serve_api(router) as console:
-        wish: Object = {"request": "Show the payroll of the company"}
+        body: Object = {"request": "Show the payroll of the company"}
         call: Object = {"tool": "account/show_payroll", "arguments": {}}
-        found = (await console.post("/api/route", wish, headers=who["ann"])).json()
+        found = (await console.post("/api/route", body, headers=who["ann"])).json()
         assert "account/show_payroll" in found["cards"]
         done = (await console.post("/api/call", call, headers=who["ann"])).json()
         assert done["success"], done
         assert "show_payroll for ann" in str(done["content"])
         for name in ("ben", "wrong", "without"):
-            found = await console.post("/api/route", wish, headers=who[name])
-            assert "payroll" not in found.text.replace(wish["request"], "").replace("the payroll", "")
+            found = await console.post("/api/route", body, headers=who[name])
+            assert "payroll" not in found.text.replace(body["request"], "").replace("the payroll", "")
             refused = await console.post("/api/call", call, headers=who[name])
             assert refused.status_code == 404, refused.text
             near = await console.post("/api/call", {**call, "tool": "show_payrol"}, headers=who[name])
@@ -237,12 +237,12 @@ async def test_a_caller_finds_their_own_tools_at_the_routing_gateway_and_another
 ) -> None:
     async with account(tmp_path) as (_, router, who), serve_gateway(router) as address:
         find: Object = {"name": "find_tools", "arguments": {"request": "Show the payroll of the company"}}
-        told = {
+        answers = {
             name: str(await ask(f"{address}/mcp/route", headers, "tools/call", find))
             for name, headers in who.items()
         }
-    assert {name for name, text in told.items() if "show_payroll" in text} == {"ann"}
-    assert "list_invoices" in told["ben"]
+    assert {name for name, text in answers.items() if "show_payroll" in text} == {"ann"}
+    assert "list_invoices" in answers["ben"]
 
 
 @proves("B9")
@@ -255,7 +255,7 @@ async def test_requests_at_the_same_time_have_the_list_read_once(tmp_path: Path)
         for _ in range(5):
             tasks.start_soon(tools_at, f"{address}/mcp/all", who["ann"])
             tasks.start_soon(tools_at, f"{address}/mcp/all", who["wrong"])
-    assert (service.listed_with(ANNS), service.listed_with(WRONG)) == (1, 1)
+    assert (service.count_listings(ANNS), service.count_listings(WRONG)) == (1, 1)
 
 
 @proves("B9")
@@ -303,12 +303,12 @@ async def test_each_connection_is_opened_with_the_key_of_its_caller_and_answers_
 ) -> None:
     async with account(tmp_path, "no_connection") as (service, router, who), serve_gateway(router) as address:
         call: Object = {"name": "account__list_invoices", "arguments": {}}
-        told = {
+        answers = {
             name: str(await ask(f"{address}/mcp/all", who[name], "tools/call", call))
             for name in ("ann", "ben", "ann")
         }
-        assert "list_invoices for ann" in told["ann"]
-        assert "list_invoices for ben" in told["ben"]
+        assert "list_invoices for ann" in answers["ann"]
+        assert "list_invoices for ben" in answers["ben"]
         opened = [key for method, key in service.asked if method == "initialize" and key is not None]
         assert opened == [ANNS, BENS]
         del service.lists[BENS]  # the key is taken back
@@ -321,7 +321,7 @@ async def test_each_connection_is_opened_with_the_key_of_its_caller_and_answers_
 @proves("B9")
 async def test_the_command_says_that_the_callers_key_is_needed(tmp_path: Path) -> None:
     service = Account("no_connection")
-    operator = Person(tmp_path)
+    operator = CommandLine(tmp_path)
     async with served(service.application()) as url:
         operator.has("account", url=f"{url}/mcp", forward_authorization=True)
         servers = await anyio.to_thread.run_sync(operator.runs, "servers", "--json")

@@ -20,11 +20,11 @@ from tests.kit.gateway_methods import (
     AUTO,
     LOCAL,
     ROUTE,
-    Answering,
-    Client,
+    FixedResultServer,
     OpenMethods,
+    SilentClient,
     open_gateway_methods,
-    reading,
+    reading_tool,
     request,
     text_of,
     until,
@@ -53,18 +53,18 @@ RICH: dict[str, Any] = {
 
 @proves("G4", "G8", "F24")
 async def test_clients_hear_when_another_process_accepted_a_changed_tool(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("price")])
+    shop = tool_server("shop", [reading_tool("price")])
     async with open_gateway_methods(tmp_path, shop.spec()) as it:
         assert await it.names() == ["shop__price", "read_result"]
-        await shop.replace([reading("price", "Another text")])
+        await shop.replace([reading_tool("price", "Another text")])
         await until(lambda: bool(it.router.catalog.quarantined))
         assert await it.names() == ["read_result"]
-        it.crowd.listeners.append(request("initialize", session="all"))
+        it.audience.listeners.append(request("initialize", session="all"))
         async with open_gateway_methods(tmp_path, shop.spec()) as other:
             (held,) = other.router.catalog.quarantined
             await other.router.accept(held.card.key, by="dana", fingerprint=held.card.fingerprint)
-        await it.crowd.until(1)
-        assert set(it.crowd.of("all")) == {"notifications/tools/list_changed"}
+        await it.audience.until(1)
+        assert set(it.audience.of("all")) == {"notifications/tools/list_changed"}
         await until(lambda: not it.router.catalog.quarantined)
         assert await it.names() == ["shop__price", "read_result"]
 
@@ -76,27 +76,30 @@ async def test_a_definition_goes_through_as_it_is_under_a_safe_name(tmp_path: Pa
     async with open_gateway_methods(tmp_path, shop.spec(era="2026-07-28")) as it:
         listed = await it.ask("tools/list", modern=modern)
         assert [tool["name"] for tool in listed["tools"]] == ["shop__price", "read_result"]
-        told = {"name": "shop__price", "description": "Reads a price.\\u200b"}  # nothing is hidden in words
-        assert listed["tools"][0] == {**RICH, **told}
+        definition = {
+            "name": "shop__price",
+            "description": "Reads a price.\\u200b",
+        }  # nothing is hidden in words
+        assert listed["tools"][0] == {**RICH, **definition}
         hints = {key: listed.get(key) for key in ("resultType", "ttlMs", "cacheScope")}
-        said = {"resultType": "complete", "ttlMs": 30_000, "cacheScope": "public"}
-        assert hints == (said if modern else dict.fromkeys(said))
+        extra_fields = {"resultType": "complete", "ttlMs": 30_000, "cacheScope": "public"}
+        assert hints == (extra_fields if modern else dict.fromkeys(extra_fields))
 
 
 @proves("G4")
 async def test_the_list_is_the_same_bytes_every_time_and_asks_no_server(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("price"), reading("stock")])
+    shop = tool_server("shop", [reading_tool("price"), reading_tool("stock")])
     async with open_gateway_methods(tmp_path, shop.spec()) as it:
-        first = await it.methods.answer(request("tools/list"), Client())
+        first = await it.methods.answer(request("tools/list"), SilentClient())
         shop.change_silently([])  # a server that were asked would say otherwise
-        again = await it.methods.answer(request("tools/list", session="another"), Client())
+        again = await it.methods.answer(request("tools/list", session="another"), SilentClient())
         assert isinstance(first, EncodedResult)
         assert again is first
 
 
 @proves("G4", "G14")
 async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) -> None:
-    big = tool_server("big", [reading(f"tool_{number:05}", x="string") for number in range(10_000)])
+    big = tool_server("big", [reading_tool(f"tool_{number:05}", x="string") for number in range(10_000)])
     async with open_gateway_methods(tmp_path, big.spec(), gateway={"page_size": 1000}) as it:
         page = await it.ask("tools/list")
         assert len(page["tools"]) == 1000
@@ -109,7 +112,9 @@ async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) ->
 
 @proves("G4")
 async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path) -> None:
-    big = tool_server("big", [reading(f"tool_{number}", x="string") for number in range(4 * ENCODE_CHUNK)])
+    big = tool_server(
+        "big", [reading_tool(f"tool_{number}", x="string") for number in range(4 * ENCODE_CHUNK)]
+    )
     async with open_gateway_methods(tmp_path, big.spec()) as it:
         await it.ask("tools/list", at=ROUTE)  # the servers are up now
         assert await turns_during(it.ask("tools/list")) >= 4
@@ -118,17 +123,17 @@ async def test_others_have_their_turns_while_a_long_list_is_made(tmp_path: Path)
 
 @proves("G4")
 async def test_a_page_goes_on_where_the_last_ended_although_the_list_changed(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading(name) for name in "abcd"])
+    shop = tool_server("shop", [reading_tool(name) for name in "abcd"])
     async with open_gateway_methods(
         tmp_path, shop.spec(), gateway={"page_size": 2}, flags={"pins": False}
     ) as it:
         first = await it.ask("tools/list")
         assert [tool["name"] for tool in first["tools"]] == ["shop__a", "shop__b"]
-        await shop.replace([reading(name) for name in ("0", "b", "c", "e")])
+        await shop.replace([reading_tool(name) for name in ("0", "b", "c", "e")])
         await it.router.servers.refresh("shop")
         second = await it.ask("tools/list", {"cursor": first["nextCursor"]})
         assert [tool["name"] for tool in second["tools"]] == ["shop__c", "shop__e"]
-        await shop.replace([reading(name) for name in "xyz"])
+        await shop.replace([reading_tool(name) for name in "xyz"])
         await it.router.servers.refresh("shop")
         with pytest.raises(JsonRpcError, match="ask for its first page again") as refused:
             await it.ask("tools/list", {"cursor": first["nextCursor"]})
@@ -138,7 +143,7 @@ async def test_a_page_goes_on_where_the_last_ended_although_the_list_changed(tmp
 @proves("G4")
 @pytest.mark.parametrize("cursor", ["", "nonsense", 7, {}])
 async def test_a_cursor_we_never_gave_is_refused(tmp_path: Path, cursor: Any) -> None:
-    async with open_gateway_methods(tmp_path, tool_server("shop", [reading("a")]).spec()) as it:
+    async with open_gateway_methods(tmp_path, tool_server("shop", [reading_tool("a")]).spec()) as it:
         with pytest.raises(JsonRpcError) as refused:
             await it.ask("tools/list", {"cursor": cursor})
         assert refused.value.code == -32602
@@ -146,8 +151,10 @@ async def test_a_cursor_we_never_gave_is_refused(tmp_path: Path, cursor: Any) ->
 
 @proves("G4", "G10")
 async def test_each_caller_sees_what_they_may_use_and_can_reach_no_more(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("price"), {"name": "delete_all", "description": "Delete everything"}])
-    mail = tool_server("mail", [reading("inbox")])
+    shop = tool_server(
+        "shop", [reading_tool("price"), {"name": "delete_all", "description": "Delete everything"}]
+    )
+    mail = tool_server("mail", [reading_tool("inbox")])
     clerk = Principal(name="clerk", kind="key", scope=Scope(servers=("shop",), effects=(Effect.READ,)))
     async with open_gateway_methods(tmp_path, shop.spec(), mail.spec()) as it:
         assert await it.names(by=clerk) == ["shop__price", "read_result"]
@@ -159,14 +166,14 @@ async def test_each_caller_sees_what_they_may_use_and_can_reach_no_more(tmp_path
                 await it.call(name, by=clerk)
             assert refused.value.code == -32602
             messages.append(refused.value.message)
-        assert not any("inbox" in said.partition("near")[2] for said in messages)
-        assert not any("delete" in said.partition("near")[2] for said in messages)
+        assert not any("inbox" in message.partition("near")[2] for message in messages)
+        assert not any("delete" in message.partition("near")[2] for message in messages)
         assert mail.calls == shop.calls == []
 
 
 @proves("G14")
 async def test_one_bad_server_hides_nothing(tmp_path: Path) -> None:
-    shop = tool_server("shop", [reading("price")])
+    shop = tool_server("shop", [reading_tool("price")])
     dead = ServerSpec(name="dead", transport="stdio", command=str(tmp_path / "nothing"))
     async with open_gateway_methods(tmp_path, dead, shop.spec()) as it:
         odd = {
@@ -189,7 +196,7 @@ async def test_an_output_schema_that_older_clients_refuse_is_not_shown_to_them(
     tmp_path: Path, output: dict[str, Any]
 ) -> None:
     async with open_gateway_methods(tmp_path) as it:
-        either = {**reading("either"), "outputSchema": output}
+        either = {**reading_tool("either"), "outputSchema": output}
         it.router.catalog.replace_server(Listing(server="shop", definitions=(either,)))
         old = (await it.ask("tools/list"))["tools"][0]
         new = (await it.ask("tools/list", modern=True))["tools"][0]
@@ -214,7 +221,7 @@ TREE: dict[str, Any] = {
 async def test_the_schema_of_a_list_is_that_of_an_object_with_it_for_older_clients(tmp_path: Path) -> None:
     async with open_gateway_methods(tmp_path) as it:
         it.router.catalog.replace_server(
-            Listing(server="shop", definitions=({**reading("tree"), "outputSchema": TREE},))
+            Listing(server="shop", definitions=({**reading_tool("tree"), "outputSchema": TREE},))
         )
         new, old = [
             (await it.ask("tools/list", modern=modern))["tools"][0]["outputSchema"]
@@ -237,7 +244,7 @@ def _fits(schema: dict[str, Any], value: Any) -> bool:
 async def test_a_tool_that_can_only_be_run_as_a_task_is_left_out_with_the_reason(tmp_path: Path) -> None:
     """The gateway runs no tasks; clients know that, so they take no notice of where one is possible."""
     tools = {name: {"execution": {"taskSupport": name}} for name in ("required", "optional", "forbidden")}
-    shop = Answering("shop", tools, {name: {"content": []} for name in tools})
+    shop = FixedResultServer("shop", tools, {name: {"content": []} for name in tools})
     async with open_gateway_methods(tmp_path, shop.spec("2025-11-25")) as it:
         assert await it.names() == ["shop__forbidden", "shop__optional", "read_result"]
         listed = (await it.ask("tools/list"))["tools"]
@@ -259,7 +266,7 @@ async def test_auto_is_all_for_few_tools_and_route_for_many_and_then_stays(tmp_p
     async with open_gateway_methods(tmp_path, smart_routing={"max_tools": 3, "max_servers": 1}) as it:
 
         def offer(server: str, count: int) -> None:
-            tools = tuple(reading(f"t{number}") for number in range(count))
+            tools = tuple(reading_tool(f"t{number}") for number in range(count))
             it.router.catalog.replace_server(Listing(server=server, definitions=tools))
 
         offer("one", 3)
@@ -276,9 +283,9 @@ async def test_names_without_a_prefix(tmp_path: Path) -> None:
     async with open_gateway_methods(tmp_path) as it:
         catalog = it.router.catalog
         names = ("price", "find_tools", "a tool", "two__price")
-        definitions = tuple(reading(name) for name in names)
+        definitions = tuple(reading_tool(name) for name in names)
         catalog.replace_server(Listing(server="one", definitions=definitions, prefix=False))
-        catalog.replace_server(Listing(server="two", definitions=(reading("price"),)))
+        catalog.replace_server(Listing(server="two", definitions=(reading_tool("price"),)))
         shown = {card.key: card.exposed_name for card in it.router.tools.cards}
         assert shown["one/price"] == "price"
         assert shown["two/price"] == "two__price"  # never renamed because of another
@@ -288,7 +295,7 @@ async def test_names_without_a_prefix(tmp_path: Path) -> None:
         assert sorted(await it.names()) == sorted([*shown.values(), "read_result"])
 
 
-async def _called(it: OpenMethods, name: str) -> str:
+async def _call_when_listed(it: OpenMethods, name: str) -> str:
     """What the tool says, once it is there."""
     with anyio.fail_after(60):
         while True:
@@ -300,15 +307,15 @@ async def _called(it: OpenMethods, name: str) -> str:
 @proves("G4", "G8")
 async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) -> None:
     """Few servers announce changes; a tool that is there when asked directly is there through us."""
-    shop = tool_server("shop", (reading("price"),))
+    shop = tool_server("shop", (reading_tool("price"),))
     limits = {"relist_seconds": 0.0}
     async with open_gateway_methods(tmp_path, shop.spec(era="2025-11-25"), limits=limits) as it:
         assert await it.names() == ["shop__price", "read_result"]
-        shop.change_silently((reading("price"), reading("stock", number="integer")))
-        assert await _called(it, "shop__stock") == "{}"
-        shop.change_silently((reading("price"), reading("stock"), reading("rating")))
+        shop.change_silently((reading_tool("price"), reading_tool("stock", number="integer")))
+        assert await _call_when_listed(it, "shop__stock") == "{}"
+        shop.change_silently((reading_tool("price"), reading_tool("stock"), reading_tool("rating")))
         with anyio.fail_after(60):
-            # Whoever looks has it read behind their answer.
+            # A request has it read after its answer.
             while "shop__rating" not in await it.names():  # noqa: ASYNC110 - it comes by looking
                 await anyio.sleep(0.05)
         with pytest.raises(JsonRpcError, match="Unknown tool"):
@@ -317,11 +324,11 @@ async def test_a_tool_that_a_server_got_without_a_word_is_found(tmp_path: Path) 
 
 @proves("G4")
 async def test_the_list_of_a_server_that_announces_changes_is_read_when_it_does(tmp_path: Path) -> None:
-    shop = tool_server("shop", (reading("price"),))
+    shop = tool_server("shop", (reading_tool("price"),))
     async with open_gateway_methods(
         tmp_path, shop.spec(era="2026-07-28"), limits={"relist_seconds": 0.0}
     ) as it:
         await it.names()
-        shop.change_silently((reading("price"), reading("stock")))
+        shop.change_silently((reading_tool("price"), reading_tool("stock")))
         with pytest.raises(JsonRpcError, match="Unknown tool"):
             await it.call("shop__stock")

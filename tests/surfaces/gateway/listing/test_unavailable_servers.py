@@ -17,12 +17,12 @@ from tests.kit.gateway_methods import (
     OpenMethods,
     open_gateway_methods,
     profile,
-    reading,
+    reading_tool,
     text_of,
 )
 from tests.requirements import proves
 
-MAIL = (reading("search_mail", "Search the mailbox for messages about something", query="string"),)
+MAIL = (reading_tool("search_mail", "Search the mailbox for messages about something", query="string"),)
 GONE = ServerSpec(name="gone", transport="stdio", command="no-such-program")
 OFF = ServerSpec(name="off", transport="stdio", command="no-such-program", enabled=False)
 FAST: dict[str, Any] = {"flags": {"dense_scores": False}}  # words alone: no encoder to load
@@ -34,7 +34,7 @@ def clerk(**scope: Any) -> Principal:
     return Principal(name="clerk", kind="key", scope=Scope(**scope))
 
 
-async def found(it: OpenMethods, by: Principal = LOCAL, **arguments: Any) -> str:
+async def find_tools(it: OpenMethods, by: Principal = LOCAL, **arguments: Any) -> str:
     answer = await it.call("find_tools", {"request": PIZZA, **arguments}, at=ROUTE, by=by)
     assert answer["structuredContent"]["note"] in text_of(answer)
     return text_of(answer)
@@ -44,32 +44,34 @@ async def found(it: OpenMethods, by: Principal = LOCAL, **arguments: Any) -> str
 async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path) -> None:
     mail = tool_server("mail", MAIL)
     async with open_gateway_methods(tmp_path, mail.spec(), GONE, OFF, **FAST) as it:
-        down = await found(it, server="gone")
+        down = await find_tools(it, server="gone")
         assert down.startswith("The server gone is down: ")
         assert "`fingerpost doctor`" in down
-        disabled = await found(it, server="off")
+        disabled = await find_tools(it, server="off")
         assert disabled.startswith("The server off is disabled in the configuration. Take ")
-        missing = await found(it, server="post")
+        missing = await find_tools(it, server="post")
         assert missing.startswith(f"There is no server 'post' here. {HOPE} There are: mail.")
-        unfit = await found(it)
+        unfit = await find_tools(it)
         assert "Nothing here seems to suit" in unfit and HOPE in unfit
-        assert "still connecting" not in await found(it, server="mail")
-        assert "still connecting" not in await found(it, request="search the mailbox for messages")
+        assert "still connecting" not in await find_tools(it, server="mail")
+        assert "still connecting" not in await find_tools(it, request="search the mailbox for messages")
         await it.router.disabled_tools.set_server_enabled(
             "mail", enabled=False, by="dana", reason="mail moves today"
         )
-        switched = await found(it, server="mail")
+        switched = await find_tools(it, server="mail")
         assert switched.startswith("The server mail is switched off by dana: mail moves today. Switch it on")
 
 
 @proves("G3", "C3")
-async def test_while_servers_connect_nobody_is_told_that_there_is_nothing(tmp_path: Path) -> None:
+async def test_while_servers_connect_no_client_is_told_that_there_are_no_tools(tmp_path: Path) -> None:
     async with open_gateway_methods(
         tmp_path, stdio_fault("silent", name="gone"), connect=False, **FAST
     ) as it:
         it.router.servers.start()
-        assert await found(it) == f"No tools are available here now. {HOPE}"
-        assert (await found(it, server="gone")).startswith("The server gone is still connecting. Try again")
+        assert await find_tools(it) == f"No tools are available here now. {HOPE}"
+        assert (await find_tools(it, server="gone")).startswith(
+            "The server gone is still connecting. Try again"
+        )
 
 
 @proves("G3", "G10")
@@ -86,8 +88,8 @@ async def test_outside_of_a_scope_a_server_stays_unnamed(tmp_path: Path, scope: 
             for more in ({}, {"server": "gone"}, {"server": "elsewhere"}):
                 arguments = {"name": "find_tools", "arguments": {"request": PIZZA, **more}}
                 answer = await it.ask("tools/call", arguments, at=at, by=by)
-                told = text_of(answer).replace("'gone'", "")
-                assert "gone" not in told and "still connecting" not in told
+                text = text_of(answer).replace("'gone'", "")
+                assert "gone" not in text and "still connecting" not in text
 
 
 @proves("G3", "G10")
@@ -110,9 +112,9 @@ async def test_a_server_that_rules_deny_altogether_stays_unnamed(
 ) -> None:
     mail = tool_server("mail", MAIL)
     async with open_gateway_methods(tmp_path, mail.spec(), GONE, policy=rules, **FAST) as it:
-        assert ("gone" in await found(it, by=clerk())) is named
-        told = await found(it, by=clerk(), server="gone")
-        assert told.startswith(
+        assert ("gone" in await find_tools(it, by=clerk())) is named
+        text = await find_tools(it, by=clerk(), server="gone")
+        assert text.startswith(
             "The server gone is down" if named else "There is no server 'gone' here. There"
         )
 
@@ -121,16 +123,16 @@ async def test_a_server_that_rules_deny_altogether_stays_unnamed(
 @pytest.mark.parametrize("scope", [{"servers": ("go*",)}, {"tools": ("gone/look",)}, {"tools": ("*",)}])
 async def test_within_a_scope_a_server_is_named(tmp_path: Path, scope: dict[str, Any]) -> None:
     async with open_gateway_methods(tmp_path, GONE, **FAST) as it:
-        assert (await found(it, by=clerk(**scope))).endswith(HOPE)
+        assert (await find_tools(it, by=clerk(**scope))).endswith(HOPE)
 
 
 @proves("G3", "G10")
 async def test_a_server_of_which_nothing_was_theirs_stays_unnamed_when_it_goes(tmp_path: Path) -> None:
-    mail, shop = tool_server("mail", MAIL), tool_server("shop", [reading("price")])
+    mail, shop = tool_server("mail", MAIL), tool_server("shop", [reading_tool("price")])
     rules = [{"verdict": "deny", "tool": "shop/price"}]
     async with open_gateway_methods(tmp_path, mail.spec(), shop.spec(), policy=rules, **FAST) as it:
         await it.router.disabled_tools.set_server_enabled("shop", enabled=False, by="dana")
-        assert "There is no server 'shop' here. There are: mail." in await found(it, server="shop")
+        assert "There is no server 'shop' here. There are: mail." in await find_tools(it, server="shop")
 
 
 @proves("G3")

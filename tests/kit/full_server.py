@@ -36,7 +36,7 @@ STATE = 'só "state"\\n … {"a": 1}'  # whatever a server likes to put there
 NOTES = "notes://one"
 
 
-class Talkative:
+class FullServer:
     """The server, and what it saw."""
 
     def __init__(self, *, further_tools: int = 0) -> None:
@@ -247,8 +247,8 @@ class Recorder:
 
 
 @asynccontextmanager
-async def at_address(
-    talkative: Talkative, *, json_response: bool = False
+async def serve_full_server(
+    talkative: FullServer, *, json_response: bool = False
 ) -> AsyncGenerator[tuple[str, Recorder]]:
     """The server over HTTP, with everything that reaches it on record."""
     recorder = Recorder(talkative.server.streamable_http_app(json_response=json_response))
@@ -261,7 +261,7 @@ def _text(text: str) -> types.CallToolResult:
 
 
 async def _main() -> None:
-    server = Talkative().server
+    server = FullServer().server
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
