@@ -139,10 +139,10 @@ def list_calls(made: ToolCard, given: Sequence[RuleSettings]) -> Iterator[Call]:
 
 
 def list_server_calls(server: str, given: Sequence[RuleSettings]) -> Iterator[Call]:
-    """Calls of tools that the server may have."""
-    for name, effect, operation in product(
-        ("manage", "man", "send", "fresh"), Effect, (None, "read", "drop", "re", "manage", "other", "fresh")
-    ):
+    """Calls of tools that the server may have. The name of an operation may be any text."""
+    named = {rule.operation.replace("*", "fresh") for rule in given if rule.operation is not None}
+    operations = (None, "read", "drop", "re", "manage", "other", "fresh", *sorted(named))
+    for name, effect, operation in product(("manage", "man", "send", "fresh"), Effect, operations):
         key = f"{server}/{name}"
         for arguments in list_arguments(given, ()):
             yield Call(

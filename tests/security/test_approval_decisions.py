@@ -229,7 +229,7 @@ async def test_addresses_of_this_machine_are_refused_or_asked_about(tmp_path: Pa
             assert asked.pending_id is not None
             pending = await router.calls.approvals.get(asked.pending_id)
             assert pending is not None and pending.exact
-            assert "this machine" in pending.reason
+            assert "local" in pending.reason
         assert seen == []
         for form in NEAR:
             assert (await router.call("web/fetch_trusted", {"url": form})).success, form

@@ -131,7 +131,7 @@ async def test_no_right_shows_a_bound_key_what_lies_outside(tmp_path: Path, boun
             assert (await stream.next("lines")).data == []
         assert (await opened.get("/api/events", headers=who)).status_code == 403
         settings = await opened.get("/api/settings", headers=who)
-        assert (settings.status_code, "bound" in settings.json()["detail"]) == (403, True)
+        assert (settings.status_code, "limited" in settings.json()["detail"]) == (403, True)
         watcher = await opened.key("watcher", "watch")
         assert (await opened.get("/api/settings", headers=watcher)).status_code == 200
         routed = await opened.key("operator", "use", "watch")

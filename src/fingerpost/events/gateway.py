@@ -64,7 +64,7 @@ class AccessRefused(Event):
     principal: str | None = None
 
     def summary(self) -> str:
-        return f"{self.endpoint}: {self.principal or 'somebody'} was refused ({self.reason})"
+        return f"{self.endpoint}: {self.principal or 'an unknown caller'} was refused ({self.reason})"
 
 
 @frozen

@@ -241,7 +241,7 @@ class FeedbackService:
         """
         parsed_verdict = _parse_verdict(verdict)
         if not by.strip():
-            message = "nobody said this"
+            message = "feedback needs the name of the person who gives it"
             raise ConfigError(message, hint="Pass the name of the person who gives the feedback as `by`.")
         request = await self._read_request(packet_id)
         judged = await self._find_judged_tool(request, tool)

@@ -2,7 +2,7 @@
 
 Staged mode takes all seven steps. In the agent modes the answering model selects, too, and its calls are not
 reviewed: narrow → select → call, turn by turn, → answer. Keyless mode does the same without a model. Every
-call goes through `call.pipeline`, whoever selected it.
+call goes through `call.pipeline`.
 """
 
 from __future__ import annotations

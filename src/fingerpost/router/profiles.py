@@ -173,7 +173,7 @@ class Profiles(Mapping[str, ProfileSettings]):
     def _check_allowed(self, name: str, caller: str | None) -> None:
         self.get_profile(name)
         if not self.may_use(name, caller):
-            message = f"the profile {name} is not for {caller or 'somebody without a name'}"
+            message = f"the profile {name} is not for {caller or 'an anonymous caller'}"
             raise ProfileRefused(
                 message, hint="The operator can add the caller to the profile's users, or to [plans]."
             )

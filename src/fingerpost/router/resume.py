@@ -250,6 +250,6 @@ def _emit_status(run: RunState, pending: Pending, selection: Selection, *, succe
 def _describe_rejection(pending: Pending) -> str:
     """Return a sentence for the person about a call that was rejected or expired."""
     if pending.decision is Decision.EXPIRED:
-        return f"Nobody decided about {pending.tool} in time, so it was not done."
+        return f"No decision about {pending.tool} was made in time, so it was not done."
     reason = f": {pending.decision_reason}" if pending.decision_reason else ""
     return f"{pending.tool} was rejected by {pending.decided_by or 'a person'} and was not done{reason}"

@@ -581,7 +581,7 @@ class WorkspaceSettings(Section):
             "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "shadow*", "gshadow*", "sudoers*", "/proc", "/sys",
             "/dev", "/run",
         ),
-        description="Names outside that nobody can approve; with a leading / seen from the top of the disk",
+        description="Names outside that cannot be approved; with a leading / seen from the top of the disk",
     )  # fmt: skip
 
 
@@ -719,9 +719,9 @@ class ProfileSettings(Section):
         default=(), description="Who may use it, `*` allowed; with plans empty, too: everybody"
     )
     plans: tuple[str, ...] = Field(default=(), description="Whose plan ([plans]) lets them use it, as well")
-    default: bool = Field(default=False, description="Whoever may use it and names none gets it")
+    default: bool = Field(default=False, description="Used for callers who may use it and name no profile")
     api_versions: tuple[str, ...] = Field(
-        default=(), description="It is meant by whoever names one of these API versions"
+        default=(), description="Selected by requests that name one of these API versions"
     )
 
 

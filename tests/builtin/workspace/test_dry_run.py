@@ -78,7 +78,9 @@ async def test_the_tests_are_run_as_the_projects_files_say(open_workspace: OpenW
 async def test_a_dry_run_can_be_requested_and_needs_no_approval(open_workspace: OpenWorkspace, folder: Path):
     (folder / "a.txt").write_text("kept")
     async with open_workspace() as workspace:
-        assert "`dry_run` was wished" in await workspace.expect_success("delete", path="a.txt", dry_run=True)
+        assert "`dry_run` was requested" in await workspace.expect_success(
+            "delete", path="a.txt", dry_run=True
+        )
         assert "Would change" in await workspace.expect_success(
             "write_file", path="a.txt", content="x", dry_run=True
         )

@@ -56,7 +56,7 @@ _WRONG: list[tuple[int, str, str, str, dict[str, Any]]] = [
     (400, "those are: none", "GET", "/api/me?x=1", {}),
     (400, "limit", "GET", "/api/packets?limit=many", {}),
     (400, "more than once", "GET", "/api/packets?limit=1&limit=2", {}),
-    (400, "too long", "GET", "/api/packets?" + "&".join(["text=a"] * 200), {}),
+    (400, "too many", "GET", "/api/packets?" + "&".join(["text=a"] * 200), {}),
     (400, "character", "GET", "/api/packets?text=%00", {}),
     (415, "application/json", "POST", "/api/route", {"content": b"{}"}),
     (400, "valid JSON", "POST", "/api/route", {"content": b"{", "headers": _JSON}),

@@ -152,4 +152,4 @@ def test_the_package_of_the_documentation_does_what_the_page_shows(tmp_path: Pat
         done = sailor.runs_with_package(*shlex.split(step.command)[1:])
         assert matches(step.expected, done.stdout), done.stdout + done.stderr
     denied = sailor.runs_with_package("call", "harbour/tide_table", "day=storm")
-    assert "nobody sails in a storm" in denied.stdout + denied.stderr
+    assert "no sailing in a storm" in denied.stdout + denied.stderr

@@ -157,7 +157,7 @@ def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser,
         expect(find_open_call(first).get_by_role("status")).to_contain_text("not into this folder")
         find_open_call(second).get_by_role("button", name="Approve once").click()
         status = find_open_call(second).get_by_role("status")
-        expect(status).to_contain_text("Somebody was quicker: your decision changes nothing.")
+        expect(status).to_contain_text("Another decision came first: yours changes nothing.")
         expect(status).to_contain_text("Rejected by")
         expect(status).to_contain_text("not into this folder")
         expect(find_open_call(second).get_by_role("button")).to_have_count(0)

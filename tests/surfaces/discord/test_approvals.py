@@ -316,5 +316,5 @@ async def test_a_call_without_a_decision_in_time_says_so(bots: BotFactory) -> No
         await discord.says(ANN, SAVE)
         asked = await wait_for_approval_message(discord)
         await discord.until(lambda: "**Expired**" in asked.text)
-        await discord.wait_for_message(await discord.thread(), "Nobody decided")
+        await discord.wait_for_message(await discord.thread(), "was made in time")
         assert bot.notes.calls == []

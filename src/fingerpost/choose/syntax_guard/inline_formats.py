@@ -604,7 +604,7 @@ _BRACKETED_CALL: Final = re.compile(
     r"\[\s{0,3}(?:calling|call|using|use|invoking|invoke|executing|execute|running|run|tool|function"
     r"|קורא ל|מפעיל|מריץ|כלי)\b"
     r"[\s:]{0,3}(?:the\s|tool\b|function\b|call\b|:|\s|כלי\b|את\s"
-    r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}[({:=\]]",
+    r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}?[({:=\]]",
     re.IGNORECASE,
 )
 _BRACKETED_CALL_WORDS: Final = build_word_set(

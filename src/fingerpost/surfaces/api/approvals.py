@@ -161,7 +161,7 @@ ApprovalState = Literal["waiting", "decided", "all"]
 DecisionReason = Annotated[str | None, Field(max_length=2000, description="Told to the model, and kept")]
 
 _OWN_CALL_MESSAGE = (
-    "You asked for this call yourself. Somebody else has to approve it: give them a key with "
+    "You asked for this call yourself. Another person has to approve it: give them a key with "
     "the right `approve`, or approve it at the machine itself."
 )
 _NOT_ALLOWED_MESSAGES: Final = {
@@ -170,7 +170,7 @@ _NOT_ALLOWED_MESSAGES: Final = {
 }
 _OUT_OF_SCOPE_MESSAGE = (
     "With these arguments the call does what lies outside of your key's bounds. Leave it as it was asked "
-    "for, or have somebody else approve it."
+    "for, or have another person approve it."
 )
 
 _NOT_MANAGER_MESSAGE = (
@@ -533,8 +533,8 @@ def _explain_decision(pending: Pending, *, counted: bool) -> str | None:
     if counted:
         return None
     if pending.decision is Decision.EXPIRED:
-        return "Its time was over before anybody decided."
-    return f"{pending.decided_by or 'Somebody'} decided first: it was {pending.decision}."
+        return "It expired before a decision was made."
+    return f"{pending.decided_by or 'Another person'} decided first: it was {pending.decision}."
 
 
 def _get_arguments_schema(definition: JsonObject) -> JsonObject | None:

@@ -588,7 +588,7 @@ def build_asset_operations(router: Router) -> tuple[ApiOperation, ...]:
             method="GET",
             path="/api/assets/{handle}",
             name="get_asset",
-            summary="Something that was made, as a file. One's own; with the right to watch, anybody's",
+            summary="A generated file. One's own; with the right to watch, also those of others",
             right=None,
             answer=AssetOperations(router).get_asset,
             returns=bytes,

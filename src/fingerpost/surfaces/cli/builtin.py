@@ -48,7 +48,7 @@ MIN_KEY_LENGTH: Final = 16
 MAX_KEY_LENGTH: Final = 4096
 _CHALLENGE_HEADER: Final = (b"www-authenticate", b'Bearer realm="fingerpost"')
 _KEY_NEEDED_MESSAGE: Final = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
-_INVALID_KEY_MESSAGE: Final = "The key is not valid. Ask whoever runs this server for the right one."
+_INVALID_KEY_MESSAGE: Final = "The key is not valid. Ask its operator for the right one."
 
 
 def read_key(value: str | None, file: Path | None) -> str:

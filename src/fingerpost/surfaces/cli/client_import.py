@@ -128,7 +128,7 @@ def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
     if target is not None and (reason := explain_invalid_target(target)) is not None:
         raise click.BadParameter(reason, param_hint="--write")
     if target is not None and as_json and not yes:
-        message = "--json with --write needs --yes: there is nobody to ask"
+        message = "--json with --write needs --yes: no person can be asked"
         raise click.UsageError(message)
     everything = discover_client_files(Path.home(), Path.cwd(), sys.platform, os.environ)
     existing = read_existing(target)

@@ -241,7 +241,7 @@ def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
     """Write the change atomically. Return the path of the backup, if there was a file."""
     target = change.file.resolve()  # keep symbolic links
     if _read_bytes(target) != change.before:
-        message = f"{change.file} was changed by somebody else meanwhile"
+        message = f"{change.file} was changed by another program meanwhile"
         raise ConfigError(message, hint="run the command again")
     try:
         mode = target.stat().st_mode & 0o777 if change.before is not None else PRIVATE_MODE

@@ -363,7 +363,7 @@ def prefer(**options: Any) -> Any:
 @click.option("--last", is_flag=True, help="About your latest request.")
 @click.option("--should-have-used", metavar="TOOL", help="The tool that would have been right.")
 @click.option("--tool", metavar="TOOL", help="The tool you mean, where several were used.")
-@click.option("--comment", default="", metavar="TEXT", help="Why, for whoever reads it later.")
+@click.option("--comment", default="", metavar="TEXT", help="The reason, stored with the feedback.")
 @common_options
 @wait_option
 def feedback(**options: Any) -> Any:

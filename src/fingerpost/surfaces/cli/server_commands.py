@@ -85,7 +85,7 @@ def discord(**options: Any) -> Any:
     """Answer on Discord, as a bot, until stopped.
 
     Mentions on servers and direct messages become requests; each mention opens a thread, and a
-    thread is a conversation. What changes something waits for somebody to press Approve. Needs the
+    thread is a conversation. What changes something waits for a person to press Approve. Needs the
     extra `discord` and a token in the settings: see docs/discord.md.
 
     \b
@@ -140,7 +140,7 @@ PORT: Final = 8643
     is_flag=True,
     help="workspace: you have looked at what was written in its folder; commands may run its files again.",
 )
-@click.option("--http", is_flag=True, help="Serve it at an address instead, for whoever has the key.")
+@click.option("--http", is_flag=True, help="Serve it at an address instead, for callers with the key.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=PORT, show_default=True, help="0 takes any free port."
@@ -156,7 +156,7 @@ def builtin(**options: Any) -> Any:
     """List our own servers, or run one of them alone, for any MCP client.
 
     Inside of Fingerpost they need no start of their own: name them in builtin.enabled. Alone, a server
-    asks nobody before it acts; that is then the client's part.
+    asks no person before it acts; that is then the client's part.
 
     \b
     Examples:
@@ -258,7 +258,7 @@ RIGHTS = ("use", "watch", "confirm", "approve", "manage")
 def keys(ctx: click.Context, **options: Any) -> Any:
     """Make, list and revoke the API keys of the gateway.
 
-    Whoever reaches the gateway over a network needs a key, sent as
+    Callers over a network need a key, sent as
     `Authorization: Bearer …` or `X-API-Key: …`. A key can be bound to servers,
     tools, effects and profiles; bounds of one kind add up, bounds of several
     kinds must all hold. Only a hash of a key is kept.

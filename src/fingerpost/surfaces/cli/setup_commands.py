@@ -289,7 +289,7 @@ _seen_option = click.option(
 def approvals(ctx: click.Context, **options: Any) -> Any:
     """Approve, edit or reject calls that wait for you.
 
-    A call the policy asks about waits until somebody decides or its time is
+    A call the policy asks about waits until a person decides or its time is
     over. An approval is good for that one exact call, once, for a few minutes.
     The first decision counts. Later ones are answered with it.
 

@@ -80,14 +80,14 @@ def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, ask
             return None
         return (
             "You asked for this yourself, and may not approve it here. "
-            "Whoever runs this bot can, in the console or with `fingerpost approvals`."
+            "Its operator can, in the console or with `fingerpost approvals`."
         )
     if own:
-        return "You asked for this yourself: somebody else has to approve it."
+        return "You asked for this yourself: another person has to approve it."
     if settings.servers and person.server is not None and str(person.server) not in settings.servers:
         return "Nothing is approved on this server."
     if set(settings.approvers).isdisjoint(person.ids):
-        return "You are not among those who may approve. Whoever runs this bot decides who is."
+        return "You are not among those who may approve. The bot's operator decides who is."
     return None
 
 
@@ -174,7 +174,7 @@ def render_decided(pending: Pending) -> str:
 def describe_decision(pending: Pending) -> str:
     """Return a sentence that says who decided what."""
     if pending.decision is Decision.EXPIRED:
-        return "**Expired**: nobody decided in time. It was not run."
+        return "**Expired**: there was no decision in time. It was not run."
     reason = (
         f": {escape_line(pending.decision_reason, _MAX_REASON_SHOWN)}" if pending.decision_reason else "."
     )

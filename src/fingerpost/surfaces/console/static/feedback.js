@@ -49,7 +49,7 @@ function Correction({ tools, busy, error, onSend }) {
     <${Field} label="Should have used" hint="A tool by its key or name. Leave it empty if you do not know.">
       <input type="text" list="feedback-tools" autocomplete="off" maxlength="500" value=${tool} onInput=${(event) => setTool(event.target.value)} />
     <//>
-    <${Field} label="Why" hint="For whoever reads it later. It may be empty.">
+    <${Field} label="Why" hint="Stored with the feedback. It may be empty.">
       <input type="text" dir="auto" maxlength="1000" value=${comment} onInput=${(event) => setComment(event.target.value)} />
     <//>
     ${error ? html`<${Problem} error=${error} />` : null}

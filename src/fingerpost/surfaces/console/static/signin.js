@@ -41,7 +41,7 @@ export function SignIn() {
       <${Button} type="submit" tone="main" busy=${busy} disabled=${!key.trim()}>Sign in<//>
       <details>
         <summary>Where do keys come from?</summary>
-        <p>Whoever runs this server makes one on its machine:</p>
+        <p>Its operator makes one on its machine:</p>
         <pre tabindex="0">fingerpost keys add NAME --may watch --may approve</pre>
         <p>What the key may do decides what you see: <em>use</em> asks and calls, <em>watch</em> reads
           everything, <em>approve</em> decides on calls, <em>manage</em> switches tools and servers.</p>

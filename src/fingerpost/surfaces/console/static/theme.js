@@ -1,4 +1,4 @@
-// Before the first paint, so that nobody sees the other colours for a moment. No module: modules wait.
+// Before the first paint, so that the other colours are never shown. No module: modules wait.
 (() => {
   try {
     const kept = localStorage.getItem("fingerpost.theme");

@@ -70,7 +70,7 @@ export default function Approvals({ params: [requestedId], me }) {
   };
   return html`<${Page} title="Approvals">
     <p class="lead">
-      Calls that policy does not let through on its own wait here. Nothing runs until somebody says yes.
+      Calls that policy does not let through on its own wait here. Nothing runs until a person approves it.
     </p>
     <${Tabs}
       label="Which approvals"
@@ -158,7 +158,7 @@ function summarizeArguments(value) {
 function EmptyInbox({ tab }) {
   if (tab !== "waiting") {
     return html`<${Empty} title="Nothing was decided yet">
-      Every decision is kept here, with who made it and why; those nobody made in time, too.
+      Every decision is kept here, with who made it and why; expired ones, too.
     <//>`;
   }
   return html`<${Empty}
@@ -278,12 +278,12 @@ function DecisionStatus({ approval, answer }) {
   if (approval.decision === "waiting") return null;
   if (approval.decision === "expired") {
     return html`<p class="standing" role="status">
-      Nobody decided in time, so it did not run. Whoever asked can ask again.
+      There was no decision in time, so it did not run. The caller can ask again.
     </p>`;
   }
   const late = answer && !answer.stood;
   return html`<p class="standing" role="status">
-    ${late && html`<strong>Somebody was quicker: your decision changes nothing. </strong>`}
+    ${late && html`<strong>Another decision came first: yours changes nothing. </strong>`}
     ${capitalize(approval.decision)} by <strong>${escapeInvisible(approval.decided_by ?? "somebody")}</strong>
     ${approval.decided_at && html` <${Time} at=${approval.decided_at} />`}${approval.decision_reason &&
     html`: <q><${Bidi} text=${approval.decision_reason} /></q>`}.
@@ -378,7 +378,7 @@ function Reject({ approval, onDone, onClose }) {
   };
   return html`<${Dialog} title="Reject this call" onClose=${onClose}>
     <form onSubmit=${submit}>
-      <${Field} label="Reason" hint="Whoever asked reads it, a model too. It may be empty.">
+      <${Field} label="Reason" hint="The caller reads it, also a model. It may be empty.">
         <textarea dir="auto" rows="2" maxlength="500" value=${reason} onInput=${(event) => setReason(event.target.value)}></textarea>
       <//>
       ${error && html`<${Problem} error=${error} />`}

@@ -228,7 +228,7 @@ function Charts({ figures }) {
       }))}
       empty="No tool was called."
     />
-    <${RankedBars} title="By caller" note="requests and calls" items=${buildCallerItems(figures.callers)} empty="Nobody was named." />
+    <${RankedBars} title="By caller" note="requests and calls" items=${buildCallerItems(figures.callers)} empty="No caller was named." />
     ${figures.profiles?.some((one) => one.name)
       ? html`<${RankedBars} title="By profile" note="requests and calls" items=${buildCallerItems(figures.profiles)} />`
       : null}
@@ -290,7 +290,7 @@ function StageTable({ stages }) {
 
 function NeverUsed({ keys }) {
   if (!keys.length) return null;
-  return html`<${Chart} title="Never used" note=${`${formatNumber(keys.length)} tools nobody called in this time; each is one more to choose from`}>
+  return html`<${Chart} title="Never used" note=${`${formatNumber(keys.length)} tools not called in this time; each is one more to choose from`}>
     <details>
       <summary>Show them</summary>
       <ul class="tool-list">

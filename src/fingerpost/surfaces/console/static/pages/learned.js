@@ -35,7 +35,7 @@ const describeCheck = (check) =>
   check ? `Checked on your own requests: ${check.verdict}. ${check.reason}.` : "Not checked yet: fingerpost eval own --compare says whether corrections would help.";
 
 function Corrections({ rows }) {
-  if (!rows.length) return html`<p class="faint">Nobody has said anything about a tool yet. A request's journey asks for it.</p>`;
+  if (!rows.length) return html`<p class="faint">There is no feedback about a tool yet. Give it on the page of a request.</p>`;
   return html`<${Table}
     label="Corrections"
     rows=${rows.map((row) => ({ ...row, id: `${row.right} ${row.wrong}` }))}

@@ -4,7 +4,7 @@ import { post } from "../api.js";
 import { useAction } from "./paging.js";
 
 const EXPLANATIONS = {
-  tool: "No model sees it and nobody can call it, in every program on the same store, until it is on again.",
+  tool: "No model sees it and it cannot be called, in every program on the same store, until it is on again.",
   server: "Its connection closes and its tools go with it, in every program on the same store, until it is on again.",
 };
 
@@ -40,7 +40,7 @@ function SwitchOffDialog({ what, name, busy, error, onClose, onOff }) {
   return html`<${Dialog} title=${`Switch ${name} off?`} onClose=${onClose}>
     <form onSubmit=${submit}>
       <p>${EXPLANATIONS[what]}</p>
-      <${Field} label="Reason" hint="Shown to whoever wonders where it is. It may be empty.">
+      <${Field} label="Reason" hint="Shown with the disabled tool. It may be empty.">
         <input type="text" dir="auto" maxlength="300" value=${reason} onInput=${(event) => setReason(event.target.value)} />
       <//>
       ${error ? html`<${Problem} error=${error} />` : null}

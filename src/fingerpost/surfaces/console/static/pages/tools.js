@@ -216,7 +216,7 @@ function DefinitionChange({ tool, manages, onDone }) {
   };
   return html`<section class="change">
     <h2>Its definition changed since it was trusted</h2>
-    <p>Until somebody accepts the change, no model sees this tool and nobody can call it. Read what is new.</p>
+    <p>Until the change is accepted, no model sees this tool and it cannot be called. Read what is new.</p>
     <${Diff} ...${getDiffProps(tool.change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
@@ -329,7 +329,7 @@ function PinFacts({ pin, changed }) {
         ["Definition", changed ? "differs from the trusted one" : "as it was trusted"],
         ["Fingerprint", html`<${Code}>${pin.fingerprint}<//>`],
         ["Since", html`<${Time} at=${pin.pinned_at} />`],
-        ["Accepted by", pin.accepted_by ?? "nobody in particular: it was seen first like this"],
+        ["Accepted by", pin.accepted_by ?? "not accepted by a person: it was first seen like this"],
       ]}
     />
   </section>`;
