@@ -81,7 +81,7 @@ types: $(VENV)/.peers node_modules/.ready ## Check types (pyright, strict)
 format: $(VENV)/.ready ## Rewrite the code in the house style
 	@$(BIN)/ruff check --fix . && $(BIN)/ruff format .
 
-# The peers we are measured against; nobody needs them for anything else.
+# The peers we are measured against; needed for nothing else.
 $(VENV)/.peers: $(VENV)/.ready
 	@echo "installing the peers to measure against"
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[bench]'

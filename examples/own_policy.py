@@ -22,7 +22,7 @@ from fingerpost.settings import StoreSettings
 SETTINGS = Settings(store=StoreSettings(url="sqlite:///.fingerpost/examples.db"))
 FOLDER = Path(".fingerpost/desk").absolute()
 POLICY = Policy(
-    deny={"files/move_file"},  # never, whatever anybody says
+    deny={"files/move_file"},  # never, whatever is approved
     allow={"files/create_directory"},  # without asking, although it writes
     ask_for={"write", "destroy"},  # everything else that changes something
 )

@@ -96,7 +96,7 @@ def train(base: Encoder, materials: Sequence[Material], words: Words, recipe: Re
 
 @dataclass(slots=True)
 class _Made:
-    """A request made of a description, for a tool nobody asked for."""
+    """A request made of a description, for a tool that no request names."""
 
     tool: int
     request: list[int]

@@ -1,4 +1,4 @@
-"""One answer to each written name, whoever asks: calls, selections, the guard, requests and clients."""
+"""One answer to each written name: in calls, selections, the guard, requests and for clients."""
 
 from __future__ import annotations
 

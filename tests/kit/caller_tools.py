@@ -88,8 +88,8 @@ def disorder(messages: Sequence[Message]) -> list[str]:
                 open_calls.remove(message.tool_call_id)
             continue
         if open_calls:
-            found.append(f"before message {at} nobody answered {open_calls}")
+            found.append(f"before message {at} no answer to {open_calls}")
         open_calls = [str(each.get("id")) for each in message.tool_calls]
         if len(set(open_calls)) < len(open_calls) or "" in open_calls:
             found.append(f"message {at} has calls that cannot be told apart")
-    return [*found, *(f"at the end nobody answered {each}" for each in open_calls)]
+    return [*found, *(f"at the end no answer to {each}" for each in open_calls)]

@@ -83,7 +83,7 @@ def script_model(**parts: Iterable[ScriptLine] | Callable[[ModelRequest], Script
     def play(request: ModelRequest) -> ScriptLine:
         script = scripts.get(get_purpose(request))
         if script is None:
-            message = f"nobody wrote what the model says for {get_purpose(request)!r}"
+            message = f"the script has no reply for {get_purpose(request)!r}"
             raise AssertionError(message)
         return script(request)
 

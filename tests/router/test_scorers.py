@@ -134,7 +134,7 @@ async def test_a_scorer_that_fails_is_left_out_and_said_to_be(
 
 
 @proves("H26")
-async def test_a_scorer_that_hangs_is_left_out_and_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_scorer_that_hangs_is_left_out_and_delays_no_request(tmp_path: Path) -> None:
     go_on = threading.Event()
     turns = 0
 

@@ -1,4 +1,4 @@
-"""A question about a read that is not certain: the person's answer can be kept, and by nobody else."""
+"""A question about a read that is not certain: the person's answer can be kept, and by no other caller."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.kit.full_server import FullServer, serve_full_server
 from tests.kit.server_pools import PATIENCE, eventually
 
 
-def _nobody_hears(method: str, params: object, caller: str | None) -> None:
+def _ignore_notification(method: str, params: object, caller: str | None) -> None:
     raise AssertionError(method)
 
 
@@ -33,7 +33,7 @@ async def open_caller_connections(
     spec = replace(Server.http("talk", url, era="2025-11-25"), isolate=True, connect_timeout=PATIENCE)
     http = HttpClients()
     around = ConnectDeps(limits=LimitSettings(), http=http, tokens=None)
-    own = CallerConnections(spec, around, _nobody_hears, **settings)
+    own = CallerConnections(spec, around, _ignore_notification, **settings)
     try:
         async with anyio.create_task_group() as tasks:
             yield own, tasks
@@ -81,7 +81,7 @@ async def test_an_unused_connection_is_closed_and_a_lost_one_replaced():
 async def test_a_program_that_never_answers_fails_its_caller_and_is_ended():
     spec = replace(stdio_fault("silent", name="mute"), connect_timeout=0.3)
     around = ConnectDeps(limits=LimitSettings(), http=HttpClients(), tokens=None)
-    own = CallerConnections(spec, around, _nobody_hears)
+    own = CallerConnections(spec, around, _ignore_notification)
     async with anyio.create_task_group() as tasks:
         with pytest.raises(ServerUnavailable, match=r"did not connect within 0\.3 s"):
             async with own.use("a", tasks, None):

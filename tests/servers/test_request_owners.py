@@ -96,10 +96,10 @@ async def test_a_question_of_a_finished_call_is_dropped() -> None:
     async with a_line() as line:
         over = line.begin(dana)
         line.end(over, answered=False)
-        with pytest.raises(MCPError, match="nobody is there to be asked"):
+        with pytest.raises(MCPError, match="there is no caller to ask"):
             await line.ask()
         line.begin(eve)
-        with pytest.raises(MCPError, match="nobody is there to be asked"):
+        with pytest.raises(MCPError, match="there is no caller to ask"):
             await line.ask(of=int(over.request))
     assert dana.asked == eve.asked == []
 

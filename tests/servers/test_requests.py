@@ -196,7 +196,7 @@ async def test_what_the_caller_cannot_do_is_refused_with_the_code_for_it(way: st
         lacking = text_of(await call(servers, "sample", RequestContext(caller=RecordingCaller())))
         nobody = text_of(await call(servers, "sample"))
     assert lacking == "-32601 sampling/createMessage cannot be answered: the caller does not offer sampling"
-    assert nobody == "-32601 sampling/createMessage cannot be answered: nobody is there to be asked"
+    assert nobody == "-32601 sampling/createMessage cannot be answered: there is no caller to ask"
 
 
 async def test_the_callers_refusal_reaches_the_server_with_its_code():
@@ -243,7 +243,7 @@ async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
     async with open_pool_over(way, NEW, talkative) as servers:
         result = await call(servers, "ask", RequestContext(caller=caller))
         assert text_of(await call(servers, "twice", RequestContext(caller=caller))) == "done"
-        with pytest.raises(ToolFailed, match="nobody is there to be asked"):
+        with pytest.raises(ToolFailed, match="there is no caller to ask"):
             await call(servers, "ask")
         with pytest.raises(ServerReplyInvalid, match="still wanted input after 10 rounds"):
             await call(servers, "endless", RequestContext(caller=caller))

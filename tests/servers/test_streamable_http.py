@@ -73,7 +73,7 @@ async def test_nothing_is_asked_before_the_server_knows_that_the_handshake_is_ov
 async def test_what_we_ask_ourselves_is_not_taken_for_a_callers_request():
     talks, caller = RequestRegistry("plain", lambda _method, _params, _caller: None), RecordingCaller()
     talks.open(InFlightRequest("plain", 1), internal=True)
-    with pytest.raises(MCPError, match="nobody is there"):
+    with pytest.raises(MCPError, match="there is no caller"):
         await talks.answer_server_request("elicitation/create", {}, request=None)
     talks.open(InFlightRequest("plain", 2, context=RequestContext(caller=caller)))
     assert await talks.answer_server_request("elicitation/create", {}, request=None) == caller.answer

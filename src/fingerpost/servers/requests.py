@@ -466,7 +466,7 @@ async def forward_question(
     if ability is None:
         raise ToolFailed(f"{method!r:.80} is not known here", server=server, code=METHOD_NOT_FOUND)
     if caller is None:
-        message = f"{method} cannot be answered: nobody is there to be asked"
+        message = f"{method} cannot be answered: there is no caller to ask"
         raise ToolFailed(message, server=server, code=METHOD_NOT_FOUND)
     if ability not in caller.capabilities:
         message = f"{method} cannot be answered: the caller does not offer {ability}"

@@ -173,8 +173,8 @@ async def test_a_synthesiser_on_this_machine_speaks(
 ):
     monkeypatch.setenv("PATH", str(tmp_path))
     async with maker(settings) as router:
-        nobody = await place_order(router, kind="speech", prompt="Hello", voice="en-gb")
-        assert not nobody.success and "install espeak-ng" in nobody.content
+        failed = await place_order(router, kind="speech", prompt="Hello", voice="en-gb")
+        assert not failed.success and "install espeak-ng" in failed.content
         program = tmp_path / "espeak-ng"
         program.write_text(SYNTHESISER.format(python=sys.executable))
         program.chmod(program.stat().st_mode | stat.S_IXUSR)

@@ -160,8 +160,8 @@ async def test_one_that_fails_is_named_and_the_others_go_on(settings: Settings, 
         assert "Not heard: Slow (it ran out of its share" in outcome.content
         runaway = await ask_panel(router, experts=["Runaway", "Fine"], use_tools=True)
         assert "Heard: Fine." in runaway.content and "Not heard: Runaway (it ran out" in runaway.content
-        nobody = await ask_panel(router, experts=["Broken"])
-        assert not nobody.success and "None of the experts could answer" in nobody.content
+        failed = await ask_panel(router, experts=["Broken"])
+        assert not failed.success and "None of the experts could answer" in failed.content
 
 
 @proves("U12")

@@ -49,13 +49,13 @@ async def test_each_person_gets_the_one_they_are_used_to(tmp_path: Path) -> None
         await router.connect()
         dana = await router.narrow(REQUEST, caller="dana")
         kim = await router.narrow(REQUEST, caller="kim")
-        nobody = await router.narrow(REQUEST)
+        anonymous = await router.narrow(REQUEST)
     assert first(dana) == other
     points, note = why(dana, other)["preference"]
     assert 0 < points <= 0.05
     assert note == "what dana usually takes"
-    assert first(kim) == first(nobody) == plain, "a habit lifts nothing that suits less"
-    assert all("preference" not in why(found, plain) for found in (kim, nobody))
+    assert first(kim) == first(anonymous) == plain, "a habit lifts nothing that suits less"
+    assert all("preference" not in why(found, plain) for found in (kim, anonymous))
 
 
 @proves("L5")

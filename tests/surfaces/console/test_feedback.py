@@ -45,5 +45,5 @@ def test_a_person_corrects_a_request_and_sees_what_was_learned(
         expect(learned).to_contain_text(TOKYO)
         check_access(page)
         page.get_by_role("button", name="Forget all corrections").click()
-        expect(page.get_by_text("Nobody has said anything about a tool yet.")).to_be_visible()
+        expect(page.get_by_text("There is no feedback about a tool yet.")).to_be_visible()
     assert server.do(server.router.store.feedback.list_recent) == []

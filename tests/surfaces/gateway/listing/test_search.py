@@ -169,8 +169,8 @@ async def test_find_tools_says_when_nothing_fits_and_when_nothing_is_needed(tmp_
         assert "need no tool" in needless["structuredContent"]["note"]
         elsewhere = await it.call("find_tools", {"request": "mail", "server": "post"}, at=ROUTE)
         assert "There are: mail" in text_of(elsewhere)
-        nobody = await it.call("find_tools", {"request": "mail"}, at=ROUTE, by=clerk(servers=("x",)))
-        assert "No tools are available" in text_of(nobody)
+        empty = await it.call("find_tools", {"request": "mail"}, at=ROUTE, by=clerk(servers=("x",)))
+        assert "No tools are available" in text_of(empty)
         wrong = await it.call("find_tools", {"query": "mail"}, at=ROUTE)
         assert wrong["isError"] is True
         assert "needs `request`" in text_of(wrong)
