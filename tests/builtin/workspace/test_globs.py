@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fingerpost.builtin.workspace.folder_walk import ANY_FOLDER_PATTERN, translate_glob
@@ -44,6 +44,7 @@ def fits_by_trying(glob: str, path: str, *, before: str = "") -> bool:
 
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=7).map("".join), st.text("ab/", max_size=8))
 def test_a_pattern_fits_what_its_definition_says(glob: str, path: str) -> None:
+    assume(not re.search(r"\[a[^\]]*\[", glob))  # a later `]` would close the first bracket
     assert fits(glob, path) is fits_by_trying(glob, path)
 
 
