@@ -196,7 +196,7 @@ async def test_a_person_who_says_no_is_reported_and_nothing_is_stored():
 
 async def test_a_sign_in_without_a_person_ends_at_its_timeout():
     async with serve_protected(OAuthAuthority()) as url:
-        with pytest.raises(ServerUnavailable, match="nobody signed in"):
+        with pytest.raises(ServerUnavailable, match="was not finished within"):
             await sign_in(
                 Server.http("locked", url), MemoryTokens(), open_browser=lambda url: None, timeout=0.7
             )

@@ -68,7 +68,7 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
     "result you already have, change the arguments, or take another way.",
     ErrorKind.DUPLICATE: "This call was not run, because it repeats a write that was made just now. If a "
     "second one is meant, call it again, by itself.",
-    ErrorKind.UNKNOWN: "Nobody knows whether this call took effect. Check the state of things with a reading "
+    ErrorKind.UNKNOWN: "It is not known whether this call took effect. Check the state of things with a reading "
     "tool before you repeat it.",
 }
 
@@ -386,7 +386,7 @@ class OutcomeBuilder:
                 pending_id=pending.pending_id,
             )
         if pending.decision is Decision.EXPIRED:
-            content = f"nobody decided about {pending.tool} in time; it did not run"
+            content = f"{pending.tool} was not decided about in time; it did not run"
         else:
             why = f": {pending.decision_reason}" if pending.decision_reason else ""
             content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"

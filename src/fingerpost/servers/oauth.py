@@ -346,7 +346,7 @@ async def sign_in(
             await check_address(spec)
             await _run_sign_in(spec, spec.url, storage, open_browser)
     except TimeoutError:
-        message = f"nobody signed in to {spec.name} within {timeout:g} s"
+        message = f"signing in to {spec.name} was not finished within {timeout:g} s"
         raise ServerUnavailable(message, server=spec.name, hint="run the command again") from None
     except OAuthFlowError as error:
         message = f"signing in to {spec.name} failed: {clean_text(str(error))}"

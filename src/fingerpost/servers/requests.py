@@ -225,7 +225,7 @@ GIVEN_UP_SECONDS = 300.0  # how long a server may still work on a request it nev
 ANSWERED_SECONDS = 5.0  # how late a message may arrive that was sent before a response
 
 AMBIGUOUS_MESSAGE = (
-    "%s: %s names no request and may be about any of %d callers; nobody was asked. "
+    "%s: %s names no request and may be about any of %d callers; no caller was asked. "
     "Set isolate = true for this server to give each caller a connection of their own"
 )
 

@@ -38,7 +38,7 @@ from fingerpost.call.execution.upstream import (
     TimeSource,
     ToolUpstream,
     WriteAnnouncer,
-    announce_to_nobody,
+    skip_announcement,
     is_input_required,
 )
 from fingerpost.errors import StoreUnavailable, ToolTimeout
@@ -328,7 +328,7 @@ class CallRunner:
         journal: DurableAppend,
         flush_soon: Callable[[], None] = lambda: None,
         check_tool: Callable[[Call], None] = lambda _: None,
-        announce_write: WriteAnnouncer = announce_to_nobody,
+        announce_write: WriteAnnouncer = skip_announcement,
         unbounded: Collection[str] = (),
         clock: TimeSource = time.monotonic,
         random_number: Callable[[], float] = random.random,

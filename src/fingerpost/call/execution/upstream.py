@@ -75,8 +75,8 @@ DurableAppend: TypeAlias = Callable[[Event], Awaitable[None]]
 TimeSource: TypeAlias = Callable[[], float]
 
 
-async def announce_to_nobody(_: Call, __: CallContext) -> None:
-    """Tell nobody about the write."""
+async def skip_announcement(_: Call, __: CallContext) -> None:
+    """Announce nothing: no other program follows this call."""
 
 
 def is_input_required(result: JsonObject) -> bool:

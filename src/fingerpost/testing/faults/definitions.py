@@ -59,14 +59,6 @@ def build_tool(name: str, **fields: Any) -> dict[str, Any]:
     return {**GOOD_TOOL, "name": name, **fields}
 
 
-def build_nested_schema(depth: int) -> dict[str, Any]:
-    """Return a schema of nested objects."""
-    schema: dict[str, Any] = {"type": "string"}
-    for _ in range(depth // 2):  # each iteration adds two levels: `properties` and the schema in it
-        schema = {"type": "object", "properties": {"a": schema}}
-    return schema
-
-
 def build_bad_schemas() -> ToolDefinitions:
     """Return four invalid definitions between two valid ones."""
     return [
