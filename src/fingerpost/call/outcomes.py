@@ -68,7 +68,7 @@ _ADVICE: Final[Mapping[ErrorKind, str]] = {
     "result you already have, change the arguments, or take another way.",
     ErrorKind.DUPLICATE: "This call was not run, because it repeats a write that was made just now. If a "
     "second one is meant, call it again, by itself.",
-    ErrorKind.UNKNOWN: "It is not known whether this call took effect. Check the state of things with a reading "
+    ErrorKind.UNKNOWN: "It is not known whether this call took effect. Check with a reading "
     "tool before you repeat it.",
 }
 

@@ -38,8 +38,8 @@ from fingerpost.call.execution.upstream import (
     TimeSource,
     ToolUpstream,
     WriteAnnouncer,
-    skip_announcement,
     is_input_required,
+    skip_announcement,
 )
 from fingerpost.errors import StoreUnavailable, ToolTimeout
 from fingerpost.events import (
