@@ -106,15 +106,15 @@ def test_letters_of_every_script_tell_names_apart() -> None:
         a=[{"name": "הצג_קובץ1"}, {"name": "Показать-Файл"}, {"name": "表示_1"}, {"name": "कि_1"}]
     )
 
-    def meant(name: str) -> str | None:
+    def resolve_name(name: str) -> str | None:
         found = resolve_tool(ToolCall(name=name, arguments={}), tools)
         return found.card.name if isinstance(found, ResolvedTool) else None
 
-    assert [meant(name) for name in ("מחק_הכל1", "удалить_1", "削除_1", "का_1", "1")] == [None] * 5
-    assert meant("הצג-קובץ1") == "הצג_קובץ1"
-    assert meant("a__הצגקובץ1") == "הצג_קובץ1"
-    assert meant("показать_файл") == "Показать-Файл"
-    assert meant("表示。1") == "表示_1"
+    assert [resolve_name(name) for name in ("מחק_הכל1", "удалить_1", "削除_1", "का_1", "1")] == [None] * 5
+    assert resolve_name("הצג-קובץ1") == "הצג_קובץ1"
+    assert resolve_name("a__הצגקובץ1") == "הצג_קובץ1"
+    assert resolve_name("показать_файл") == "Показать-Файл"
+    assert resolve_name("表示。1") == "表示_1"
 
 
 @proves("C2")

@@ -210,10 +210,10 @@ def test_leave_for_a_further_round_is_for_this_call_caller_and_state_once_and_fo
     given = create_permit(WRITE, "grant gnt_1 by eve")
     passage = RequestContext(request_state="state 1")
 
-    def kept() -> None:
+    def check_kept() -> None:
         rounds.keep_permit(WRITE, context, QUESTION, given)
 
-    kept()
+    check_kept()
     assert rounds.take_permit(WRITE, context, None) is None
     assert rounds.take_permit(WRITE, context, RequestContext(request_state="state 2")) is None
     assert rounds.take_permit(WRITE, a_context(caller="eve", conversation="c"), passage) is None
@@ -222,7 +222,7 @@ def test_leave_for_a_further_round_is_for_this_call_caller_and_state_once_and_fo
     )
     assert rounds.take_permit(WRITE, context, passage) is given
     assert rounds.take_permit(WRITE, context, passage) is None
-    kept()
+    check_kept()
     clock.turn(ROUND_SECONDS)
     assert rounds.take_permit(WRITE, context, passage) is None
 

@@ -57,11 +57,11 @@ class Switching(RuleBasedStateMachine):
     def only_what_is_on_is_there(self) -> None:
         assert [card.key for card in self.catalog.snapshot.cards] == self._present()
         shut = [card.key for card in self.catalog.disabled.cards]
-        assert shut == sorted(key for key in self._seen() if self._is_off(key))
+        assert shut == sorted(key for key in self._list_names() if self._is_off(key))
         assert all(self.catalog.get_disabled_reason(card) for card in self.catalog.disabled.cards)
         assert not any(self.catalog.get_disabled_reason(card) for card in self.catalog.snapshot.cards)
 
-    def _seen(self) -> list[str]:
+    def _list_names(self) -> list[str]:
         return [f"{server}/{name}" for server, tools in self.listed.items() for name in tools]
 
     def _is_off(self, key: str) -> bool:
@@ -70,7 +70,7 @@ class Switching(RuleBasedStateMachine):
     def _present(self) -> list[str]:
         as_pinned = (
             key
-            for key in self._seen()
+            for key in self._list_names()
             if self.listed[key.partition("/")[0]][key.partition("/")[2]] == self.first[key]
         )
         return sorted(key for key in as_pinned if not self._is_off(key))

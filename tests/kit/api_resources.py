@@ -73,7 +73,7 @@ class ServedApiAndGateway:
         assert answer.headers["content-type"] == "application/problem+json"
         return answer.json()
 
-    async def listed(self) -> list[str]:
+    async def list_names(self) -> list[str]:
         """The tools an MCP client sees."""
         async with Client(f"{self.address}/mcp/all", mode="auto") as client:
             return [tool.name for tool in (await client.list_tools()).tools]

@@ -84,13 +84,13 @@ def run_server(
     router = Router(specs, settings=build_settings(folder, **more), model=model, scorers=scorers, rules=rules)
     with (
         start_blocking_portal("asyncio") as portal,
-        portal.wrap_async_context_manager(_opened(router)) as address,
+        portal.wrap_async_context_manager(_open_console(router)) as address,
     ):
         yield ConsoleServer(address, router, portal)
 
 
 @asynccontextmanager
-async def _opened(router: Router) -> AsyncGenerator[str]:
+async def _open_console(router: Router) -> AsyncGenerator[str]:
     async with router:
         await wait_until_connected(router)
         async with serve_gateway(router) as address:

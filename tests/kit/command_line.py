@@ -53,13 +53,13 @@ class CommandLine:
 
     def command(self, *arguments: str) -> list[str]:
         """The command, forked from a process that has loaded it already."""
-        return [*warm.command(), *self._given(arguments)]
+        return [*warm.command(), *self._build_arguments(arguments)]
 
     def cold_command(self, *arguments: str) -> list[str]:
         """The command as it is installed, with its start-up."""
-        return [program("fingerpost"), *self._given(arguments)]
+        return [program("fingerpost"), *self._build_arguments(arguments)]
 
-    def _given(self, arguments: tuple[str, ...]) -> list[str]:
+    def _build_arguments(self, arguments: tuple[str, ...]) -> list[str]:
         named = self.servers and "--servers" not in arguments
         return [*arguments, *(("--servers", str(self.home / "mcp.json")) if named else ())]
 

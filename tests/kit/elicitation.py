@@ -177,7 +177,7 @@ class ElicitationGateway:
         return [event for event in self.sink.events if isinstance(event, kind)]
 
     @property
-    def refused(self) -> list[str]:
+    def refusals(self) -> list[str]:
         return [event.reason for event in self.events(AccessRefused)]
 
     @property

@@ -61,7 +61,7 @@ class PickerFixture:
     ) -> ServerChoice:
         self.asked += 1
 
-        def found() -> Mapping[str, Sequence[float]]:
+        def read_vectors() -> Mapping[str, Sequence[float]]:
             self.scored += 1
             return self.usual if scores is None else scores
 
@@ -70,7 +70,7 @@ class PickerFixture:
             history,
             conversation,
             snapshot() if tools is None else tools,
-            found,
+            read_vectors,
             f"pkt_{self.asked}",
             caller=caller,
             signals=signals,

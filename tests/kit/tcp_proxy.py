@@ -38,7 +38,7 @@ async def run_proxy(target: str, *plans: int | bytes | None) -> AsyncGenerator[P
     port = listener.extra(SocketAttribute.local_port)
     proxy.address = f"http://127.0.0.1:{port}"
 
-    async def connected(client: SocketStream) -> None:
+    async def forward(client: SocketStream) -> None:
         plan = proxy.plans.pop(0) if len(proxy.plans) > 1 else proxy.plans[0]
         proxy.seen += 1
         async with client:
@@ -52,7 +52,7 @@ async def run_proxy(target: str, *plans: int | bytes | None) -> AsyncGenerator[P
                 pumps.start_soon(_pump, server, client, plan, pumps)
 
     async with listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, connected)
+        tasks.start_soon(listener.serve, forward)
         yield proxy
         tasks.cancel_scope.cancel()
 

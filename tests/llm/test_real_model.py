@@ -107,10 +107,10 @@ async def test_a_schema_is_kept_to_streamed_or_not(llama: str):
     request = ask("How are you?", tokens=120, schema=ResponseSchema(name="mood", schema=schema))
     async with open_chat(llama) as chat:
 
-        async def streamed(asked: ModelRequest) -> ModelReply:
+        async def stream_reply(asked: ModelRequest) -> ModelReply:
             return await chat.complete(asked, on_text=unheard)
 
-        for way in (chat.complete, streamed):
+        for way in (chat.complete, stream_reply):
             reply = await way(request)
             answer = parse_structured(reply.text, schema)
             assert isinstance(answer, dict), reply.text

@@ -250,14 +250,14 @@ async def test_cancelling_in_the_middle_ends_the_connection_at_once():
             response: Any = await super().complete(request)
             inner = response.body_iterator
 
-            async def watched() -> Any:
+            async def watch() -> Any:
                 try:
                     async for piece in inner:
                         yield piece
                 finally:
                     left.set()
 
-            response.body_iterator = watched()
+            response.body_iterator = watch()
             return response
 
     model, begun = Talkative(events(chunk("Hel"), done=False, hold=True)), anyio.Event()

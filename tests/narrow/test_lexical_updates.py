@@ -52,14 +52,14 @@ def test_a_tool_described_anew_by_its_server_is_read_again() -> None:
 
 
 def test_words_of_tools_long_gone_are_forgotten() -> None:
-    def invented(round_number: int) -> tuple[ToolCard, ...]:
+    def invent_cards(round_number: int) -> tuple[ToolCard, ...]:
         words = (f"w{round_number}x{number}" for number in range(MAX_DEAD_TERMS // 2))
         texts = [" ".join(next(words) for _ in range(200)) for _ in range(MAX_DEAD_TERMS // 2 // 200)]
         return cards(a=[tool(f"t{number}", text) for number, text in enumerate(texts)])
 
     scorer = LexicalScorer()
     for round_number in range(4):
-        scorer.prepare(invented(round_number))
+        scorer.prepare(invent_cards(round_number))
     scorer.prepare(EVERYDAY)
     assert scorer.term_count < MAX_DEAD_TERMS * 2
     fresh = LexicalScorer()

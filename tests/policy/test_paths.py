@@ -61,7 +61,7 @@ def _tidied_first(folder: Path, text: str) -> str:
     return os.path.normpath(_as_it_is(folder, text))
 
 
-def _decoded(folder: Path, text: str) -> str:
+def _decode(folder: Path, text: str) -> str:
     return _as_it_is(folder, unquote(text))
 
 
@@ -73,11 +73,11 @@ def _with_windows_separators(folder: Path, text: str) -> str:
     return _as_it_is(folder, text.replace("\\", "/"))
 
 
-def _trimmed(folder: Path, text: str) -> str:
+def _trim(folder: Path, text: str) -> str:
     return _as_it_is(folder, text.strip())
 
 
-def _normalised(folder: Path, text: str) -> str:
+def _normalise(folder: Path, text: str) -> str:
     return _as_it_is(folder, unicodedata.normalize("NFKC", text))
 
 
@@ -98,11 +98,11 @@ def _cut_at_zero(folder: Path, text: str) -> str:
 TOOLS: list[Callable[[Path, str], str]] = [
     _as_it_is,
     _tidied_first,
-    _decoded,
+    _decode,
     _decoded_twice,
     _with_windows_separators,
-    _trimmed,
-    _normalised,
+    _trim,
+    _normalise,
     _home_expanded,
     _address_opened,
     _cut_at_zero,

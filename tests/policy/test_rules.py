@@ -39,7 +39,7 @@ def rule(verdict: str, **conditions: Any) -> RuleSettings:
     return RuleSettings.model_validate({"verdict": verdict, **conditions})
 
 
-def ruled(call: Call, *rules: RuleSettings, context: CallContext | None = None) -> Ruling:
+def judge_call(call: Call, *rules: RuleSettings, context: CallContext | None = None) -> Ruling:
     return PolicyEngine(rules).decide_by_rules(call, context or make_context(), PathPlacement.NONE)
 
 
@@ -49,7 +49,7 @@ def ruled(call: Call, *rules: RuleSettings, context: CallContext | None = None) 
     [(Effect.READ, Verdict.ALLOW), (Effect.WRITE, Verdict.ASK), (Effect.DESTROY, Verdict.ASK)],
 )
 def test_without_rules_what_reads_runs_and_everything_else_asks(effect: Effect, verdict: Verdict) -> None:
-    ruling = ruled(make_call(effect=effect))
+    ruling = judge_call(make_call(effect=effect))
     assert ruling.verdict is verdict
     assert ruling.rule == f"default for {effect}"
     assert ruling.reason
@@ -58,12 +58,12 @@ def test_without_rules_what_reads_runs_and_everything_else_asks(effect: Effect, 
 @proves("A5", "C6")
 def test_only_a_call_the_policy_allows_gets_a_permit_from_it() -> None:
     call = make_call()
-    leave = build_permit(call, ruled(call, rule("allow")))
+    leave = build_permit(call, judge_call(call, rule("allow")))
     assert leave is not None
     assert leave.call_fingerprint == call.fingerprint
     assert leave.given_by == "policy: rule 1 in fingerpost.toml"
-    assert build_permit(call, ruled(call)) is None
-    assert build_permit(call, ruled(call, rule("deny"))) is None
+    assert build_permit(call, judge_call(call)) is None
+    assert build_permit(call, judge_call(call, rule("deny"))) is None
 
 
 def test_the_first_rule_that_fits_decides_and_is_named() -> None:
@@ -72,13 +72,13 @@ def test_the_first_rule_that_fits_decides_and_is_named() -> None:
         rule("ask", tool="files/*", reason="files are precious"),
         rule("allow", tool="write_file"),
     ]
-    ruling = ruled(make_call(), *rules)
+    ruling = judge_call(make_call(), *rules)
     assert (ruling.verdict, ruling.reason, ruling.rule) == (
         Verdict.ASK,
         "files are precious",
         "rule 2 in fingerpost.toml",
     )
-    assert ruled(make_call(), *rules[::-1]).verdict is Verdict.ALLOW
+    assert judge_call(make_call(), *rules[::-1]).verdict is Verdict.ALLOW
 
 
 CONSOLIDATED = make_call("files/manage", operation="files/manage.delete")
@@ -113,7 +113,7 @@ def test_a_rule_fits_when_all_its_conditions_hold(
     conditions: dict[str, Any], fits: bool, verdict: str
 ) -> None:
     context = make_context(caller="dana", profile="work")
-    ruling = ruled(CONSOLIDATED, rule(verdict, **conditions), context=context)
+    ruling = judge_call(CONSOLIDATED, rule(verdict, **conditions), context=context)
     assert (ruling.verdict.value == verdict) is fits
 
 
@@ -144,8 +144,8 @@ def test_arguments_are_matched_by_dotted_name_all_of_them_to_allow_and_any_to_de
     name: str, pattern: str, allowed: bool, denied: bool
 ) -> None:
     call = make_call(arguments=NESTED)
-    assert (ruled(call, rule("allow", arguments={name: pattern})).verdict is Verdict.ALLOW) is allowed
-    assert (ruled(call, rule("deny", arguments={name: pattern})).verdict is Verdict.DENY) is denied
+    assert (judge_call(call, rule("allow", arguments={name: pattern})).verdict is Verdict.ALLOW) is allowed
+    assert (judge_call(call, rule("deny", arguments={name: pattern})).verdict is Verdict.DENY) is denied
 
 
 ODD_SPELLINGS = [
@@ -174,7 +174,7 @@ ODD_SPELLINGS = [
 @pytest.mark.parametrize("verdict", ["deny", "ask"])
 def test_a_rule_that_asks_or_denies_is_not_dodged_by_odd_spelling(value: str, verdict: str) -> None:
     call = make_call(arguments={"path": value})
-    ruling = ruled(call, rule(verdict, arguments={"path": "/etc/passwd"}), rule("allow"))
+    ruling = judge_call(call, rule(verdict, arguments={"path": "/etc/passwd"}), rule("allow"))
     assert ruling.verdict.value == verdict
 
 
@@ -192,14 +192,14 @@ def test_a_rule_that_asks_or_denies_is_not_dodged_by_odd_spelling(value: str, ve
 )
 def test_a_rule_that_allows_is_not_earned_by_odd_spelling(value: str) -> None:
     safe = rule("allow", arguments={"path": "/safe/*"})
-    assert ruled(make_call(arguments={"path": "/safe/x"}), safe).verdict is Verdict.ALLOW
-    assert ruled(make_call(arguments={"path": value}), safe).verdict is Verdict.ASK
+    assert judge_call(make_call(arguments={"path": "/safe/x"}), safe).verdict is Verdict.ALLOW
+    assert judge_call(make_call(arguments={"path": value}), safe).verdict is Verdict.ASK
 
 
 def test_a_text_too_long_to_read_through_counts_against_the_call() -> None:
     call = make_call(arguments={"path": "a" * 100_000})
-    assert ruled(call, rule("allow", arguments={"path": "*"})).verdict is Verdict.ASK
-    ruling = ruled(call, rule("deny", arguments={"path": "x"}), rule("allow"))
+    assert judge_call(call, rule("allow", arguments={"path": "*"})).verdict is Verdict.ASK
+    ruling = judge_call(call, rule("deny", arguments={"path": "x"}), rule("allow"))
     assert ruling.verdict is Verdict.DENY
     assert "it is unclear whether the rule matches" in ruling.reason
 
@@ -208,15 +208,15 @@ def test_a_text_too_long_to_read_through_counts_against_the_call() -> None:
 def test_a_caller_without_a_name_matches_no_named_rule_but_matches_the_wildcard(
     condition: dict[str, str],
 ) -> None:
-    assert ruled(make_call(), rule("allow", **condition)).verdict is Verdict.ASK
-    assert ruled(make_call(), rule("deny", **condition)).verdict is Verdict.DENY
+    assert judge_call(make_call(), rule("allow", **condition)).verdict is Verdict.ASK
+    assert judge_call(make_call(), rule("deny", **condition)).verdict is Verdict.DENY
     named = dict.fromkeys(condition, "guest")
-    assert ruled(make_call(), rule("deny", **named)).verdict is Verdict.ASK
+    assert judge_call(make_call(), rule("deny", **named)).verdict is Verdict.ASK
 
 
 def test_a_tool_without_operations_has_none_to_allow_but_can_be_denied_by_its_name() -> None:
-    assert ruled(make_call(), rule("allow", operation="*")).verdict is Verdict.ASK
-    assert ruled(make_call(), rule("deny", operation="write*")).verdict is Verdict.DENY
+    assert judge_call(make_call(), rule("allow", operation="*")).verdict is Verdict.ASK
+    assert judge_call(make_call(), rule("deny", operation="write*")).verdict is Verdict.DENY
 
 
 @pytest.mark.parametrize(

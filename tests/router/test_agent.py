@@ -271,25 +271,25 @@ async def test_smart_routing_is_switched_while_it_runs(tmp_path: Path):
         assert agent.thresholds == RoutingThresholds(max_tools=30, max_servers=4)
         assert not agent.status().chooses_servers  # 12 tools are not many
 
-        async def chosen() -> str | None:
+        async def choose_tool() -> str | None:
             found = await router.narrow("search my notes for the budget")
             return None if found.servers is None else found.servers.by
 
-        assert await chosen() is None
+        assert await choose_tool() is None
         await anyio.to_thread.run_sync(lambda: agent.set_thresholds(max_tools=10))
         assert agent.thresholds == RoutingThresholds(max_tools=10, max_servers=4)
-        assert await chosen() == "scores"
+        assert await choose_tool() == "scores"
         agent.set_smart_routing(False)
         assert not agent.is_smart_routing_enabled
-        assert await chosen() is None
+        assert await choose_tool() is None
         agent.set_thresholds(max_tools=1000, max_servers=1000)
         agent.set_smart_routing(True)
         status = agent.status()
         assert (status.smart_routing, status.chooses_servers) == ("on", True)
         assert (status.total_tools, status.total_servers) == (12, 6)
-        assert await chosen() == "scores"
+        assert await choose_tool() == "scores"
         router.switches.restore()
-        assert await chosen() is None
+        assert await choose_tool() is None
 
 
 @proves("W8")

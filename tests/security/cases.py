@@ -86,7 +86,7 @@ class Cases:
     def odd(self) -> Any:
         return deepcopy(self.random.choice(ODD))
 
-    def changed(self, message: Any, *, times: int | None = None) -> Any:
+    def mutate(self, message: Any, *, times: int | None = None) -> Any:
         """A copy with some places changed."""
         message = json.loads(json.dumps(message))
         for _ in range(self.random.randint(1, 3) if times is None else times):
@@ -187,7 +187,7 @@ class Cases:
         if asks:
             message["id"] = self.an_id()
         if self.random.random() < 0.9:
-            changed = self.changed(params) if self.random.random() < 0.8 else params
+            changed = self.mutate(params) if self.random.random() < 0.8 else params
             message["params"] = changed if isinstance(changed, dict) else {}
         return write(message)
 
@@ -202,10 +202,10 @@ class Cases:
             return write(sound).encode("utf-8", "surrogatepass")
         if chance < 0.55:
             part = "result" if "result" in sound else "error"
-            sound[part] = self.changed(sound[part])
+            sound[part] = self.mutate(sound[part])
             return write(sound).encode("utf-8", "surrogatepass")
         if chance < 0.85:
-            return write(self.changed(sound)).encode("utf-8", "surrogatepass")
+            return write(self.mutate(sound)).encode("utf-8", "surrogatepass")
         return self.garble(write(sound))
 
     def _result(self, method: str) -> Any:
@@ -286,9 +286,9 @@ class Cases:
         if chance < 0.25:
             return write(message).encode("utf-8", "surrogatepass")
         if chance < 0.85:
-            return write(self.changed(message)).encode("utf-8", "surrogatepass")
+            return write(self.mutate(message)).encode("utf-8", "surrogatepass")
         if chance < 0.9:
-            return write([message, self.changed(message)]).encode("utf-8", "surrogatepass")
+            return write([message, self.mutate(message)]).encode("utf-8", "surrogatepass")
         return self.garble(write(message))
 
     def mutate_headers(self, headers: dict[str, str]) -> dict[str, str]:

@@ -270,7 +270,7 @@ class FuzzedGateway:
     async def call_old(self, cases: Cases, session: Mapping[str, str], tool: str) -> FuzzAnswer:
         """By a client with a session that answers what it is asked, somehow."""
 
-        async def asked(message: Any) -> None:
+        async def send_message(message: Any) -> None:
             if "id" in message and "method" in message:
                 answer = {"jsonrpc": "2.0", "id": message["id"], "result": cases.random.choice(ANSWERS)}
                 await self.send("POST", "/mcp/all", write(answer).encode(), session)
@@ -278,7 +278,7 @@ class FuzzedGateway:
         params: dict[str, Any] = {"name": tool, "arguments": {}, "_meta": {"progressToken": 1}}
         number = cases.random.randrange(10**12)
         body = write({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params})
-        return await self.send("POST", "/mcp/all", body.encode(), session, asked=asked)
+        return await self.send("POST", "/mcp/all", body.encode(), session, asked=send_message)
 
     async def call_modern(self, tool: str, *, able: bool = True, arguments: Any = None) -> FuzzAnswer:
         """By a client without one that comes back once with answers."""

@@ -41,7 +41,7 @@ class GatewayWithFetch:
     count: Path
 
     @property
-    def deleted(self) -> int:
+    def deletions(self) -> int:
         return len(self.count.read_text().splitlines()) if self.count.exists() else 0
 
     async def call(self, tool: str, arguments: dict[str, Any], **headers: str) -> dict[str, Any]:
@@ -89,7 +89,7 @@ async def test_a_tool_that_makes_web_requests_does_not_approve(tmp_path: Path, k
         url = f"{gateway.address}/api/approvals/{waits['pending_id']}/approve"
         await gateway.fetch(url, {}, **own)
         again = (await gateway.client.post("/api/call", json=DELETE, headers=own)).json()
-        assert (gateway.deleted, again["error"]) == (0, "authorization_required")
+        assert (gateway.deletions, again["error"]) == (0, "authorization_required")
 
 
 @proves("X6")
@@ -114,7 +114,7 @@ async def test_a_client_that_may_not_approve_does_not_by_answering_itself(
             transport = streamable_http_client(f"{gateway.address}/mcp/all", http_client=http)
             async with Client(transport, mode=mode, elicitation_callback=approve) as client:
                 result = await client.call_tool("web__delete_note", {"path": "a.txt"})
-        assert (gateway.deleted, asked) == (0, [])
+        assert (gateway.deletions, asked) == (0, [])
         assert result.is_error and "fingerpost approvals approve" in str(result.content)
         assert "without the right `confirm`" in str(result.content)
         (waiting,) = await gateway.router.calls.approvals.list_waiting()
@@ -135,12 +135,12 @@ async def test_with_local_confirm_a_local_client_asks_its_person(tmp_path: Path,
         async with Client(f"{gateway.address}/mcp/all", mode=mode, elicitation_callback=approve) as client:
             result = await client.call_tool("web__delete_note", {"path": "a.txt"})
         assert not result.is_error, result.content
-        assert (gateway.deleted, len(asked)) == (1, 1)
+        assert (gateway.deletions, len(asked)) == (1, 1)
         assert "web/delete_note" in asked[0]
         waits = (await gateway.client.post("/api/call", json=DELETE)).json()
         approve_path = f"/api/approvals/{waits['pending_id']}/approve"
         assert (await gateway.client.post(approve_path, json={})).status_code == 403
-        assert gateway.deleted == 1
+        assert gateway.deletions == 1
 
 
 OWN = (

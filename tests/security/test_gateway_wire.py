@@ -48,11 +48,11 @@ def create_initialize(who: str) -> ClientRequest:
 def test_a_caller_that_opens_too_many_sessions_loses_its_own() -> None:
     ended: list[str] = []
 
-    def left(session: McpSession, reason: str) -> None:
+    def record_end(session: McpSession, reason: str) -> None:
         del reason
         ended.append(session.request.principal.name)
 
-    sessions = McpSessions(NotificationListeners(), limit=10, idle_seconds=60, on_end=left)
+    sessions = McpSessions(NotificationListeners(), limit=10, idle_seconds=60, on_end=record_end)
     victim = sessions.open(create_initialize("victim"))
     assert victim is not None
     for _ in range(100):

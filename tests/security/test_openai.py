@@ -128,11 +128,11 @@ async def test_a_store_that_is_gone_for_a_moment_does_not_end_a_held_request(tmp
         anyio.create_task_group() as tasks,
     ):
 
-        async def held() -> None:
+        async def hold() -> None:
             answers.append(await ask(opened, body()))
 
         with opened.router.live.subscribe() as events, anyio.fail_after(10):
-            tasks.start_soon(held)
+            tasks.start_soon(hold)
             pending_id = await _wait_for_packet(events)
         await opened.router.store.journal.flush()
         await anyio.to_thread.run_sync(_rename, tmp_path, "approvals", "elsewhere")

@@ -34,12 +34,12 @@ def sessions(servers: ServerPool) -> LegacySessions:
 async def settle(servers: ServerPool, record: Recorder, caller: RecordingCaller) -> None:
     """Call until the caller has a session of their own."""
 
-    def opened() -> bool:
+    def has_opened() -> bool:
         return any(SESSION in headers for headers, _ in record.of("notifications/initialized"))
 
     for _ in range(FREQUENT_CALLS):
         await call(servers, "meta", caller)
-    await eventually(opened)
+    await eventually(has_opened)
     await eventually(lambda: sessions(servers)._sessions.get_open(caller.key) is not None)  # pyright: ignore[reportPrivateUsage] - as above
 
 

@@ -54,12 +54,12 @@ class HostileAuthority:
             named = self.authorities or [self.base]
             return JSONResponse({"resource": f"{self.base}/mcp", "authorization_servers": named})
         if path == "/.well-known/oauth-authorization-server":
-            return JSONResponse({name: value for name, value in self.said().items() if value is not None})
+            return JSONResponse({name: value for name, value in self.describe().items() if value is not None})
         if path == "/register":
             return JSONResponse({**json.loads(await request.body()), "client_id": "c"}, status_code=201)
         return Response(status_code=404)
 
-    def said(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         return {
             "issuer": self.base,
             "authorization_endpoint": f"{self.base}/authorize",

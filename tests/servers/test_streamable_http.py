@@ -246,13 +246,13 @@ async def test_a_stream_cut_in_the_middle_is_an_error_at_once(while_asking: bool
 
 @proves("F50")
 async def test_a_redirect_is_followed_with_its_body_only_within_the_server():
-    async def moved(asked: PlainRequest) -> None:
+    async def send_redirect(asked: PlainRequest) -> None:
         if asked.path == "/mcp":
             await asked.answer(None, 307, location="/mcp/")
         else:
             await asked.result(DONE)
 
-    async with plain({"tools/call": moved}) as (server, servers):
+    async with plain({"tools/call": send_redirect}) as (server, servers):
         assert text_of(await call(servers)) == "done"
         assert text_of(await call(servers)) == "done"
         assert server.asked.count("tools/call") == 3  # the second call knew the way
@@ -392,10 +392,10 @@ async def test_calls_under_way_end_with_the_connection():
 
     async with plain({"tools/call": hang}) as (_, servers), anyio.create_task_group() as tasks:
 
-        async def doomed() -> None:
+        async def call_closed_server() -> None:
             with pytest.raises(ServerUnavailable, match="disconnected before it answered"):
                 await call(servers)
 
-        tasks.start_soon(doomed)
+        tasks.start_soon(call_closed_server)
         await began.wait()
         await servers.remove("plain")

@@ -95,13 +95,13 @@ async def test_calls_are_listed_page_by_page_newest_first(open_store: OpenStore)
             await store.approvals.add(replace(call, expires=NOON + minutes(30)))
         await store.approvals.decide("p1", Decision.APPROVED, by="dana", now=NOON)
 
-        async def listed(**wanted: Any) -> list[str]:
+        async def list_ids(**wanted: Any) -> list[str]:
             return [call.pending_id for call in await store.approvals.list_recent(now=NOON, **wanted)]
 
-        assert await listed() == ["p5", "p4", "p3", "p2", "p1", "p0"]
-        assert await listed(limit=2, before="p4") == ["p3", "p2"]
-        assert await listed(decided=True) == ["p1"]
-        assert await listed(decided=False, before="p3") == ["p2", "p0"]
+        assert await list_ids() == ["p5", "p4", "p3", "p2", "p1", "p0"]
+        assert await list_ids(limit=2, before="p4") == ["p3", "p2"]
+        assert await list_ids(decided=True) == ["p1"]
+        assert await list_ids(decided=False, before="p3") == ["p2", "p0"]
         assert await store.approvals.list_recent(decided=False, now=NOON + minutes(31)) == []
 
 

@@ -113,7 +113,7 @@ async def test_after_any_operations_each_owner_sees_what_a_list_would_hold(
 ) -> None:
     model: list[Memory] = []
 
-    def seen(person: str | None, place: str | None) -> list[Memory]:
+    def list_seen(person: str | None, place: str | None) -> list[Memory]:
         return [one for one in model if one.person == person and one.conversation in (None, place)]
 
     async with Store.open(sqlite_url) as store:
@@ -125,7 +125,7 @@ async def test_after_any_operations_each_owner_sees_what_a_list_would_hold(
                 model.append(memory(str(len(model)), person, place))
                 await store.memories.add(model[-1], max_memories=PLENTY)
             elif what == "forget":
-                gone = seen(person, place)[:1]
+                gone = list_seen(person, place)[:1]
                 await store.memories.forget(owner, [one.memory_id for one in model][:1] if not gone else
                                             [gone[0].memory_id])  # fmt: skip
                 model = [one for one in model if one not in gone]
@@ -135,4 +135,4 @@ async def test_after_any_operations_each_owner_sees_what_a_list_would_hold(
         for person in (None, "dana", "erik"):
             for place in (None, "ses_1", "ses_2"):
                 found = await store.memories.list_all(MemoryOwner(person=person, conversation=place))
-                assert found == seen(person, place)[::-1]
+                assert found == list_seen(person, place)[::-1]

@@ -68,22 +68,22 @@ class Traces:
         self.spans = SpanSink(provider.get_tracer("test"), **more)
 
     @property
-    def ended(self) -> Sequence[ReadableSpan]:
+    def finished_spans(self) -> Sequence[ReadableSpan]:
         return sorted(self._kept.get_finished_spans(), key=lambda span: span.start_time or 0)
 
     def find_spans(self, start: str) -> list[ReadableSpan]:
-        return [span for span in self.ended if span.name.startswith(start)]
+        return [span for span in self.finished_spans if span.name.startswith(start)]
 
     def tree(self) -> dict[str, str | None]:
         """Each span's name and its parent's."""
-        by_id = {get_context(span).span_id: span.name for span in self.ended}
+        by_id = {get_context(span).span_id: span.name for span in self.finished_spans}
         return {
             span.name: None if span.parent is None else by_id.get(span.parent.span_id, "elsewhere")
-            for span in self.ended
+            for span in self.finished_spans
         }
 
     def text(self) -> str:
-        return "".join(span.to_json() for span in self.ended)
+        return "".join(span.to_json() for span in self.finished_spans)
 
 
 def get_context(span: ReadableSpan) -> SpanContext:
@@ -143,7 +143,7 @@ async def test_a_request_that_waits_for_a_person_and_goes_on(tmp_path: Path) -> 
     second_call = traces.find_spans("execute_tool")[-1]
     assert attempt.parent.span_id == get_context(second_call).span_id
     assert (attempt.attributes or {})[mcp_attributes.MCP_METHOD_NAME] == "tools/call"
-    events = [event.name for span in traces.ended for event in span.events]
+    events = [event.name for span in traces.finished_spans for event in span.events]
     assert {"tool selected", "confidence judged", "policy", "approval requested"} <= set(events)
     question = traces.find_spans("chat ")[0].attributes or {}
     assert question[gen_ai_attributes.GEN_AI_OPERATION_NAME] == "chat"
@@ -174,7 +174,7 @@ async def test_spans_lie_within_their_parents_in_time(tmp_path: Path) -> None:
     traces = Traces()
     async with open_traced_router(tmp_path, traces) as router:
         await router.route("Read the file a.txt")
-    spans = {get_context(span).span_id: span for span in traces.ended}
+    spans = {get_context(span).span_id: span for span in traces.finished_spans}
     assert len(spans) > 2
     slack = 5_000_000  # durations are measured by another clock than moments
     for span in spans.values():
@@ -221,7 +221,7 @@ def test_a_failed_call_says_which_kind_and_not_which_words() -> None:
     for event in call("cal_1", error=ErrorKind.TIMEOUT):
         traces.spans.emit(event)
     assert traces.tree() == {"execute_tool time/now": None, "tools/call now": "execute_tool time/now"}
-    for span in traces.ended:
+    for span in traces.finished_spans:
         assert span.status.status_code is StatusCode.ERROR
         assert (span.attributes or {})["error.type"] == "timeout"
         assert not span.status.description
@@ -255,7 +255,7 @@ def test_events_of_unknown_requests_make_no_spans() -> None:
     for event in (*request("pkt_1")[1:], *call("cal_1", packet_id="pkt_2"), *call("cal_2")[1:]):
         traces.spans.emit(event)
     traces.spans.close()
-    assert not traces.ended
+    assert not traces.finished_spans
 
 
 def test_our_names_are_those_of_the_conventions() -> None:

@@ -29,7 +29,7 @@ def notes(tmp_path: Path) -> Path:
 @pytest.fixture
 def open_knowledge(notes: Path, settings: Settings, tmp_path: Path) -> OpenKnowledge:
     @asynccontextmanager
-    async def opened(
+    async def open_base(
         model: ChatModel | None = None, *, meaning: bool = False, **knowledge: Any
     ) -> AsyncGenerator[Router]:
         settings_data = settings.model_dump(exclude_unset=True)
@@ -41,4 +41,4 @@ def open_knowledge(notes: Path, settings: Settings, tmp_path: Path) -> OpenKnowl
             await router.connect()
             yield router
 
-    return opened
+    return open_base

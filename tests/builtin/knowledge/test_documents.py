@@ -55,14 +55,14 @@ VALUES = st.text(string.ascii_letters + string.digits + " .,:'äß[]", min_size=
 @proves("U6")
 @given(title=VALUES, tags=st.lists(VALUES, min_size=2, max_size=4), quoted=st.booleans(), block=st.booleans())
 def test_front_matter_comes_back_as_it_was_written(title: str, tags: list[str], quoted: bool, block: bool):
-    def written(value: str) -> str:
+    def write_value(value: str) -> str:
         return '"' + value.replace('"', '\\"') + '"'
 
-    lines = ["---", f"title: {written(title)}"]
+    lines = ["---", f"title: {write_value(title)}"]
     if block:
-        lines += ["tags:", *(f"  - {written(tag)}" for tag in tags)]
+        lines += ["tags:", *(f"  - {write_value(tag)}" for tag in tags)]
     else:
-        lines.append(f"tags: [{', '.join(map(written, tags))}]")
+        lines.append(f"tags: [{', '.join(map(write_value, tags))}]")
     lines += ["date: 2026-01-31  # a comment", "nested:", "  deeper: ignored", "---", "text"]
     front = FrontMatter.from_lines(lines)
     assert front.title == title

@@ -28,7 +28,7 @@ def open_workspace(settings: Settings, folder: Path) -> OpenWorkspace:
     """Opens a router over the folder; both switches are on unless said otherwise."""
 
     @asynccontextmanager
-    async def opened(
+    async def open_root(
         *,
         write: bool = True,
         execute: bool = True,
@@ -48,4 +48,4 @@ def open_workspace(settings: Settings, folder: Path) -> OpenWorkspace:
             await router.connect()
             yield WorkspaceCaller(router, folder)
 
-    return opened
+    return open_root

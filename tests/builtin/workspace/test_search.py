@@ -91,13 +91,13 @@ def test_a_pattern_that_takes_for_ever_is_given_up() -> None:
 async def test_files_are_found_by_the_pattern_of_their_names(open_workspace: OpenWorkspace, tree: Path):
     async with open_workspace() as workspace:
 
-        async def found(pattern: str, path: str = ".") -> list[str]:
+        async def search_paths(pattern: str, path: str = ".") -> list[str]:
             return (await workspace.expect_success("find_files", pattern=pattern, path=path)).split()
 
-        assert await found("*.py") == ["src/app.py", "src/deep/util.py"]
-        assert await found("src/*.py") == ["src/app.py"]
-        assert await found("**/deep/*.{py,js}") == ["src/deep/util.py"]
-        assert await found("deep", "src") == ["src/deep/"]
+        assert await search_paths("*.py") == ["src/app.py", "src/deep/util.py"]
+        assert await search_paths("src/*.py") == ["src/app.py"]
+        assert await search_paths("**/deep/*.{py,js}") == ["src/deep/util.py"]
+        assert await search_paths("deep", "src") == ["src/deep/"]
         assert "Nothing in . fits" in await workspace.expect_success("find_files", pattern="*.log")
         assert "node_modules" not in await workspace.expect_success("list_dir")
         assert "node_modules/" in await workspace.expect_success("list_dir", include_ignored=True)

@@ -53,7 +53,7 @@ class Narrow:
         return await work()
 
     @asynccontextmanager
-    async def held(self) -> AsyncGenerator[RunnerFixture]:
+    async def hold_slot(self) -> AsyncGenerator[RunnerFixture]:
         async with (
             open_bench(self.notes.spec(), concurrency=1, breaker_failures=1) as b,
             anyio.create_task_group() as tasks,
@@ -66,7 +66,7 @@ class Narrow:
 
 @proves("D8")
 async def test_waiting_for_a_slot_takes_nothing_of_the_tools_own_time():
-    async with Narrow(work).held() as b:
+    async with Narrow(work).hold_slot() as b:
         execution = await b.run(READ, seconds=2)
         assert execution.error is None, execution
         assert b.runner.breakers["notes"].failures == 0
@@ -74,7 +74,7 @@ async def test_waiting_for_a_slot_takes_nothing_of_the_tools_own_time():
 
 @proves("D8", "D9")
 async def test_who_waited_in_vain_says_nothing_about_the_server():
-    async with Narrow(done).held() as b:
+    async with Narrow(done).hold_slot() as b:
         for number in range(3):
             execution = await b.run(a_call("notes/read", {"n": number}), seconds=0.1)
             assert execution.error is ErrorKind.UNAVAILABLE
@@ -86,7 +86,7 @@ async def test_who_waited_in_vain_says_nothing_about_the_server():
 @proves("D8", "D9")
 async def test_patience_that_was_spent_in_the_queue_is_no_fault_of_the_server():
     narrow = Narrow(hang)
-    async with narrow.held() as b:
+    async with narrow.hold_slot() as b:
         execution = await b.run(READ, seconds=2, context=a_context(seconds=2.5))
         assert execution.error is ErrorKind.TIMEOUT, execution
         assert [name for name, _ in narrow.notes.calls] == ["hold", "read"]
@@ -111,7 +111,7 @@ async def test_a_write_that_waits_for_a_slot_runs_once_and_its_duplicate_is_refu
         context = a_context(conversation="talk")
         executions.append(await b.run(WRITE, seconds=2, context=context))
 
-    async with narrow.held() as b, anyio.create_task_group() as tasks:
+    async with narrow.hold_slot() as b, anyio.create_task_group() as tasks:
         tasks.start_soon(write)
         tasks.start_soon(write)
     assert {execution.error for execution in executions} == {None, ErrorKind.DUPLICATE}

@@ -342,11 +342,11 @@ async def test_a_sink_that_fails_changes_nothing_about_the_call(caplog: pytest.L
         def emit(self, event: Event) -> None:
             raise OSError("the sink is full")
 
-    async def written(_: Event) -> None:
+    async def record_write(_: Event) -> None:
         return None
 
     runner = CallRunner(
-        Flaky(), settings=CallSettings(), flags=FlagSettings(), events=Broken(), journal=written
+        Flaky(), settings=CallSettings(), flags=FlagSettings(), events=Broken(), journal=record_write
     )
     execution = await runner.run(a_run(WRITE))
     assert execution.error is None

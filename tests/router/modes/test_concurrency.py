@@ -301,7 +301,7 @@ async def test_a_mistake_of_our_own_is_raised_where_it_was_asked_and_nowhere_els
             except AssertionError as error:
                 bad.append(str(error))
 
-        async def streamed(number: int) -> Route:
+        async def stream_route(number: int) -> Route:
             items = [item async for item in router.stream(WISH.format(number))]
             assert isinstance(items[-1], Route)
             return items[-1]
@@ -309,7 +309,7 @@ async def test_a_mistake_of_our_own_is_raised_where_it_was_asked_and_nowhere_els
         async with anyio.create_task_group() as tasks:
             for number in range(4):
                 tasks.start_soon(ask, router.route(WISH.format(number)))
-                tasks.start_soon(ask, streamed(number))
+                tasks.start_soon(ask, stream_route(number))
         assert [route.outcome for route in good] == [RouteOutcome.ANSWERED] * 4
         assert bad == ["a mistake in the program"] * 4
         assert (await router.route(WISH.format(8))).outcome is RouteOutcome.ANSWERED

@@ -97,20 +97,20 @@ async def test_tools_go_by_plan_and_tools_of_other_plans_are_not_named(tmp_path:
         keys = {name: (await router.store.keys.add(name))[1] for name in ("dana", "eve")}
         _, bound = await router.store.keys.add("bound", profiles=("desk", "free"))
 
-        async def asked(key: str, path: str = "/v1", **more: Any) -> httpx2.Response:
+        async def send_chat(key: str, path: str = "/v1", **more: Any) -> httpx2.Response:
             headers = {"authorization": f"Bearer {key}"}
             return await v1.post(f"{path}/chat/completions", json=chat(**more), headers=headers)
 
-        assert (await asked(keys["dana"])).json()["fingerpost"]["tools_considered"] == 2
-        assert (await asked(keys["eve"])).json()["fingerpost"]["tools_considered"] == 1
-        hidden = await asked(keys["eve"], fingerpost={"profile": "pro"})
+        assert (await send_chat(keys["dana"])).json()["fingerpost"]["tools_considered"] == 2
+        assert (await send_chat(keys["eve"])).json()["fingerpost"]["tools_considered"] == 1
+        hidden = await send_chat(keys["eve"], fingerpost={"profile": "pro"})
         assert hidden.status_code == 400
         assert "There are desk, free." in hidden.json()["error"]["message"]
-        assert (await asked(keys["eve"], "/v1/p/pro")).status_code == 404
+        assert (await send_chat(keys["eve"], "/v1/p/pro")).status_code == 404
         # a key for certain profiles opens no other, by name or by default
-        assert (await asked(bound)).json()["fingerpost"]["profile"] == "free"
-        assert (await asked(bound, "/v1/p/desk")).json()["fingerpost"]["profile"] == "desk"
-        assert (await asked(bound, "/v1/p/pro")).status_code == 403
+        assert (await send_chat(bound)).json()["fingerpost"]["profile"] == "free"
+        assert (await send_chat(bound, "/v1/p/desk")).json()["fingerpost"]["profile"] == "desk"
+        assert (await send_chat(bound, "/v1/p/pro")).status_code == 403
         me = (await api.get("/api/me", headers={"x-api-key": keys["eve"]})).json()
         assert (me["profiles"], me["default_profile"]) == (["desk", "free"], "free")
         called: dict[str, Any] = {"tool": "weather/get_forecast", "arguments": {}}

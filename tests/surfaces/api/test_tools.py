@@ -146,13 +146,13 @@ async def test_a_disabled_tool_cannot_be_called_even_after_a_restart_until_it_is
     switch = "/api/tools/files/read_file/switch"
     text = "read the file notes.txt"
     async with open_api_and_router(tmp_path, server.spec()) as api:
-        assert "files__read_file" in await api.listed()
+        assert "files__read_file" in await api.list_names()
         line = await api.ok(switch, {"on": False, "reason": "under repair"})
         assert (line["state"], line["reason"]) == ("off", "switched off by local: under repair")
         again = await api.ok(switch, {"on": False, "reason": "another reason"})
         assert again["reason"] == "switched off by local: under repair"  # who did it first stays on record
 
-        assert "files__read_file" not in await api.listed()
+        assert "files__read_file" not in await api.list_names()
         async with Client(f"{api.address}/mcp/all", mode="auto") as client:
             refused = await client.call_tool("files__read_file", {"path": "notes.txt"})
             assert refused.is_error
@@ -172,7 +172,7 @@ async def test_a_disabled_tool_cannot_be_called_even_after_a_restart_until_it_is
         async with open_api_of(router) as api:
             assert by_key(await api.ok("/api/tools?state=off")).keys() == {"files/read_file"}
             assert (await api.ok(switch, {"on": True}))["state"] == "offered"
-            assert "files__read_file" in await api.listed()
+            assert "files__read_file" in await api.list_names()
             assert (await api.ok("/api/call", call))["success"]
             assert server.calls[-1] == ("read_file", {"path": "notes.txt"})
             page = await api.ok("/api/audit?kind=tool_switched")

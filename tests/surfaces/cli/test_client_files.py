@@ -66,12 +66,12 @@ def configurations(draw: st.DrawFn) -> tuple[dict[str, Any], str]:
         if isinstance(value, Mapping):
             entries: dict[str, Any] = dict(value)  # pyright: ignore[reportUnknownArgumentType]
             members = [f"{json.dumps(key)}{gap()}:{gap()}{text(entry)}" for key, entry in entries.items()]
-            return "{" + joined(members) + "}"
+            return "{" + join_parts(members) + "}"
         if isinstance(value, list):
-            return "[" + joined([text(item) for item in value]) + "]"  # pyright: ignore[reportUnknownVariableType]
+            return "[" + join_parts([text(item) for item in value]) + "]"  # pyright: ignore[reportUnknownVariableType]
         return json.dumps(value)
 
-    def joined(parts: list[str]) -> str:
+    def join_parts(parts: list[str]) -> str:
         end = "," if parts and draw(st.booleans()) else ""
         return f"{gap()},".join(gap() + part for part in parts) + gap() + end + gap()
 

@@ -103,7 +103,7 @@ def test_where_a_tool_stood_for_a_request(browser: Browser, tools_console: Tools
 
 @proves("V4", "I7")
 def test_a_tool_is_switched_off_with_a_reason_and_on_again(browser: Browser, tools_console: ToolsConsole):
-    def listed() -> list[str]:
+    def list_tools() -> list[str]:
         return [card.key for card in tools_console.server.router.tools.cards]
 
     with visit(browser, tools_console.server, "#/tools/files/read_file") as page:
@@ -111,10 +111,10 @@ def test_a_tool_is_switched_off_with_a_reason_and_on_again(browser: Browser, too
         page.get_by_role("dialog").get_by_label("Reason").fill("too slow today")
         page.get_by_role("dialog").get_by_role("button", name="Switch off").click()
         expect(page.get_by_text("too slow today")).to_be_visible()
-        assert "files/read_file" not in listed()
+        assert "files/read_file" not in list_tools()
         page.get_by_role("button", name="Switch this tool on").click()
         expect(page.get_by_role("button", name="Switch this tool off…")).to_be_visible()
-        assert "files/read_file" in listed()
+        assert "files/read_file" in list_tools()
 
 
 @proves("V4", "V8")

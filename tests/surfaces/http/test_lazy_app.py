@@ -39,14 +39,14 @@ async def test_it_is_opened_once_and_one_that_fails_is_tried_again(caplog: pytes
     tries: list[str] = []
 
     @asynccontextmanager
-    async def opened() -> AsyncGenerator[ServedApp]:
+    async def open_app() -> AsyncGenerator[ServedApp]:
         tries.append("opened")
         if len(tries) == 1:
             raise OSError("not yet")
         yield Greeting()
         tries.append("closed")
 
-    later = LazyApp(opened)
+    later = LazyApp(open_app)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(later.keep_open)
         await anyio.lowlevel.checkpoint()

@@ -241,7 +241,7 @@ async def test_a_client_without_a_session_takes_the_question_away(tmp_path: Path
         assert gateway.notes.calls == [("delete_note", dict(NOTE))]
         await expect_refusal(gateway.retry(first, asked, accept()), "used already")
         assert len(gateway.notes.calls) == 1
-        assert len(gateway.refused) == 1
+        assert len(gateway.refusals) == 1
 
 
 @proves("G6", "G7")
@@ -347,7 +347,7 @@ async def test_a_state_is_good_for_its_owner_its_endpoint_and_its_call_alone(tmp
         )
         await expect_refusal(gateway.retry(first, asked, accept(), method="prompts/get"), "another call")
         assert gateway.notes.calls == []
-        assert len(gateway.refused) == 5
+        assert len(gateway.refusals) == 5
         await gateway.router.store.journal.flush()
         trail = await gateway.router.store.journal.list_events(kinds=("access_refused",))
         assert len(trail) == 5
@@ -361,7 +361,7 @@ async def test_a_made_up_state_runs_nothing(tmp_path: Path, state: Any) -> None:
         answers = {"fingerpost-approval": accept()}
         await expect_refusal(gateway.call(request(state=state, answers=answers)), "requestState")
         assert gateway.attempts == 0
-        assert len(gateway.refused) == 1
+        assert len(gateway.refusals) == 1
 
 
 @proves("G7")

@@ -157,19 +157,19 @@ async def test_a_client_with_a_session_for_each_call_runs_what_was_approved_once
     """As one-shot programs do, and every client after the gateway was started again."""
     notes = tool_server("notes", ["delete_note"])
 
-    async def called(gateway: TwoEraGateway) -> CallToolResult:
+    async def call(gateway: TwoEraGateway) -> CallToolResult:
         async with Client(gateway.url, mode=mode) as client:
             return await client.call_tool("notes__delete_note", {"path": "a"})
 
     async with open_two_era_gateway(tmp_path, notes.spec()) as gateway:
-        asked = text_of(await called(gateway))
+        asked = text_of(await call(gateway))
         [pending] = await gateway.router.calls.approvals.list_waiting()
         assert pending.pending_id in asked
-        assert pending.pending_id in text_of(await called(gateway))
+        assert pending.pending_id in text_of(await call(gateway))
     async with open_two_era_gateway(tmp_path, notes.spec()) as gateway:
         await gateway.router.calls.decide(pending.pending_id, Decision.APPROVED, by="terminal")
-        assert not (await called(gateway)).is_error
-        assert (await called(gateway)).is_error
+        assert not (await call(gateway)).is_error
+        assert (await call(gateway)).is_error
         assert len(notes.calls) == 1
 
 

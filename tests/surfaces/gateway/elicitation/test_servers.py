@@ -118,7 +118,7 @@ async def test_rounds_client_and_session_server(tmp_path: Path) -> None:
         await expect_refusal(gateway.go_on(first, two, {key: accept_name("Eve")}), "not waited for")
         assert old.begun == 1
         assert len(gateway.asked.suspended) == 0
-        assert len(gateway.refused) == 2
+        assert len(gateway.refusals) == 2
 
 
 @proves("G8")
@@ -210,7 +210,7 @@ async def test_a_call_whose_client_does_not_return_ends_with_a_record(tmp_path: 
         assert old.answers == [{"action": "cancel"}, {"action": "cancel"}]  # the second is not waited for
         [finished] = gateway.events(CallFinished)
         assert finished.tool == "old/twice"
-        assert [reason for reason in gateway.refused if "was not answered within" in reason] == [
+        assert [reason for reason in gateway.refusals if "was not answered within" in reason] == [
             "a question of old (elicitation/create) was not answered within 0.6 s"
         ]
         await expect_refusal(gateway.go_on(first, asked, {key: accept_name("late")}), "expired|time was over")
