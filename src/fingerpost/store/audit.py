@@ -13,15 +13,25 @@ import orjson
 from sqlalchemy import ColumnElement, Connection, func, or_, select
 from sqlalchemy import Row as FoundRow
 
-from fingerpost.events import Event
 from fingerpost.frozen import frozen
 from fingerpost.store.anchors import Anchor, JournalRange, RemoteAnchors, read_remote_lines
 from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
-from fingerpost.store.schema import audit, audit_head, from_microseconds, journal, to_microseconds
+from fingerpost.store.schema import (
+    audit,
+    audit_head,
+    escape,
+    from_microseconds,
+    journal,
+    to_microseconds,
+)
 
 GENESIS = "0" * 64
 _ANY_HASH: frozenset[str] = frozenset()
 _FACT_TYPES = frozenset({str, int, type(None)})
+
+
+# What the journal gives to the trail: event id, microseconds since 1970, kind, packet id, payload.
+AuditFact = tuple[str, int, str, str | None, str]
 
 
 @frozen
@@ -251,24 +261,21 @@ class AuditTrail:
         )
         return None if broken is None else self._describe_break(broken)
 
-    def extend(self, connection: Connection, written: Sequence[tuple[Event, RowValues]]) -> None:
-        """Add the audited events among `written` to the trail, in the same transaction.
+    def extend(self, connection: Connection, added: Sequence[AuditFact]) -> None:
+        """Add these facts to the trail, in the same transaction as the journal's rows.
 
         The transaction holds the write lock, so no other process changes the head meanwhile.
         """
         if not self._enabled:
             return
-        audited = [(event, row) for event, row in written if event.audited]
-        if not audited:
-            return
         [(seq, head)], _ = execute_directly(connection, "SELECT seq, hash FROM audit_head")
         rows: list[RowValues] = []
-        for event, row in audited:
+        for event_id, at, kind, packet_id, payload in added:
             seq += 1
-            _, at, _, _, payload = row
             before = head
-            head = hash_parts(before, seq, event.event_id, at, event.kind, event.packet_id, payload)
-            rows.append((seq, *row, before, head))
+            head = hash_parts(before, seq, event_id, at, kind, packet_id, payload)
+            packet = None if packet_id is None else escape(packet_id)
+            rows.append((seq, escape(event_id), at, kind, packet, payload, before, head))
         _AUDIT_ROWS.add(connection, rows)
         execute_directly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
 

@@ -16,14 +16,14 @@ from sqlalchemy import Row as FoundRow
 from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent, decode, encode
 from fingerpost.frozen import frozen
 from fingerpost.records import Packet
-from fingerpost.store.audit import AuditTrail
+from fingerpost.store.audit import AuditFact, AuditTrail
 from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
 from fingerpost.store.schema import escape, journal, to_microseconds
 from fingerpost.store.writer import LossPolicy, StoreWriter
 
 MAX_PROMPT_LENGTH = 120
 _JOURNAL_ROWS = RowInserter(
-    journal, "event_id", "at", "kind", "packet_id", "payload", "conversation", skip_existing=True
+    journal, "seq", "event_id", "at", "kind", "packet_id", "payload", "conversation", skip_existing=True
 )
 
 
@@ -199,18 +199,29 @@ class Journal:
         return await self._database.read(lambda connection: _build_summaries(connection, newest))
 
     def _write(self, connection: Connection, groups: Sequence[tuple[Event, ...]]) -> list[None]:
-        events = {event.event_id: (event, _event_to_row(event)) for group in groups for event in group}
+        events = {event.event_id: event for group in groups for event in group}
         if events:
-            [(last,)], _ = execute_directly(connection, "SELECT max(seq) FROM journal")
-            added = _JOURNAL_ROWS.add(
-                connection, [(*row, _get_conversation(event)) for event, row in events.values()]
-            )
-            written = list(events.values())
-            if added != len(events):  # some were appended again; the trail already has those
-                new = _read_event_ids(connection, after=last or 0)
-                written = [pair for key, pair in events.items() if key in new]
-            self._trail.extend(connection, written)
+            before = _take_numbers(connection, len(events))
+            facts = {key: _build_fact(event) for key, event in events.items()}
+            rows = [
+                _build_row(seq, facts[key], event)
+                for seq, (key, event) in enumerate(events.items(), before + 1)
+            ]
+            added = _JOURNAL_ROWS.add(connection, rows)
+            audited = [key for key, event in events.items() if event.audited]
+            if audited and added != len(rows):  # some were appended again; the trail already has those
+                new = _read_event_ids(connection, after=before)
+                audited = [key for key in audited if key in new]
+            if audited:
+                self._trail.extend(connection, [facts[key] for key in audited])
         return [None] * len(groups)
+
+
+def _take_numbers(connection: Connection, count: int) -> int:
+    """Reserve the next `count` numbers and return the one before them."""
+    statement = f"UPDATE journal_head SET seq = seq + {count:d} RETURNING seq"  # noqa: S608 - a number
+    [(last,)], _ = execute_directly(connection, statement)
+    return last - count
 
 
 def select_session_packets(session_id: str, *, limit: int) -> Select[Any]:
@@ -226,11 +237,15 @@ def _select_newest(kind: str, before: int | None, limit: int) -> Select[Any]:
     return query.order_by(journal.c.seq.desc()).limit(limit)
 
 
-def _event_to_row(event: Event) -> RowValues:
-    """Return the columns of an event that both tables share."""
+def _build_fact(event: Event) -> AuditFact:
     kind = escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
-    packet_id = None if event.packet_id is None else escape(event.packet_id)
-    return (escape(event.event_id), to_microseconds(event.at), kind, packet_id, encode(event).decode())
+    return event.event_id, to_microseconds(event.at), kind, event.packet_id, encode(event).decode()
+
+
+def _build_row(seq: int, fact: AuditFact, event: Event) -> RowValues:
+    event_id, at, kind, packet_id, payload = fact
+    packet = None if packet_id is None else escape(packet_id)
+    return seq, escape(event_id), at, kind, packet, payload, _get_conversation(event)
 
 
 def _get_conversation(event: Event) -> str | None:

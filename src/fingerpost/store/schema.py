@@ -99,7 +99,8 @@ metadata = MetaData()
 journal = Table(
     "journal",
     metadata,
-    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    # The number of the row's last event; see `journal_head`.
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
     Column("event_id", ExactText, nullable=False, unique=True),  # appending an event again has no effect
     Column("at", Moment, nullable=False),
     Column("kind", ExactText, nullable=False),
@@ -109,6 +110,13 @@ journal = Table(
     Index("journal_packet", "packet_id", "seq"),
     Index("journal_kind", "kind", "seq"),
     Index("journal_conversation", "conversation", "seq"),  # of rows with a conversation
+)
+
+journal_head = Table(
+    "journal_head",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: one row
+    Column("seq", BigInteger, nullable=False),  # the number of the last event, also after pruning
 )
 
 audit = Table(
@@ -502,6 +510,21 @@ def _fill_conversations(connection: Connection) -> None:
             connection.execute(change, found)
 
 
+def _number_events(connection: Connection) -> None:
+    """Let the writer number the events, because one row holds several. The row of the head orders the
+    writers: a number becomes visible after all lower ones.
+    """
+    _build_migration(
+        (
+            """CREATE TABLE journal_head (
+                id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), seq BIGINT NOT NULL)""",
+            "INSERT INTO journal_head (id, seq) SELECT 1, coalesce(max(seq), 0) FROM journal",
+        )
+    )(connection)
+    if connection.dialect.name == "postgresql":
+        connection.execute(text("ALTER TABLE journal ALTER COLUMN seq DROP IDENTITY"))
+
+
 def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
@@ -541,6 +564,7 @@ MIGRATION_STEPS: tuple[MigrationStep, ...] = (
     MigrationStep(11, _build_migration(_CREATE_INSTANCES)),
     MigrationStep(12, _build_migration(_CREATE_PREFERENCES)),
     MigrationStep(13, _fill_conversations),
+    MigrationStep(14, _number_events),
 )
 
 
