@@ -9,6 +9,8 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
+from fingerpost.narrow.word_lists import read_word_lists
+
 _CONSONANTS: Final = "[^aeiou][^aeiouy]*"
 _VOWELS: Final = "[aeiouy][aeiou]*"
 _MEASURE_1 = re.compile(f"^(?:{_CONSONANTS})?{_VOWELS}{_CONSONANTS}")  # at least one vowel-consonant pair
@@ -117,7 +119,8 @@ UNSPACED_CHARACTERS: Final = (
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff\u1100-\u11ff\uac00-\ud7af"
     "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0edf\u1000-\u109f\u1780-\u17d3"
 )
-_WORD_RUN = re.compile(f"(?P<unspaced>[{UNSPACED_CHARACTERS}]+)|(?P<word>[^\\W_{UNSPACED_CHARACTERS}]+)")
+_WORD_RUN = re.compile(f"[{UNSPACED_CHARACTERS}]+|[^\\W_{UNSPACED_CHARACTERS}]+")
+_UNSPACED = re.compile(f"[{UNSPACED_CHARACTERS}]")
 _CAMEL_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+[a-z]*|[^\W\d_A-Za-z]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z]{2}[a-z]")
 _MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say nothing about a tool
@@ -125,17 +128,9 @@ _MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say not
 # Combining accents, Hebrew points, Arabic vowel marks.
 _ACCENT_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
 
+_LISTS: Final = read_word_lists("words/terms.txt")
 # Words without content: English function words and polite phrases.
-_EMPTY_WORDS: Final = """
-a an the and or but of to in on at by for from with as is are was were be been being am it its this that
-these those there here i me my we our us you your he she his her they them their who whom which what when
-where why how do does did doing have has had having will would shall should can could may might must not
-no nor so if then than too very just also only into about over under again once up down out off such own
-same each any all both few more most other some s t d ll re ve m
-please help need want like let know give tell hey hi hello thanks thank looking look using use used im
-interested considering planning plan trying wonder
-"""
-EMPTY_TERMS: Final = frozenset(map(stem_word, _EMPTY_WORDS.split()))
+EMPTY_TERMS: Final = frozenset(stem_word(word) for line in _LISTS["empty"] for word in line.split())
 
 
 def remove_accents(text: str) -> str:
@@ -147,216 +142,30 @@ def remove_accents(text: str) -> str:
 
 def iterate_terms(text: str) -> Iterator[str]:
     """Yield the terms of a text in order, with repetitions, without stop words."""
-    return (term for term in _iterate_all_terms(text) if term not in EMPTY_TERMS)
+    for run in _WORD_RUN.findall(remove_accents(text)):
+        yield from _split_run(run)
 
 
-def _iterate_all_terms(text: str) -> Iterator[str]:
-    for run in _WORD_RUN.finditer(remove_accents(text)):
-        found = run.group()
-        if run.lastgroup == "unspaced":
-            yield from found
-            yield from map("".join, pairwise(found))
-        elif _CAMEL_CASE.search(found):
-            yield from _split_camel_case(found[:MAX_STEMMED_LENGTH])
-        elif len(found) <= _MAX_NUMBER_DIGITS or not found.isdecimal():
-            yield stem_word(found[:MAX_STEMMED_LENGTH].lower())
+@lru_cache(maxsize=65_536)
+def _split_run(run: str) -> tuple[str, ...]:
+    """Return the terms of a run of letters and digits. Tools repeat their words, so the result is cached."""
+    if _UNSPACED.match(run):
+        terms = [*run, *map("".join, pairwise(run))]
+    elif _CAMEL_CASE.search(run):
+        terms = _split_camel_case(run[:MAX_STEMMED_LENGTH])
+    elif len(run) <= _MAX_NUMBER_DIGITS or not run.isdecimal():
+        terms = [stem_word(run[:MAX_STEMMED_LENGTH].lower())]
+    else:
+        terms = []
+    return tuple(term for term in terms if term not in EMPTY_TERMS)
 
 
-def _split_camel_case(word: str) -> Iterator[str]:
+def _split_camel_case(word: str) -> list[str]:
     parts = _CAMEL_PART.findall(word)
-    for part in parts:
-        yield stem_word(part.lower())
     if len(parts) == 2:  # brands have both spellings (GitHub, github); tool names do not
-        yield stem_word("".join(parts).lower())
+        parts.append("".join(parts))
+    return [stem_word(part.lower()) for part in parts]
 
-
-MUTUAL_SYNONYMS: Final = """
-search find lookup locate seek query discover explore
-get fetch retrieve obtain read load pull
-list show display view browse enumerate
-create add new make insert generate produce
-delete remove erase clear drop discard purge
-update edit modify change alter adjust revise amend
-write save store record
-send deliver dispatch transmit
-book reserve reservation booking schedule
-cancel abort revoke void undo
-buy purchase order
-pay payment checkout charge
-check verify validate confirm inspect
-compute calculate determine evaluate solve calculator
-convert transform translate conversion change
-translate translation interpret
-compare comparison difference diff versus contrast
-start begin launch run execute trigger
-stop end terminate halt kill shutdown
-open launch visit navigate
-download fetch save export
-upload import attach
-copy duplicate clone replicate
-move transfer relocate drag
-rename retitle
-merge combine join concatenate
-split divide separate
-share publish post
-subscribe subscription follow
-notify notification alert remind reminder
-recommend suggest recommendation suggestion propose
-summarize summary overview digest abstract
-analyze analysis examine assess analytics
-predict prediction forecast estimate
-rate rating review score
-rank ranking standing leaderboard top
-filter sort
-count number total amount quantity
-register registration enroll signup
-login signin authenticate authentication
-assign allocate delegate
-approve accept authorize
-reject decline deny refuse
-submit file apply application
-track trace follow monitor watch status
-message text chat sms
-email mail inbox
-call phone telephone dial
-contact person people address
-meeting appointment event calendar agenda
-task todo item
-note memo
-document doc file
-folder directory
-picture photo image photograph
-video clip movie film
-song track music audio
-singer artist musician band
-book novel title
-author writer
-article post story news
-news headline article latest
-website site webpage page url link web
-web internet online
-link url
-picture screenshot capture
-code source script program
-repository repo git project
-issue bug ticket problem
-commit change revision
-database table sql
-row record entry
-column field
-customer client user account
-user member profile account
-employee staff worker personnel
-company business firm organization corporation
-store shop retailer
-product item goods merchandise
-price cost fee pricing quote
-cheap affordable low budget discount
-discount coupon deal offer promotion
-invoice bill receipt
-money cash currency funds
-currency exchange forex
-stock share equity ticker
-crypto cryptocurrency bitcoin coin token
-bank account balance
-loan mortgage credit
-tax vat
-weather forecast temperature climate
-place location venue spot
-location address position coordinates
-near nearby around close surrounding
-city town
-country nation
-route direction path way navigation
-distance far
-trip travel journey vacation holiday tour itinerary
-flight plane airline air
-airport flight
-hotel accommodation lodging stay room
-restaurant dining eatery cafe
-food meal dish cuisine
-recipe cook cooking meal
-drink beverage cocktail
-car vehicle automobile auto
-taxi cab ride
-train railway rail
-doctor physician medical health
-medicine drug medication
-illness disease condition symptom
-job career position vacancy employment
-resume cv
-school university college education course
-game match fixture
-team club squad
-player athlete
-sport league
-house home property apartment real estate
-word term vocabulary
-meaning definition define dictionary
-language linguistic
-date day time
-timezone zone
-birthday birth
-area surface region
-size dimension
-speed velocity
-weight mass
-picture draw paint
-chart graph plot diagram visualize
-average mean
-quote quotation saying
-joke humor funny
-fact trivia
-random arbitrary
-history past historical previous
-current now present live real-time latest today
-latest recent newest new
-list all every
-detail information info about data
-similar related like alternative
-popular trending trend hot top
-error failure fault problem
-log record history
-permission access role right
-setting configuration preference option config
-password credential secret
-server host machine
-network connection ip
-branch version
-deploy release publish
-container docker image
-cluster kubernetes pod
-click press tap
-type enter fill input
-form fill field
-shell terminal command bash
-"""
-
-ONE_WAY_SYNONYMS: Final = """
-umbrella rain sunny snow cold -> weather forecast
-translate -> language
-spend spent -> expense cost budget
-eat hungry dinner lunch breakfast -> restaurant food meal recipe
-ingredient -> recipe food
-fly flying -> flight
-drive driving -> route direction car
-walk -> route direction
-listen -> music song
-watch -> video movie
-wake -> alarm
-ill sick -> health medical
-euro dollar usd eur gbp yen -> currency exchange
-kilometer mile meter feet celsius fahrenheit pound kilogram -> convert unit
-nasdaq dow -> stock market
-commit push pull merge -> git repository
-slack discord telegram whatsapp -> message channel
-jira -> issue ticket
-png jpg jpeg gif -> image
-mp3 wav -> audio
-mp4 youtube -> video
-pdf docx txt csv xlsx json -> file document
-csv xlsx excel spreadsheet -> sheet table
-"""
 
 MAX_SYNONYMS: Final = 24  # per term
 
@@ -365,11 +174,11 @@ MAX_SYNONYMS: Final = 24  # per term
 def build_synonym_map() -> dict[str, tuple[str, ...]]:
     """Return the synonyms of each stem, as stems."""
     found: dict[str, dict[str, None]] = {}
-    for line in MUTUAL_SYNONYMS.strip().splitlines():
+    for line in _LISTS["synonyms"]:
         group = tuple(dict.fromkeys(map(stem_word, line.split())))
         for word in group:
             found.setdefault(word, {}).update((other, None) for other in group if other != word)
-    for line in ONE_WAY_SYNONYMS.strip().splitlines():
+    for line in _LISTS["related"]:
         words, _, synonyms = line.partition("->")
         others = dict.fromkeys(map(stem_word, synonyms.split()))
         for word in map(stem_word, words.split()):

@@ -9,8 +9,9 @@ from enum import Enum, auto
 from typing import Final
 
 from fingerpost.catalog.effects import AMBIGUOUS_VERBS, DESTROY_VERBS, NOUN_LIKE, READ_VERBS, WRITE_VERBS
-from fingerpost.catalog.words import STOP_WORDS, parse_word_set
+from fingerpost.catalog.words import STOP_WORDS
 from fingerpost.frozen import frozen
+from fingerpost.narrow.word_lists import read_word_sets
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text
 from fingerpost.settings import Settings
@@ -20,6 +21,7 @@ from fingerpost.settings import Settings
 HEAD_LENGTH: Final = 4000
 TAIL_LENGTH: Final = 1000
 _CUT_NOTE: Final = "\n…\n"
+_WORDS: Final = read_word_sets("words/requests.txt")
 
 
 @frozen
@@ -94,24 +96,6 @@ _AGAIN: Final = re.compile(
     r"|(?<!\w)(?:עוד (?:אחד|אחת|פעם)|שוב|אותו (?:הדבר|דבר)|גם ל|תעשה (?:אותו|את אותו))",
     re.IGNORECASE,
 )
-# First words of a full clause with a question or an instruction.
-_CLAUSE_START_WORDS: Final = parse_word_set(
-    """
-    what what's which who who's whose whom where where's when when's why how how's is are am was were do does
-    did has have had can could would will should may might must shall isn't aren't don't doesn't didn't i i'm
-    i've i'd we we're you he she it they there there's let's please tell show give write make find
-    מה מי איפה היכן מתי למה מדוע איך כמה איזה איזו אילו האם יש אין אני אנחנו אתה את הוא היא הם אפשר
-    זה זאת זו אלה
-    """
-)
-# Without an opening, a fragment starts with one of these or is a single word or name.
-_FRAGMENT_START_WORDS: Final = parse_word_set(
-    """
-    in on at for to from with without by of about the this that these those another only just not tomorrow
-    today tonight yesterday next last until since between before after during as into
-    מחר היום אתמול מחרתיים שלשום הערב רק בלי עם אחרי לפני
-    """
-)
 _POINTING: Final = re.compile(
     r"\b(?:it|its|that|this|those|these|them|they|he|she|him|her|there|one|ones|same|former|latter|previous|"
     r"above|again|instead|then|both|first|second|third|last one)\b"
@@ -131,14 +115,7 @@ _EXPLETIVES: Final = re.compile(
 _FOLLOWUP_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
 _NAMED: Final = re.compile(r"\S*[\w-]\.[a-z]{1,5}\b|\S*[/@\\]\S*|[\"“«]", re.IGNORECASE)
-_LOW_CONTENT_WORDS: Final = STOP_WORDS | parse_word_set(
-    """
-    am again ahead and another back can check could do doing done else go give great help hey instead it
-    just kindly know let like look lot make me mind more my now ok okay one please proceed really same see
-    show sure tell thank thanks that them there thing things this those too try want we well what would yes
-    אותו אותה אני את בבקשה גם האם הזה הזאת יש כן לא לי מה עוד על עם של שוב תודה
-    """
-)
+_LOW_CONTENT_WORDS: Final = STOP_WORDS | _WORDS["low content"]
 
 
 def classify_dependence(text: str) -> Dependence:
@@ -159,10 +136,10 @@ def _is_fragment(text: str) -> bool:
     if _AGAIN.search(text) is not None:
         return True
     if opening is not None:
-        return not words or words[0] not in _CLAUSE_START_WORDS
-    if not words or words[0] in _CLAUSE_START_WORDS:
+        return not words or words[0] not in _WORDS["clause start"]
+    if not words or words[0] in _WORDS["clause start"]:
         return False
-    if words[0] in _FRAGMENT_START_WORDS or len(words) == 1:
+    if words[0] in _WORDS["fragment start"] or len(words) == 1:
         return True
     return len(words) <= _MAX_NAME_WORDS and text.rstrip().endswith("?")
 
@@ -190,31 +167,11 @@ MAX_SPLIT_LENGTH: Final = 5000  # characters examined
 _MIN_NEED_WORDS: Final = 2
 _MIN_NEED_LETTERS: Final = 8
 
-# Common request verbs that are not in tool names.
-_EVERYDAY_VERBS: Final = parse_word_set(
-    """
-    arrange bring brief call cancel chart check collect contact deliver determine draw email ensure
-    evaluate figure gather give grab help highlight identify inform investigate keep let look mail message
-    name organise organize outline pick plan plot point prepare propose provide pull recommend remind rank
-    see sort tell text turn
-    """
-)
 _ASKING_VERBS: Final = (
-    READ_VERBS | WRITE_VERBS | AMBIGUOUS_VERBS | DESTROY_VERBS | _EVERYDAY_VERBS
-) - parse_word_set("has is exists head help info command script shell bash sudo cmd")
+    READ_VERBS | WRITE_VERBS | AMBIGUOUS_VERBS | DESTROY_VERBS | _WORDS["everyday verbs"]
+) - _WORDS["not verbs"]
 # Words that are often nouns ("a movie and book list"): verbs only when an object follows.
-_DOUBTFUL_VERBS: Final = (
-    NOUN_LIKE
-    | parse_word_set(
-        """
-    address archive balance bookmark chart check click close contact count diff display draft echo email
-    estimate fix follow forecast format help input invite issue join launch list mail map mark message move
-    name note open order outline pause pick plan plot preview press process purchase query rank reason
-    report research reset resolve roll run scale schedule score search seed sort stop summary test text
-    train translate trim turn type view wait watch
-    """
-    )
-) & _ASKING_VERBS
+_DOUBTFUL_VERBS: Final = (NOUN_LIKE | _WORDS["doubtful verbs"]) & _ASKING_VERBS
 _OBJECT: Final = (
     r"(?:an?|the|my|our|your|his|her|its|their|me|us|him|them|it|this|that|these|those|all|any|each|every|"
     r"some|both|one|two|three|four|five|for|to|in|on|at|up|out|if|how|what|when|where|which|who|whether|"
@@ -245,12 +202,7 @@ _ENGLISH_JOINT: Final = re.compile(
     rf"|,?\s+and\s+(?={_QUESTION_WORD})",
     re.IGNORECASE,
 )
-_HEBREW_VERBS: Final = (
-    "אתר|בדוק|בטל|בצע|הבא|הוסף|הורד|הזמן|הסר|העבר|העלה|העתק|הפעל|הצג|הראה|השווה|חפש|חשב|כתוב|מחק|מצא|סכם|"
-    "סגור|עדכן|פתח|צור|קבע|קרא|שלח|שמור|תרגם|תזכיר|תאתר|תבדוק|תבדקי|תבטל|תבצע|תביא|תגיד|תודיע|תוסיף|תוסיפי|"
-    "תוריד|תזמין|תזמיני|תחפש|תחפשי|תחשב|תחשבי|תכתוב|תכתבי|תמחק|תמחקי|תמצא|תמצאי|תסכם|תסגור|תעביר|תעדכן|"
-    "תעלה|תעתיק|תפעיל|תפתח|תצור|תיצור|תציג|תקבע|תקבעי|תקרא|תראה|תשווה|תשלח|תשלחי|תשמור|תשמרי|תתרגם|תן|תני"
-)
+_HEBREW_VERBS: Final = "|".join(sorted(_WORDS["hebrew verbs"]))
 _HEBREW_JOINT: Final = re.compile(
     r",?\s+(?:ואז|וגם|ואחר\s+כך|ואחרי\s+זה|ואחרי\s+כן|ולאחר\s+מכן|ובנוסף|ולבסוף|וכן)\s+"
     rf"|,?\s+(?=ו(?:{_HEBREW_VERBS})\b)"
@@ -287,16 +239,7 @@ _ASKS_SOMETHING: Final = re.compile(
 )
 
 # A part with only these words ("can you help me with that?") is not a separate need.
-_EMPTY_PIECE_WORDS: Final = STOP_WORDS | parse_word_set(
-    """
-    able additional additionally advance again also am and appreciate appreciated assist assistance be can
-    certain complete could d detail details ensure exactly find findings fine finally get give great hard help
-    helpful hey hi i im just know ll lastly let ll love m make many me much my need now ok okay please
-    possible provide re really show so solid some soon specific sure t task tasks tell thank thanks them
-    things this those to ve want way we well wish wonder wondering would you your back evidence numbers
-    number generalizations generic real actual concrete kindly
-    """
-)
+_EMPTY_PIECE_WORDS: Final = STOP_WORDS | _WORDS["empty"]
 _SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
 _WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # long white space would make the joint patterns slow
 

@@ -8,6 +8,7 @@ from dataclasses import field
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, Message, Signals, ToolCard
@@ -70,30 +71,11 @@ class Scorer(Protocol):
 
 
 # The names of our own parts of a score.
-OWN_LABELS: Final = frozenset(
-    {
-        "arguments",
-        "conversation",
-        "corrected",
-        "entity",
-        "exclusive",
-        "health",
-        "hierarchy",
-        "intent",
-        "keywords",
-        "latency",
-        "learned",
-        "meaning",
-        "mention",
-        "mood",
-        "preference",
-        "priority",
-        "produces",
-        "recall",
-        "server",
-        "turn",
-        "words",
-    }
+OWN_LABELS: Final = parse_word_set(
+    """
+    arguments conversation corrected entity exclusive health hierarchy intent keywords latency learned
+    meaning mention mood preference priority produces recall server turn words
+    """
 )
 MAX_LABEL_LENGTH: Final = 40
 

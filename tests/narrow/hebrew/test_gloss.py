@@ -102,6 +102,10 @@ def test_a_question_that_names_two_units_asks_for_a_conversion() -> None:
     assert "convert" not in english("כמה קילומטרים יש עד אילת?")
 
 
+def test_of_two_idioms_with_the_same_words_the_first_in_the_lexicon_counts() -> None:
+    assert join_gloss(gloss_words("הערכים התזונתיים")) == "nutrition value"
+
+
 @proves("D2")
 @pytest.mark.parametrize(
     ("hebrew", "name"),

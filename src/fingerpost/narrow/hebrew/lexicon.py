@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -11,6 +10,7 @@ from itertools import chain
 from typing import Final
 
 from fingerpost.frozen import frozen
+from fingerpost.narrow.word_lists import read_lines
 
 MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; longer input is not analysed
 
@@ -91,26 +91,9 @@ class FormRank(IntEnum):
 
 # my, your, his, her, our …, after singular and plural nouns; longest first
 _POSSESSIVE_ENDINGS = (
-    "יהמ",
-    "יהנ",
-    "יכמ",
-    "יכנ",
-    "ינו",
-    "יכ",
-    "יו",
-    "יה",
-    "נו",
-    "כמ",
-    "כנ",
-    "המ",
-    "הנ",
-    "י",
-    "כ",
-    "ו",
-    "ה",
-    "מ",
-    "נ",
-)
+    "יהמ", "יהנ", "יכמ", "יכנ", "ינו", "יכ", "יו", "יה", "נו", "כמ", "כנ", "המ", "הנ",
+    "י", "כ", "ו", "ה", "מ", "נ",
+)  # fmt: skip
 _MIN_POSSESSED_LENGTH = 3
 _FUTURE_PREFIXES = "איתנ"  # I, he, you or she, we: the first letter of the future
 
@@ -330,6 +313,7 @@ class LexiconIdiom:
 
     words: tuple[set[str | int], ...]
     entry: LexiconEntry
+    number: int  # in the order of the lexicon
 
 
 class Lexicon:
@@ -339,6 +323,7 @@ class Lexicon:
         self._forms: dict[str, list[tuple[FormRank, LexiconEntry]]] = {}
         self._alike: dict[str, list[str]] | None = None
         self._idioms: dict[str | int, list[LexiconIdiom]] = {}
+        self._idiom_count = 0
         self._cached = lru_cache(maxsize=4096)(self._look_up_uncached)
         # Idioms are added after all words are known.
         idioms = [
@@ -375,7 +360,8 @@ class Lexicon:
 
     def _add_idiom(self, joined: str, entry: LexiconEntry) -> None:
         words = tuple(self._get_idiom_keys(fold_word(word).lower()) for word in joined.split("_"))
-        idiom = LexiconIdiom(words, entry)
+        idiom = LexiconIdiom(words, entry, self._idiom_count)
+        self._idiom_count += 1
         for key in words[0]:
             self._idioms.setdefault(key, []).append(idiom)
 
@@ -436,7 +422,7 @@ class Lexicon:
         fitting = [idiom for idiom in tried.values() if _matches_idiom(idiom, keys)]
         if not fitting:
             return None
-        longest = max(fitting, key=lambda idiom: len(idiom.words))
+        longest = max(fitting, key=lambda idiom: (len(idiom.words), -idiom.number))
         return longest.entry, len(longest.words)
 
     def _get_match_keys(self, word: str) -> set[str | int]:
@@ -478,10 +464,7 @@ def _strip_vowels(word: str) -> str:
 
 def read_field_lines(field: str) -> tuple[str, ...]:
     """Return the entries of one field, without comments."""
-    # Read by the loader, so that it works from a zip too and counts as an import, not as file access.
-    data = pkgutil.get_data(__package__ or "", f"words/{field}.txt") or b""
-    lines = (line.strip() for line in data.decode().splitlines())
-    return tuple(line for line in lines if line and not line.startswith("#"))
+    return read_lines(f"hebrew/words/{field}.txt")
 
 
 @lru_cache(maxsize=1)

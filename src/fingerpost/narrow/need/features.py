@@ -6,11 +6,10 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Final
 
-from fingerpost.catalog.words import parse_word_set
 from fingerpost.frozen import frozen
+from fingerpost.narrow.word_lists import read_word_lists, read_word_sets
 from fingerpost.records import EntityKind, Signals
 
 
@@ -23,96 +22,30 @@ class NeedCue:
     reason: str
 
 
-WORD_CUES: Final = (
-    NeedCue("file", +1, "speaks of a file or document"),
-    NeedCue("command", +1, "asks to run something"),
-    NeedCue("act", +1, "asks for something to be done"),
-    NeedCue("seek", +1, "asks to find or look something up"),
-    NeedCue("where", +1, "asks for a place"),
-    NeedCue("available", 0, "asks what there is"),
-    NeedCue("current", +1, "asks for something current"),
-    NeedCue("live", +1, "asks for facts that change, such as prices or weather"),
-    NeedCue("offer", +1, "is about offers, products or places"),
-    NeedCue("reference", +1, "asks for records, data or papers"),
-    NeedCue("service", +1, "names a service or source"),
-    NeedCue("artefact", +1, "is about a picture, chart or other artefact"),
-    NeedCue("make", +1, "asks for something to be made"),
-    NeedCue("convert", +1, "asks for a conversion or exact calculation"),
-    NeedCue("monitor", +1, "asks to be reminded or told"),
-    NeedCue("point", +1, "points to something that is not in the text"),
-    NeedCue("serve", +1, "asks for a service"),
-    NeedCue("want", +1, "says what the person needs"),
-    NeedCue("play", +1, "asks for a game or reading with rules"),
-    NeedCue("what", 0, "asks what something is"),
-    NeedCue("explain", -1, "asks for an explanation"),
-    NeedCue("write", -1, "asks for a text to be written"),
-    NeedCue("rework", -1, "works on text it gives itself"),
-    NeedCue("role", -1, "asks to imagine or play a role"),
-    NeedCue("opinion", -1, "asks for an opinion"),
-    NeedCue("advice", -1, "asks for advice"),
-    NeedCue("code", -1, "is a programming question"),
-    NeedCue("people", -1, "is about people in general"),
-    NeedCue("life", -1, "is about the person's life"),
-    NeedCue("chat", -1, "is small talk"),
-    NeedCue("fact", -1, "is a general knowledge question"),
-    NeedCue("sum", -1, "is a sum or puzzle a model can do"),
-)
-FORM_CUES: Final = (
-    NeedCue("own", +1, "is about the person's own data"),
-    NeedCue("made", +1, "asks for a picture, chart or other artefact to be made"),
-    NeedCue("asks live", +1, "asks for a fact that changes"),
-    NeedCue("help with a thing", +1, "asks how to do something with a service or with one's own things"),
-    NeedCue("opens with act", +1, "opens with an instruction to act"),
-    NeedCue("opens with seek", +1, "opens with an instruction to search"),
-    NeedCue("opens with make", 0, "opens with an instruction to make something"),
-    NeedCue("opens with write", -1, "opens with an instruction to write"),
-    NeedCue("opens with explain", -1, "opens like a question for an explanation"),
-    NeedCue("opens with opinion", -1, "opens like a question for an opinion"),
-    NeedCue("opens with advice", -1, "opens like a question for advice"),
-    NeedCue("named", +1, "names something in particular"),
-    NeedCue("odd name", +1, "names a product or code"),
-    NeedCue("question", 0, "is a question"),
-    NeedCue("asks the reader", 0, "asks politely"),
-    NeedCue("first person", 0, "speaks of the person"),
-    NeedCue("given text", -1, "brings the text to work on"),
-    NeedCue("quoted", 0, "quotes something"),
-    NeedCue("blank", -1, "leaves a blank to fill"),
-    NeedCue("ends in what", -1, "is a question for common sense"),
-    NeedCue("short", 0, "is very short"),
-    NeedCue("long", 0, "is long"),
-    NeedCue("several sentences", 0, "has several sentences"),
-    NeedCue("numbers", 0, "has numbers"),
-    NeedCue("arithmetic", -1, "is plain arithmetic"),
-    NeedCue("condition", -1, "supposes something"),
-)
-SIGNAL_CUES: Final = (
-    NeedCue("path", +1, "names a file"),
-    NeedCue("url", +1, "names a web address"),
-    NeedCue("email", +1, "names an e-mail address"),
-    NeedCue("id", +1, "names an id"),
-    NeedCue("date", +1, "names a date"),
-    NeedCue("time", +1, "names a time"),
-)
-CUES: Final = WORD_CUES + FORM_CUES + SIGNAL_CUES
+_SIDES: Final = {"+": 1, "-": -1, "=": 0}
+_WORDS_FILE: Final = "words/need.txt"
+NEED_WORDS: Final = read_word_sets(_WORDS_FILE)
+
+
+def _read_cues() -> Iterator[NeedCue]:
+    lists = read_word_lists(_WORDS_FILE)
+    for line in (*lists["word cues"], *lists["form cues"], *lists["signal cues"]):
+        name, side, reason = re.split(" ([-+=]) ", line, maxsplit=1)
+        yield NeedCue(name, _SIDES[side], reason)
+
+
+CUES: Final = tuple(_read_cues())
 CUE_POSITION: Final = {cue.name: place for place, cue in enumerate(CUES)}
 
 MAX_PHRASE_WORDS: Final = 4
-_WORD_LISTS_FOLDER: Final = Path(__file__).parent / "words"
 
 
 @cache
 def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
     """Return each phrase of the language with the names of its lists. The result is cached."""
     found: dict[str, tuple[str, ...]] = {}
-    name = ""
-    for line in (_WORD_LISTS_FOLDER / f"{language}.txt").read_text(encoding="utf-8").splitlines():
-        line = line.strip()
-        if not line or line.startswith("#"):
-            continue
-        if line.startswith("["):
-            name = line.strip("[]")
-            continue
-        for phrase in (part.strip() for part in line.split(",")):
+    for name, lines in read_word_lists(f"need/words/{language}.txt").items():
+        for phrase in (part.strip() for line in lines for part in line.split(",")):
             found[phrase] = (*found.get(phrase, ()), name)
     return found
 
@@ -152,35 +85,13 @@ _TOKEN: Final = re.compile(
 )
 _SENTENCE_ENDS: Final = frozenset(".!?;:\n")
 _BREAKS: Final = _SENTENCE_ENDS | {","}
-# Words before an instruction: "can you send", "please send", "and send", "want to send".
-_BEFORE_AN_INSTRUCTION: Final = parse_word_set(
-    """
-    please kindly you u and then or also just now hey hi me let's lets i'll בבקשה אפשר ואז וגם רק
-    """
-)
-_BEFORE_TO: Final = parse_word_set(
-    """
-    want need like love have you trying going planning wish me us help
-    """
-)
 _YES_OR_NO: Final = frozenset(("לא", "כן"))
 _PLUS: Final = frozenset(("ועוד", "פחות"))
 _POSSESSIVES: Final = frozenset(("my", "our", "mine"))
 _HEBREW_POSSESSIVES: Final = frozenset(("שלי", "שלנו", "לי", "אליי", "אלי"))
 _HEBREW_PREFIXES: Final = "והבלמשכ"
-_QUESTION_WORDS: Final = parse_word_set(
-    """
-    what who when where which why how is are do does did can could would will should whose whom am was
-    were מה מי מתי איפה איזה איזו אילו למה מדוע איך כמה האם היכן
-    """
-)
 _POLITE: Final = re.compile(
     r"\b(?:can|could|would|will) (?:you|u)\b|\bplease\b|\bkindly\b|\bpls\b|בבקשה|אפשר|תוכל|אתה יכול"
-)
-_FIRST_PERSON: Final = parse_word_set(
-    """
-    i i'm i'd i've i'll me my we we're we've our us אני אנחנו לי לנו שלי שלנו
-    """
 )
 _ARITHMETIC: Final = re.compile(
     r"\s*(?:what(?:'s| is)|how much is|calculate|compute|solve|כמה זה|כמה הם|כמה)?\s*"
@@ -283,8 +194,8 @@ def _is_instruction_start(words: Sequence[str], index: int) -> bool:
     if index == 0 or words[index - 1] in _BREAKS:
         return True
     if words[index - 1] == "to":
-        return index > 1 and words[index - 2] in _BEFORE_TO
-    return words[index - 1] in _BEFORE_AN_INSTRUCTION
+        return index > 1 and words[index - 2] in NEED_WORDS["before to"]
+    return words[index - 1] in NEED_WORDS["before an instruction"]
 
 
 def _add_word_cues(words: Sequence[str], cues: dict[str, str]) -> None:
@@ -346,9 +257,9 @@ def _add_form_cues(text: str, lowered: str, words: Sequence[str], cues: dict[str
     forms = {
         "named": named is not None,
         "odd name": odd is not None,
-        "question": text.endswith("?") or (bool(spoken) and spoken[0] in _QUESTION_WORDS),
+        "question": text.endswith("?") or (bool(spoken) and spoken[0] in NEED_WORDS["question"]),
         "asks the reader": _POLITE.search(lowered) is not None,
-        "first person": any(word in _FIRST_PERSON for word in spoken),
+        "first person": any(word in NEED_WORDS["first person"] for word in spoken),
         "given text": _GIVEN.search(text) is not None,
         "quoted": _QUOTED.search(text) is not None,
         "blank": _BLANK.search(text) is not None,

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from fingerpost.catalog.words import parse_word_set
 from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew.gloss import gloss_words
-from fingerpost.narrow.need.features import NeedFeatures, cut_middle, extract_features
+from fingerpost.narrow.need.features import NEED_WORDS, NeedFeatures, cut_middle, extract_features
 from fingerpost.narrow.request import Dependence, classify_dependence
 from fingerpost.records import EntityKind, Message, Signals
 
@@ -55,17 +54,6 @@ _OFFER: Final = re.compile(
     r"|(?<!\w)(?:האם ל|לשלוח|להמשיך|למחוק|להזמין|לקבוע|לבצע|לעשות|שא\w+|רוצה ש|מאשר|לאשר)",
     re.IGNORECASE,
 )
-_CONTENTLESS_WORDS: Final = parse_word_set(
-    """
-    a an the is are was were be what what's which who who's where when how do does did i me my our we
-    you your it of in on at to for and or again please remind tell say said told mention mentioned
-    called name's that this them two first second last one was about decided decide earlier just cheaper
-    living am any anything something there do called
-    למה איזה שאני האהוב האהובה עליי
-    מה מי איפה מתי איך היה היתה הייתה של שלי שלנו את אני אמרתי אמרת הוא היא זה שוב קוראים ל עם על
-    מהם מהן יותר
-    """
-)
 
 
 def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Message]) -> bool:
@@ -76,7 +64,7 @@ def is_already_answered(reading: NeedFeatures, text: str, history: Sequence[Mess
     refers_back = _REFERENCE_TO_EARLIER.search(lowered) is not None
     if not refers_back and not (_OWN_FACT.search(lowered) and "current" not in reading.cues):
         return False
-    asked = [_get_root(word) for word in reading.plain_words if word not in _CONTENTLESS_WORDS]
+    asked = [_get_root(word) for word in reading.plain_words if word not in NEED_WORDS["contentless"]]
     if not asked:
         return refers_back
     # At least half of the words must match; for a fact about the person, all of them.
@@ -172,33 +160,7 @@ class RuleFinding:
     reason: str
 
 
-_GREETING_WORDS: Final = parse_word_set(
-    """
-    hi hello hey hiya yo heya howdy greetings good morning afternoon evening night day thanks thank thx
-    ty cheers you u so very much a lot again there all everyone bye goodbye cya see later tomorrow how
-    are is it going doing what's up sup nice to meet happy new year merry christmas welcome sorry no
-    problem never mind nevermind lol haha hahaha wow cool great perfect awesome excellent amazing super
-    fine ok okay k alright sure yes yeah yep no nope right exactly indeed got sounds that's that was
-    helpful the best my friend please oh ah hmm just test for your help and appreciate weekend have yesterday
-    today ,
-    שלום היי הי הלו אהלן בוקר ערב צהריים לילה טוב טובים אור תודה רבה המון לך לכם מאוד ביי להתראות נתראה
-    נדבר מחר מה שלומך נשמע קורה המצב העניינים איך אתה את היום כן לא אוקיי אוקי בסדר גמור מעולה יופי נהדר
-    מצוין סבבה אחלה סליחה נעים שבת חג שמח שבוע חחח חחחח וואו אין בעיה בעד מה בדיוק ככה נכון על העזרה ממש
-    עזרת לי יאללה בבקשה ,
-    """
-)
 _MAX_GREETING_WORDS: Final = 8
-# At least one of these must be present: "see you" is a greeting, "see the log" is not.
-_REQUIRED_GREETING_WORDS: Final = parse_word_set(
-    """
-    hi hello hey hiya yo heya howdy greetings morning afternoon evening night thanks thank thx ty cheers
-    bye goodbye cya up sup nice happy merry welcome sorry mind nevermind lol haha hahaha wow cool great
-    perfect awesome excellent amazing super fine ok okay k alright sure yes yeah yep no nope right
-    exactly indeed sounds helpful best oh ah hmm test going doing appreciate שלום היי הי הלו אהלן בוקר
-    ערב צהריים לילה תודה ביי להתראות נתראה נדבר שלומך נשמע קורה המצב העניינים כן לא אוקיי אוקי בסדר
-    מעולה יופי נהדר מצוין סבבה אחלה סליחה נעים שבת חג חחח חחחח וואו אין בדיוק נכון עזרת יאללה
-    """
-)
 
 # Positive reactions to an answer.
 _POSITIVE_REACTION: Final = re.compile(
@@ -276,8 +238,8 @@ def apply_clear_rules(text: str, reading: NeedFeatures) -> RuleFinding | None:
     spoken = _remove_introduction(text, reading)
     if 0 < len(spoken) <= _MAX_GREETING_WORDS and "path" not in reading.cues and "url" not in reading.cues:
         rest = _POSITIVE_REACTION.sub(" ", " ".join(spoken)).split()
-        greets = len(rest) < len(spoken) or any(word in _REQUIRED_GREETING_WORDS for word in rest)
-        if greets and all(word in _GREETING_WORDS for word in rest):
+        greets = len(rest) < len(spoken) or any(word in NEED_WORDS["required in a greeting"] for word in rest)
+        if greets and all(word in NEED_WORDS["greeting"] for word in rest):
             return RuleFinding(SURELY_NOT_SCORE, "is a greeting or thanks")
     return None
 

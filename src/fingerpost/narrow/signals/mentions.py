@@ -8,46 +8,20 @@ from functools import lru_cache
 from typing import Final
 
 from fingerpost.catalog.name_resolver import ToolNameResolver, fold_name, list_operations
-from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, parse_word_set, split_words, to_singular
+from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, split_words, to_singular
 from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, read_field_lines
+from fingerpost.narrow.word_lists import read_word_sets
 from fingerpost.records import Mention, ToolCard
 
-# Words that people omit from a server's name.
-_FILLER_NAME_WORDS: Final = parse_word_set(
-    "mcp server servers the official api client connector integration plugin"
-)
-
-# Brands among the words of the lexicon and the categories. All other words there are ordinary.
-_BRAND_NAMES: Final = parse_word_set(
-    """
-    adobe airbnb airtable aliexpress amazon angular apache arxiv asana aws azure bigquery binance
-    bing biorxiv bitbucket bitcoin canva chatgpt chrome claude cloudflare coinbase confluence
-    datagov discord django docker dropbox duckduckgo ebay elasticsearch ethereum exa facebook figma
-    firebase firecrawl firefox flask gcp gemini git github gitlab gmail google grafana hubspot ibm
-    ikea imdb instagram intel intuit jenkins jira k8s kafka kubectl kubernetes linkedin linux
-    microsoft minecraft miro mongo mongodb mysql nasa netflix nginx nintendo numpy nvidia obsidian
-    openai oracle outlook pandas paypal perplexity pinterest playstation playwright pokemon postgres
-    postgresql pubmed puppeteer pytorch react reddit redis salesforce samsung selenium sentry shazam
-    shopify slack snapchat snowflake solana sony spotify sqlite stripe supabase tavily telegram
-    tensorflow terraform tesla tiktok trello tripadvisor twitch twitter uber ubuntu vercel walmart
-    waze whatsapp wikipedia wix wordpress xbox youtube zapier zendesk zoom
-    """
-)
-# Brands that are also ordinary words. A capital inside a sentence marks them as names.
-_ORDINARY_WORDS: Final = parse_word_set(
-    """
-    apple brave calculator docs everything filesystem linear monday notion orders playground puppet
-    segment square teams think desktop commander sequential thinking
-    """
-)
+_NAME_WORDS: Final = read_word_sets("words/names.txt")
 
 
 def get_name_words(server: str) -> tuple[str, ...]:
     """Return the words of a server's name without fillers, or all words if every one is a filler."""
     spoken = split_words(server)
-    return tuple(word for word in spoken if word not in _FILLER_NAME_WORDS) or spoken
+    return tuple(word for word in spoken if word not in _NAME_WORDS["fillers"]) or spoken
 
 
 def is_ordinary_name(name: tuple[str, ...]) -> bool:
@@ -74,7 +48,7 @@ def _load_ordinary_words() -> frozenset[str]:
     }
     for category in CATEGORIES:
         known |= category.english
-    return frozenset((known | STOP_WORDS) - _BRAND_NAMES) | _ORDINARY_WORDS
+    return frozenset((known | STOP_WORDS) - _NAME_WORDS["brands"]) | _NAME_WORDS["ordinary"]
 
 
 MAX_MENTIONS: Final = 8

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fingerpost.catalog.words import parse_word_set, split_words
+from fingerpost.catalog.words import split_words
 from fingerpost.narrow.hebrew.gloss import Gloss, SoundIndex, gloss_words, join_gloss
 from fingerpost.narrow.hebrew.lexicon import is_hebrew
 from fingerpost.narrow.signals.entities import find_entities
@@ -19,6 +19,7 @@ from fingerpost.narrow.signals.intents import (
     is_urgent,
 )
 from fingerpost.narrow.signals.mentions import MentionFinder, get_name_words, is_ordinary_name
+from fingerpost.narrow.word_lists import read_word_sets
 from fingerpost.records import Signals, ToolCard
 
 UNKNOWN: Final = "und"
@@ -53,50 +54,7 @@ _SCRIPTS: Final = (
 _UNSPACED: Final = frozenset({"zh", "ja", "th"})
 _LETTERS_PER_WORD: Final = 2  # in scripts without spaces
 
-_FUNCTION_WORDS: Final = {
-    ENGLISH: parse_word_set(
-        """
-        the a an to of in for is are on my me with what how please show find get create send list and from
-        it this that i you can all which who when where do does make tell give search use translate into
-        """
-    ),
-    "es": parse_word_set(
-        """
-        el la los las un una de del en por para con que qué cómo mi mis es son y al se su quiero dame
-        busca muéstrame crear cuál cuánto dónde hola desde este esta hay más
-        """
-    ),
-    "fr": parse_word_set(
-        """
-        le la les un une des de du en pour avec que qui quel quelle est sont et au aux mon ma mes je dans
-        sur ce cette il elle vous moi donne trouve montre comment où combien quels bonjour
-        """
-    ),
-    "de": parse_word_set(
-        """
-        der die das ein eine einen den dem des und ist sind in im mit für von zu auf mir mich ich bitte
-        wie was wo wann welche welcher zeige finde suche nach aus nicht alle mein meine wird am
-        """
-    ),
-    "pt": parse_word_set(
-        """
-        o a os as um uma de do da dos das em no na para por com que qual quais é são e meu minha eu você
-        me mostre encontre como onde quanto quando este esta não mais
-        """
-    ),
-    "it": parse_word_set(
-        """
-        il lo la i gli le un una di del della dei in per con che è sono e al mio mia mi nel nella quale
-        quali come dove quanto quando trova mostrami cerca questo questa non più
-        """
-    ),
-    "nl": parse_word_set(
-        """
-        de het een van in op voor met en is zijn te dat die mijn ik mij wat hoe waar wanneer welke zoek
-        vind toon geef naar uit niet alle deze dit kun je
-        """
-    ),
-}
+_FUNCTION_WORDS: Final = read_word_sets("words/languages.txt")
 _LANGUAGES_BY_WORD: Final = {
     word: tuple(name for name, little in _FUNCTION_WORDS.items() if word in little)
     for word in frozenset[str]().union(*_FUNCTION_WORDS.values())
