@@ -7,12 +7,13 @@ from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields
 from typing import Any, Final, get_origin, get_type_hints
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes
 
 import anyio
 from anyio.abc import TaskGroup
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails, from_json
+from starlette.routing import compile_path
 
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.frozen import frozen
@@ -21,9 +22,9 @@ from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
-from fingerpost.surfaces.api.audit import build_audit_operations
+from fingerpost.surfaces.api.audit import AuditOperations
 from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
-from fingerpost.surfaces.api.learning import build_feedback_operations, build_statistics_operations
+from fingerpost.surfaces.api.learning import FeedbackOperations, StatisticsOperations
 from fingerpost.surfaces.api.openapi import ApiDescription
 from fingerpost.surfaces.api.operation import (
     ApiOperation,
@@ -39,11 +40,11 @@ from fingerpost.surfaces.api.operation import (
 )
 from fingerpost.surfaces.api.packets import PacketOperations, PendingCounter
 from fingerpost.surfaces.api.requests import RequestOperations
-from fingerpost.surfaces.api.servers import build_pin_operations, build_server_operations
+from fingerpost.surfaces.api.servers import PinOperations, ServerOperations
 from fingerpost.surfaces.api.sessions import ConsoleSessions
-from fingerpost.surfaces.api.settings import build_settings_operations
+from fingerpost.surfaces.api.settings import SettingsOperations
 from fingerpost.surfaces.api.streams import StreamSlots
-from fingerpost.surfaces.api.tools import build_asset_operations, build_tool_operations
+from fingerpost.surfaces.api.tools import AssetOperations, ToolOperations
 from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.asgi import (
     AsgiMessage,
@@ -61,23 +62,6 @@ from fingerpost.surfaces.http.asgi import (
 from fingerpost.surfaces.http.local_callers import Peer
 from fingerpost.tasks import run_restarting
 
-
-def build_resource_operations(
-    router: Router, ledger: JournalReader, loaded: Loaded | None = None
-) -> tuple[ApiOperation, ...]:
-    """Return all of these operations. `loaded` is where the settings were read from, if known."""
-    return (
-        *build_tool_operations(router),
-        *build_server_operations(router),
-        *build_pin_operations(router),
-        *build_statistics_operations(router, ledger),
-        *build_feedback_operations(router),
-        *build_settings_operations(router, loaded),
-        *build_audit_operations(router),
-        *build_asset_operations(router),
-    )
-
-
 MAX_PART_LENGTH: Final = 2000  # characters of one path segment
 
 
@@ -86,8 +70,7 @@ class MatchedPath:
     """The operations of one path by method, and the parameter values in it."""
 
     operations: Mapping[str, ApiOperation]
-    template: str
-    values: tuple[str, ...]
+    values: Mapping[str, str]
 
     @property
     def allowed_methods(self) -> str:
@@ -100,64 +83,35 @@ class MatchedPath:
         reading = self.operations.get("GET")
         return reading is not None and reading.media == "application/json"
 
-    def get_parameters(self, operation: ApiOperation) -> dict[str, str]:
-        """Return the parameter values by the operation's parameter names."""
-        names = (part[1:-1] for part in _split_template(operation.path) if _is_parameter(part))
-        return dict(zip(names, self.values, strict=True))
-
 
 class OperationPaths:
-    """All operations by path template."""
+    """All operations by path template. Literal paths come before those with parameters."""
 
     def __init__(self, operations: Iterable[ApiOperation]) -> None:
-        self._shapes: dict[tuple[str | None, ...], dict[str, ApiOperation]] = {}
-        for operation in operations:
-            shape = tuple(None if _is_parameter(part) else part for part in _split_template(operation.path))
-            here = self._shapes.setdefault(shape, {})
-            if operation.method in here:
-                message = f"{operation.method} {operation.path} is there twice"
-                raise ValueError(message)
-            here[operation.method] = operation
+        templates: dict[str, dict[str, ApiOperation]] = {}
+        for operation in sorted(operations, key=lambda one: one.path.count("{")):
+            templates.setdefault(operation.path, {})[operation.method] = operation
+        self._patterns = [(compile_path(path)[0], methods) for path, methods in templates.items()]
 
-    def find(self, parts: tuple[str, ...]) -> MatchedPath | None:
-        """Return the operations of a path. A literal segment is preferred to a parameter."""
-        best: tuple[tuple[bool, ...], tuple[str | None, ...]] | None = None
-        for shape in self._shapes:
-            if _matches_template(shape, parts):
-                rank = tuple(part is not None for part in shape)
-                best = max(best, (rank, shape), key=lambda one: one[0]) if best else (rank, shape)
-        if best is None:
-            return None
-        operations = self._shapes[best[1]]
-        values = tuple(value for part, value in zip(best[1], parts, strict=True) if part is None)
-        return MatchedPath(operations, next(iter(operations.values())).path, values)
+    def find(self, scope: AsgiScope) -> MatchedPath | None:
+        """Return the operations of a request's path, or None. Raises `HttpError` if it is not valid text.
 
-
-def split_path(scope: AsgiScope) -> tuple[str, ...]:
-    """Return the decoded segments of a request's path. Raises `HttpError` if they are not valid text."""
-    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
-    path = raw.partition(b"?")[0]
-    try:
-        parts = tuple(unquote_to_bytes(part).decode() for part in path.split(b"/")[1:])
-    except UnicodeDecodeError:
-        raise HttpError(400, "The path is not valid UTF-8.") from None
-    if any("\0" in part or len(part) > MAX_PART_LENGTH for part in parts):
-        raise HttpError(404, "There is nothing at this address.")
-    return parts
-
-
-def _split_template(template: str) -> tuple[str, ...]:
-    return tuple(template.split("/")[1:])
-
-
-def _is_parameter(part: str) -> bool:
-    return part.startswith("{") and part.endswith("}")
-
-
-def _matches_template(shape: tuple[str | None, ...], parts: tuple[str, ...]) -> bool:
-    return len(shape) == len(parts) and all(
-        bool(part) if wanted is None else wanted == part for wanted, part in zip(shape, parts, strict=True)
-    )
+        Segments are matched with their slashes encoded, so that a parameter may contain one.
+        """
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        try:
+            parts = [unquote_to_bytes(part).decode() for part in raw.partition(b"?")[0].split(b"/")]
+        except UnicodeDecodeError:
+            raise HttpError(400, "The path is not valid UTF-8.") from None
+        if any("\0" in part or len(part) > MAX_PART_LENGTH for part in parts):
+            raise HttpError(404, "There is nothing at this address.")
+        path = "/".join(quote(part, safe="") for part in parts)
+        for pattern, operations in self._patterns:
+            if (found := pattern.match(path)) is not None:
+                return MatchedPath(
+                    operations, {name: unquote(value) for name, value in found.groupdict().items()}
+                )
+        return None
 
 
 MAX_PARAMETERS: Final = 100
@@ -265,13 +219,21 @@ def build_all_operations(
     waiting = PendingCounter(router.calls.approvals, router.events)
     resuming = ApprovalResumer(router, tasks)
     tasks.start_soon(run_restarting, resuming.end_expired)
-    operations = (
-        *AccountOperations(router, address=address, auth=auth, sessions=sessions).build_operations(),
-        *PacketOperations(ledger, router.store.journal, waiting, streams).build_operations(),
-        *RequestOperations(router, streams).build_operations(),
-        *ApprovalOperations(router, resuming).build_operations(),
-        *build_resource_operations(router, ledger, loaded),
+    groups = (
+        AccountOperations(router, address=address, auth=auth, sessions=sessions),
+        PacketOperations(ledger, router.store.journal, waiting, streams),
+        RequestOperations(router, streams),
+        ApprovalOperations(router, resuming),
+        ToolOperations(router),
+        ServerOperations(router),
+        PinOperations(router),
+        StatisticsOperations(router, ledger),
+        FeedbackOperations(router),
+        SettingsOperations(router, loaded),
+        AuditOperations(router),
+        AssetOperations(router),
     )
+    operations = tuple(operation for group in groups for operation in group.build_operations())
     return (*operations, *ApiDescription(operations, address=address).build_operations())
 
 
@@ -377,7 +339,7 @@ class ApiApp:
     async def _run_operation(self, http_request: _ApiHttpRequest) -> None:
         if self._closing:
             raise HttpError(503, _SHUTDOWN_MESSAGE, headers=((b"retry-after", b"2"),))
-        matched = self._paths.find(split_path(http_request.scope))
+        matched = self._paths.find(http_request.scope)
         if matched is None:
             raise ApiProblem(
                 404, "There is nothing at this address", "GET /api/openapi.json says what there is."
@@ -394,7 +356,7 @@ class ApiApp:
         check_accept(http_request.headers, operation)
         request = ApiRequest(
             principal=admitted.principal,
-            path=matched.get_parameters(operation),
+            path=matched.values,
             query=parse_query(operation.query, http_request.scope.get("query_string", b"")),
             body=await self._read_body(http_request, operation),
             headers=http_request.headers,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from datetime import timedelta
 from itertools import zip_longest
 from typing import Annotated, Final, Literal, cast
@@ -36,7 +35,13 @@ from fingerpost.records import (
 )
 from fingerpost.redaction import MASK, find_secret_paths, scrub, scrub_json
 from fingerpost.router import Router
-from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
+from fingerpost.surfaces.api.operation import (
+    ApiProblem,
+    ApiRequest,
+    OperationGroup,
+    copy_fields,
+    declare_operation,
+)
 from fingerpost.surfaces.api.requests import get_title
 from fingerpost.surfaces.api.tools import DefinitionChange
 from fingerpost.surfaces.api.visibility import ManagedScope, get_visible_caller
@@ -152,6 +157,7 @@ class ApprovalResumer:
         return None
 
 
+_ONE_PATH: Final = "/api/approvals/{pending_id}"
 MAX_APPROVALS_PER_PAGE: Final = 100
 MAX_PROMPT_LENGTH: Final = 500
 MAX_SCANNED: Final = 1000  # per page
@@ -284,64 +290,56 @@ class DecisionResponse:
     note: str | None = None
 
 
-class ApprovalOperations:
+class ApprovalOperations(OperationGroup):
     """The operations about approvals."""
+
+    tag = "approvals"
 
     def __init__(self, router: Router, resumer: ApprovalResumer) -> None:
         self._router = router
         self._resumer = resumer
 
-    def build_operations(self) -> tuple[ApiOperation, ...]:
-        one = "/api/approvals/{pending_id}"
-        return (
-            ApiOperation(
-                method="GET", path="/api/approvals", name="list_approvals", tag="approvals", right=None,
-                summary="Calls that wait for a person, or waited, newest first",
-                query=ApprovalQuery, returns=ApprovalPage, answer=self.list_approvals,
-            ),
-            ApiOperation(
-                method="GET", path=one, name="get_approval", tag="approvals", right=None,
-                summary="One call that waits, or waited",
-                returns=ApprovalView, problems=(404,), answer=self.get_approval,
-            ),
-            ApiOperation(
-                method="POST", path=f"{one}/approve", name="approve", tag="approvals", right=Right.APPROVE,
-                summary="Approve a call. The first decision counts",
-                body=ApproveBody, returns=DecisionResponse, problems=(404, 409), answer=self.approve_call,
-            ),
-            ApiOperation(
-                method="POST", path=f"{one}/reject", name="reject", tag="approvals", right=Right.APPROVE,
-                summary="Reject a call. The first decision counts",
-                body=RejectBody, returns=DecisionResponse, problems=(404,), answer=self.reject_call,
-            ),
-        )  # fmt: skip
-
-    async def list_approvals(self, request: ApiRequest) -> ApprovalPage:
-        wanted: ApprovalQuery = request.query
-        found, following = await self._find_visible(wanted, request.principal)
+    @declare_operation("GET", "/api/approvals", "Calls that wait for a person, or waited, newest first")
+    async def list_approvals(self, request: ApiRequest, query: ApprovalQuery) -> ApprovalPage:
+        found, following = await self._find_visible(query, request.principal)
         items = [await self._build_view(one, request.principal) for one in found]
         return ApprovalPage(items=tuple(items), next=following)
 
-    async def get_approval(self, request: ApiRequest) -> ApprovalView:
-        return await self._build_view(await self._get_pending(request), request.principal, with_details=True)
+    @declare_operation("GET", _ONE_PATH, "One call that waits, or waited", problems=(404,))
+    async def get_approval(self, request: ApiRequest, pending_id: str) -> ApprovalView:
+        pending = await self._get_pending(request.principal, pending_id)
+        return await self._build_view(pending, request.principal, with_details=True)
 
-    async def approve_call(self, request: ApiRequest) -> DecisionResponse:
-        wanted: ApproveBody = request.body
-        pending = await self._get_pending(request)
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/approve",
+        "Approve a call. The first decision counts",
+        right=Right.APPROVE,
+        problems=(404, 409),
+    )
+    async def approve(self, request: ApiRequest, pending_id: str, body: ApproveBody) -> DecisionResponse:
+        pending = await self._get_pending(request.principal, pending_id)
         if (why := _explain_not_allowed(request.principal, pending)) is not None:
             raise ApiProblem(403, "You may not approve this", why)
-        if wanted.only_reads and pending.decision is Decision.WAITING:
+        if body.only_reads and pending.decision is Decision.WAITING:
             self._check_read_only(request.principal, pending)
         edited = None
-        if wanted.arguments is not None and pending.decision is Decision.WAITING:
-            edited = await self._build_edited_call(request.principal, pending, wanted.arguments)
+        if body.arguments is not None and pending.decision is Decision.WAITING:
+            edited = await self._build_edited_call(request.principal, pending, body.arguments)
         return await self._record_decision(
-            request, wanted, pending, edited=edited, for_conversation=wanted.for_conversation
+            request, body, pending, edited=edited, for_conversation=body.for_conversation
         )
 
-    async def reject_call(self, request: ApiRequest) -> DecisionResponse:
-        wanted: RejectBody = request.body
-        return await self._record_decision(request, wanted, await self._get_pending(request))
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/reject",
+        "Reject a call. The first decision counts",
+        right=Right.APPROVE,
+        problems=(404,),
+    )
+    async def reject(self, request: ApiRequest, pending_id: str, body: RejectBody) -> DecisionResponse:
+        pending = await self._get_pending(request.principal, pending_id)
+        return await self._record_decision(request, body, pending)
 
     async def _record_decision(
         self,
@@ -396,11 +394,10 @@ class ApprovalOperations:
             raise ApiProblem(403, "You may not approve this", _OUT_OF_SCOPE_MESSAGE)
         return edited
 
-    async def _get_pending(self, request: ApiRequest) -> Pending:
-        """Return the call named in the path if the caller may see it. Raises `ApiProblem`."""
-        pending_id = request.path["pending_id"]
+    async def _get_pending(self, principal: Principal, pending_id: str) -> Pending:
+        """Return the call if the principal may see it. Raises `ApiProblem`."""
         found = await self._router.calls.approvals.get(pending_id)
-        if found is None or not self._is_visible(request.principal, found):
+        if found is None or not self._is_visible(principal, found):
             detail = f"No call {pending_id[:80]!r} waits or waited that you may see."
             raise ApiProblem(404, "There is no such call", detail)
         return found
@@ -456,20 +453,19 @@ class ApprovalOperations:
         may_decide = why is None and pending.decision is Decision.WAITING
         exact = with_details and may_decide
         edited = pending.edited_arguments
-        shown = replace(
-            pending,
-            arguments=pending.arguments if exact else _mask_arguments(pending.arguments),
-            edited_arguments=None if edited is None else _mask_arguments(edited),
-            reason=scrub(pending.reason),
-        )
         look_secret = find_secret_paths(pending.arguments)
-        return ApprovalView(
-            **{field.name: getattr(shown, field.name) for field in fields(Pending)},
+        schema = None if known is None else known.definition.get("inputSchema")
+        return copy_fields(
+            ApprovalView,
+            pending,
+            arguments=pending.arguments if exact else scrub_json(pending.arguments),
+            edited_arguments=None if edited is None else scrub_json(edited),
+            reason=scrub(pending.reason),
             title=pending.tool if known is None else get_title(known.definition, known.name),
             rule=rule,
             looks_secret=look_secret,
             masked=() if exact else look_secret,
-            arguments_schema=None if known is None else _get_arguments_schema(known.definition),
+            arguments_schema=schema if isinstance(schema, dict) else None,
             definition_change=change,
             conversation_target=get_target_names(pending),
             outdated=card is not None and card.fingerprint != pending.definition_fingerprint,
@@ -511,10 +507,6 @@ def _explain_not_allowed(principal: Principal, pending: Pending) -> str | None:
     return _OWN_CALL_MESSAGE if principal.kind != "local" and pending.caller == principal.name else None
 
 
-def _mask_arguments(arguments: JsonObject) -> JsonObject:
-    return cast("JsonObject", scrub_json(arguments))
-
-
 def _has_new_mask(edited: Json, original: Json) -> bool:
     """Return whether edited arguments contain a mask that the original does not. It was copied from a masked
     view.
@@ -535,8 +527,3 @@ def _explain_decision(pending: Pending, *, counted: bool) -> str | None:
     if pending.decision is Decision.EXPIRED:
         return "It expired before a decision was made."
     return f"{pending.decided_by or 'Another person'} decided first: it was {pending.decision}."
-
-
-def _get_arguments_schema(definition: JsonObject) -> JsonObject | None:
-    schema = definition.get("inputSchema")
-    return schema if isinstance(schema, dict) else None

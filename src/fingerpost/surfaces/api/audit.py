@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import Annotated, Final, Literal
 
@@ -22,12 +22,15 @@ from fingerpost.router import Router
 from fingerpost.store import AuditEntry, AuditQuery, AuditReport
 from fingerpost.surfaces.api.operation import (
     MAX_SEARCH_LENGTH,
-    ApiOperation,
     ApiProblem,
     ApiRequest,
+    OperationGroup,
     PageLimit,
     RowNumber,
     StreamingResponse,
+    copy_fields,
+    declare_operation,
+    split_page,
 )
 from fingerpost.surfaces.api.streams import EventView
 from fingerpost.surfaces.api.visibility import check_unscoped
@@ -39,25 +42,6 @@ COLUMNS: Final = ("seq", "at", "kind", "packet_id", "event_id", "summary", "payl
 STALL_TIMEOUT_S: Final = 60.0  # a client that reads nothing for so long counts as disconnected
 # Spreadsheets treat cells with these prefixes as formulas.
 _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-
-
-def stream_export(
-    chunks: AsyncGenerator[list[AuditEntry]],
-    file_format: ExportFormat,
-    *,
-    on_change: Callable[[Literal[1, -1]], None],
-) -> StreamingResponse:
-    """Stream the entries as a file. `on_change` is called with 1 at the start and -1 at the end."""
-
-    async def run(receive: Receive, send: Send, headers: tuple[Header, ...]) -> None:
-        on_change(1)
-        try:
-            async with aclosing(chunks):
-                await _send_all(chunks, file_format, receive, send, headers)
-        finally:
-            on_change(-1)
-
-    return StreamingResponse(run=run)
 
 
 async def _send_all(
@@ -77,7 +61,7 @@ async def _send_all(
     await send({"type": "http.response.start", "status": 200, "headers": [*named, *headers]})
 
     async def write(_: TaskGroup) -> None:
-        await _send_body(send, _build_header(file_format))
+        await _send_body(send, _format_rows([COLUMNS]) if file_format == "csv" else b"")
         if first is not None:
             await _send_body(send, await anyio.to_thread.run_sync(_format_entries, file_format, first))
         async for chunk in chunks:
@@ -91,10 +75,6 @@ async def _send_body(send: Send, body: bytes) -> None:
     if body:
         with anyio.fail_after(STALL_TIMEOUT_S):
             await send({"type": "http.response.body", "body": body, "more_body": True})
-
-
-def _build_header(file_format: ExportFormat) -> bytes:
-    return _format_rows([COLUMNS]) if file_format == "csv" else b""
 
 
 def _format_entries(file_format: ExportFormat, entries: Sequence[AuditEntry]) -> bytes:
@@ -135,7 +115,6 @@ def _get_summary(entry: AuditEntry) -> str:
         return json.dumps("unreadable")
 
 
-AUDIT_TAG: Final = "audit"
 MAX_EXPORTS: Final = 2  # concurrent
 EXPORT_CHUNK: Final = 200  # entries in memory
 
@@ -187,52 +166,10 @@ class TrailPage:
     next: int | None = None
 
 
-def build_audit_operations(router: Router) -> tuple[ApiOperation, ...]:
-    operations = AuditOperations(router)
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/audit",
-            name="list_audit",
-            summary="What was decided and done, newest first",
-            right=Right.WATCH,
-            answer=operations.list_entries,
-            query=TrailQuery,
-            returns=TrailPage,
-            tag=AUDIT_TAG,
-        ),
-        ApiOperation(
-            method="GET",
-            path="/api/audit/export",
-            name="export_audit",
-            summary="All of it as lines of JSON or as CSV, oldest first",
-            right=Right.WATCH,
-            answer=operations.export_entries,
-            query=ExportQuery,
-            returns=str,
-            media=EXPORT_MEDIA_TYPES["ndjson"],
-            other_media=(EXPORT_MEDIA_TYPES["csv"],),
-            problems=(503,),
-            tag=AUDIT_TAG,
-        ),
-        ApiOperation(
-            method="POST",
-            path="/api/audit/verify",
-            name="verify_audit",
-            summary="Follow the chain from its first entry; it takes a while where the trail is long",
-            right=Right.WATCH,
-            answer=operations.verify_chain,
-            returns=AuditReport,
-            problems=(409,),
-            tag=AUDIT_TAG,
-        ),
-    )
+class AuditOperations(OperationGroup):
+    """The operations about the audit trail, with a limit on concurrent exports."""
 
-
-class AuditOperations:
-    """The operations about the audit trail. One instance serves the whole API and limits concurrent
-    exports.
-    """
+    tag = "audit"
 
     def __init__(self, router: Router) -> None:
         self._audit = router.store.audit
@@ -240,28 +177,51 @@ class AuditOperations:
         self._exports = 0
         self._verifying = False
 
-    async def list_entries(self, request: ApiRequest) -> TrailPage:
+    @declare_operation("GET", "/api/audit", "What was decided and done, newest first", right=Right.WATCH)
+    async def list_audit(self, request: ApiRequest, query: TrailQuery) -> TrailPage:
         check_unscoped(request.principal)
-        query: TrailQuery = request.query
         found = await self._audit.list_entries(
-            _build_audit_query(query), limit=query.limit + 1, before=query.before
+            copy_fields(AuditQuery, query), limit=query.limit + 1, before=query.before
         )
-        entries = await anyio.to_thread.run_sync(_build_entries, found[: query.limit])
-        return TrailPage(items=entries, next=entries[-1].seq if len(found) > query.limit else None)
+        page, last = split_page(found, query.limit)
+        entries = await anyio.to_thread.run_sync(lambda: tuple(map(_build_entry, page)))
+        return TrailPage(items=entries, next=None if last is None else last.seq)
 
-    async def export_entries(self, request: ApiRequest) -> StreamingResponse:
+    @declare_operation(
+        "GET",
+        "/api/audit/export",
+        "All of it as lines of JSON or as CSV, oldest first",
+        right=Right.WATCH,
+        problems=(503,),
+        returns=str,
+        media=EXPORT_MEDIA_TYPES["ndjson"],
+        other_media=(EXPORT_MEDIA_TYPES["csv"],),
+    )
+    async def export_audit(self, request: ApiRequest, query: ExportQuery) -> StreamingResponse:
         check_unscoped(request.principal)
-        query: ExportQuery = request.query
         if self._exports >= MAX_EXPORTS:
             detail = f"{MAX_EXPORTS} exports are under way. Try again when one is over."
             raise ApiProblem(503, "Too many exports at once", detail)
-        chunks = self._audit.iterate_chunks(_build_audit_query(query), size=EXPORT_CHUNK)
-        return stream_export(chunks, query.format, on_change=self._count_export)
+        chunks = self._audit.iterate_chunks(copy_fields(AuditQuery, query), size=EXPORT_CHUNK)
 
-    def _count_export(self, change: Literal[1, -1]) -> None:
-        self._exports += change
+        async def run(receive: Receive, send: Send, headers: tuple[Header, ...]) -> None:
+            self._exports += 1
+            try:
+                async with aclosing(chunks):
+                    await _send_all(chunks, query.format, receive, send, headers)
+            finally:
+                self._exports -= 1
 
-    async def verify_chain(self, request: ApiRequest) -> AuditReport:
+        return StreamingResponse(run=run)
+
+    @declare_operation(
+        "POST",
+        "/api/audit/verify",
+        "Follow the chain from its first entry; it takes a while where the trail is long",
+        right=Right.WATCH,
+        problems=(409,),
+    )
+    async def verify_audit(self, request: ApiRequest) -> AuditReport:
         if self._verifying:
             detail = "A verification is already running. Its result goes to the first caller."
             raise ApiProblem(409, "One verification at a time", detail)
@@ -273,40 +233,10 @@ class AuditOperations:
             self._verifying = False
 
 
-def _build_audit_query(query: _AuditFilter) -> AuditQuery:
-    return AuditQuery(
-        kind=query.kind,
-        packet_id=query.packet_id,
-        text=query.text,
-        since=query.since,
-        until=query.until,
-    )
-
-
-def _build_entries(entries: Sequence[AuditEntry]) -> tuple[TrailEntry, ...]:
-    return tuple(map(_build_entry, entries))
-
-
 def _build_entry(entry: AuditEntry) -> TrailEntry:
     try:
         view = EventView.from_event(decode(entry.payload), entry.seq)
     except ValueError:  # the database was edited: verification reports it, other entries are still shown
-        view = EventView(
-            seq=entry.seq,
-            event_id=entry.event_id,
-            kind=entry.kind,
-            at=entry.at,
-            packet_id=entry.packet_id,
-            summary="unreadable",
-            data={"unreadable": str(entry.payload)[:200]},
-        )
-    return TrailEntry(
-        seq=view.seq,
-        event_id=view.event_id,
-        kind=view.kind,
-        at=view.at,
-        packet_id=view.packet_id,
-        summary=view.summary,
-        data=view.data,
-        hash=entry.hash,
-    )
+        data = {"unreadable": str(entry.payload)[:200]}
+        return copy_fields(TrailEntry, entry, summary="unreadable", data=data)
+    return copy_fields(TrailEntry, view, hash=entry.hash)

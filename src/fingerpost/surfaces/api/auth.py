@@ -19,7 +19,14 @@ from fingerpost.router import Router
 from fingerpost.router.options import MODES
 from fingerpost.settings.validation import DEFAULT_PORTS, is_loopback
 from fingerpost.store.api_keys import ApiKey
-from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, ApiResponse
+from fingerpost.surfaces.api.operation import (
+    ApiOperation,
+    ApiProblem,
+    ApiRequest,
+    ApiResponse,
+    OperationGroup,
+    declare_operation,
+)
 from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ActiveSession, ConsoleSessions
 from fingerpost.surfaces.http.access import Authenticator, Endpoint, build_cors_headers
 from fingerpost.surfaces.http.addresses import Authority, WebOrigin
@@ -284,8 +291,10 @@ class EffortPreference:
     ]
 
 
-class AccountOperations:
+class AccountOperations(OperationGroup):
     """The operations about the caller's own account."""
+
+    tag = "session"
 
     def __init__(self, router: Router, *, address: str, auth: ApiAuth, sessions: ConsoleSessions) -> None:
         self._router = router
@@ -293,55 +302,42 @@ class AccountOperations:
         self._auth = auth
         self._sessions = sessions
 
-    def build_operations(self) -> tuple[ApiOperation, ...]:
-        return (
-            ApiOperation(
-                method="GET", path="/api/me", name="get_me", tag="session", right=None,
-                summary="The caller and its rights", returns=Account, answer=self.get_account,
-            ),
-            ApiOperation(
-                method="GET", path="/api/me/preference", name="get_preference", tag="session",
-                right=Right.USE, summary="Whether the caller prefers quick or thorough answers",
-                returns=EffortPreference, answer=self.get_preference,
-            ),
-            ApiOperation(
-                method="PUT", path="/api/me/preference", name="set_preference", tag="session",
-                right=Right.USE, summary="Keep whether the caller prefers quick or thorough answers",
-                body=EffortPreference, returns=EffortPreference, answer=self.set_preference,
-            ),
-            ApiOperation(
-                method="POST", path="/api/session", name="sign_in", tag="session", right=None,
-                is_sign_in=True,
-                summary="Sign in to the console with a key or a ticket: sets a cookie",
-                body=SignInBody, returns=Account, answer=self.open_session,
-            ),
-            ApiOperation(
-                method="DELETE", path="/api/session", name="sign_out", tag="session", right=None,
-                summary="Sign out", status=204, answer=self.close_session,
-            ),
-        )  # fmt: skip
-
-    async def get_account(self, request: ApiRequest) -> Account:
+    @declare_operation("GET", "/api/me", "The caller and its rights")
+    async def get_me(self, request: ApiRequest) -> Account:
         return self._build_account(request.principal, request.session)
 
+    @declare_operation(
+        "GET", "/api/me/preference", "Whether the caller prefers quick or thorough answers", right=Right.USE
+    )
     async def get_preference(self, request: ApiRequest) -> EffortPreference:
         return EffortPreference(effort=self._router.profiles.efforts.get(request.principal.name))
 
-    async def set_preference(self, request: ApiRequest) -> EffortPreference:
-        wanted: EffortPreference = request.body
-        await self._router.prefer(request.principal.name, wanted.effort)
-        return wanted
+    @declare_operation(
+        "PUT",
+        "/api/me/preference",
+        "Keep whether the caller prefers quick or thorough answers",
+        right=Right.USE,
+    )
+    async def set_preference(self, request: ApiRequest, body: EffortPreference) -> EffortPreference:
+        await self._router.prefer(request.principal.name, body.effort)
+        return body
 
-    async def open_session(self, request: ApiRequest) -> ApiResponse:
-        wanted: SignInBody = request.body
-        if (wanted.key is None) is (wanted.ticket is None):
+    @declare_operation(
+        "POST",
+        "/api/session",
+        "Sign in to the console with a key or a ticket: sets a cookie",
+        is_sign_in=True,
+        returns=Account,
+    )
+    async def sign_in(self, request: ApiRequest, body: SignInBody) -> ApiResponse:
+        if (body.key is None) is (body.ticket is None):
             raise ApiProblem(422, "A key or a ticket", _KEY_OR_TICKET_MESSAGE)
         if await is_tool_peer(request.peer):
             raise ApiProblem(403, "Not for tools", _TOOL_SIGN_IN_MESSAGE)
         key = None
-        if wanted.key is not None:
-            key = await self._find_key(request, wanted.key)
-        elif wanted.ticket is None or not await redeem_ticket(self._router.store, wanted.ticket):
+        if body.key is not None:
+            key = await self._find_key(request, body.key)
+        elif body.ticket is None or not await redeem_ticket(self._router.store, body.ticket):
             raise ApiProblem(401, "This link is not good any more", _INVALID_TICKET_MESSAGE)
         token, session = await self._sessions.open_session(key)
         return ApiResponse(
@@ -357,7 +353,8 @@ class AccountOperations:
             raise ApiProblem(401, "This is no key", _INVALID_KEY_MESSAGE)
         return key
 
-    async def close_session(self, request: ApiRequest) -> ApiResponse:
+    @declare_operation("DELETE", "/api/session", "Sign out", status=204)
+    async def sign_out(self, request: ApiRequest) -> ApiResponse:
         token = get_cookie(request.headers)
         if request.session is not None and token is not None:
             await self._sessions.close_session(token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
@@ -14,7 +14,6 @@ from fingerpost.events import PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.policy.rules import is_within_scopes
 from fingerpost.records import (
-    Feedback,
     FeedbackVerdict,
     JsonObject,
     Learned,
@@ -25,7 +24,16 @@ from fingerpost.records import (
 )
 from fingerpost.router import Router
 from fingerpost.router.profiles import NO_ACCESS_SCOPE
-from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, PageLimit, RowNumber
+from fingerpost.surfaces.api.operation import (
+    ApiProblem,
+    ApiRequest,
+    OperationGroup,
+    PageLimit,
+    RowNumber,
+    copy_fields,
+    declare_operation,
+    split_page,
+)
 from fingerpost.surfaces.api.visibility import (
     ManagedScope,
     build_missing_right_problem,
@@ -33,7 +41,6 @@ from fingerpost.surfaces.api.visibility import (
     get_visible_caller,
 )
 
-LEARNING_TAG: Final = "learning"
 LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]
 FeedbackName = Annotated[str, Field(min_length=1, max_length=1000)]
 
@@ -65,6 +72,9 @@ class FeedbackLine:
     comment: str
 
 
+_FEEDBACK_PATH: Final = "/api/packets/{packet_id}/feedback"
+
+
 @frozen
 class FeedbackPage:
     """Feedback on a request, newest first. `counts` is whether Fingerpost learns from it."""
@@ -90,74 +100,32 @@ class ForgetResponse:
     entries: int
 
 
-def build_feedback_operations(router: Router) -> tuple[ApiOperation, ...]:
-    operations = FeedbackOperations(router)
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/packets/{packet_id}/feedback",
-            name="get_feedback",
-            summary="What was said of one request",
-            right=None,
-            answer=operations.list_feedback,
-            returns=FeedbackPage,
-            problems=(404,),
-            tag=LEARNING_TAG,
-        ),
-        ApiOperation(
-            method="POST",
-            path="/api/packets/{packet_id}/feedback",
-            name="give_feedback",
-            summary="Give feedback on the tool of a request. New feedback replaces earlier feedback",
-            right=Right.USE,
-            answer=operations.give_feedback,
-            body=FeedbackBody,
-            returns=FeedbackLine,
-            problems=(404,),
-            tag=LEARNING_TAG,
-        ),
-        ApiOperation(
-            method="GET",
-            path="/api/learned",
-            name="get_learned",
-            summary="What was learned from use and feedback; others' words are not shown without `watch`",
-            right=None,
-            answer=operations.get_learned,
-            returns=Learned,
-            tag=LEARNING_TAG,
-        ),
-        ApiOperation(
-            method="POST",
-            path="/api/learned/forget",
-            name="forget_learned",
-            summary="Forget what was learned: one's own part with `use`, everybody's with `manage`",
-            right=None,
-            answer=operations.forget_learned,
-            body=ForgetBody,
-            returns=ForgetResponse,
-            tag=LEARNING_TAG,
-        ),
-    )
-
-
-class FeedbackOperations:
+class FeedbackOperations(OperationGroup):
     """The operations about feedback and learning."""
+
+    tag = "learning"
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def list_feedback(self, request: ApiRequest) -> FeedbackPage:
-        packet_id = request.path["packet_id"]
+    @declare_operation("GET", _FEEDBACK_PATH, "What was said of one request", problems=(404,))
+    async def get_feedback(self, request: ApiRequest, packet_id: str) -> FeedbackPage:
         own = get_visible_caller(request.principal)
         await self._check_packet(packet_id, own)
         found = await self._router.learning.list_feedback(packet_id)
-        seen = tuple(_build_line(one) for one in found if own in (None, one.by))
+        seen = tuple(copy_fields(FeedbackLine, one) for one in found if own in (None, one.by))
         return FeedbackPage(items=seen, counts=self._router.settings.flags.learn_from_feedback)
 
-    async def give_feedback(self, request: ApiRequest) -> FeedbackLine:
-        body: FeedbackBody = request.body
-        principal, packet_id = request.principal, request.path["packet_id"]
-        await self._check_packet(packet_id, _resolve_person(principal, Right.MANAGE))
+    @declare_operation(
+        "POST",
+        _FEEDBACK_PATH,
+        "Give feedback on the tool of a request. New feedback replaces earlier feedback",
+        right=Right.USE,
+        problems=(404,),
+    )
+    async def give_feedback(self, request: ApiRequest, packet_id: str, body: FeedbackBody) -> FeedbackLine:
+        principal = request.principal
+        await self._check_packet(packet_id, _resolve_person(principal))
         try:
             feedback = await self._router.learning.give_feedback(
                 packet_id,
@@ -171,7 +139,7 @@ class FeedbackOperations:
         except (CallError, ConfigError) as wrong:
             detail = f"{str(wrong)[:1].upper()}{str(wrong)[1:]}. {wrong.hint or ''}".strip()
             raise ApiProblem(422, "Invalid feedback", detail) from wrong
-        return _build_line(feedback)
+        return copy_fields(FeedbackLine, feedback)
 
     def _get_scopes(self, principal: Principal, named: str | None) -> tuple[Scope, ...]:
         """Return the scopes for the named tool. With several profiles, use the first that covers it."""
@@ -186,17 +154,26 @@ class FeedbackOperations:
             )
         return access_scopes[0].scopes if access_scopes else (NO_ACCESS_SCOPE,)
 
+    @declare_operation(
+        "GET",
+        "/api/learned",
+        "What was learned from use and feedback; others' words are not shown without `watch`",
+    )
     async def get_learned(self, request: ApiRequest) -> Learned:
         return await self._router.learning.build_overview(person=get_visible_caller(request.principal))
 
-    async def forget_learned(self, request: ApiRequest) -> ForgetResponse:
-        wanted: ForgetBody = request.body
+    @declare_operation(
+        "POST",
+        "/api/learned/forget",
+        "Forget what was learned: one's own part with `use`, everybody's with `manage`",
+    )
+    async def forget_learned(self, request: ApiRequest, body: ForgetBody) -> ForgetResponse:
         principal = request.principal
-        own = _resolve_person(principal, Right.MANAGE)
-        if own is not None and wanted.person != own:
+        own = _resolve_person(principal)
+        if own is not None and body.person != own:
             raise build_missing_right_problem(Right.MANAGE)
         try:
-            gone = await self._router.learning.forget(*wanted.what, by=principal.name, person=wanted.person)
+            gone = await self._router.learning.forget(*body.what, by=principal.name, person=body.person)
         except ConfigError as wrong:
             raise ApiProblem(
                 422, "This cannot be forgotten", f"{wrong}. {wrong.hint or ''}".strip()
@@ -214,30 +191,15 @@ class FeedbackOperations:
             raise ApiProblem(404, "There is no such request", detail)
 
 
-def _resolve_person(principal: Principal, right: Right) -> str | None:
-    """Return None for all persons, or the principal's own name. Raises `ApiProblem` without the right to use
-    tools.
-    """
-    if principal.may(right):
+def _resolve_person(principal: Principal) -> str | None:
+    """Return None for a manager of all persons' data, else the principal's name. Raises `ApiProblem`."""
+    if principal.may(Right.MANAGE):
         return None
     if principal.may(Right.USE):
         return principal.name
     raise build_missing_right_problem(Right.USE)
 
 
-def _build_line(feedback: Feedback) -> FeedbackLine:
-    return FeedbackLine(
-        packet_id=feedback.packet_id,
-        by=feedback.by,
-        verdict=feedback.verdict,
-        at=feedback.at,
-        tool=feedback.tool,
-        should_have=feedback.should_have,
-        comment=feedback.comment,
-    )
-
-
-FIGURES_TAG: Final = "figures"
 MAX_HOURS: Final = 24 * 366
 NO_EVALS_HINT: Final = (
     "No eval was kept yet. `fingerpost eval own` makes a set from your own requests; "
@@ -288,60 +250,39 @@ class EvalPage:
     hint: str = ""
 
 
-def build_statistics_operations(router: Router, ledger: JournalReader) -> tuple[ApiOperation, ...]:
-    async def list_usage(request: ApiRequest) -> UsagePage:
-        bounds = ManagedScope.from_principal(request.principal, router.profiles)
-        used = await router.store.usage.get_profiles()
-        return UsagePage(
-            items=tuple(
-                profile for key, profile in used.items() if bounds.covers_tool(key.partition("/")[0], key)
-            )
-        )
+class StatisticsOperations(OperationGroup):
+    """The operations about figures, usage and eval reports."""
 
-    async def get_insight(request: ApiRequest) -> Figures:
-        check_unscoped(request.principal)
-        query: InsightQuery = request.query
-        keys = [card.key for card in router.tools.cards]
-        return await ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
+    tag = "figures"
 
-    async def list_evals(request: ApiRequest) -> EvalPage:
-        check_unscoped(request.principal)
-        query: EvalQuery = request.query
-        found = await router.store.evals.list_newest(limit=query.limit + 1, before=query.before)
-        items = tuple(
-            EvalLine(seq=kept.seq, at=kept.at, name=kept.name, report=kept.report)
-            for kept in found[: query.limit]
-        )
-        follows = items[-1].seq if len(found) > query.limit else None
-        return EvalPage(items=items, next=follows, hint="" if items or query.before else NO_EVALS_HINT)
+    def __init__(self, router: Router, ledger: JournalReader) -> None:
+        self._router = router
+        self._ledger = ledger
 
-    def build_read_operation(path: str, name: str, summary: str, **more: Any) -> ApiOperation:
-        return ApiOperation(
-            method="GET", path=path, name=name, summary=summary, right=Right.WATCH, tag=FIGURES_TAG, **more
-        )
-
-    return (
-        build_read_operation(
-            "/api/usage",
-            "list_usage",
-            "What past calls of each tool teach: how often, how long, how much",
-            answer=list_usage,
-            returns=UsagePage,
-        ),
-        build_read_operation(
-            "/api/insight",
-            "get_insight",
-            "Figures over time",
-            answer=get_insight,
-            query=InsightQuery,
-            returns=Figures,
-        ),
-        build_read_operation(
-            "/api/evals",
-            "list_evals",
-            "Kept reports of `fingerpost eval`",
-            answer=list_evals,
-            query=EvalQuery,
-            returns=EvalPage,
-        ),
+    @declare_operation(
+        "GET",
+        "/api/usage",
+        "What past calls of each tool teach: how often, how long, how much",
+        right=Right.WATCH,
     )
+    async def list_usage(self, request: ApiRequest) -> UsagePage:
+        bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
+        used = await self._router.store.usage.get_profiles()
+        return UsagePage(items=tuple(profile for key, profile in used.items() if bounds.covers_tool(key)))
+
+    @declare_operation("GET", "/api/insight", "Figures over time", right=Right.WATCH)
+    async def get_insight(self, request: ApiRequest, query: InsightQuery) -> Figures:
+        check_unscoped(request.principal)
+        keys = [card.key for card in self._router.tools.cards]
+        return await self._ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
+
+    @declare_operation("GET", "/api/evals", "Kept reports of `fingerpost eval`", right=Right.WATCH)
+    async def list_evals(self, request: ApiRequest, query: EvalQuery) -> EvalPage:
+        check_unscoped(request.principal)
+        found = await self._router.store.evals.list_newest(limit=query.limit + 1, before=query.before)
+        page, last = split_page(found, query.limit)
+        return EvalPage(
+            items=tuple(copy_fields(EvalLine, kept) for kept in page),
+            next=None if last is None else last.seq,
+            hint="" if page or query.before else NO_EVALS_HINT,
+        )

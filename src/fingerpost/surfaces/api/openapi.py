@@ -17,8 +17,10 @@ from fingerpost.surfaces.api.operation import (
     ApiOperation,
     ApiRequest,
     ApiResponse,
+    OperationGroup,
     build_input_adapter,
     build_output_adapter,
+    declare_operation,
 )
 
 OPENAPI_PATH: Final = "/api/openapi.json"
@@ -63,23 +65,18 @@ _SECURITY_SCHEMES: Final[SchemaDict] = {
 _COMMON_STATUSES: Final = (400, 403, 406, 429, 500, 503)
 
 
-class ApiDescription:
-    """The OpenAPI document, and the operation that serves it."""
+class ApiDescription(OperationGroup):
+    """The operation that serves the OpenAPI document."""
+
+    tag = "session"
 
     def __init__(self, operations: Iterable[ApiOperation], *, address: str) -> None:
-        itself = ApiOperation(
-            method="GET", path=OPENAPI_PATH, name="describe", tag="session", right=None, public=True,
-            summary="This description", returns=dict[str, Any], answer=self.get_document,
-        )  # fmt: skip
-        self._itself = itself
-        self._operations = (*operations, itself)
+        self._operations = (*operations, *self.build_operations())
         self._address = address
         self._bytes: bytes | None = None
 
-    def build_operations(self) -> tuple[ApiOperation, ...]:
-        return (self._itself,)
-
-    async def get_document(self, request: ApiRequest) -> ApiResponse:
+    @declare_operation("GET", OPENAPI_PATH, "This description", public=True, returns=dict[str, Any])
+    async def describe(self, request: ApiRequest) -> ApiResponse:
         if self._bytes is None:
             self._bytes = to_json(build_openapi(self._operations, self._address))
         return ApiResponse(body=self._bytes)

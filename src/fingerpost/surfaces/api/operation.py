@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 from functools import cache
 from http import HTTPStatus
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, TypeVar, cast, get_type_hints
 
 from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass as checked_dataclass
@@ -87,6 +87,10 @@ class StreamingResponse:
     run: Callable[[Receive, Send, tuple[Header, ...]], Awaitable[None]]
 
 
+HttpMethod: TypeAlias = Literal["GET", "POST", "PUT", "DELETE"]
+Answer = TypeVar("Answer", bound=Callable[..., Awaitable[object]])
+
+
 @frozen
 class ApiOperation:
     """An operation such as `GET /api/tools/{server}/{tool}`.
@@ -96,7 +100,7 @@ class ApiOperation:
     errors the caller can fix.
     """
 
-    method: Literal["GET", "POST", "PUT", "DELETE"]
+    method: HttpMethod
     path: str
     name: str  # operationId, such as `list_packets`
     summary: str
@@ -113,6 +117,54 @@ class ApiOperation:
     public: bool = False  # needs no authentication; contains nothing private
     is_sign_in: bool = False  # signs in: the request itself contains the credential
     cancels_on_disconnect: bool = False  # cancelled when the client disconnects
+
+
+def declare_operation(method: HttpMethod, path: str, summary: str, **more: Any) -> Callable[[Answer], Answer]:
+    """Mark a method of an `OperationGroup` as an operation. `more` are fields of `ApiOperation`.
+
+    Its name is the operationId. Besides the request it takes what the path names, and `query` and `body`
+    with their types. It returns a record of the type in its signature, or `returns` says the type.
+    """
+
+    def mark(answer: Answer) -> Answer:
+        answer.__dict__["operation"] = {"method": method, "path": path, "summary": summary, **more}
+        return answer
+
+    return mark
+
+
+class OperationGroup:
+    """Operations with one tag: the methods marked with `declare_operation`."""
+
+    tag: ClassVar[str]
+
+    def build_operations(self) -> tuple[ApiOperation, ...]:
+        marked = (
+            name for name, value in vars(type(self)).items() if "operation" in getattr(value, "__dict__", ())
+        )
+        return tuple(map(self._build_operation, marked))
+
+    def _build_operation(self, name: str) -> ApiOperation:
+        method = getattr(self, name)
+        hints = get_type_hints(method, include_extras=True)
+        shapes = {part: hints.get(part) for part in ("query", "body")}
+        returns = None if hints["return"] in (ApiResponse, StreamingResponse) else hints["return"]
+
+        async def answer(request: ApiRequest) -> object:
+            parsed = {part: getattr(request, part) for part in shapes if part in hints}
+            return await method(request, **parsed, **request.path)
+
+        declared: dict[str, Any] = {"right": None, "returns": returns, **shapes, **method.operation}
+        return ApiOperation(name=name, tag=self.tag, answer=answer, **declared)
+
+
+Record = TypeVar("Record")
+
+
+def copy_fields(shape: type[Record], source: object, **more: object) -> Record:
+    """Build a record from the fields of the same names in `source`; `more` are the others."""
+    names = (part.name for part in fields(cast("Any", shape)) if part.name not in more)
+    return shape(**{name: getattr(source, name) for name in names if hasattr(source, name)}, **more)
 
 
 class ApiProblem(Exception):
@@ -247,9 +299,3 @@ def split_page(items: Sequence[PageItem], limit: int) -> tuple[tuple[PageItem, .
     """Return the first `limit` items, and the last of them if more follow."""
     page = tuple(items[:limit])
     return page, page[-1] if len(items) > limit else None
-
-
-def contains_all(words: Sequence[str], text: str) -> bool:
-    """Return whether every word (lower-case) occurs in the text."""
-    folded = text.casefold()
-    return all(word in folded for word in words)

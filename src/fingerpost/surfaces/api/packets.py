@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,11 +22,14 @@ from fingerpost.records.codec import to_json
 from fingerpost.store.journal import Journal
 from fingerpost.surfaces.api.operation import (
     EVENT_STREAM_TYPE,
-    ApiOperation,
+    MAX_ROW_NUMBER,
     ApiProblem,
     ApiRequest,
+    OperationGroup,
     StreamingResponse,
     build_output_adapter,
+    copy_fields,
+    declare_operation,
 )
 from fingerpost.surfaces.api.streams import EventView, PacketView, StreamSlots
 from fingerpost.surfaces.api.visibility import filter_event, get_request_owner
@@ -90,7 +94,6 @@ class PendingCounter:
 MAX_PACKETS_PER_PAGE: Final = 200
 INITIAL_LINES: Final = 200
 RECOUNT_INTERVAL_S: Final = 3.0  # how soon changes by other processes are noticed
-MAX_SEQUENCE: Final = 2**63 - 1
 
 FilterText = Annotated[str, Field(max_length=500)]
 
@@ -100,7 +103,7 @@ class PacketListQuery:
     """Filter and page of requests. Omitted parameters do not filter."""
 
     limit: Annotated[int, Field(ge=1, le=MAX_PACKETS_PER_PAGE, description="Most on a page")] = 50
-    before: Annotated[int | None, Field(ge=0, le=MAX_SEQUENCE, description="`next` of the page before")] = (
+    before: Annotated[int | None, Field(ge=0, le=MAX_ROW_NUMBER, description="`next` of the page before")] = (
         None
     )
     text: Annotated[str, Field(max_length=500, description="Words in the request")] = ""
@@ -119,14 +122,16 @@ class EventQuery:
     """Filter of an event stream."""
 
     packet_id: Annotated[FilterText | None, Field(description="Of this request alone")] = None
-    after: Annotated[int | None, Field(ge=0, le=MAX_SEQUENCE, description="Go on behind this `seq`")] = None
+    after: Annotated[int | None, Field(ge=0, le=MAX_ROW_NUMBER, description="Go on behind this `seq`")] = None
     kinds: Annotated[
         tuple[Annotated[str, Field(max_length=100)], ...], Field(max_length=50, description="Of these kinds")
     ] = ()
 
 
-class PacketOperations:
+class PacketOperations(OperationGroup):
     """The operations about requests."""
+
+    tag = "requests"
 
     def __init__(
         self, ledger: JournalReader, journal: Journal, pending_counter: PendingCounter, streams: StreamSlots
@@ -136,52 +141,18 @@ class PacketOperations:
         self._pending_counter = pending_counter
         self._streams = streams
 
-    def build_operations(self) -> tuple[ApiOperation, ...]:
-        return (
-            ApiOperation(
-                method="GET", path="/api/packets", name="list_packets", tag="requests", right=None,
-                summary="Requests and bare calls, newest first",
-                query=PacketListQuery, returns=PacketPage, answer=self.list_packets,
-            ),
-            ApiOperation(
-                method="GET", path="/api/packets/{packet_id}", name="get_packet", tag="requests", right=None,
-                summary="Everything that happened to one request",
-                returns=PacketView, problems=(404,), answer=self.get_packet,
-            ),
-            ApiOperation(
-                method="GET", path="/api/live", name="follow_packets", tag="requests", right=None,
-                summary="Requests as they arrive and change: events `lines` and `approvals`",
-                media=EVENT_STREAM_TYPE, returns=str, problems=(503,), answer=self.stream_packets,
-            ),
-            ApiOperation(
-                method="GET", path="/api/events", name="follow_events", tag="requests", right=None,
-                summary="Events as they happen, going on behind `Last-Event-ID` or `after`",
-                query=EventQuery, media=EVENT_STREAM_TYPE, returns=str, problems=(404, 503),
-                answer=self.stream_events,
-            ),
-        )  # fmt: skip
-
-    async def list_packets(self, request: ApiRequest) -> PacketPage:
-        wanted: PacketListQuery = request.query
+    @declare_operation("GET", "/api/packets", "Requests and bare calls, newest first")
+    async def list_packets(self, request: ApiRequest, query: PacketListQuery) -> PacketPage:
         own = get_request_owner(request.principal)
-        if own is not None and wanted.caller not in (None, own):
+        if own is not None and query.caller not in (None, own):
             return PacketPage(items=())
-        query = PacketQuery(
-            limit=wanted.limit,
-            before=wanted.before,
-            text=wanted.text,
-            kind=wanted.kind,
-            outcome=wanted.outcome,
-            tool=wanted.tool,
-            caller=own or wanted.caller,
-            conversation=wanted.conversation,
-            mode=wanted.mode,
-        )
         await self._journal.flush()  # so that a request of a moment ago is included
-        return await self._ledger.get_page(query)
+        return await self._ledger.get_page(copy_fields(PacketQuery, query, caller=own or query.caller))
 
-    async def get_packet(self, request: ApiRequest) -> PacketView:
-        packet_id = request.path["packet_id"]
+    @declare_operation(
+        "GET", "/api/packets/{packet_id}", "Everything that happened to one request", problems=(404,)
+    )
+    async def get_packet(self, request: ApiRequest, packet_id: str) -> PacketView:
         own = get_request_owner(request.principal)
         await self._journal.flush()
         detail = await self._ledger.get_packet(packet_id)
@@ -192,7 +163,15 @@ class PacketOperations:
         )
         return await anyio.to_thread.run_sync(PacketView.from_detail, replace(detail, events=tuple(events)))
 
-    async def stream_packets(self, request: ApiRequest) -> StreamingResponse:
+    @declare_operation(
+        "GET",
+        "/api/live",
+        "Requests as they arrive and change: events `lines` and `approvals`",
+        media=EVENT_STREAM_TYPE,
+        returns=str,
+        problems=(503,),
+    )
+    async def follow_packets(self, request: ApiRequest) -> StreamingResponse:
         own = get_request_owner(request.principal)
 
         async def write(stream: EventStream) -> None:
@@ -225,16 +204,23 @@ class PacketOperations:
                         await stream.send_event(b'{"waiting":%d}' % count, event="approvals")
                 await changes.wait(RECOUNT_INTERVAL_S)
 
-    async def stream_events(self, request: ApiRequest) -> StreamingResponse:
-        wanted: EventQuery = request.query
+    @declare_operation(
+        "GET",
+        "/api/events",
+        "Events as they happen, going on behind `Last-Event-ID` or `after`",
+        media=EVENT_STREAM_TYPE,
+        returns=str,
+        problems=(404, 503),
+    )
+    async def follow_events(self, request: ApiRequest, query: EventQuery) -> StreamingResponse:
         after = _get_last_seen(request)
         own = get_request_owner(request.principal)
         if own is not None:
-            await self._check_owner(wanted.packet_id, own)
+            await self._check_owner(query.packet_id, own)
 
         async def write(stream: EventStream) -> None:
             with self._ledger.follow_events(
-                after=after, packet_id=wanted.packet_id, kinds=wanted.kinds or None
+                after=after, packet_id=query.packet_id, kinds=query.kinds or None
             ) as events:
                 async for entry in events:
                     view = EventView.from_event(filter_event(entry.event, request.principal), entry.seq)
@@ -265,12 +251,7 @@ def _get_last_seen(request: ApiRequest) -> int | None:
     last = request.headers.get("last-event-id")
     if last is None:
         return request.query.after
-    if (
-        not last.isascii()
-        or not last.isdigit()
-        or len(last) > len(str(MAX_SEQUENCE))
-        or int(last) > MAX_SEQUENCE
-    ):
+    if not re.fullmatch(r"[0-9]{1,19}", last) or int(last) > MAX_ROW_NUMBER:
         raise ApiProblem(400, "The query is not right", "Last-Event-ID is the number of an event.")
     return int(last)
 

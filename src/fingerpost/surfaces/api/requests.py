@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -37,11 +37,13 @@ from fingerpost.router.options import RouteOptions
 from fingerpost.router.route import AnswerPiece, Route, StreamItem
 from fingerpost.surfaces.api.operation import (
     EVENT_STREAM_TYPE,
-    ApiOperation,
     ApiProblem,
     ApiRequest,
+    OperationGroup,
     ProblemDetails,
     StreamingResponse,
+    copy_fields,
+    declare_operation,
     prefers_event_stream,
 )
 from fingerpost.surfaces.api.streams import EventView, StreamSlots
@@ -206,8 +208,10 @@ class NarrowResponse(Narrowing):
     cards: dict[str, CardLine]
 
 
-class RequestOperations:
+class RequestOperations(OperationGroup):
     """The operations that use tools."""
+
+    tag = "asking"
 
     def __init__(self, router: Router, streams: StreamSlots) -> None:
         self._router = router
@@ -215,59 +219,52 @@ class RequestOperations:
         self._questions = OpenQuestions()
         self._servers_awaited = False
 
-    def build_operations(self) -> tuple[ApiOperation, ...]:
-        return (
-            ApiOperation(
-                method="POST", path="/api/route", name="route", tag="asking", right=Right.USE,
-                summary="Which tools suit a request, and why: nothing is called",
-                body=NarrowBody, returns=NarrowResponse, problems=(404,), answer=self.narrow_request,
-                cancels_on_disconnect=True,
-            ),
-            ApiOperation(
-                method="POST", path="/api/ask", name="ask", tag="asking", right=Right.USE,
-                summary="Answer a request; as a stream of `event`, `text` and at last `route` where accepted",
-                body=AskBody, returns=dict[str, Json], other_media=(EVENT_STREAM_TYPE,),
-                problems=(404, 502, 504),
-                answer=self.answer_request, cancels_on_disconnect=True,
-            ),
-            ApiOperation(
-                method="POST", path="/api/call", name="call", tag="asking", right=Right.USE,
-                summary="Call a tool through the whole path",
-                body=ApiCallBody, returns=Outcome, problems=(400, 404), answer=self.call_tool,
-                cancels_on_disconnect=True,
-            ),
-        )  # fmt: skip
-
-    async def narrow_request(self, request: ApiRequest) -> NarrowResponse:
-        wanted: NarrowBody = request.body
+    @declare_operation(
+        "POST",
+        "/api/route",
+        "Which tools suit a request, and why: nothing is called",
+        right=Right.USE,
+        problems=(404,),
+        cancels_on_disconnect=True,
+    )
+    async def route(self, request: ApiRequest, body: NarrowBody) -> NarrowResponse:
         request = await self._await_servers(request)
-        access_scope = self._resolve_access_scope(request, wanted)
-        if wanted.server is not None:
-            await self._check_server(wanted.server, request.principal.name, access_scope)
+        access_scope = self._resolve_access_scope(request, body)
+        if body.server is not None:
+            await self._check_server(body.server, request.principal.name, access_scope)
         narrowing = await self._router.narrow(
-            wanted.request,
+            body.request,
             caller=request.principal.name,
             profile=access_scope.profile,
             scopes=access_scope.scopes,
-            server=wanted.server,
-            max_tools=wanted.max_tools,
-            effort=wanted.effort,
-            about=wanted.about,
-            history=_build_messages(wanted.history),
+            server=body.server,
+            max_tools=body.max_tools,
+            effort=body.effort,
+            about=body.about,
+            history=_build_messages(body.history),
         )
         shown = filter_narrowing(narrowing, request.principal)
         return _build_narrowed(shown, self._router.catalog.get_snapshot_for(access_scope.scopes))
 
-    async def answer_request(self, request: ApiRequest) -> dict[str, Any] | StreamingResponse:
-        wanted: AskBody = request.body
+    @declare_operation(
+        "POST",
+        "/api/ask",
+        "Answer a request; as a stream of `event`, `text` and at last `route` where accepted",
+        right=Right.USE,
+        returns=dict[str, Json],
+        other_media=(EVENT_STREAM_TYPE,),
+        problems=(404, 502, 504),
+        cancels_on_disconnect=True,
+    )
+    async def ask(self, request: ApiRequest, body: AskBody) -> dict[str, Any] | StreamingResponse:
         request = await self._await_servers(request)
-        route_options = self._build_route_options(request, wanted)
-        question_route = self._questions.take(request.principal.name, wanted.answers)
+        route_options = self._build_route_options(request, body)
+        question_route = self._questions.take(request.principal.name, body.answers)
         if not prefers_event_stream(request.headers):
             if question_route is None:
-                route = await self._router.requests.route(wanted.request, route_options)
+                route = await self._router.requests.route(body.request, route_options)
             else:
-                route = await self._router.requests.reply(question_route, wanted.request, route_options)
+                route = await self._router.requests.reply(question_route, body.request, route_options)
             return _render_route(self._remember_question(route), request.principal)
 
         async def write(stream: EventStream) -> None:
@@ -275,19 +272,14 @@ class RequestOperations:
                 if question_route is not None:
                     await self._stream_reply(stream, question_route, request, route_options)
                     return
-                async with aclosing(self._router.requests.stream(wanted.request, route_options)) as items:
+                async with aclosing(self._router.requests.stream(body.request, route_options)) as items:
                     async for item in items:
                         item = self._remember_question(item) if isinstance(item, Route) else item
                         await _send_item(stream, item, request.principal)
             except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
                 problem = ProblemDetails.from_error(error)
-                body = {
-                    "title": problem.title,
-                    "status": problem.status,
-                    "detail": problem.detail,
-                    **problem.more,
-                }
-                await stream.send_event(write_json(body), event="problem")
+                shown = {name: getattr(problem, name) for name in ("title", "status", "detail")}
+                await stream.send_event(write_json({**shown, **problem.more}), event="problem")
 
         return self._streams.build_streaming(write, request)
 
@@ -306,18 +298,25 @@ class RequestOperations:
         self._questions.remember(route)
         return route
 
-    async def call_tool(self, request: ApiRequest) -> Outcome:
-        wanted: ApiCallBody = request.body
+    @declare_operation(
+        "POST",
+        "/api/call",
+        "Call a tool through the whole path",
+        right=Right.USE,
+        problems=(400, 404),
+        cancels_on_disconnect=True,
+    )
+    async def call(self, request: ApiRequest, body: ApiCallBody) -> Outcome:
         request = await self._await_servers(request)
-        access_scope = self._resolve_access_scope(request, wanted)
+        access_scope = self._resolve_access_scope(request, body)
         name = request.principal.name
         view = await self._router.look(caller=name, profile=access_scope.profile, scopes=access_scope.scopes)
-        tool_call = ToolCall(name=wanted.tool, arguments=wanted.arguments)
+        tool_call = ToolCall(name=body.tool, arguments=body.arguments)
         found = resolve_tool(tool_call, view.visible)
         if isinstance(found, ToolNotFound):
             unavailable = self._explain_unavailable(tool_call, found, request.principal, access_scope)
             if unavailable is None:
-                raise _build_unknown_tool(wanted.tool, found)
+                raise _build_unknown_tool(body.tool, found)
             return unavailable
         outcome = await self._router.call(
             found.card.key,
@@ -325,10 +324,10 @@ class RequestOperations:
             caller=name,
             profile=access_scope.profile,
             scopes=access_scope.scopes,
-            conversation=_build_conversation_id(request.principal, wanted.conversation),
-            dry_run=wanted.dry_run,
-            fallback=wanted.fallback,
-            idempotency_key=_get_idempotency_key(request, wanted),
+            conversation=_build_conversation_id(request.principal, body.conversation),
+            dry_run=body.dry_run,
+            fallback=body.fallback,
+            idempotency_key=_get_idempotency_key(request, body),
             authorization=get_forwarded_authorization(request.headers),
         )
         return await _drop_large_result(outcome)
@@ -445,19 +444,15 @@ def _build_messages(history: Sequence[Turn]) -> tuple[Message, ...]:
 
 
 def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> NarrowResponse:
-    values = {field.name: getattr(narrowing, field.name) for field in fields(Narrowing)}
     cards = (snapshot.get(candidate.tool) for candidate in narrowing.shortlist.candidates)
     lines = {
-        card.key: CardLine(
-            title=get_title(card.definition, card.name),
-            description=card.description,
-            effect=card.effect.value,
-            server=card.server,
+        card.key: copy_fields(
+            CardLine, card, title=get_title(card.definition, card.name), effect=card.effect.value
         )
         for card in cards
         if card is not None
     }
-    return NarrowResponse(**values, cards=lines)
+    return copy_fields(NarrowResponse, narrowing, cards=lines)
 
 
 def get_title(definition: JsonObject, name: str) -> str:

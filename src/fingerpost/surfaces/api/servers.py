@@ -27,11 +27,13 @@ from fingerpost.records import (
 from fingerpost.router import Router
 from fingerpost.store import DisabledKind
 from fingerpost.surfaces.api.operation import (
-    ApiOperation,
     ApiProblem,
     ApiRequest,
+    OperationGroup,
     PageCursor,
     PageLimit,
+    copy_fields,
+    declare_operation,
     split_page,
 )
 from fingerpost.surfaces.api.tools import (
@@ -42,7 +44,6 @@ from fingerpost.surfaces.api.tools import (
 )
 from fingerpost.surfaces.api.visibility import ManagedScope
 
-PINS_TAG: Final = "pins"
 PinState = Literal["quarantined", "same", "not_seen"]
 _STATE_ORDER: Final[Mapping[PinState, str]] = {"quarantined": "0", "same": "1", "not_seen": "1"}
 
@@ -85,43 +86,18 @@ class AcceptBody:
     fingerprint: Annotated[str, Field(min_length=1, max_length=200)]
 
 
-def build_pin_operations(router: Router) -> tuple[ApiOperation, ...]:
-    pins = PinOperations(router)
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/pins",
-            name="list_pins",
-            summary="Trusted definitions, and those that changed since",
-            right=Right.WATCH,
-            answer=pins.list_pins,
-            query=PinQuery,
-            returns=PinPage,
-            tag=PINS_TAG,
-        ),
-        ApiOperation(
-            method="POST",
-            path="/api/pins/{server}/{tool}/accept",
-            name="accept_pin",
-            summary="Trust the changed definition of a tool",
-            right=Right.MANAGE,
-            answer=pins.accept_definition,
-            body=AcceptBody,
-            returns=PinLine,
-            problems=(404, 409),
-            tag=PINS_TAG,
-        ),
-    )
-
-
-class PinOperations:
+class PinOperations(OperationGroup):
     """The operations about trusted definitions."""
+
+    tag = "pins"
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def list_pins(self, request: ApiRequest) -> PinPage:
-        query: PinQuery = request.query
+    @declare_operation(
+        "GET", "/api/pins", "Trusted definitions, and those that changed since", right=Right.WATCH
+    )
+    async def list_pins(self, request: ApiRequest, query: PinQuery) -> PinPage:
         bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
         kept = await self._router.store.pins.list_all()
         quarantined = self._get_quarantined()
@@ -129,13 +105,17 @@ class PinOperations:
         pins = {
             key: pin
             for key, pin in {**waiting, **kept}.items()
-            if not is_server_key(key) and _covers_pin(bounds, key)
+            if not is_server_key(key) and bounds.covers_tool(key)
         }
         offered = {card.key for card in (*self._router.tools.cards, *self._router.catalog.disabled.cards)}
 
         def find() -> PinPage:
-            states: dict[str, PinState] = {key: _get_pin_state(key, quarantined, offered) for key in pins}
-            sort_keys = sorted((_build_sort_key(states[key], key), key) for key in pins)
+            states: dict[str, PinState] = {
+                key: "quarantined" if key in quarantined else "same" if key in offered else "not_seen"
+                for key in pins
+            }
+            # The sort key is also the page cursor.
+            sort_keys = sorted((f"{_STATE_ORDER[states[key]]}:{key}", key) for key in pins)
             found = [
                 (sort_key, key)
                 for sort_key, key in sort_keys
@@ -147,20 +127,24 @@ class PinOperations:
 
         return await anyio.to_thread.run_sync(find)
 
-    async def accept_definition(self, request: ApiRequest) -> PinLine:
-        wanted: AcceptBody = request.body
-        server, tool = request.path["server"], request.path["tool"]
+    @declare_operation(
+        "POST",
+        "/api/pins/{server}/{tool}/accept",
+        "Trust the changed definition of a tool",
+        right=Right.MANAGE,
+        problems=(404, 409),
+    )
+    async def accept_pin(self, request: ApiRequest, server: str, tool: str, body: AcceptBody) -> PinLine:
         quarantined = self._get_quarantined()
         key = next(
             (key for key in (f"{server}/{tool}", build_tool_key(server, tool)) if key in quarantined), None
         )
-        if key is None or not _covers_pin(
-            ManagedScope.from_principal(request.principal, self._router.profiles), key
-        ):
+        bounds = ManagedScope.from_principal(request.principal, self._router.profiles)
+        if key is None or not bounds.covers_tool(key):
             detail = f"No changed definition of {server}/{tool} waits to be accepted."
             raise ApiProblem(404, "Nothing to accept", detail)
         seen = quarantined[key].card.fingerprint
-        if wanted.fingerprint != seen:
+        if body.fingerprint != seen:
             detail = f"{key} is not what it was when it was shown. Look at the new difference."
             raise ApiProblem(409, "The definition changed once more", detail, fingerprint=seen)
         pin = await self._router.accept(key, by=request.principal.name, fingerprint=seen)
@@ -170,33 +154,12 @@ class PinOperations:
         return {entry.card.key: entry for entry in self._router.catalog.quarantined}
 
 
-def _covers_pin(bounds: ManagedScope, key: str) -> bool:
-    return bounds.covers_tool(key.partition("/")[0], key)
-
-
-def _get_pin_state(key: str, quarantined: Mapping[str, Quarantined], offered: set[str]) -> PinState:
-    if key in quarantined:
-        return "quarantined"
-    return "same" if key in offered else "not_seen"
-
-
-def _build_sort_key(state: PinState, key: str) -> str:
-    """Return the sort key of a pin. It is also the page cursor."""
-    return f"{_STATE_ORDER[state]}:{key}"
-
-
 def _build_pin_line(pin: Pin, state: PinState, quarantined: Quarantined | None) -> PinLine:
-    return PinLine(
-        key=pin.key,
-        state=state,
-        fingerprint=pin.fingerprint,
-        pinned_at=pin.pinned_at,
-        accepted_by=pin.accepted_by,
-        change=None if quarantined is None else DefinitionChange.from_entry(quarantined),
-    )
+    change = None if quarantined is None else DefinitionChange.from_entry(quarantined)
+    return copy_fields(PinLine, pin, state=state, change=change)
 
 
-SERVERS_TAG: Final = "servers"
+_ONE_PATH: Final = "/api/servers/{server}"
 PROBE_TIMEOUT_S: Final = 2.0
 
 
@@ -252,123 +215,85 @@ class ServerPage:
     next: str | None = None
 
 
-def build_server_operations(router: Router) -> tuple[ApiOperation, ...]:
-    servers = ServerOperations(router)
-    one = "/api/servers/{server}"
-
-    def build_manage_operation(path: str, name: str, summary: str, **more: object) -> ApiOperation:
-        return ApiOperation(
-            method="POST",
-            path=one + path,
-            name=name,
-            summary=summary,
-            right=Right.MANAGE,
-            returns=ServerLine,
-            tag=SERVERS_TAG,
-            **more,  # pyright: ignore[reportArgumentType] - what differs between them
-        )
-
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/servers",
-            name="list_servers",
-            summary="How every server is doing",
-            right=Right.WATCH,
-            answer=servers.list_servers,
-            returns=ServerPage,
-            tag=SERVERS_TAG,
-        ),
-        ApiOperation(
-            method="GET",
-            path=one,
-            name="get_server",
-            summary="State of one server. The server is probed",
-            right=Right.WATCH,
-            answer=servers.get_server,
-            returns=ServerLine,
-            problems=(404,),
-            tag=SERVERS_TAG,
-        ),
-        build_manage_operation(
-            "/switch",
-            "switch_server",
-            "Switch a server off (it is disconnected, its tools are gone) or on",
-            answer=servers.set_enabled,
-            body=SwitchBody,
-            problems=(404, 409),
-        ),
-        build_manage_operation(
-            "/reconnect",
-            "reconnect_server",
-            "Connect anew, without waiting for the next attempt",
-            answer=servers.reconnect_server,
-            problems=(404, 409),
-        ),
-        build_manage_operation(
-            "/breaker/reset",
-            "reset_breaker",
-            "Ask a server again that failed too often",
-            answer=servers.reset_breaker,
-            problems=(404,),
-        ),
-        build_manage_operation(
-            "/instructions/accept",
-            "accept_instructions",
-            "Trust what a server now says of itself; it is passed on again",
-            answer=servers.accept_instructions,
-            body=AcceptBody,
-            problems=(404, 409),
-        ),
-    )
-
-
-class ServerOperations:
+class ServerOperations(OperationGroup):
     """The operations about servers within the caller's scope."""
+
+    tag = "servers"
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
+    @declare_operation("GET", "/api/servers", "How every server is doing", right=Right.WATCH)
     async def list_servers(self, request: ApiRequest) -> ServerPage:
         return ServerPage(
             items=tuple(self._build_server_line(status) for status in self._list_visible(request))
         )
 
-    async def get_server(self, request: ApiRequest) -> ServerLine:
-        name = self._get_name(request)
+    @declare_operation(
+        "GET", _ONE_PATH, "State of one server. The server is probed", right=Right.WATCH, problems=(404,)
+    )
+    async def get_server(self, request: ApiRequest, server: str) -> ServerLine:
+        name = self._check_name(request, server)
         with suppress(ServerError):  # a failing server must be shown too
             await self._router.servers.probe(name, timeout=PROBE_TIMEOUT_S)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    async def set_enabled(self, request: ApiRequest) -> ServerLine:
-        name, wanted = self._get_name(request), request.body
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/switch",
+        "Switch a server off (it is disconnected, its tools are gone) or on",
+        right=Right.MANAGE,
+        problems=(404, 409),
+    )
+    async def switch_server(self, request: ApiRequest, server: str, body: SwitchBody) -> ServerLine:
+        name = self._check_name(request, server)
         self._check_enabled(name)
         await self._router.disabled_tools.set_server_enabled(
-            name, enabled=wanted.on, by=request.principal.name, reason=wanted.reason
+            name, enabled=body.on, by=request.principal.name, reason=body.reason
         )
         return self._build_server_line(self._router.servers.get_status(name))
 
-    async def reconnect_server(self, request: ApiRequest) -> ServerLine:
-        name = self._get_name(request)
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/reconnect",
+        "Connect anew, without waiting for the next attempt",
+        right=Right.MANAGE,
+        problems=(404, 409),
+    )
+    async def reconnect_server(self, request: ApiRequest, server: str) -> ServerLine:
+        name = self._check_name(request, server)
         self._check_enabled(name)
         if self._router.disabled_tools.find_entry(DisabledKind.SERVER, name) is not None:
             raise ApiProblem(409, "The server is switched off", f"Switch {name} on; it connects then.")
         await self._router.servers.reconnect(name)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    async def reset_breaker(self, request: ApiRequest) -> ServerLine:
-        name = self._get_name(request)
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/breaker/reset",
+        "Ask a server again that failed too often",
+        right=Right.MANAGE,
+        problems=(404,),
+    )
+    async def reset_breaker(self, request: ApiRequest, server: str) -> ServerLine:
+        name = self._check_name(request, server)
         self._router.calls.runner.reset_breaker(name)
         return self._build_server_line(self._router.servers.get_status(name))
 
-    async def accept_instructions(self, request: ApiRequest) -> ServerLine:
-        wanted: AcceptBody = request.body
-        name = self._get_name(request)
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/instructions/accept",
+        "Trust what a server now says of itself; it is passed on again",
+        right=Right.MANAGE,
+        problems=(404, 409),
+    )
+    async def accept_instructions(self, request: ApiRequest, server: str, body: AcceptBody) -> ServerLine:
+        name = self._check_name(request, server)
         changed = self._find_changed_instructions(name)
         if changed is None:
             detail = f"Nothing that {name} says of itself waits to be accepted."
             raise ApiProblem(404, "Nothing to accept", detail)
-        if wanted.fingerprint != changed.fingerprint:
+        if body.fingerprint != changed.fingerprint:
             detail = f"{name} says something else than when it was shown. Look at the new difference."
             raise ApiProblem(409, "The text changed once more", detail, fingerprint=changed.fingerprint)
         by = request.principal.name
@@ -378,8 +303,8 @@ class ServerOperations:
     def _find_changed_instructions(self, name: str) -> ChangedInstructions | None:
         return next((one for one in self._router.catalog.changed_instructions if one.server == name), None)
 
-    def _get_name(self, request: ApiRequest) -> str:
-        name = request.path["server"]
+    def _check_name(self, request: ApiRequest, name: str) -> str:
+        """Return the name if the caller may see this server. Raises `ApiProblem`."""
         known = [status.name for status in self._list_visible(request)]
         if name not in known:
             detail = f"There is no server named {name!r}."
@@ -408,31 +333,16 @@ class ServerOperations:
         off = self._router.disabled_tools.find_entry(DisabledKind.SERVER, name)
         breaker = self._router.calls.runner.breakers.get(name)
         changed = self._find_changed_instructions(name)
-        return ServerLine(
-            name=name,
+        return copy_fields(
+            ServerLine,
+            status,
             on=off is None and status.state is not ServerState.DISABLED,
-            state=status.state,
             reason=status.reason or "",
             hint=status.hint or "",
-            since=status.since,
-            transport=status.transport,
             version=status.product or "",
             protocol=status.protocol or "",
-            tools=status.tools,
-            dropped=status.dropped,
-            connect_ms=status.connect_ms,
             latency=self._router.servers.get_latency(name),
-            attempts=status.attempts,
-            retry_in=status.retry_in,
-            breaker=BreakerLine()
-            if breaker is None
-            else BreakerLine(
-                state=breaker.state,
-                reason=breaker.reason,
-                failures=breaker.failures,
-                retry_in=breaker.retry_in,
-            ),
-            switched_off=None if off is None else SwitchedOff(by=off.by, at=off.at, reason=off.reason),
+            breaker=BreakerLine() if breaker is None else copy_fields(BreakerLine, breaker),
+            switched_off=None if off is None else copy_fields(SwitchedOff, off),
             instructions_change=None if changed is None else build_instructions_change(changed),
-            stderr_tail=status.stderr_tail,
         )

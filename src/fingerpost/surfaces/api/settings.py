@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Final
 
 import anyio.to_thread
@@ -15,10 +16,9 @@ from fingerpost.router import Router
 from fingerpost.settings import Loaded, Settings
 from fingerpost.settings.problems import ValueOrigin
 from fingerpost.settings.reference import build_rows, list_sections
-from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest
+from fingerpost.surfaces.api.operation import ApiProblem, ApiRequest, OperationGroup, declare_operation
 from fingerpost.surfaces.api.visibility import check_unscoped
 
-SETTINGS_TAG: Final = "settings"
 PROGRAM_ORIGIN: Final = ValueOrigin(
     kind="argument", name="settings"
 )  # set by the program that opened the router
@@ -54,25 +54,37 @@ class SettingsView:
     warnings: tuple[str, ...]
 
 
-def build_settings_operations(router: Router, loaded: Loaded | None) -> tuple[ApiOperation, ...]:
-    known: list[tuple[SettingLine, ...]] = []  # computed once: settings do not change at run time
+class SettingsOperations(OperationGroup):
+    """The operation about settings. `loaded` is where they were read from, if known."""
 
-    def read() -> tuple[SettingLine, ...]:
-        if not known:
-            known.append(_build_lines(loaded or _build_loaded(router.settings)))
-        return known[0]
+    tag = "settings"
 
-    async def show(request: ApiRequest) -> SettingsView:
-        query: SettingsQuery = request.query
+    def __init__(self, router: Router, loaded: Loaded | None) -> None:
+        self._settings = router.settings
+        self._loaded = loaded
+
+    @cached_property
+    def _lines(self) -> tuple[SettingLine, ...]:
+        return _build_lines(self._loaded or _build_loaded(self._settings))
+
+    @declare_operation(
+        "GET",
+        "/api/settings",
+        "The effective settings and where each comes from; secrets are masked",
+        right=Right.WATCH,
+        problems=(404,),
+    )
+    async def get_settings(self, request: ApiRequest, query: SettingsQuery) -> SettingsView:
         check_unscoped(request.principal)
         if query.section is not None and query.section not in list_sections():
             detail = f"The sections are {', '.join(list_sections())}."
             raise ApiProblem(404, "There is no such section", detail)
-        lines = await anyio.to_thread.run_sync(read)
+        lines = await anyio.to_thread.run_sync(lambda: self._lines)
+        loaded = self._loaded
         wanted = tuple(
             line
             for line in lines
-            if (query.section is None or _get_section(line.path) == query.section)
+            if query.section in (None, line.path.split(".")[0].split("[")[0])
             and not (query.changed and line.kind == "default")
         )
         return SettingsView(
@@ -81,25 +93,6 @@ def build_settings_operations(router: Router, loaded: Loaded | None) -> tuple[Ap
             files=loaded.files if loaded is not None else (),
             warnings=tuple(map(str, loaded.warnings)) if loaded is not None else (),
         )
-
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/settings",
-            name="get_settings",
-            summary="The effective settings and where each comes from; secrets are masked",
-            right=Right.WATCH,
-            answer=show,
-            query=SettingsQuery,
-            returns=SettingsView,
-            problems=(404,),
-            tag=SETTINGS_TAG,
-        ),
-    )
-
-
-def _get_section(path: str) -> str:
-    return path.split(".")[0].split("[")[0]
 
 
 def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:

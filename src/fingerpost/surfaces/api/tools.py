@@ -45,16 +45,17 @@ from fingerpost.records import (
 from fingerpost.records.codec import to_plain
 from fingerpost.router import Router
 from fingerpost.surfaces.api.operation import (
-    ApiOperation,
     ApiProblem,
     ApiRequest,
     ApiResponse,
     NameText,
+    OperationGroup,
     PageCursor,
     PageLimit,
     ReasonText,
     SearchText,
-    contains_all,
+    copy_fields,
+    declare_operation,
     split_page,
 )
 from fingerpost.surfaces.api.visibility import ManagedScope, get_visible_caller
@@ -147,6 +148,7 @@ def _diff_by_path(before: JsonObject, after: JsonObject) -> Iterator[str]:
 
 
 ToolState = Literal["offered", "hidden", "quarantined", "off", "server_down"]
+_USAGE_FIELDS: Final = ("calls", "failures", "typical_ms", "typical_tokens", "last_used")
 
 
 @frozen
@@ -187,30 +189,27 @@ class ToolInventory:
         """Yield every tool, sorted by key."""
         lines = [
             *(self.build_line(card) for card in self.cards.values()),
-            *(_build_dropped_line(drop) for drop in self.dropped if _get_dropped_key(drop) not in self.cards),
+            *(
+                copy_fields(ToolLine, drop, key=key, state="off")
+                for drop in self.dropped
+                if (key := _get_dropped_key(drop)) not in self.cards
+            ),
         ]
         yield from sorted(lines, key=lambda line: line.key)
 
     def build_line(self, card: ToolCard) -> ToolLine:
         state, reason = self._get_state(card)
         used = self.usage.get(card.key)
-        return ToolLine(
-            key=card.key,
-            name=card.name,
-            server=card.server,
-            exposed_name=card.exposed_name,
+        return copy_fields(
+            ToolLine,
+            card,
             title=_get_card_title(card),
-            description=card.description,
             effect=card.effect.value,
             effect_source=card.effect.source,
             effect_doubt=card.doubt,
             state=state,
             reason=reason,
-            calls=used.calls if used else 0,
-            failures=used.failures if used else 0,
-            typical_ms=used.typical_ms if used else None,
-            typical_tokens=used.typical_tokens if used else None,
-            last_used=used.last_used if used else None,
+            **{name: getattr(used, name) for name in _USAGE_FIELDS if used is not None},
         )
 
     def _get_state(self, card: ToolCard) -> tuple[ToolState, str]:
@@ -240,7 +239,7 @@ async def build_inventory(router: Router, principal: Principal, profile: str | N
     every = {
         card.key: card
         for card in (*router.tools.cards, *(entry.card for entry in quarantined.values()), *disabled)
-        if bounds.covers_tool(card.server, card.key)
+        if bounds.covers_tool(card.key, card.server)
     }
     return ToolInventory(
         cards=every,
@@ -251,7 +250,7 @@ async def build_inventory(router: Router, principal: Principal, profile: str | N
         dropped=tuple(
             drop
             for drop in catalog.dropped
-            if drop.switched_off and bounds.covers_tool(drop.server, _get_dropped_key(drop))
+            if drop.switched_off and bounds.covers_tool(_get_dropped_key(drop), drop.server)
         ),
         usage=usage,
     )
@@ -296,17 +295,7 @@ def _get_dropped_key(drop: DroppedTool) -> str:
     return build_tool_key(drop.server, "") + drop.name  # the name is already escaped
 
 
-def _build_dropped_line(drop: DroppedTool) -> ToolLine:
-    return ToolLine(
-        key=_get_dropped_key(drop),
-        name=drop.name,
-        server=drop.server,
-        state="off",
-        reason=drop.reason,
-    )
-
-
-TOOLS_TAG: Final = "tools"
+_ONE_PATH: Final = "/api/tools/{server}/{tool}"
 
 
 @frozen
@@ -384,67 +373,18 @@ class ReadOnlyBody:
     only_reads: bool = True  # False: classify it by its definition again
 
 
-def build_tool_operations(router: Router) -> tuple[ApiOperation, ...]:
-    tools = ToolOperations(router)
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/tools",
-            name="list_tools",
-            summary="Tools, offered or not, with the reason",
-            right=Right.WATCH,
-            answer=tools.list_tools,
-            query=ToolQuery,
-            returns=ToolPage,
-            problems=(404,),
-            tag=TOOLS_TAG,
-        ),
-        ApiOperation(
-            method="GET",
-            path="/api/tools/{server}/{tool}",
-            name="get_tool",
-            summary="Everything known of one tool, and where each value comes from",
-            right=Right.WATCH,
-            answer=tools.get_tool,
-            returns=ToolDetail,
-            problems=(404,),
-            tag=TOOLS_TAG,
-        ),
-        ApiOperation(
-            method="POST",
-            path="/api/tools/{server}/{tool}/switch",
-            name="switch_tool",
-            summary="Switch a tool off or on, on every surface",
-            right=Right.MANAGE,
-            answer=tools.set_enabled,
-            body=SwitchBody,
-            returns=ToolLine,
-            problems=(404, 409),
-            tag=TOOLS_TAG,
-        ),
-        ApiOperation(
-            method="POST",
-            path="/api/tools/{server}/{tool}/reads",
-            name="say_tool_reads",
-            summary="Say that this definition of a tool only reads, or take it back",
-            right=Right.MANAGE,
-            answer=tools.set_read_only,
-            body=ReadOnlyBody,
-            returns=ToolLine,
-            problems=(404, 409),
-            tag=TOOLS_TAG,
-        ),
-    )
-
-
-class ToolOperations:
+class ToolOperations(OperationGroup):
     """The operations about the catalog."""
+
+    tag = "tools"
 
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    async def list_tools(self, request: ApiRequest) -> ToolPage:
-        query: ToolQuery = request.query
+    @declare_operation(
+        "GET", "/api/tools", "Tools, offered or not, with the reason", right=Right.WATCH, problems=(404,)
+    )
+    async def list_tools(self, request: ApiRequest, query: ToolQuery) -> ToolPage:
         if query.profile is not None and not self._may_view_profile(query.profile, request.principal):
             raise ApiProblem(
                 404, "There is no such profile", f"The settings have no profile {query.profile!r}."
@@ -458,25 +398,48 @@ class ToolOperations:
 
         return await anyio.to_thread.run_sync(find)
 
-    async def get_tool(self, request: ApiRequest) -> ToolDetail:
+    @declare_operation(
+        "GET",
+        _ONE_PATH,
+        "Everything known of one tool, and where each value comes from",
+        right=Right.WATCH,
+        problems=(404,),
+    )
+    async def get_tool(self, request: ApiRequest, server: str, tool: str) -> ToolDetail:
         inventory = await build_inventory(self._router, request.principal)
-        card = self._find_card(inventory, request)
+        card = self._find_card(inventory, server, tool)
         pins = await self._router.store.pins.list_all()
         held = inventory.quarantined.get(card.key)
         pin = pins.get(card.key) or (None if held is None else held.pin)
         return await anyio.to_thread.run_sync(_build_detail, inventory, card, pin)
 
-    async def set_enabled(self, request: ApiRequest) -> ToolLine:
-        wanted: SwitchBody = request.body
-        card = self._find_card(await build_inventory(self._router, request.principal), request)
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/switch",
+        "Switch a tool off or on, on every surface",
+        right=Right.MANAGE,
+        problems=(404, 409),
+    )
+    async def switch_tool(self, request: ApiRequest, server: str, tool: str, body: SwitchBody) -> ToolLine:
+        inventory = await build_inventory(self._router, request.principal)
+        card = self._find_card(inventory, server, tool, to_change=True)
         await self._router.disabled_tools.set_tool_enabled(
-            card.key, enabled=wanted.on, by=request.principal.name, reason=wanted.reason
+            card.key, enabled=body.on, by=request.principal.name, reason=body.reason
         )
         return await self._get_line(request.principal, card)
 
-    async def set_read_only(self, request: ApiRequest) -> ToolLine:
-        body: ReadOnlyBody = request.body
-        card = self._find_card(await build_inventory(self._router, request.principal), request)
+    @declare_operation(
+        "POST",
+        f"{_ONE_PATH}/reads",
+        "Say that this definition of a tool only reads, or take it back",
+        right=Right.MANAGE,
+        problems=(404, 409),
+    )
+    async def say_tool_reads(
+        self, request: ApiRequest, server: str, tool: str, body: ReadOnlyBody
+    ) -> ToolLine:
+        inventory = await build_inventory(self._router, request.principal)
+        card = self._find_card(inventory, server, tool, to_change=True)
         if body.fingerprint != card.fingerprint:
             detail = f"{card.key} is not what it was when it was shown. Look at it as it is now."
             raise ApiProblem(409, "The definition changed", detail, fingerprint=card.fingerprint)
@@ -496,28 +459,33 @@ class ToolOperations:
         inventory = await build_inventory(self._router, principal)
         return inventory.build_line(inventory.cards.get(card.key, card))
 
-    def _find_card(self, inventory: ToolInventory, request: ApiRequest) -> ToolCard:
-        server, tool = request.path["server"], request.path["tool"]
+    def _find_card(
+        self, inventory: ToolInventory, server: str, tool: str, *, to_change: bool = False
+    ) -> ToolCard:
         for key in (f"{server}/{tool}", build_tool_key(server, tool)):
             if (card := inventory.cards.get(key)) is not None:
                 return card
         key = build_tool_key(server, tool)
         if any(line.key == key for line in inventory.list_lines()):
             title = "The tool is switched off in the settings"
-            status = 409 if request.body is not None else 404  # 409 to change it, 404 to read it
-            raise ApiProblem(status, title, "Nothing is known of it until the settings switch it on again.")
+            raise ApiProblem(
+                409 if to_change else 404,
+                title,
+                "Nothing is known of it until the settings switch it on again.",
+            )
         near = [near for near in self._router.tools.near(key) if near in inventory.cards]
         raise ApiProblem(404, "There is no such tool", f"No server offers {key}.", near=near)
 
 
 def _matches_query(query: ToolQuery, line: ToolLine) -> bool:
     words = query.text.casefold().split()
+    text = f"{line.key} {line.title} {line.description}".casefold() if words else ""
     return (
         (query.before is None or line.key > query.before)
         and query.server in (None, line.server)
         and query.effect in (None, line.effect)
         and query.state in (None, line.state)
-        and (not words or contains_all(words, f"{line.key} {line.title} {line.description}"))
+        and all(word in text for word in words)
     )
 
 
@@ -525,18 +493,10 @@ def _build_detail(inventory: ToolInventory, card: ToolCard, pin: Pin | None) -> 
     line = inventory.build_line(card)
     held = inventory.quarantined.get(card.key)
     schema = card.definition.get("inputSchema")
-    return ToolDetail(
-        **{field.name: getattr(line, field.name) for field in fields(line)},
-        card=ToolFacts(
-            key=card.key,
-            server=card.server,
-            name=card.name,
-            exposed_name=card.exposed_name,
-            description=card.description,
-            fingerprint=card.fingerprint,
-            definition=card.definition,
-            instructions=card.instructions,
-        ),
+    return copy_fields(
+        ToolDetail,
+        line,
+        card=copy_fields(ToolFacts, card),
         intelligence=tuple(_iterate_known_fields(card)),
         schema=schema if isinstance(schema, dict) else {},
         usage=inventory.usage.get(card.key),
@@ -573,7 +533,6 @@ def _build_field(name: str, known: Known[Any]) -> KnownField:
     return KnownField(field=name, value=value, source=known.source, reason=known.reason)
 
 
-ASSETS_TAG: Final = "assets"
 _KNOWN_MEDIA_TYPES: Final = tuple(dict.fromkeys(MEDIA_TYPES.values()))
 # In addition to the common headers: an SVG that is opened directly gets no permissions.
 _SANDBOX_HEADER: Final[Header] = (
@@ -582,42 +541,30 @@ _SANDBOX_HEADER: Final[Header] = (
 )
 
 
-def build_asset_operations(router: Router) -> tuple[ApiOperation, ...]:
-    return (
-        ApiOperation(
-            method="GET",
-            path="/api/assets/{handle}",
-            name="get_asset",
-            summary="A generated file. One's own; with the right to watch, also those of others",
-            right=None,
-            answer=AssetOperations(router).get_asset,
-            returns=bytes,
-            media=DEFAULT_MEDIA_TYPE,
-            other_media=_KNOWN_MEDIA_TYPES,
-            problems=(404,),
-            tag=ASSETS_TAG,
-        ),
-    )
-
-
-class AssetOperations:
+class AssetOperations(OperationGroup):
     """The operations about stored assets."""
+
+    tag = "assets"
 
     def __init__(self, router: Router) -> None:
         self._results = router.calls.results
 
-    async def get_asset(self, request: ApiRequest) -> ApiResponse:
-        handle = request.path["handle"]
+    @declare_operation(
+        "GET",
+        "/api/assets/{handle}",
+        "A generated file. One's own; with the right to watch, also those of others",
+        returns=bytes,
+        media=DEFAULT_MEDIA_TYPE,
+        other_media=_KNOWN_MEDIA_TYPES,
+        problems=(404,),
+    )
+    async def get_asset(self, request: ApiRequest, handle: str) -> ApiResponse:
         found = await fetch_asset(self._results, handle, caller=get_visible_caller(request.principal))
         if found is None:
             detail = "Nothing of yours is kept under this handle. Assets are kept for a while: make it again."
             raise ApiProblem(404, "No such asset", detail)
-        return ApiResponse(body=found.data, headers=_build_asset_headers(found), media=_get_media_type(found))
-
-
-def _get_media_type(found: Asset) -> str:
-    """Return the media type if it is known, else a binary type, whatever was declared."""
-    return found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else DEFAULT_MEDIA_TYPE
+        media = found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else DEFAULT_MEDIA_TYPE
+        return ApiResponse(body=found.data, headers=_build_asset_headers(found), media=media)
 
 
 def _build_asset_headers(found: Asset) -> tuple[Header, ...]:

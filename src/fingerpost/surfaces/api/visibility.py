@@ -4,7 +4,7 @@ its key.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from fingerpost.events import Event, RequestNarrowed
@@ -82,11 +82,11 @@ class ManagedScope:
 
     access_scopes: tuple[AccessScope, ...]
 
-    def covers_tool(self, server: str, key: str) -> bool:
+    def covers_tool(self, key: str, server: str | None = None) -> bool:
         """Return whether the tool is within the scope. Effects are not checked here; the policy does that."""
-        return any(
-            all(_covers_tool(scope, server, key) for scope in access_scope.scopes)
-            for access_scope in self.access_scopes
+        server = server or key.partition("/")[0]
+        return self._covers(
+            lambda scope: _matches_any(scope.servers, server) and _matches_any(scope.tools, key)
         )
 
     def covers_call(self, key: str, effect: Effect) -> bool:
@@ -98,10 +98,15 @@ class ManagedScope:
 
     def covers_server(self, server: str) -> bool:
         """Return whether any tool of the server may be within the scope."""
-        return any(
-            all(_covers_server(scope, server) for scope in access_scope.scopes)
-            for access_scope in self.access_scopes
+        return self._covers(
+            lambda scope: (
+                _matches_any(scope.servers, server)
+                and _matches_any([pattern.partition("/")[0] for pattern in scope.tools], server)
+            )
         )
+
+    def _covers(self, matches: Callable[[Scope], bool]) -> bool:
+        return any(all(map(matches, access_scope.scopes)) for access_scope in self.access_scopes)
 
     def for_profile(self, profile: str) -> ManagedScope:
         """Return the scope limited to one profile. Empty if the key is for other profiles."""
@@ -125,15 +130,6 @@ def _resolve_profile_scopes(principal: Principal, profiles: Profiles) -> Iterato
             yield resolve_access_scope(principal, name, profiles)
         except HttpError:  # deleted, or not for this caller
             continue
-
-
-def _covers_tool(scope: Scope, server: str, key: str) -> bool:
-    return _matches_any(scope.servers, server) and _matches_any(scope.tools, key)
-
-
-def _covers_server(scope: Scope, server: str) -> bool:
-    owners = tuple(pattern.partition("/")[0] for pattern in scope.tools)
-    return _matches_any(scope.servers, server) and _matches_any(owners, server)
 
 
 def _matches_any(patterns: Sequence[str], name: str) -> bool:
