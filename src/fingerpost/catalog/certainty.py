@@ -20,17 +20,14 @@ from fingerpost.catalog.effects import (
     collect_parameters,
     find_in_name,
 )
-from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
+from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, read_word_sets, split_words, to_singular
 from fingerpost.records import Effect, JsonObject
 from fingerpost.schemas import get_types, is_list, is_object
 
+_SETS: Final = read_word_sets("fingerpost.catalog", "certainty.txt")
+
 # After a reading verb these words make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
-_ACTING_OBJECTS: Final = parse_word_set(
-    """
-    aloud approval away back cash consent funds going in lease lock money off out over paid payout permission
-    ready rid seat signature started through up withdrawal
-    """
-)
+_ACTING_OBJECTS: Final = _SETS["acting_objects"]
 _LANGUAGES: Final = re.compile(
     r"sql(?![a-z])|graphql|cypher|sparql|mongosh|\b(?:statements?|ddl|dml|mutations?|aggregation pipeline)\b",
     re.IGNORECASE,
@@ -42,22 +39,10 @@ _VAGUE_NAMES: Final = parse_word_set("query run execute eval evaluate process ha
 _OPENING_BASE: Final = READING_WORDS | READ_VERBS - parse_word_set("ask has is reason screenshot")
 _OPENING: Final = add_inflections(_OPENING_BASE) | {"echoes"}
 # These also need a reading name: "Provide feedback", "Answer a ticket", "Assess a fee".
-_WEAK_OPENING: Final = parse_word_set("give provide") | add_inflections(
-    parse_word_set(
-        "access answer assess categorise categorize classify match output ping present rank render round "
-        "score see tell"
-    )
-)
+_WEAK_OPENING: Final = parse_word_set("give provide") | add_inflections(_SETS["weak_opening"])
 _OPENING_NOUNS: Final = parse_word_set("lookup search searches listing list overview details information")
 _LABEL = re.compile(r"^(?:[A-Z][A-Z ]{2,40}|Legacy tool|Deprecated|Read[- ]only):\s+")  # "FIRST STEP: Get …"
-_LEADING: Final = parse_word_set(
-    """
-    a all also an allows and are be best both can could current currently detailed easily efficiently for
-    fast first given here information is it lets may new now of one only optionally our perform performs
-    powerful precise quickly read-only real recursively semantic should simple simply tool that the this to
-    use used useful user users utility when which will with would you your
-    """
-) | {"function", "endpoint", "method", "api", "tools"}
+_LEADING: Final = _SETS["leading"]
 _MAX_LEADING: Final = 8
 _OPENING_PHRASES = re.compile(
     r"(?:verif(?:y|ies)|tests?|checks?)\b.*?\b(?:if|whether|that|is|are|exists?)\b|waits? (?:for|until)\b"
@@ -73,58 +58,13 @@ _OBJECT_FIRST_VERBS: Final = parse_word_set("get list search find read count des
 _PREPOSITIONS: Final = parse_word_set("of on in for with from about") | {","}
 
 # Words that can stand in a verb position but do not act.
-_HARMLESS: Final = add_inflections(_OPENING_BASE | READ_VERBS) | parse_word_set(
-    """
-        a about above across after against all along also although an and another any are as at available
-        automatically based be because been before being below between both but by can contain contains
-        could cover covers currently describe describes do does down during each either else even every
-        except exist exists following for from had has have having here how however i if in include included
-        includes including inside instead into is it its itself just last let like likely limited may might
-        more most must need needs next no nor not of on once one only optionally or other otherwise our over
-        per possibly rather related require requires same should since so some sorted specifically such
-        support supports than that the their them then there these they this those through throughout to
-        together toward under unless until unlike up upon used useful using versus via was way were what
-        when where whether which while who whom whose why will with within without would yes yet you your
-
-        aggregate aggregates allow allows ask asks assume avoid combine combines come comes consider
-        consist consists default defaults define defines depend depends detail details differ ensure
-        ensures expect expects help helps indicate indicates ignore ignores know limit limits mean
-        means offer offers omit paginate paginates perform performs prefer provide provided provides
-        reference refer refers relate represent represents respect respects results say says see
-        specify specifies state states stay support tell think treat understand use uses want wants
-        work works
-
-        accepting according allowing applying belonging calling combining comparing concerning containing
-        counting covering depending describing detailing displaying ensuring everything excluding explaining
-        extracting fetching filtering finding getting giving going grouping having identifying indicating
-        including inspecting listing looking making matching meaning missing naming nothing ordering paging
-        passing pertaining pinging processing providing querying ranging reading regarding relating
-        retrieving returning scanning searching showing something sorting specifying spanning starting
-        string summarizing summarising supporting telling understanding using viewing warning working
-        """
-)
+_HARMLESS: Final = add_inflections(_OPENING_BASE | READ_VERBS) | _SETS["harmless"]
 # Not acting in "It takes a city", but acting after another verb: "and takes it".
-_NEUTRAL: Final = parse_word_set(
-    """
-    accept accepts applies apply begin call calls choose follow follows handle handles hold holds make
-    order orders page pass passes point points remember set start starts take takes time try
-    """
-)
+_NEUTRAL: Final = _SETS["neutral"]
 _VERB_ENDING = re.compile(r"(?:at|iz|is|ifi)es$")
-_PLURALS: Final = parse_word_set(
-    """
-    affiliates aggregates associates candidates certificates coordinates dates delegates duplicates
-    enterprises estimates exercises franchises gates graduates plates premises prizes rates sizes states
-    templates updates
-    """
-)
+_PLURALS: Final = _SETS["plurals"]
 # Words that start an object after a verb.
-_OBJECT: Final = parse_word_set(
-    """
-    a all an any anything each every everything her him his it its itself me my one our the their them
-    these this those us you your
-    """
-)
+_OBJECT: Final = _SETS["object"]
 _BOUNDARY: Final = parse_word_set("and or then but by afterwards thereby plus")
 _TOOL_SUBJECT: Final = parse_word_set("it tool this call function server service api operation command")
 _AUXILIARY: Final = parse_word_set("will can may must should would could to also then automatically always")
@@ -132,42 +72,8 @@ _OTHER_SUBJECTS: Final = parse_word_set("you your users user agents models assis
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+|;\s*|[•–—]|\s-+\s")
 _PIECE = re.compile(r"[\w'’-]+|[,:()]")
-_ACTS: Final = (
-    add_inflections(
-        STRONG_WRITE_VERBS
-        | STRONG_DESTROY_VERBS
-        | parse_word_set(
-            """
-            acknowledge acquire activate alert approve archive attach award ban begin bill block book
-            broadcast burn buy cancel charge clear clone close collect commit compile consume correct debit
-            deduct defer demote deploy deposit deprecate dequeue dial dispatch dispense disconnect dump
-            eject email enqueue end enroll exchange fire flip flush forward freeze grant hand hide hire
-            import increase inject invalidate invite invoke issue launch lend lock lower mail merge mint
-            move mute notify open operate order overwrite pair park patch pause pay perform persist place
-            pop post power print promote prune punch push put queue raise rebuild recompute reconfigure
-            record redeem redirect refund register release reload remind reopen reply request reroute reseal
-            reserve reset resend restore resume retire retry revert revoke ring rotate route run schedule
-            seed sell settle shift ship shut sign silence snooze speak spend spin stage stamp start steal
-            stop store strike suspend swap switch tag take terminate tick trade transfer transmit trigger
-            turn type unblock unlock unpack unsubscribe upgrade vote wake withdraw wire
-            """
-        )
-    )
-    - _HARMLESS
-)
-_ACTS_AS_NOUN: Final = add_inflections(
-    NOUN_LIKE
-    | parse_word_set(
-        """
-        alert award ban bill block book burn charge clone command dump email end exchange fire grant hand
-        import increase issue launch lock mail merge mint move order pair park patch pause pay place pop
-        post power print punch push queue raise record refund register release reload reply request
-        reserve reset restore revert ring route run schedule seed shift ship sign stage stamp start stop
-        store strike suspend swap switch tag tick trade transfer trigger turn type update upgrade upload
-        vote wire write insert install
-        """
-    )
-)
+_ACTS: Final = add_inflections(STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS | _SETS["acts"]) - _HARMLESS
+_ACTS_AS_NOUN: Final = add_inflections(NOUN_LIKE | _SETS["acts_as_noun"])
 _PASSIVE = re.compile(
     r"\b(?:is|are|gets?|being|(?:will|would)(?: \w+)? be)\s+"
     r"(?:then|also|automatically|immediately|permanently|always|afterwards)?\s*"
@@ -212,31 +118,17 @@ _HEBREW_ACTS = re.compile(
 _OTHER_SCRIPT = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05ff\u2070-\u209c]")
 
 
-_PROGRAMS: Final = parse_word_set(
-    "bash cmd command commands cypher ddl dml eval expression function graphql javascript mutation "
-    "powershell program python script scripts shell sparql sql statement statements"
-)
+_PROGRAMS: Final = _SETS["programs"]
 _ADDRESSES: Final = parse_word_set("callback endpoint href uri uris url urls webhook website")
-_BODIES: Final = parse_word_set(
-    "attachment attachments bcc body cc comment content contents edits headers html markdown patch payload "
-    "recipient recipients reply update updates"
-)
-_CHANGING: Final = parse_word_set(
-    """
-    ack acknowledge add append archive assign confirm confirmation consume create delete destroy dry edit
-    force increment insert mark modify notify overwrite persist publish purge remove replace reset save send
-    submit subscribe upsert write
-    """
-)
+_BODIES: Final = _SETS["bodies"]
+_CHANGING: Final = _SETS["changing"]
 _DESTINATIONS: Final = parse_word_set("filename savepath outfile outdir")
 _DESTINATION_PAIRS: Final = frozenset(
     (first, second)
     for first in ("output", "save", "target", "dest", "destination", "export", "download")
     for second in ("path", "file", "dir", "directory", "folder", "filename", "to", "as", "location")
 )
-_FILTER_PREFIXES: Final = parse_word_set(
-    "filter has in include max min no return search with"
-)  # `include_body`
+_FILTER_PREFIXES: Final = _SETS["filter_prefixes"]  # `include_body`
 _QUESTION = re.compile(
     r"natural[- ]language|semantic|keyword|full[- ]?text|\bquestions?\b|search (?:query|terms?|phrase)",
     re.IGNORECASE,
@@ -251,9 +143,7 @@ _SEARCHING: Final = add_inflections(parse_word_set("search find lookup list look
 _PLAIN_KINDS: Final = frozenset({"boolean", "integer", "number", "null"})
 # `source_code`, not `country_code`
 _WRITTEN_CODE: Final = parse_word_set("javascript js my python program source user")
-_IDENTIFIER_WORDS: Final = TIMESTAMP_WORDS | parse_word_set(
-    "id ids name names slug tag version"
-)  # `script_name`
+_IDENTIFIER_WORDS: Final = TIMESTAMP_WORDS | _SETS["identifier_words"]  # `script_name`
 _NO_PROGRAM: Final = parse_word_set("cron filter key projection")  # `filter_expression`
 
 

@@ -7,159 +7,37 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, pairwise
 from typing import Final, cast
 
-from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
+from fingerpost.catalog.words import (
+    MAX_TEXT_LENGTH,
+    parse_word_set,
+    read_word_sets,
+    split_words,
+    to_singular,
+)
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, Known, Source
 from fingerpost.schemas import get_properties, is_list, iterate_parameters
 
-READ_VERBS: Final = parse_word_set(
-    """
-    analyse analyze ask autocomplete browse calculate check compare compute count describe detect
-    diff discover display echo estimate examine exists explain explore extract fetch filter find
-    forecast geocode get glob grep has inspect introspect is list locate lookup measure observe
-    parse peek preview query read recall research retrieve reason screenshot search show suggest
-    summarise summarize transcribe translate validate view whoami
-    """
-)
+_SETS: Final = read_word_sets("fingerpost.catalog", "effects.txt")
 
-# Further verbs with which a description says that the tool reads or computes.
-READING_WORDS: Final = parse_word_set(
-    """
-    access aggregate answer assess categorise categorize classify convert decode demonstrate determine
-    diagnose divide enumerate examine explore give hash identify illustrate infer investigate look match
-    multiply obtain output ping predict present provide rank recommend render return round score see
-    subtract sum tell visualise visualize
-    """
-)
-
-# Nouns for something to read, as the last word of a name without a verb.
-READ_NOUNS: Final = parse_word_set(
-    "elevation head help history info snapshot stat stats status summary tail time tree weather"
-)
-
-# Last words of the names of reading tools.
-READERS: Final = parse_word_set("finder getter info lookup reader searcher viewer")
-
-STRONG_WRITE_VERBS: Final = parse_word_set(
-    """
-    add append apply assign attach create disable edit enable increment insert install modify mutate
-    publish rename replace reschedule restart save send submit subscribe toggle unassign unsubscribe
-    update upload upsert write
-    """
-)
-WRITE_VERBS: Final = STRONG_WRITE_VERBS | parse_word_set(
-    """
-    accept acknowledge activate adjust allocate annotate approve archive authenticate authorise
-    authorize automate backup ban begin block book bookmark broadcast build bump buy change charge
-    checkout click clone close comment commit complete compose compress configure copy cordon crop
-    decrypt deploy dismiss dispatch downgrade download draft drag duplicate emit encrypt enqueue
-    enrich enroll enter escalate export extend fill finalise finalize finish fix follow fork format
-    forward generate grant hover import ingest init initialise initialize invite invoke join kickoff
-    label launch like link lock login logout make manage mark merge migrate mkdir mount move mute
-    navigate normalise normalize note notify optimise optimize orchestrate order patch pause pay
-    perform pin play populate post press print promote provision pull purchase push put queue react
-    rebase rebuild record redirect refund register reject release reload remember reopen repair
-    reply request reserve resize respond restore resume retry roll rotate scale schedule scroll seed
-    select set setup share shorten sign simulate snooze spawn speak stage star start stash stop
-    store swap switch tag touch train transfer transform transition trigger trim tune tweet type
-    unarchive unblock unfollow unlock unmount unmute unpin unstar upgrade vote warm
-    """
-)
-# Writing or reading, depending on the tool. Treated as writing unless the server's annotations say otherwise.
-AMBIGUOUS_VERBS: Final = parse_word_set(
-    """
-    connect convert crawl handle load log map monitor open poll process refresh report resolve return scan
-    scrape sync test think thinking verify wait watch
-    """
-)
-
-# Ambiguous verbs that a description can settle by saying that the tool reads.
-SETTLED_BY_DESCRIPTION: Final = parse_word_set("convert load log map poll resolve scan verify wait watch")
-
-STRONG_DESTROY_VERBS: Final = parse_word_set(
-    """
-    bash cleanup delete destroy discard drop eradicate erase evict exec execute expunge kill nuke
-    overwrite powershell purge remove rm rmdir shell shred sudo terminate truncate uninstall unlink
-    unpublish unregister wipe
-    """
-)
-DESTROY_VERBS: Final = STRONG_DESTROY_VERBS | parse_word_set(
-    """
-    abort cancel clear cmd command del deprovision detach drain empty eval evaluate expire flush
-    force invalidate prune reboot reset revert revoke rollback run script shutdown trash undo
-    """
-)
-
-# Two words with another meaning than the first word alone.
-VERB_PHRASES: Final[Mapping[tuple[str, str], Effect]] = {
-    ("ask", "human"): Effect.WRITE,
-    ("ask", "team"): Effect.WRITE,
-    ("ask", "user"): Effect.WRITE,
-    ("check", "in"): Effect.WRITE,
-    ("check", "out"): Effect.WRITE,
-    ("convert", "currency"): Effect.READ,
-    ("convert", "time"): Effect.READ,
-    ("convert", "timezone"): Effect.READ,
-    ("convert", "unit"): Effect.READ,
-    **dict.fromkeys(
-        (
-            (verb, thing)
-            for verb in ("display", "show")
-            for thing in ("ad", "alert", "banner", "popup", "toast")
-        ),
-        Effect.WRITE,
-    ),
-    ("display", "dialog"): Effect.WRITE,
-    ("display", "notification"): Effect.WRITE,
-    ("extract", "archive"): Effect.WRITE,
-    ("extract", "file"): Effect.WRITE,
-    ("extract", "zip"): Effect.WRITE,
-    ("git", "fetch"): Effect.WRITE,
-    ("git", "log"): Effect.READ,
-    ("show", "dialog"): Effect.WRITE,
-    ("show", "message"): Effect.WRITE,
-    ("show", "notification"): Effect.WRITE,
-    ("sign", "up"): Effect.WRITE,
+READ_VERBS: Final = _SETS["read_verbs"]
+READING_WORDS: Final = _SETS["reading_words"]
+READ_NOUNS: Final = _SETS["read_nouns"]
+READERS: Final = _SETS["readers"]
+STRONG_WRITE_VERBS: Final = _SETS["strong_write_verbs"]
+WRITE_VERBS: Final = STRONG_WRITE_VERBS | _SETS["write_verbs"]
+AMBIGUOUS_VERBS: Final = _SETS["ambiguous_verbs"]
+SETTLED_BY_DESCRIPTION: Final = _SETS["settled_by_description"]
+STRONG_DESTROY_VERBS: Final = _SETS["strong_destroy_verbs"]
+DESTROY_VERBS: Final = STRONG_DESTROY_VERBS | _SETS["destroy_verbs"]
+VERB_PHRASES: Final = {
+    **dict.fromkeys(_SETS["write_phrases"], Effect.WRITE),
+    **dict.fromkeys(_SETS["read_phrases"], Effect.READ),
 }
-
-# Pairs that name a thing: neither word is a verb here.
-NOUN_PAIRS: Final = frozenset(
-    {
-        ("pull", "request"),
-        ("merge", "request"),
-        ("check", "run"),
-        ("check", "suite"),
-        ("workflow", "run"),
-        ("test", "run"),
-        ("time", "zone"),
-        ("read", "replica"),
-        ("read", "receipt"),
-        ("read", "status"),
-        ("search", "index"),
-        ("list", "item"),
-        ("time", "entry"),
-        ("view", "count"),
-    }
-)
-
-# Verbs that often open a description as nouns ("Log of a job", "Post details").
-NOUN_LIKE: Final = parse_word_set(
-    """
-    block book build bookmark change checkout command comment commit copy download draft empty
-    export force fork generate label like link lock log manage mark note order patch perform play
-    post print pull queue record release reply request script select set share sign stage star start
-    stash store switch tag touch transfer trash type undo vote
-    """
-)
-
+NOUN_PAIRS: Final = _SETS["noun_pairs"]
+NOUN_LIKE: Final = _SETS["noun_like"]
 TIMESTAMP_WORDS: Final = parse_word_set("at by count date flag marker status time timestamp")  # `delete_time`
-# Records about an action: reading them has no effect.
-RECORD_WORDS: Final = parse_word_set(
-    """
-    count counts date event events history info limit limits log logs options permissions policies policy
-    rules stats status summary time times
-    """
-)
+RECORD_WORDS: Final = _SETS["record_words"]
 CONNECTOR_WORDS: Final = parse_word_set("and or then")
 
 
@@ -219,32 +97,23 @@ def collect_choices(schema: Json) -> SchemaChoices:
 
 
 # Excludes verbs that are vague for a tool ("enables you to search") or that name programs.
-_DESTROY_VERBS: Final = STRONG_DESTROY_VERBS - parse_word_set(
-    "bash cleanup exec execute powershell shell sudo"
-) | parse_word_set("cancel clear flush invalidate prune reset revert revoke")
-_WRITE_VERBS: Final = STRONG_WRITE_VERBS - parse_word_set("apply assign attach disable enable replace toggle")
+_CLAUSE_DESTROY_VERBS: Final = (
+    STRONG_DESTROY_VERBS - _SETS["program_verbs"] - {"cleanup"} | _SETS["clause_destroy_verbs"]
+)
+_CLAUSE_WRITE_VERBS: Final = STRONG_WRITE_VERBS - _SETS["vague_write_verbs"]
 _IMPERATIVE_VERBS: Final = {
-    **dict.fromkeys(_WRITE_VERBS, Effect.WRITE),
-    **dict.fromkeys(_DESTROY_VERBS, Effect.DESTROY),
+    **dict.fromkeys(_CLAUSE_WRITE_VERBS, Effect.WRITE),
+    **dict.fromkeys(_CLAUSE_DESTROY_VERBS, Effect.DESTROY),
 }
 _THIRD_PERSON_VERBS: Final = {
-    **dict.fromkeys(build_third_persons(_WRITE_VERBS), Effect.WRITE),
-    **dict.fromkeys(build_third_persons(_DESTROY_VERBS), Effect.DESTROY),
+    **dict.fromkeys(build_third_persons(_CLAUSE_WRITE_VERBS), Effect.WRITE),
+    **dict.fromkeys(build_third_persons(_CLAUSE_DESTROY_VERBS), Effect.DESTROY),
 }
-_DESTROY_GERUNDS: Final = parse_word_set(
-    "deleting destroying erasing expunging purging removing truncating wiping"
-)
+_DESTROY_GERUNDS: Final = _SETS["destroy_gerunds"]
 # Writing, unless the created thing is something to read.
 _CREATE_VERBS: Final = parse_word_set("create creates")
-_READABLE_NOUNS: Final = parse_word_set(
-    """
-    chart charts diagram diagrams embedding embeddings graph list map overview preview report snapshot
-    summaries summary
-    """
-)
-_LOSS_PARTICIPLES: Final = parse_word_set(
-    "deleted destroyed erased expunged overwritten purged removed terminated truncated wiped"
-)
+_READABLE_NOUNS: Final = _SETS["readable_nouns"]
+_LOSS_PARTICIPLES: Final = _SETS["loss_participles"]
 _EFFECT_WORDS: Final = (
     _LOSS_PARTICIPLES | _DESTROY_GERUNDS | _IMPERATIVE_VERBS.keys() | _THIRD_PERSON_VERBS.keys() | {"rid"}
 )
@@ -257,18 +126,8 @@ _CLAUSE_END = re.compile(r"([,;:()|•–—/]|\s-+\s|\b(?:and|or|then|but)\b)")
 _CLAUSE_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 # `update time`, `delete flag`, `updates on`: the word before these is not a verb.
-_AFTER_NOUN: Final = parse_word_set(
-    """
-    about access action actions api at by can command commands count counts date dates endpoint event events
-    flag flags for frequency from has have history if in info information interval is log logs marker method
-    mode of on operation operations option options per permission permissions rate request requests
-    settings since statement statements status tag that time times timestamp timestamps to token type types
-    was were when which will with
-    """
-)
-_ADVERBS: Final = parse_word_set(
-    "afterwards also always both even first including just now once only simply so thereby therefore thus"
-)
+_AFTER_NOUN: Final = _SETS["after_noun"]
+_ADVERBS: Final = _SETS["adverbs"]
 _TOOL_NOUNS: Final = (
     "action|api|call|command|endpoint|function|helper|interface|method|module|operation|plugin|request|route"
     "|script|server|service|skill|tool|utility|workflow"
@@ -278,16 +137,8 @@ _SUBJECT = re.compile(
     rf"(?:\w+ly\s+|afterwards\s+)?(?:(?:use|using|call)\s+)?"
     rf"(?:(?:this|the|an?|our)\s+(?:[\w-]+\s+){{0,3}}?(?:{_TOOL_NOUNS})|{_TOOL_NOUNS}|this|it)\s+"
 )
-_WORDS_BEFORE_VERB: Final = parse_word_set(
-    """
-    ability able allow allows be can capable could designed developers enables for going help helps intended
-    is it let lets makes may meant might must of one people permits possibility possible provides purpose
-    shall should supposed that the to used user users want wants which will would you
-    """
-)
-_LEADING_WORDS: Final = parse_word_set(
-    "allow allows can could enables help helps lets may might must permits shall should used will"
-)
+_WORDS_BEFORE_VERB: Final = _SETS["words_before_verb"]
+_LEADING_WORDS: Final = _SETS["leading_words"]
 # "Manages a list by allowing the user to add, delete": further verbs of the tool later in the clause.
 _ALLOWING_PATTERN = re.compile(
     r"\b(?:by allowing|allowing|enabling|letting|the ability|including the ability)\s(?=.*\bto\b)"
@@ -296,12 +147,7 @@ _ALLOWING_PATTERN = re.compile(
 _LOSING_PATTERN = re.compile(
     rf"(?:will\s+(?:\w+\s+)?be|gets?|(?:is|are)\s+(?:then|also|\w+ly))\s+(?:\w+ly\s+)?({'|'.join(sorted(_LOSS_PARTICIPLES))})\b"
 )
-_SUBORDINATING_WORDS: Final = parse_word_set(
-    """
-    after although as because before being for get gets how if list lists no none nothing once since than that
-    though to unless until was were what when where whether which while who whom whose why
-    """
-)
+_SUBORDINATING_WORDS: Final = _SETS["subordinating_words"]
 
 
 def find_worst_effect(text: str) -> tuple[Effect, str] | None:
@@ -404,20 +250,12 @@ _CONVERT_PATTERN = re.compile(
     r"converts?\b[^.]*\b(?:units?|time ?zones?|coordinates|degrees|temperatures?|number bases?)\b",
     re.IGNORECASE,
 )
-_PROGRAM_WORDS: Final = parse_word_set(
-    "bash code command commands javascript program programs python script scripts shell"
-)
-_ACTION_PARAMETERS: Final = parse_word_set(
-    "action actions cmd command method mode op operation operations verb"
-)
+_PROGRAM_WORDS: Final = _SETS["program_words"]
+_ACTION_PARAMETERS: Final = _SETS["action_parameters"]
 # Other parameters may select an action too, but only unambiguous verbs count there.
-_UNAMBIGUOUS_VERBS: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - parse_word_set(
-    "bash exec execute powershell shell sudo"
-)
+_UNAMBIGUOUS_VERBS: Final = (STRONG_WRITE_VERBS | STRONG_DESTROY_VERBS) - _SETS["program_verbs"]
 # These parameters concern the actions of others, permissions, or what a result leaves out.
-_NON_ACTION_PARAMETERS: Final = parse_word_set(
-    "change changes event events filter filters missing permission permissions scope scopes trigger triggers"
-)
+_NON_ACTION_PARAMETERS: Final = _SETS["non_action_parameters"]
 _PROGRAM_PARAMETERS: Final = ("cmd", "code", "command", "script", "shell")
 
 _ADD_ON_PATTERN = re.compile(r"\badd-on", re.IGNORECASE)
@@ -454,9 +292,9 @@ def find_in_name(name: str) -> EffectFinding | None:
     for word in words:
         if word in STRONG_DESTROY_VERBS:
             return _build_name_finding(Effect.DESTROY, word)
-    for pair in zip(words, (to_singular(word) for word in words[1:]), strict=False):
-        if (effect := VERB_PHRASES.get(pair)) is not None:
-            return _build_name_finding(effect, " ".join(pair))
+    for first, second in pairwise(words):
+        if (effect := VERB_PHRASES.get(f"{first}/{to_singular(second)}")) is not None:
+            return _build_name_finding(effect, f"{first} {to_singular(second)}")
     return _find_first_verb(words)
 
 
@@ -499,14 +337,12 @@ def _find_after_reading(rest: tuple[str, ...]) -> EffectFinding | None:
 
 def _drop_noun_pairs(words: tuple[str, ...]) -> tuple[str, ...]:
     kept: list[str] = []
-    skip = False
-    for place, word in enumerate(words):
-        if skip:
-            skip = False
-            continue
-        following = to_singular(words[place + 1]) if place + 1 < len(words) else ""
-        skip = (word, following) in NOUN_PAIRS
-        if not skip:
+    left = list(reversed(words))
+    while left:
+        word = left.pop()
+        if left and f"{word}/{to_singular(left[-1])}" in NOUN_PAIRS:
+            left.pop()
+        else:
             kept.append(word)
     return tuple(kept)
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache
 from itertools import chain
+from pkgutil import get_data
 from typing import Any, Final, TypeVar, cast
 
-from fingerpost.catalog.words import GENERAL, STOP_WORDS, classify, split_words, take_distinct
+from fingerpost.catalog.words import GENERAL, STOP_WORDS, classify, read_sections, split_words, take_distinct
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
@@ -231,123 +233,12 @@ def _as_mapping(value: Json) -> JsonObject:
     return value if isinstance(value, Mapping) else _EMPTY_OBJECT
 
 
-_PERPLEXITY_RESEARCH: Final = ToolOverride(
-    match="*",
-    category="web_search",
-    priority=100,
-    hierarchy=("perplexity-ask", "tavily-search"),
-    typical_ms=60_000,
-    timeout_ms=300_000,
-    typical_tokens=4000,
-    needs_summary=True,
-)
-_PERPLEXITY_ASK: Final = ToolOverride(
-    match="*", category="web_search", priority=95, hierarchy=("tavily-search",)
-)
-_PERPLEXITY_REASON: Final = ToolOverride(
-    match="*",
-    category="web_search",
-    priority=90,
-    hierarchy=("perplexity-ask", "tavily-search"),
-    typical_ms=20_000,
-    timeout_ms=300_000,
-)
-_PERPLEXITY_SEARCH: Final = ToolOverride(
-    match="*", category="web_search", priority=85, hierarchy=("tavily-search",)
-)
-_TAVILY_SEARCH: Final = ToolOverride(
-    match="*", category="web_search", priority=90, hierarchy=("perplexity-search",), typical_ms=4000
-)
-# Official figures come from the official source. General searches are only fallbacks.
-_DATAGOV: Final = ToolOverride(
-    match="*",
-    category="data",
-    priority=95,
-    hierarchy=("perplexity-search", "tavily-search"),
-    conflicts=("perplexity-search", "tavily-search"),
-    typical_ms=5000,
-    structured=True,
-    exclusive_intent="official_data",
-)
-# If a file cannot be read, other tools cannot help: fail at once.
-_FILE_TOOL: Final = ToolOverride(match="*", category="files", priority=80, hierarchy=())
-
-_KNOWN_TOOLS: Final[Mapping[str, ToolOverride]] = {
-    "perplexity_research": _PERPLEXITY_RESEARCH,
-    "perplexity_ask": _PERPLEXITY_ASK,
-    "perplexity_reason": _PERPLEXITY_REASON,
-    "perplexity_search": _PERPLEXITY_SEARCH,
-    "tavily_search": _TAVILY_SEARCH,
-    "datagov_query": _DATAGOV,
-    "read_file": _FILE_TOOL,
-    "write_file": _FILE_TOOL,
-}
+@cache
+def _read_known_tools() -> Mapping[str, ToolOverride]:
+    tables = tomllib.loads((get_data("fingerpost.catalog", "known_tools.toml") or b"").decode())
+    return {name: ToolOverride(match="*", **table) for name, table in tables.items()}
 
 
-# Tools known to only read: by the package or URL in the operator's entry, then by name and parameters.
-# A tool with an additional parameter is a different tool and is judged by its text.
-_KNOWN_READS: Final[Mapping[str, str]] = {
-    "mcp-server-fetch": """
-        fetch url max_length start_index raw
-        """,
-    "mcp-server-git": """
-        git_status repo_path
-        git_diff_unstaged repo_path context_lines
-        git_diff_staged repo_path context_lines
-        git_diff repo_path target context_lines
-        git_log repo_path max_count start_timestamp end_timestamp
-        git_show repo_path revision
-        git_branch repo_path branch_type contains not_contains
-        """,
-    "mcp-server-time": """
-        get_current_time timezone
-        convert_time source_timezone time target_timezone
-        """,
-    "mcp-server-sqlite": """
-        read_query query
-        list_tables
-        describe_table table_name
-        """,
-    "@modelcontextprotocol/server-filesystem": """
-        read_file path tail head
-        read_text_file path tail head
-        read_media_file path
-        read_multiple_files paths
-        list_directory path
-        list_directory_with_sizes path sortBy
-        directory_tree path excludePatterns
-        search_files path pattern excludePatterns
-        get_file_info path
-        list_allowed_directories
-        """,
-    "@modelcontextprotocol/server-memory": """
-        read_graph
-        search_nodes query
-        open_nodes names
-        """,
-    "@modelcontextprotocol/server-everything": """
-        echo message
-        get-annotated-message messageType includeImage
-        get-env
-        get-resource-links count
-        get-resource-reference resourceType resourceId
-        get-structured-content location
-        get-sum a b
-        get-tiny-image
-        trigger-long-running-operation duration steps
-        """,
-    "tavily-mcp": """
-        tavily-extract urls extract_depth include_images include_favicon format query
-        tavily-map url max_depth max_breadth limit instructions select_paths select_domains categories
-        """,
-    "exa-mcp-server": """
-        crawling_exa url maxCharacters
-        """,
-    "awslabs.aws-documentation-mcp-server": """
-        read_documentation url max_length start_index
-        recommend url
-        """,
-}
 _PACKAGE_ALIASES: Final[Mapping[str, str]] = {
     "mcp-server-filesystem": "@modelcontextprotocol/server-filesystem",
     "mcp-server-memory": "@modelcontextprotocol/server-memory",
@@ -361,7 +252,7 @@ def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> 
     """Return whether this specific tool is known to only read, regardless of its description."""
     if package is None:
         return False
-    known = _get_known_reads(_PACKAGE_ALIASES.get(package, package)).get(name)
+    known = _read_known_reads().get(_PACKAGE_ALIASES.get(package, package), {}).get(name)
     return known is not None and known.issuperset(parameters)
 
 
@@ -372,10 +263,14 @@ def is_known_to_act(name: str) -> bool:
     return normalize_name(name) in _KNOWN_TO_ACT
 
 
-@lru_cache(maxsize=64)
-def _get_known_reads(package: str) -> Mapping[str, frozenset[str]]:
-    lines = _KNOWN_READS.get(package, "").strip().splitlines()
-    return {name: frozenset(rest) for name, *rest in map(str.split, lines)}
+@cache
+def _read_known_reads() -> Mapping[str, Mapping[str, frozenset[str]]]:
+    """Return the parameters of the tools known to only read, by package and name."""
+    sections = read_sections("fingerpost.catalog", "known_reads.txt")
+    return {
+        package: {line.split()[0]: frozenset(line.split()[1:]) for line in text.splitlines() if line}
+        for package, text in sections.items()
+    }
 
 
 def normalize_name(name: str) -> str:
@@ -385,7 +280,7 @@ def normalize_name(name: str) -> str:
 
 def get_shipped_override(name: str) -> ToolOverride | None:
     """Return the shipped override for a tool of this name, or None."""
-    return _KNOWN_TOOLS.get(normalize_name(name))
+    return _read_known_tools().get(normalize_name(name))
 
 
 T = TypeVar("T")

@@ -59,6 +59,13 @@ def test_every_place_lives_by_a_time_zone_there_is():
     assert {*CITIES.values(), *COUNTRIES.values()} <= available_timezones()
 
 
+def test_a_place_of_two_words_is_read_as_a_whole():
+    assert fill("מה השעה בלוס אנג׳לס?", "time/get_current_time").arguments == {
+        "timezone": "America/Los_Angeles"
+    }
+    assert "לוס" not in CITIES
+
+
 def test_every_argument_has_its_reason():
     got = fill("what time is it in Tokyo?", "time/get_current_time")
     assert got.arguments == {"timezone": "Asia/Tokyo"}

@@ -10,150 +10,30 @@ from typing import Final
 
 from fingerpost.call.arguments.coercion import ScalarReading, read_scalar
 from fingerpost.catalog.tool_names import count_edits
-from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.catalog.words import parse_word_set, read_sections, split_words, to_singular
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.schemas import SchemaNode, get_json_type, is_equal, is_list, is_object
 
-ABBREVIATIONS: Final = {
-    "addr": "address", "amt": "amount", "avg": "average", "cat": "category", "cmd": "command",
-    "config": "configuration", "conf": "configuration", "curr": "currency", "db": "database",
-    "desc": "description", "descr": "description", "dept": "department", "dest": "destination",
-    "dst": "destination", "dir": "directory", "folder": "directory", "dob": "birthdate",
-    "env": "environment", "expr": "expression", "freq": "frequency", "img": "image", "pic": "picture",
-    "identifier": "id", "ident": "id", "lang": "language", "lat": "latitude", "lng": "longitude",
-    "lon": "longitude", "long": "longitude", "loc": "location", "max": "maximum", "min": "minimum",
-    "msg": "message", "nbr": "number", "no": "number", "num": "number", "org": "organization",
-    "organisation": "organization", "param": "parameter", "pct": "percent", "percentage": "percent",
-    "pos": "position", "prev": "previous", "qty": "quantity", "ref": "reference", "repo": "repository",
-    "req": "request", "res": "result", "seq": "sequence", "src": "source", "str": "string",
-    "temp": "temperature", "tel": "phone", "telephone": "phone", "txt": "text", "tz": "timezone",
-    "uri": "url", "usr": "user", "yr": "year", "dist": "distance", "func": "function", "fn": "function",
-    "val": "value", "vol": "volume", "colour": "color", "centre": "center", "info": "information",
-    "stat": "statistic", "auth": "authentication", "pwd": "password", "passwd": "password",
-    "char": "character", "fmt": "format", "doc": "document", "attr": "attribute",
-    "attachement": "attachment", "catagory": "category", "calender": "calendar",
-}  # fmt: skip
+_SECTIONS: Final = read_sections("fingerpost.call.arguments", "names.txt")
 
-_GROUP_LINES: Final = """
-    path file filename filepath fullpath filelocation pathname fileuri targetfile documentpath;
-    path directory directorypath directoryname directorylocation root targetdirectory;
-    query q search searchquery searchterm searchtext searchstring keyword term question prompt
-        phrase querystring querytext searchkeyword userquery text searchphrase;
-    query sql sqlquery statement sqlstatement;
-    limit count maximumresult maximumcount maximumitem topk topn n k numberresult numberofresult
-        resultlimit resultcount resultnumber pagesize perpage maximum numberitem numberofitem
-        numberrow maximumrow itemcount top maximumnumber maximumnumberofresult maximumreturn
-        howmany;
-    offset skip startindex startat startoffset;
-    page pagenumber pageno;
-    url link href webaddress website pageurl targeturl websiteurl weburl webpage address weblink
-        siteurl;
-    location city place cityname locationname placename town area;
-    location address place;
-    location region area;
-    message text body content messagetext messagebody messagecontent;
-    content text body data filecontent textcontent input;
-    content document;
-    title subject headline heading topic;
-    title summary eventtitle;
-    title name;
-    topic subject theme;
-    description body detail text note;
-    to recipient receiver toemail recipientemail emailto toaddress sendto recipientaddress;
-    from sender fromemail senderemail emailfrom fromaddress;
-    startdate datefrom fromdate begindate startingdate since startday datestart;
-    enddate dateto todate finishdate endingdate until endday dateend;
-    starttime timefrom fromtime begintime timestart;
-    endtime timeto totime finishtime timeend;
-    checkin checkindate arrivaldate;
-    checkout checkoutdate departuredate;
-    command shellcommand commandline bashcommand;
-    code script source sourcecode program snippet codesnippet;
-    language languagecode;
-    username user login userhandle handle accountname userlogin;
-    repository repositoryname project;
-    branch branchname;
-    operation action op method verb operationtype actiontype;
-    unit unitofmeasure measurementunit unitsystem unittype;
-    format outputformat responseformat;
-    amount value sum total;
-    quantity count numberofitem;
-    amount quantity;
-    expression formula equation calculation mathexpression;
-    timezone timezonename zone;
-    fromcurrency sourcecurrency basecurrency currencyfrom;
-    tocurrency targetcurrency destinationcurrency currencyto;
-    sourcelanguage fromlanguage languagefrom inputlanguage originallanguage;
-    targetlanguage tolanguage languageto outputlanguage destinationlanguage;
-    origin from source departure startlocation startinglocation origincity departurecity fromcity
-        fromlocation startpoint startingpoint originlocation departurelocation;
-    destination to target arrival endlocation destinationcity arrivalcity tocity tolocation endpoint
-        endingpoint destinationlocation arrivallocation;
-    source sourcepath from frompath;
-    destination destinationpath to topath target targetpath;
-    email emailaddress mail mailaddress;
-    phone phonenumber mobile mobilenumber;
-    zip zipcode postalcode postcode;
-    country countryname nation;
-    state province statename;
-    userid uid;
-    date day ondate;
-    team teamname club;
-    function functionexpression;
-    number n;
-    number value;
-    gender sex;
-    type kind;
-    category genre;
-    tag label;
-    data payload body;
-    oldtext oldstring search find searchfor;
-    newtext newstring replacement replace replacewith;
-    ticker symbol stocksymbol stock tickersymbol stockticker;
-    company companyname firm business;
-    person personname fullname name;
-    artist artistname singer;
-    restaurant restaurantname;
-    movie moviename movietitle film filmname filmtitle;
-    book bookname booktitle;
-    song songname songtitle track trackname tracktitle;
-    product productname item itemname;
-    sort sortby order orderby sortorder sortfield;
-    color colorname;
-    weight mass;
-    id uid uuid;
-    interestrate rate annualrate;
-    price cost;
-    birthdate dateofbirth birthday;
-    rating score star;
-    duration length;
-    velocity speed;
-    initialvelocity initialspeed startvelocity;
-    finalvelocity finalspeed endvelocity;
-    acceleration accelerationrate;
-    principal principalamount initialamount investmentamount;
-    year yearnumber;
-    day numberday numberofday daycount;
-    guest numberguest numberofguest guestcount partysize numberofperson numberofpeople people
-        person;
-    adult numberadult numberofadult adultcount;
-    child numberchild numberofchild childcount children numberofchildren;
-    ticket numberticket numberofticket ticketcount;
-    seat numberseat numberofseat seatcount;
-    room numberroom numberofroom roomcount;
-"""
 
+def _parse_sets(title: str) -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(group.split("/")) for group in _SECTIONS[title].split())
+
+
+ABBREVIATIONS: Final = dict(pair.split("=", 1) for pair in _SECTIONS["abbreviations"].split())
 SYNONYM_GROUPS: Final[dict[str, frozenset[int]]] = {}
-for _number, _line in enumerate(_GROUP_LINES.split(";")):
+for _number, _line in enumerate(_SECTIONS["synonyms"].splitlines()):
     for _word in _line.split():
         SYNONYM_GROUPS[_word] = SYNONYM_GROUPS.get(_word, frozenset()) | {_number}
-
-# Words that add nothing to a name: `city_name`, `the_value`, `input_text`.
-FILLER_WORDS: Final = parse_word_set(
-    "name value string text number parameter the of a an input given specified argument target desired"
-    " preferred selected my your for in on field query"
-)
+FILLER_WORDS: Final = parse_word_set(_SECTIONS["filler_words"])
+OPPOSING_WORDS: Final = parse_word_set(_SECTIONS["opposing_words"])
+GENERIC_WORDS: Final = parse_word_set(_SECTIONS["generic_words"])
+WHOLE_WORDS: Final = parse_word_set(_SECTIONS["whole_words"])
+DISTINCT_NAMES: Final = _parse_sets("distinct_names")
+OPPOSITE_VALUES: Final = _parse_sets("opposite_values")
+SAME_VALUES: Final = _parse_sets("same_values")
 
 # Words that add nothing if the value has the right format: `start` for `start_date`.
 VALUE_PATTERNS: Final = {
@@ -172,34 +52,6 @@ VALUE_PATTERNS: Final = {
     "code": r"[A-Za-z0-9_-]{1,12}",
 }
 
-# Words that reverse the meaning of a name. They are never dropped.
-OPPOSING_WORDS: Final = parse_word_set(
-    "minimum maximum start end begin finish from to before after not no exclude include without with only old"
-    " new"
-    " source destination target first last previous next latitude longitude width height parent child in out"
-    " left right top bottom up down input output low high lower upper initial final origin departure arrival"
-    " sender recipient allow deny enable disable add remove inner outer primary secondary base"
-)
-
-# Names that say nothing about their value.
-GENERIC_WORDS: Final = parse_word_set(
-    "input text query value data content argument parameter arg q string item key prompt request question"
-    " expression object payload body x message"
-)
-
-# Similar pairs with different meanings. They are never treated as typos.
-DISTINCT_NAMES: Final = (
-    frozenset({"county", "country"}), frozenset({"count", "county"}), frozenset({"count", "country"}),
-    frozenset({"month", "mouth"}), frozenset({"public", "publish"}), frozenset({"message", "massage"}),
-    frozenset({"price", "prize"}), frozenset({"weight", "height"}), frozenset({"width", "weight"}),
-    frozenset({"sender", "gender"}), frozenset({"income", "outcome"}), frozenset({"import", "export"}),
-    frozenset({"include", "exclude"}), frozenset({"recipient", "recipe"}), frozenset({"read", "road"}),
-    frozenset({"latitude", "altitude"}), frozenset({"form", "from"}), frozenset({"state", "date"}),
-    frozenset({"state", "start"}), frozenset({"state", "status"}), frozenset({"field", "file"}),
-    frozenset({"source", "course"}), frozenset({"minimum", "maximum"}), frozenset({"active", "inactive"}),
-)  # fmt: skip
-
-
 MAX_NAME_LENGTH: Final = 80
 
 
@@ -215,43 +67,6 @@ def split_name(name: str) -> tuple[str, ...]:
     """Return the words of a name in the singular, with abbreviations expanded."""
     plain = (to_singular(word) for word in split_words(name[:MAX_NAME_LENGTH]))
     return tuple(ABBREVIATIONS.get(word, word) for word in plain)
-
-
-def _parse_sets(text: str) -> tuple[frozenset[str], ...]:
-    return tuple(frozenset(group.split("/")) for group in text.split())
-
-
-OPPOSITE_VALUES: Final = _parse_sets(
-    """
-    asc/desc ascending/descending true/false yes/no on/off allow/deny allowed/denied accept/reject
-    approve/reject grant/revoke enable/disable enabled/disabled open/close opened/closed open/closed
-    public/private include/exclude add/remove create/delete read/write up/down left/right top/bottom
-    before/after start/stop start/end first/last min/max minimum/maximum in/out buy/sell
-    increase/decrease active/inactive push/pull import/export lock/unlock mute/unmute
-    install/uninstall all/none male/female old/new newest/oldest high/low hot/cold input/output
-    source/target from/to sync/async valid/invalid inbound/outbound incoming/outgoing
-    upload/download encrypt/decrypt encode/decode show/hide like/dislike follow/unfollow
-    subscribe/unsubscribe mount/unmount credit/debit gain/loss ingress/egress prefix/suffix
-    """
-)
-
-SAME_VALUES: Final = _parse_sets(
-    """
-    asc/ascending/ascend desc/descending/descend min/minimum max/maximum c/celsius/centigrade
-    f/fahrenheit k/kelvin km/kilometer/kilometre mi/mile kg/kilogram/kilo g/gram lb/pound
-    cm/centimeter/centimetre ft/foot/feet in/inch sec/second hr/hour/h md/markdown
-    txt/text/plaintext yml/yaml jpg/jpeg js/javascript ts/typescript py/python
-    """
-)
-
-# Whole words that are prefixes of longer ones: `all` is not short for `allow`.
-WHOLE_WORDS: Final = parse_word_set(
-    """
-    all any none not read write on off yes no true false allow deny open close new old in out up
-    down and or one two with over under un non pre post sub super ex add set get put use man wo for
-    per day auto semi min max part can mis dis act
-    """
-)
 
 
 MAX_CHOICE_LENGTH: Final = 80

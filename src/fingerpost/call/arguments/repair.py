@@ -40,6 +40,7 @@ from fingerpost.call.arguments.matches import (
     split_name,
 )
 from fingerpost.call.arguments.tool_schema import MAX_NOTES, ToolSchema, format_signature, tool_schemas
+from fingerpost.catalog.words import parse_word_set
 from fingerpost.dates import DateDoubt, read_date
 from fingerpost.records import Json, JsonObject, ParameterError, ParameterFault, Repair, RepairKind, ToolCard
 from fingerpost.schemas import NO_OBJECT, ExtraKeys, SchemaNode, is_equal, is_list, is_object, is_of_type
@@ -364,27 +365,11 @@ def _is_null(value: Json) -> bool:
     return value is None or (isinstance(value, str) and value.strip().lower() in NULL_WORDS)
 
 
-_WRAPPER_KEYS: Final = frozenset(
-    [
-        "arguments",
-        "args",
-        "argument",
-        "input",
-        "inputs",
-        "params",
-        "parameters",
-        "parameter",
-        "kwargs",
-        "payload",
-        "body",
-        "request",
-        "toolinput",
-        "properties",
-        "data",
-        "json",
-        "toolarguments",
-        "functionarguments",
-    ]
+_WRAPPER_KEYS: Final = parse_word_set(
+    """
+    args argument arguments body data functionarguments input inputs json kwargs parameter parameters params
+    payload properties request toolarguments toolinput
+    """
 )
 _TOOL_NAME_KEYS: Final = frozenset({"name", "tool", "function", "toolname", "type"})
 
@@ -551,14 +536,12 @@ def _refuse_arguments(card: ToolCard, tool_schema: ToolSchema, reason: str) -> P
 
 
 # Amount and format. The request stays the same without them.
-# fmt: off
-_SETTING_NAMES: Final = frozenset(
-    {
-        "limit", "format", "timeout", "verbose", "temperature", "maximumtoken", "language", "pretty",
-        "stream", "stripthinking", "reasoningeffort", "searchcontextsize",
-    }
+_SETTING_NAMES: Final = parse_word_set(
+    """
+    format language limit maximumtoken pretty reasoningeffort searchcontextsize stream stripthinking
+    temperature timeout verbose
+    """
 )
-# fmt: on
 _FIRST_PAGE_VALUES: Final = {"page": 1, "offset": 0}
 _SERVER_SPECIFIC_WORDS: Final = frozenset({"id", "uuid", "cursor", "token", "handle", "sha", "guid"})
 

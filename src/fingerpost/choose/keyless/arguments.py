@@ -24,7 +24,7 @@ from fingerpost.choose.keyless.parameters import (
     is_search,
     parse_bare_number,
 )
-from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES
+from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES, get_words
 from fingerpost.choose.keyless.values import (
     RequestValue,
     ValueKind,
@@ -601,12 +601,7 @@ _FURTHER_CLAUSE = re.compile(
     r"|book|call|remind|update|store)\b|\b(?:then|afterwards)\b|(?:^|\s)ו(?:אז|שלח|תשלח|מחק|תמחק)",
     re.IGNORECASE,
 )
-_EMPTY_PHRASES: Final = parse_word_set(
-    """
-    it this that them these those me something anything everything stuff things one some any him her us
-    זה אותו אותה
-    """
-)
+_EMPTY_PHRASES: Final = get_words("empty_phrases")
 _DANGLING_WORDS = re.compile(
     r"[\s,]{1,3}(?:from|with|by|since|before|after|until|in|at|of|and|the|limit|to|for|only|as)$"
 )
@@ -702,14 +697,7 @@ def _contains_day(state: FillState, start: int, text: str) -> bool:
 _LOCAL_ZONE_NOTE = re.compile(r"[Uu]se '([A-Za-z_/+-]{3,50})' as local time ?zone")
 _SPOKEN_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 # A request with only these words asks for the local time.
-_TIME_WORDS: Final = parse_word_set(
-    """
-    what what's whats which is it the a time current currently now right tell me please show get give
-    local here my clock hour exact today can could you do have know i and at in to from of zone timezone
-    convert be when will would hi hey מה השעה עכשיו כרגע עכשו כאן אצלי פה בבקשה תגיד לי אפשר הזמן המר את
-    שעה שעון זמן
-    """
-)
+_TIME_WORDS: Final = get_words("time_words")
 
 
 @frozen

@@ -20,6 +20,7 @@ from fingerpost.choose.keyless.arguments import (
 )
 from fingerpost.choose.keyless.extraction import MAX_REQUEST_LENGTH, extract_values
 from fingerpost.choose.keyless.parameters import ParameterSlot, build_slots, convert_value, parse_bare_number
+from fingerpost.choose.keyless.tables import get_phrases
 from fingerpost.choose.keyless.values import ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -60,41 +61,17 @@ _EXAMPLE_BY_KIND: Final = {
     ValueKind.PATTERN: "*.md",
     ValueKind.SQL: "SELECT * FROM visits",
 }
-_PHRASES: Final = {
-    "en": {
-        "one": 'To use {tool} I need one more thing: {what}.{hint}',
-        "many": "To use {tool} I still need:",
-        "options": "one of: {options}",
-        "example": "for example {example}",
-        "secret": "I never take this from a message: set it where the server is configured",
-        "json": "as JSON",
-        "how": "Answer with the values, one per line, as name: value.",
-        "which": "Which of these do you mean? Answer with its number or name.",
-        "confirm": "Do you want me to use {tool}? It may change or delete things for good. Answer yes or no.",
-    },
-    "he": {
-        "one": "כדי להשתמש ב-{tool} חסר לי עוד דבר אחד: {what}.{hint}",
-        "many": "כדי להשתמש ב-{tool} חסר לי עוד:",
-        "options": "אחד מאלה: {options}",
-        "example": "לדוגמה {example}",
-        "secret": "את זה אני לא לוקח מהודעה: יש להגדיר את זה בהגדרות השרת",
-        "json": "בפורמט JSON",
-        "how": "אפשר לענות בשורות, כל ערך בשורה משלו: שם: ערך.",
-        "which": "לאיזה מאלה הכוונה? אפשר לענות במספר או בשם.",
-        "confirm": "להשתמש ב-{tool}? הפעולה עלולה לשנות או למחוק דברים לצמיתות. נא לענות כן או לא.",
-    },
-}  # fmt: skip
 
 
 def format_missing_question(
     card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
 ) -> str:
     """Return one question that names all missing arguments, with their options and an example."""
-    phrases = _PHRASES["he" if language == "he" else "en"]
+    phrases = get_phrases(language)
     slots = {slot.name: slot for slot in build_slots(card)}
     lines = [_describe_missing(one, slots.get(one.name), card, phrases) for one in missing]
     if len(lines) == 1:
-        return phrases["one"].format(tool=to_short_line(card.key), what=lines[0], hint="")
+        return phrases["one"].format(tool=to_short_line(card.key), what=lines[0])
     return "\n".join(
         [
             phrases["many"].format(tool=to_short_line(card.key)),
@@ -113,7 +90,7 @@ def build_missing_question(
 
 def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
     """Build the question which of these tools to use."""
-    phrases = _PHRASES["he" if language == "he" else "en"]
+    phrases = get_phrases(language)
     lines = [
         f"{number}. {to_short_line(card.key)}: {to_short_line(_get_first_sentence(card.description))}"
         for number, card in enumerate(cards, 1)
@@ -126,7 +103,7 @@ def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en")
 
 def build_confirm_question(card: ToolCard, language: str = "en") -> Question:
     """Build the question that confirms a destructive tool."""
-    phrases = _PHRASES["he" if language == "he" else "en"]
+    phrases = get_phrases(language)
     # `Question.tool` stays empty: the answer chooses the tool and does not fill its arguments.
     wanted = MissingArgument(name="tool", options=(card.key,))
     return Question(text=phrases["confirm"].format(tool=to_short_line(card.key)), missing=(wanted,))

@@ -18,6 +18,7 @@ from fingerpost.choose.keyless.tables import (
     MAX_PLACE_WORDS,
     PLACE_QUALIFIERS,
     ZONE_BY_LOWER_NAME,
+    get_words,
 )
 from fingerpost.choose.keyless.values import RequestValue, ValueKind, add_context, share_roles
 from fingerpost.dates import MAX_DATE_LENGTH, parse_day
@@ -89,9 +90,7 @@ _SQL_WITH_TEXT = re.compile(
     r"\b(?:and|then|please)\s+(?:tell|show|give|then|send|explain|list|write|me)\b|\bplease\b|\?"
 )
 
-_PLACE_BEFORE: Final = parse_word_set(
-    "in at for from to of near around and or between not time weather forecast flights vs versus into"
-)
+_PLACE_BEFORE: Final = get_words("place_before")
 _PLACE_BEHIND: Final = parse_word_set("time weather forecast")
 _HEBREW_PREFIXES: Final = ("", "ב", "ל", "מ", "וב", "ול", "ומ", "ו", "ש", "שב", "ה")
 _LANGUAGE_BEFORE: Final = parse_word_set("in to into from and or as")

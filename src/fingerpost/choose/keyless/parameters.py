@@ -8,7 +8,7 @@ from dataclasses import field
 from typing import Final
 
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
-from fingerpost.choose.keyless.tables import ENGLISH_LANGUAGE_NAMES
+from fingerpost.choose.keyless.tables import ENGLISH_LANGUAGE_NAMES, get_words
 from fingerpost.choose.keyless.values import RequestValue, ValueKind, ValueRole
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, ToolCard
@@ -213,9 +213,7 @@ _NAMES_BY_KIND: Final = {
     ValueKind.SQL: parse_word_set("sql statement"),
 }
 # Names that give a role but no type. The type comes from the rest of the tool.
-_NEUTRAL_NAMES: Final = parse_word_set(
-    "source target destination src dst dest input output from to origin contain base"
-)
+_NEUTRAL_NAMES: Final = get_words("neutral_names")
 _DESCRIPTION_PATTERNS: Final = (
     (ValueKind.ZONE, re.compile(r"\btime ?zone\b", re.IGNORECASE)),
     (ValueKind.EMAIL, re.compile(r"\be-?mail\b|\brecipient\b", re.IGNORECASE)),
@@ -232,9 +230,7 @@ _CODE_MENTION = re.compile(
 )
 _FROM_NAMES: Final = parse_word_set("from source src origin since start begin after checkin sender old")
 _TO_NAMES: Final = parse_word_set("to target destination dst dest until end before checkout recipient new")
-_SECRET_NAMES: Final = parse_word_set(
-    "password passwd passphrase secret token credential credentials pin otp cvv apikey pwd"
-)
+_SECRET_NAMES: Final = get_words("secret_names")
 _KEY_QUALIFIERS: Final = parse_word_set("api access private secret ssh auth encryption signing license")
 _QUOTED_VALUE = re.compile(r"['‘“\"`]([A-Za-z][\w-]{1,30})['’”\"`]")
 _EXAMPLE_MARK = re.compile(r"\be\.?g\b|\bfor example\b|\bsuch as\b|\blike\b|\bi\.e\b", re.IGNORECASE)
@@ -419,28 +415,12 @@ _DURATION_UNITS: Final = {
 }
 _MONEY_PARAMETERS: Final = parse_word_set("amount price sum budget cost total")
 _DURATION_WORDS: Final = parse_word_set("duration length second minute hour")
-_MONEY_UNITS: Final = parse_word_set(
-    "$ € £ ₪ ¥ usd eur gbp ils nis btc eth dollar euro shekel שקלים שקל דולר דולרים אירו יורו"
-)
-_COUNT_PARAMETERS: Final = parse_word_set(
-    "count limit max maximum top k n size results number per page num amount"
-)
+_MONEY_UNITS: Final = get_words("money_units")
+_COUNT_PARAMETERS: Final = get_words("count_parameters")
 _COUNTED_NOUNS: Final = parse_word_set("result item entry record row match hit")
 # Words before a number that do not label it.
-_NEUTRAL_WORDS: Final = parse_word_set(
-    """
-    the a an of to for is with by at and or plus in on my this that get show read give me about id
-    number no only exactly set be are was what from into it add sum last first top latest most next wait
-    sleep how much many past please than equals up down over under every run start make print display
-    list root count convert divide multiply maximum max של ל את ה על עד מספר עם כמה זה
-    """
-)
-_CONNECTIVES: Final = parse_word_set(
-    """
-    and or to by of from in on with for x please plus times at is are if then the as per into using more
-    but when do does ו של עם ב ל
-    """
-)
+_NEUTRAL_WORDS: Final = get_words("neutral_words")
+_CONNECTIVES: Final = get_words("connectives")
 _OPPOSITES: Final = {"first": "last", "top": "last", "last": "first"}
 _PLAIN_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 _HASH_NUMBER = re.compile(r"#(\d{1,15})")
@@ -561,14 +541,7 @@ _ROLE_REQUIRED_WORDS: Final = parse_word_set("from since after sender")
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _SCHEME = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{1,20}://")
 # Words before an id or number that do not label it.
-NEUTRAL_LABELS: Final = parse_word_set(
-    """
-    the a an of to for is with by at and or plus in on my this that get show read open find look up
-    lookup me about id number no nr called named only exactly value set be are was what from into it add
-    sum see check fetch please give print display view והוא של את מספר הוא על עם ל ב display tell equals
-    use using than as out
-    """
-)
+NEUTRAL_LABELS: Final = get_words("neutral_labels")
 
 
 def convert_value(slot: ParameterSlot, value: RequestValue) -> Json:

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fingerpost.choose.keyless.choice import to_short_line
+from fingerpost.choose.keyless.tables import get_phrases
 from fingerpost.records import Entity, Narrowing, Step
 
 MAX_EXPRESSION_LENGTH: Final = 200
@@ -188,59 +189,6 @@ _FAREWELL = re.compile(
 )
 _MAX_GREETING_LENGTH: Final = 80
 
-_REPLY_PHRASES: Final = {
-    "en": {
-        "from": "From {tool}:",
-        "empty": "{tool} answered with nothing.",
-        "failed": "{tool} could not do it. Check what you named, or ask in another way.",
-        "none": "No language model is configured",
-        "silent": "The language model did not answer",
-        "own": "this is the tool's own reply.",
-        "owns": "these are the tools' own replies.",
-        "unused": "Not taken into account: {things}.",
-        "undone": "Not done, because no tool for it is certain without a language model: {things}.",
-        "hello": "Hello! I can use tools for you, even though no language model is configured.",
-        "welcome": "You're welcome.",
-        "bye": "Goodbye.",
-        "sum": "{result} (worked out exactly, without a language model)",
-        "needs_model": "This needs no tool, but a language model to answer it, and none is configured. "
-        "Set one up under models.prime in the settings (base_url, model, and the key in the environment).",
-        "can": "Without a model I can use: {tools}.",
-        "greeting": "Hello!",
-        "off": "No tool was used: tool routing is switched off (tool_routing.enabled = false). "
-        "Switch it on to have this done with a tool.",
-        "no_tools": "No tools are connected yet: add a server to the settings.",
-        "down": "No tools can be used at the moment, because no server can be reached: {servers}. "
-        "See what is wrong with `fingerpost doctor`.",
-        "cut": "(cut here)",
-    },
-    "he": {
-        "from": "מתוך {tool}:",
-        "empty": "{tool} לא החזיר דבר.",
-        "failed": "{tool} לא הצליח. אפשר לבדוק את מה שצוין בבקשה, או לנסח אותה אחרת.",
-        "none": "לא מוגדר מודל שפה",
-        "silent": "מודל השפה לא ענה",
-        "own": "זו התשובה של הכלי עצמו.",
-        "owns": "אלה התשובות של הכלים עצמם.",
-        "unused": "לא הובא בחשבון: {things}.",
-        "undone": "לא בוצע, כי בלי מודל שפה לא ברור איזה כלי מתאים: {things}.",
-        "hello": "שלום! אפשר להפעיל כלים דרכי גם בלי מודל שפה מוגדר.",
-        "welcome": "בשמחה.",
-        "bye": "להתראות.",
-        "sum": "{result} (חושב במדויק, בלי מודל שפה)",
-        "needs_model": "לבקשה הזאת לא דרוש כלי אלא מודל שפה, ולא מוגדר כזה. "
-        "אפשר להגדיר אותו בהגדרות תחת models.prime (base_url, model, והמפתח במשתני הסביבה).",
-        "can": "בלי מודל אפשר להשתמש ב: {tools}.",
-        "greeting": "שלום!",
-        "off": "לא הופעל שום כלי: ניתוב הכלים כבוי (tool_routing.enabled = false). "
-        "אפשר להפעיל אותו כדי לבצע את הבקשה בעזרת כלי.",
-        "no_tools": "עדיין לא מחובר שום כלי: יש להוסיף שרת להגדרות.",
-        "down": "אי אפשר להשתמש בכלים כרגע, כי אף שרת אינו זמין: {servers}. "
-        "הפקודה `fingerpost doctor` מראה מה הבעיה.",
-        "cut": "(נחתך כאן)",
-    },
-}
-
 
 def build_keyless_answer(
     steps: Sequence[Step],
@@ -255,7 +203,7 @@ def build_keyless_answer(
     `unused_entities` are values of the request that no argument used. `undone_needs` are parts of the request
     that could not be done. `configured` means that there is a model but it did not answer.
     """
-    phrases = _get_phrases(language)
+    phrases = get_phrases(language)
     parts = [_format_step(step, phrases) for step in steps]
     if unused_entities:
         things = ", ".join(
@@ -285,7 +233,7 @@ def build_direct_reply(
 
     `down` maps unreachable servers to the reason.
     """
-    phrases = _get_phrases(language or narrowing.signals.language)
+    phrases = get_phrases(language or narrowing.signals.language)
     if (known := _find_known_reply(text, phrases)) is not None:
         return "\n".join(
             [known, *([_describe_abilities(abilities, down, phrases)] if known == phrases["hello"] else [])]
@@ -297,7 +245,7 @@ def build_direct_reply(
 
 def build_routing_off_reply(text: str, language: str) -> str:
     """Build the reply when there is no model and tool routing is disabled."""
-    phrases = _get_phrases(language)
+    phrases = get_phrases(language)
     known = _find_known_reply(text, phrases)
     return phrases["off"] if known is None else phrases["greeting"] if known == phrases["hello"] else known
 
@@ -317,10 +265,6 @@ def remove_fence(text: str) -> str:
     """Remove the lines that mark a tool result as data for a model."""
     found = _DATA_FENCE.match(text.strip())
     return found[2] if found is not None else text
-
-
-def _get_phrases(language: str) -> dict[str, str]:
-    return _REPLY_PHRASES["he" if language == "he" else "en"]
 
 
 def _format_step(step: Step, phrases: dict[str, str]) -> str:

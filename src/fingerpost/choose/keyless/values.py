@@ -9,6 +9,7 @@ from enum import Enum, StrEnum, auto
 from typing import Final
 
 from fingerpost.catalog.words import parse_word_set, to_singular
+from fingerpost.choose.keyless.tables import get_words
 from fingerpost.frozen import frozen
 
 
@@ -73,32 +74,13 @@ _PUNCTUATION: Final = frozenset(",:=")
 _HEBREW_PREFIX = re.compile(r"(?<![א-ת])([א-ת]{1,2})-?$")
 
 # Words between a preposition and its object that carry no meaning here.
-_FILLERS: Final = parse_word_set(
-    """
-    the a an my our this that file files folder directory path page site city address url currency
-    language time timezone zone branch repo repository account user את הקובץ קובץ תיקיית התיקייה העיר
-    """
-)
+_FILLERS: Final = get_words("fillers")
 _FROM_WORDS: Final = parse_word_set("from since after starting מאז מן החל מתוך אחרי")
-_TO_WORDS: Final = parse_word_set(
-    "to into until till before toward towards onto through against אל עד לתוך לפני"
-)
-_NEGATION_WORDS: Final = parse_word_set(
-    """
-    not no don't dont doesn't never except excluding exclude without ignore ignoring skip skipping
-    unless avoid besides keep keeping spare leave לא בלי ללא חוץ למעט מלבד במקום
-    """
-)
-_COMPARISON_WORDS: Final = parse_word_set(
-    "compare compared comparing similar equal identical relative closer next belongs"
-)
+_TO_WORDS: Final = get_words("to_words")
+_NEGATION_WORDS: Final = get_words("negation_words")
+_COMPARISON_WORDS: Final = get_words("comparison_words")
 # A number after one of these is not an exact value.
-_VAGUE_WORDS: Final = parse_word_set(
-    """
-    half double twice triple third quarter than over under around about roughly approximately almost nearly
-    between
-    """
-)
+_VAGUE_WORDS: Final = get_words("vague_words")
 _NEGATION_PAIRS: Final = frozenset(
     {("instead", "of"), ("rather", "than"), ("other", "than"), ("apart", "from")}
 )
@@ -110,9 +92,7 @@ _CUES: Final = {
     "top": "top",
     "most": "most",
 }
-_ADJECTIVES: Final = parse_word_set(
-    "recent latest new newest last first next more random different top best oldest"
-)
+_ADJECTIVES: Final = get_words("adjectives")
 # Kinds for which "in" marks the target: "20 EUR in USD", "say it in Italian".
 _CONVERTED_KINDS: Final = frozenset({ValueKind.LANGUAGE, ValueKind.CURRENCY})
 
