@@ -6,6 +6,7 @@ import re
 import socket
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final, cast
 from urllib.parse import unquote, urlsplit
@@ -126,6 +127,7 @@ def _find_hosts_in_text(name: str, text: str, port_beside: Json) -> Iterator[tup
                 yield (*found, _shorten(match[0]))
 
 
+@lru_cache(maxsize=1024)
 def _is_named(name: str, pattern: re.Pattern[str]) -> bool:
     """Return whether a word of the parameter's name matches: `baseUrl`, `target_host`, `cmd`."""
     return any(pattern.fullmatch(word.lower()) for word in _WORDS.findall(name))

@@ -20,6 +20,7 @@ import orjson
 JsonObject: TypeAlias = Mapping[str, Json]
 
 SCALARS = (str, int, float, bool, NoneType)
+_SCALAR_TYPES: frozenset[object] = frozenset(SCALARS)
 _PLAIN_TYPES = frozenset({bool, NoneType})  # always valid
 
 MAX_DEPTH = 100
@@ -36,17 +37,16 @@ _WHITE_SPACE: Final = re.compile(r"[ \t\n\r]*")
 
 def is_large_value(value: object) -> bool:
     """Return whether a value has many parts or long text. The check is cheap for values of any size."""
-    size, todo = 0, [value]
+    size = 0
+    todo: list[Any] = [value]
     while todo and size <= LARGE_SIZE:
         node = todo.pop()
-        if isinstance(node, str):
-            size += len(node)
-            continue
-        size += _VALUE_SIZE
-        if isinstance(node, Mapping):
-            todo.extend(cast("Mapping[object, object]", node).values())
-        elif isinstance(node, list | tuple):
-            todo.extend(cast("Sequence[object]", node))
+        kind = cast("object", type(node))  # first, because `isinstance` with Mapping is slow
+        size += len(node) if kind is str else _VALUE_SIZE
+        if kind is dict or (kind not in _SCALAR_TYPES and isinstance(node, Mapping)):
+            todo.extend(cast("Mapping[str, object]", node).values())
+        elif kind is list or kind is tuple:
+            todo.extend(node)
     return size > LARGE_SIZE
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, Protocol, cast
 
 from mcp.shared.inbound import (
@@ -87,7 +86,12 @@ class ToolNotFoundError(JsonRpcError):
 
 
 def build_call_context(
-    request: ClientRequest, endpoint_tools: EndpointTools, intent: str = ""
+    request: ClientRequest,
+    endpoint_tools: EndpointTools,
+    intent: str = "",
+    *,
+    fallback: bool = True,
+    idempotency_key: str | None = None,
 ) -> CallContext:
     """Build the call context: the caller, the endpoint and the intent.
 
@@ -103,6 +107,8 @@ def build_call_context(
         profile=endpoint_tools.config.profile,
         scopes=endpoint_tools.scopes,
         request=intent,
+        fallback=fallback,
+        idempotency_key=idempotency_key,
     )
 
 
@@ -410,8 +416,10 @@ class ToolMethods:
         `call_tool`, whose headers concern its own arguments.
         """
         endpoint_tools = await self._tool_listing.prepare_tools(request.endpoint, request.principal)
-        context = replace(
-            build_call_context(request, endpoint_tools, intent),
+        context = build_call_context(
+            request,
+            endpoint_tools,
+            intent,
             fallback=get_meta(request).get(FALLBACK_KEY) is not False,
             idempotency_key=get_idempotency_key(request),
         )

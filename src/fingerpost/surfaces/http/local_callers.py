@@ -49,7 +49,7 @@ class Peer:
         if not client or not server:
             return None
         # A connection from this machine to its own external address has the same host at both ends.
-        is_local = is_loopback(client[0]) or client[0] == server[0]
+        is_local = client[0] == server[0] or is_loopback(client[0])
         return cls(client[0], client[1], server[0], server[1]) if is_local else None
 
 
