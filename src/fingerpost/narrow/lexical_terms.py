@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from fingerpost.narrow.word_lists import read_word_lists
+from fingerpost.word_lists import read_word_lists
 
 _CONSONANTS: Final = "[^aeiou][^aeiouy]*"
 _VOWELS: Final = "[aeiouy][aeiou]*"
@@ -128,7 +128,7 @@ _MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say not
 # Combining accents, Hebrew points, Arabic vowel marks.
 _ACCENT_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
 
-_LISTS: Final = read_word_lists("words/terms.txt")
+_LISTS: Final = read_word_lists("fingerpost.narrow", "words/terms.txt")
 # Words without content: English function words and polite phrases.
 EMPTY_TERMS: Final = frozenset(stem_word(word) for line in _LISTS["empty"] for word in line.split())
 

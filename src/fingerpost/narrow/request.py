@@ -11,17 +11,17 @@ from typing import Final
 from fingerpost.catalog.effects import AMBIGUOUS_VERBS, DESTROY_VERBS, NOUN_LIKE, READ_VERBS, WRITE_VERBS
 from fingerpost.catalog.words import STOP_WORDS
 from fingerpost.frozen import frozen
-from fingerpost.narrow.word_lists import read_word_sets
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text
 from fingerpost.settings import Settings
+from fingerpost.word_lists import read_word_sets
 
 # The topic of a request is at its beginning and the instruction often at its end;
 # pasted text is in between.
 HEAD_LENGTH: Final = 4000
 TAIL_LENGTH: Final = 1000
 _CUT_NOTE: Final = "\n…\n"
-_WORDS: Final = read_word_sets("words/requests.txt")
+_WORDS: Final = read_word_sets("fingerpost.narrow", "words/requests.txt")
 
 
 @frozen

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, cast
 
 from fingerpost.choose.syntax_guard.vocabulary import (
+    WORDS,
     WrittenToolNames,
-    build_word_set,
     describes_action,
     is_distinctive,
     is_namespaced,
@@ -25,36 +25,16 @@ from fingerpost.records.json import parse_strict_json, refuse_constant
 MAX_CALLS: Final = 32  # per block
 _MAX_NESTING: Final = 4  # of wrapper objects
 
-_TOOL_NAME_KEYS: Final = build_word_set(
-    "name tool toolname function functionname func action recipientname recipient api apiname call"
-    " toolid usetool selectedtool שם כלי שםהכלי פעולה פונקציה"
-)
-_VAGUE_NAME_KEYS: Final = build_word_set(
-    "action func api call recipient פעולה"
-)  # also used by events and logs
-_SURE_ARGUMENT_KEYS: Final = build_word_set(
-    "actioninput toolinput toolargs toolarguments toolparameters actionargs"
-)
+_TOOL_NAME_KEYS: Final = WORDS["name keys"]
+_ARGUMENT_KEYS: Final = WORDS["argument keys"]
+_WRAPPER_KEYS: Final = WORDS["wrapper keys"]
+CALL_KEYS: Final = _TOOL_NAME_KEYS | _ARGUMENT_KEYS | _WRAPPER_KEYS | WORDS["accompanying keys"]
 _TOOL_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
-_ARGUMENT_KEYS: Final = build_word_set(
-    "arguments args parameters params param input inputs actioninput toolinput kwargs toolargs"
-    " toolarguments functionargs functionarguments functionparameters toolparameters toolparams"
-    " actionargs parameter ארגומנטים פרמטרים קלט קלטלפעולה"
-)
-_WRAPPER_KEYS: Final = build_word_set(
-    "toolcalls toolcall functioncall functioncalls calls tooluses tooluse actions invoke toolrequest"
-    " toolrequests message choices קריאות קריאהלכלי"
-)
-_ACCOMPANYING_KEYS: Final = build_word_set(
-    "id type index callid toolcallid thought thoughts reason reasoning rationale explanation server"
-    " servername confidence jsonrpc method role content refusal plan remaining finishreason step"
-    " stepnumber purpose mcpserver מזהה סוג מחשבה"
-)
-CALL_KEYS: Final = _TOOL_NAME_KEYS | _ARGUMENT_KEYS | _WRAPPER_KEYS | _ACCOMPANYING_KEYS
-_REQUEST_KEYS: Final = build_word_set(
-    "query question prompt task searchquery"
-)  # keys that a data record does not have
 _IGNORED_KEY_CHARACTERS: Final = re.compile(r"[\W_]+")
+
+
+class MoreTextNeeded(Exception):
+    """The text so far does not decide what it is. It never leaves the scanner, which waits for more text."""
 
 
 @frozen
@@ -66,10 +46,6 @@ class WrittenCall:
     has_keywords: bool = True  # in program text: every argument is a keyword argument
     is_explicit: bool = False  # in JSON: a tool's name, and an object with only its arguments
     is_doubtful: bool = False  # in JSON: as above, but the name may be that of a data record
-
-
-def is_name_key(plain: str) -> bool:
-    return plain in _TOOL_NAME_KEYS
 
 
 def fold_key(key: str) -> str:
@@ -119,7 +95,7 @@ def _parse_call_named_by_key(value: Mapping[object, object], names: WrittenToolN
     if not isinstance(key, str) or not is_distinctive(key) or not isinstance(item, dict):
         return None
     arguments = parse_json_arguments(cast("object", item))
-    asks = arguments is not None and not _REQUEST_KEYS.isdisjoint(map(fold_key, arguments))
+    asks = arguments is not None and not WORDS["request keys"].isdisjoint(map(fold_key, arguments))
     acts = describes_action(key)
     if not names.is_known(key) and (acts is False or fold_key(key) in CALL_KEYS):
         return None
@@ -151,9 +127,13 @@ def _parse_plain_call(entries: Mapping[str, object]) -> tuple[WrittenCall, ...]:
         return ()
     if arguments is not None and _is_parameter_schema(arguments):
         return ()
-    whole = arguments is not None or given in _SURE_ARGUMENT_KEYS
+    whole = arguments is not None or given in WORDS["sure argument keys"]
     explicit = given is not None and whole and _TOOL_NAME.fullmatch(written) is not None
-    sure = is_distinctive(written) or named not in _VAGUE_NAME_KEYS or given in _SURE_ARGUMENT_KEYS
+    sure = (
+        is_distinctive(written)
+        or named not in WORDS["vague name keys"]
+        or given in WORDS["sure argument keys"]
+    )
     return (WrittenCall(name=written, arguments=arguments, is_explicit=explicit and sure),)
 
 
@@ -178,25 +158,16 @@ def _is_parameter_schema(arguments: JsonObject) -> bool:
 
 MAX_PROGRAM_LENGTH: Final = 16_000
 _MAX_LITERAL_DEPTH: Final = 60
-_BRACKET_SIGNS: Final = re.compile(r"[\[({]")
+_MAX_BRACKETS: Final = 10 * _MAX_LITERAL_DEPTH
+_NESTING_SIGNS: Final = re.compile(r"[\[({\])}]|[-+~]{3,}")
 _WRAPPER_WORDS: Final = frozenset({"print", "await"})
+_LITERAL_ERRORS: Final = (ValueError, TypeError, SyntaxError, RecursionError, MemoryError)
 
 
 def parse_program_calls(text: str) -> tuple[WrittenCall, ...]:
     """Return the calls if the text consists of Python calls or lists of calls with literal values."""
-    tree = _parse_python(text.strip())
-    if not isinstance(tree, ast.Module):
-        return ()
-    found: list[WrittenCall] = []
-    for statement in tree.body[:MAX_CALLS]:
-        if not isinstance(statement, ast.Expr):
-            return ()
-        for node in _iterate_members(statement.value):
-            call = _parse_call_node(node)
-            if call is None:
-                return ()
-            found.append(call)
-    return tuple(found)
+    calls = [_parse_call_node(node) for node in _parse_values(text, ast.Expr)]
+    return tuple(call for call in calls if call is not None) if None not in calls else ()
 
 
 def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
@@ -204,48 +175,53 @@ def parse_session_calls(text: str) -> tuple[WrittenCall, ...]:
     lines = [line.strip() for line in text.strip().splitlines()]
     if not all(line.startswith((">>>", "...")) for line in lines):
         return ()
-    tree = _parse_python("\n".join(line[3:].removeprefix(" ") for line in lines))
-    if not isinstance(tree, ast.Module):
-        return ()
-    found: list[WrittenCall] = []
-    for statement in tree.body[:MAX_CALLS]:
-        if not isinstance(statement, ast.Expr | ast.Assign):
-            return ()
-        found += [
-            call for node in _iterate_members(statement.value) if (call := _parse_call_node(node)) is not None
-        ]
-    return tuple(found)
+    program = "\n".join(line[3:].removeprefix(" ") for line in lines)
+    calls = map(_parse_call_node, _parse_values(program, ast.Expr, ast.Assign))
+    return tuple(call for call in calls if call is not None)
 
 
 def parse_literal(text: str) -> object:
     """Parse a Python literal, or return None."""
-    tree = _parse_python(text.strip())
-    if isinstance(tree, ast.Module) and len(tree.body) == 1 and isinstance(tree.body[0], ast.Expr):
-        return _evaluate_node(tree.body[0].value)
-    return None
+    tree = _parse_python(text)
+    if tree is None or len(tree.body) != 1 or not isinstance(tree.body[0], ast.Expr):
+        return None
+    try:
+        return ast.literal_eval(tree.body[0].value)
+    except _LITERAL_ERRORS:
+        return None
 
 
-def _parse_python(text: str) -> ast.AST | None:
-    if (
-        len(text) > MAX_PROGRAM_LENGTH
-        or len(_BRACKET_SIGNS.findall(text)) > _MAX_LITERAL_DEPTH * 10
-        or _is_too_deep(text)
-    ):
+def _parse_values(text: str, *kinds: type[ast.Expr | ast.Assign]) -> list[ast.expr]:
+    """Return the values of the statements. Return nothing if a statement is of another kind."""
+    tree = _parse_python(text)
+    values: list[ast.expr] = []
+    for statement in () if tree is None else tree.body[:MAX_CALLS]:
+        if not isinstance(statement, kinds):
+            return []
+        values += _iterate_members(statement.value)
+    return values
+
+
+def _parse_python(text: str) -> ast.Module | None:
+    text = text.strip()
+    if len(text) > MAX_PROGRAM_LENGTH or _is_too_deep(text):
         return None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except _LITERAL_ERRORS:
         return None
 
 
 def _is_too_deep(text: str) -> bool:
     """Return whether the text is nested too deeply for Python's parser, which can crash on it."""
-    depth = 0
-    for sign in re.findall(r"[\[({\])}]|[-+~]{3,}", text):
-        depth += 1 if sign in "[({" else -1
-        if depth > _MAX_LITERAL_DEPTH or len(sign) > _MAX_LITERAL_DEPTH:
+    depth = brackets = 0
+    for sign in _NESTING_SIGNS.findall(text):
+        opens = sign in "[({"
+        brackets += opens
+        depth += 1 if opens else -1
+        if depth > _MAX_LITERAL_DEPTH or len(sign) > _MAX_LITERAL_DEPTH or brackets > _MAX_BRACKETS:
             return True
     return False
 
@@ -268,13 +244,13 @@ def _parse_call_node(node: ast.expr) -> WrittenCall | None:
     if not name:
         return None
     values: dict[str, object] = {}
-    for keyword in node.keywords:
-        value = _evaluate_node(keyword.value)
-        if keyword.arg is None or (value is None and not _is_none(keyword.value)):
-            return WrittenCall(name=name, arguments=None)
-        values[keyword.arg] = value
+    try:
+        for keyword in node.keywords:
+            values[keyword.arg or ""] = ast.literal_eval(keyword.value)
+    except _LITERAL_ERRORS:
+        return WrittenCall(name=name, arguments=None)
     # A positional value could belong to any parameter, so do not guess.
-    arguments = None if node.args else parse_json_arguments(values)
+    arguments = None if node.args or "" in values else parse_json_arguments(values)
     return WrittenCall(name=name, arguments=arguments, has_keywords=not node.args)
 
 
@@ -286,17 +262,6 @@ def _get_dotted_name(node: ast.expr) -> str:
     if not isinstance(node, ast.Name):
         return ""
     return ".".join((node.id, *reversed(parts)))
-
-
-def _evaluate_node(node: ast.expr) -> object:
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        return None
-
-
-def _is_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is None
 
 
 _OUTSIDE_STRING: Final = re.compile(r"[\"'\[\](){}<]")
@@ -395,11 +360,6 @@ _OPEN_TAG_PAIR: Final = re.compile(
     r'argument key="([\w.\-]{1,80})"[^<>]{0,60}<\|sep\|>(.{0,8000}?)<\|close\|>', re.DOTALL
 )
 _LEAF_TAG: Final = re.compile(r"<\s*([^\W\d][\w\-]{0,80})\s*>([^<]*)<\s*/\s*\1\s*>")
-_WRAPPER_TAGS: Final = build_word_set(
-    "tool_name toolname name tool function function_name action server_name arguments args parameters"
-)
-
-
 _JSON_DECODER: Final = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
 
 
@@ -501,7 +461,7 @@ def _parse_tag_arguments(text: str, name: str) -> JsonObject | None:
     leaves = [
         (key, value)
         for key, value in _LEAF_TAG.findall(text)
-        if key.lower() not in _WRAPPER_TAGS and key != name
+        if key.lower() not in WORDS["wrapper tags"] and key != name
     ]
     if leaves:
         return {key: _parse_tag_value(value) for key, value in leaves[:MAX_CALLS]}
@@ -572,8 +532,8 @@ _BLOCK_START: Final = re.compile(
 _PARAGRAPH_END: Final = re.compile(r"\n[ \t]{0,9}(?=\n|[`~]{3})")
 
 
-def may_begin_block(text: str) -> bool | None:
-    """Return whether lines with this beginning can be a call, or None if more text is needed."""
+def may_begin_block(text: str, *, complete: bool) -> bool:
+    """Return whether lines with this beginning can be a call. Raises `MoreTextNeeded` if this is open."""
     if _PYTHON_PROMPT.match(text):
         return True
     wrapper = _YAML_WRAPPER.match(text)
@@ -582,17 +542,22 @@ def may_begin_block(text: str) -> bool | None:
     name = _YAML_NAME.match(text)
     if name is not None and _YAML_ARGUMENTS.match(text, name.end()):
         return True
+    if not complete and _may_continue_block(text):
+        raise MoreTextNeeded
+    return False
+
+
+def _may_continue_block(text: str) -> bool:
     start = _BLOCK_START.match(text)
     if start is None:
         return False
     key, whole, second = (start[part] for part in ("key", "whole", "second"))
     wraps = whole is not None and start.end("whole") + 1 == len(text) and whole.casefold() in _YAML_WRAPPERS
     known = whole is None or whole.casefold() in _YAML_NAME_KEYS or wraps
-    likely = key is None or any(
-        word.startswith(key.casefold()) for word in (*_YAML_NAME_KEYS, *_YAML_WRAPPERS)
-    )
+    keys = (*_YAML_NAME_KEYS, *_YAML_WRAPPERS)
+    likely = key is None or any(word.startswith(key.casefold()) for word in keys)
     follows = not second or any(word.startswith(second.casefold()) for word in _YAML_ARGUMENT_KEYS)
-    return None if known and likely and follows else False
+    return known and likely and follows
 
 
 def find_paragraph_end(text: str, start: int, limit: int) -> int | None:
@@ -634,20 +599,10 @@ def _find_yaml_call_end(text: str, start: int, *, wrapped: bool) -> int:
 
 
 MAX_BARE_CALL_LENGTH: Final = 2_000
-_CALLING_WORDS: Final = build_word_set(
-    "tool tools function functions call calls calling called invoke invoking invocation use"
-    " using uses run running"
-    " execute executing request action api mcp plugin helper agent skill toolcall functioncall"
-    " כלי קריאה הפעלה"
-)
-_NEUTRAL_CALL_WORDS: Final = build_word_set(
-    "the a with and of to name names args arg arguments argument input inputs params parameters"
-    " parameter json xml"
-    " yaml python param id type start begin end finish assistant memory for כלי עם"
-)
+_CALLING_WORDS: Final = WORDS["calling words"]
+_CALL_WORDS: Final = _CALLING_WORDS | WORDS["neutral words"]
 _BARE_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)+|[a-z][a-z0-9]+(?:[A-Z][a-z0-9]+)+")
 _BARE_TOKEN: Final = re.compile(r"[^\W\d][\w.\-]*")
-_JSON_NAME_FIELDS: Final = build_word_set("toolcall functioncall command method")
 _ARGUMENT_PATTERN: Final = re.compile(
     r"\"(?:[^\"\\]|\\.)*\"|(?<!\w)'(?:[^'\\]|\\.)*'|[\w\-]+[ \t]*=[ \t]*[^\s,;)\]}|>]*"
     r"|^[ \t]+(?:- )?[\w\-]{1,40}:(?!//)[^\n]*$|\b[\w\-]{1,40}:(?!//)[ \t]*[\w.\-\"]+",
@@ -707,7 +662,7 @@ def has_only_call_words(text: str) -> bool:
 
 def _is_call_word(word: str) -> bool:
     parts = [part for part in re.split(r"[_.\-]+", word.casefold()) if part]
-    return bool(parts) and all(part in _CALLING_WORDS or part in _NEUTRAL_CALL_WORDS for part in parts)
+    return bool(parts) and _CALL_WORDS.issuperset(parts)
 
 
 def _is_calling_word(word: str) -> bool:
@@ -720,9 +675,6 @@ def _is_tool_like_name(word: str) -> bool:
 
 def _is_json_call(value: Mapping[str, object]) -> bool:
     """Return whether the object is a call such as `{"tool": "brew_tea", "cups": 2}`."""
-    named = (
-        item
-        for key, item in value.items()
-        if (is_name_key(fold_key(key)) and fold_key(key) != "name") or fold_key(key) in _JSON_NAME_FIELDS
-    )
+    name_keys = (_TOOL_NAME_KEYS - {"name"}) | WORDS["json name fields"]
+    named = (item for key, item in value.items() if fold_key(key) in name_keys)
     return any(isinstance(item, str) and _is_tool_like_name(item) for item in named)

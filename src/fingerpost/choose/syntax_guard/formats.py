@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, Protocol, TypeAlias
 
-from fingerpost.choose.syntax_guard.call_parser import BracketReader
+from fingerpost.choose.syntax_guard.call_parser import BracketReader, MoreTextNeeded, find_value_end
 from fingerpost.choose.syntax_guard.vocabulary import (
+    LISTS,
+    WORDS,
     WrittenToolNames,
-    build_word_set,
     is_announcing_call,
     is_asking_how,
     is_introducing_data,
+    is_tool_like,
 )
 from fingerpost.frozen import frozen
 
@@ -26,11 +28,6 @@ class HiddenMode(Protocol):
     def step(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
         """Return the end of the hidden text so far, and whether the block is complete."""
         ...
-
-
-@frozen(kw_only=False)
-class WaitForMore:
-    """The verdict that more text is needed."""
 
 
 @frozen(kw_only=False)
@@ -61,8 +58,7 @@ class ShowCodeBlock:
     fence: str
 
 
-ScanVerdict: TypeAlias = WaitForMore | ShowUntil | HideUntil | ShowCodeBlock
-WAIT_FOR_MORE: Final = WaitForMore()
+ScanVerdict: TypeAlias = ShowUntil | HideUntil | ShowCodeBlock
 
 
 @dataclass(slots=True)
@@ -114,15 +110,50 @@ class ScanPosition:
     def is_line_start(self) -> bool:
         return not self.line.strip(" \t>*-•")
 
-    def find_last_two(self, sign: str) -> int:
-        """Return the start of the last two characters in a run of `sign`."""
-        runs_on = re.compile(f"{re.escape(sign)}+").match(self.text, self.at)
-        return (runs_on.end() if runs_on is not None else self.at + 2) - 2
+    def may_be_tool(self, name: str) -> bool:
+        """Return whether a call under this name counts: a known tool has it, or any tool may have it."""
+        return self.names.is_known(name) or (self.accepts_unknown_tools and is_tool_like(name))
 
     def look_ahead(self, start: int, count: int) -> tuple[str, bool]:
         """Return at most `count` characters from `start`, and whether no more will be added to them."""
         piece = self.text[start : start + count]
         return piece, self.final or len(piece) == count
+
+    def read(self, start: int, count: int) -> str:
+        """Return `count` characters from `start`, or all that are left. Raises `MoreTextNeeded`."""
+        piece, complete = self.look_ahead(start, count)
+        if not complete:
+            raise MoreTextNeeded
+        return piece
+
+    def find_end(self, start: int) -> int | None:
+        """Return the end of the bracketed value at `start`, or None if it is never closed. Raises
+        `MoreTextNeeded`.
+        """
+        length = find_value_end(self.text[start : self.limit], 0)
+        if length is None and not self.is_closed:
+            raise MoreTextNeeded
+        return None if length is None else start + length
+
+    def ends_line(self, end: int, ignored: str = " \t,;.`*_)]") -> bool:
+        """Return whether nothing else follows on the line. A value inside a sentence is content. Raises
+        `MoreTextNeeded`.
+        """
+        behind, complete = self.look_ahead(end, 40)
+        line, newline, _ = behind.partition("\n")
+        if not line.strip(ignored) and not newline and not complete:
+            raise MoreTextNeeded
+        return not line.strip(ignored)
+
+
+def match_or_wait(
+    pattern: re.Pattern[str], beginning: re.Pattern[str], text: str, *, complete: bool
+) -> re.Match[str] | None:
+    """Return the match at the start of the text. Raises `MoreTextNeeded` if the text may still become one."""
+    found = pattern.match(text)
+    if found is None and not complete and beginning.match(text):
+        raise MoreTextNeeded
+    return found
 
 
 _CALL_WORD_PATTERN: Final = (
@@ -180,54 +211,8 @@ def _build_closer(pattern: str) -> re.Pattern[str]:
 
 # Tokens in pipes, by the text between the pipes. The first match counts.
 _TOKEN_TABLE: Final = tuple(
-    (re.compile(words, re.IGNORECASE), syntax, kind)
-    for words, syntax, kind in (
-        (r"im_start", "chatml", MarkerKind.TURN),
-        (r"im_end|im_sep|endoftext", "chatml", MarkerKind.ALONE),
-        (r"python_tag|python_start", "llama", MarkerKind.BLOCK),
-        (r"start_header_id|header_start", "llama", MarkerKind.TURN),
-        (
-            r"(?:e|b)o[tms]_id|end_header_id|header_end|eo[tms]|begin_of_text|end_of_text|python_end",
-            "llama",
-            MarkerKind.ALONE,
-        ),
-        (r"start_of_role", "granite", MarkerKind.TURN),
-        (r"end_of_role", "granite", MarkerKind.ALONE),
-        (r"start_thinking|thinking|think|thought|begin_of_thought|reasoning", "thought", MarkerKind.SPAN),
-        (r"/?(?:end_thinking|end_of_thought|/think|/thinking|/thought)", "thought", MarkerKind.ALONE),
-        (r"start_action|start_tool_results?", "command-r", MarkerKind.BLOCK),
-        (
-            r"(?:start|end)_(?:response|action|tool_results?|of_turn_token|text)|chatbot_token",
-            "command-r",
-            MarkerKind.ALONE,
-        ),
-        (r"channel", "harmony", MarkerKind.CHANNEL),
-        (r"start", "harmony", MarkerKind.TURN),
-        (r"message|constrain|call|return|end", "harmony", MarkerKind.ALONE),
-        (r"recipient", "functionary", MarkerKind.BLOCK),
-        (r"from|content|stop", "functionary", MarkerKind.ALONE),
-        (r"pad|unk|bos|eos|eod|eop|sep|cls|mask|fim_\w+|endofprompt", "marker", MarkerKind.ALONE),
-        (r"open", "kimi", MarkerKind.SPAN),
-        (r"close|sep", "kimi", MarkerKind.ALONE),
-        (r"tool_calls?_section_begin|tool_call_argument_begin", "kimi", MarkerKind.BLOCK),
-        (r"action_start|plugin|interpreter", "internlm", MarkerKind.BLOCK),
-        (r"tools_prefix", "apertus", MarkerKind.BLOCK),
-        (r"tool_call_start", "lfm", MarkerKind.BLOCK),
-        (
-            r"(?:dsml\|?)?(?:tool_?calls?_?begin|tool_?outputs?_?begin|tool_sep|function_calls|invoke|dsml)",
-            "deepseek",
-            MarkerKind.BLOCK,
-        ),
-        (r"begin_?of_?sentence|end_?of_?sentence", "deepseek", MarkerKind.ALONE),
-        (
-            r"user|system|developer|human|tool|function|ipython|observation|environment",
-            "chatml",
-            MarkerKind.TURN,
-        ),
-        (r"assistant|bot|model", "chatml", MarkerKind.ALONE),
-        (r"tool_calls?", "granite", MarkerKind.BLOCK),
-        (r"/tool_calls?", "phi", MarkerKind.ALONE),
-    )
+    (re.compile(pattern, re.IGNORECASE), syntax, MarkerKind[kind.upper()])
+    for syntax, kind, pattern in (line.split(" ", 2) for line in LISTS["tokens"])
 )
 _RESULT_NAME: Final = re.compile(r"result|output|response|observation|תוצא", re.IGNORECASE)
 _HEBREW_MARKER: Final = re.compile(r"[א-ת]")
@@ -267,14 +252,6 @@ def is_sure_token(inner: str) -> bool:
 
 
 _ROLE_FOLLOWS: Final = frozenset({"im_start", "start_header_id", "header_start", "start_of_role", "start"})
-_TOKEN_WORDS: Final = build_word_set(
-    "im_start im_end im_sep endoftext python_tag python_start start_header_id end_header_id"
-    " header_start eot_id eom_id begin_of_text end_of_text start_of_role end_of_role start_thinking"
-    " end_thinking start_action end_action start_tool_result start_response channel message constrain"
-    " recipient content tool_call tool_calls_section_begin tool_calls_begin tool_call_begin tool_sep"
-    " action_start plugin tools_prefix tool_call_start begin_of_sentence end_of_sentence assistant"
-    " system function_calls start_of_tool_call start_of_memory_helper_tool_call"
-)
 
 
 def is_role_expected(inner: str) -> bool:
@@ -286,7 +263,7 @@ def is_unfinished_token(rest: str) -> bool:
     plain = _TOKEN_SPELLING.sub("_", rest.rstrip("|").strip()).casefold()
     if len(plain) < 3:
         return False
-    return any(word.startswith(plain) or plain.startswith(word) for word in _TOKEN_WORDS) or bool(
+    return any(word.startswith(plain) or plain.startswith(word) for word in WORDS["token words"]) or bool(
         _CALLING_TOKEN.search(plain)
     )
 
@@ -438,33 +415,12 @@ class ChannelMessage:
         return self._mode.step(text, at, final=final)
 
 
-# Tags by name, without case, namespace and separators. Ordinary markup does not use them.
-_STRONG_TAG_TABLE: Final = {
-    "hermes": "toolcall toolcalls toolscall",
-    "claude": "functioncalls antmlfunctioncalls antmlinvoke",
-    "gemma": "toolcode startfunctioncall callfunction",
-    "granite": "functioncall",
-    "xml": (
-        "tooluse tooluses usetool usemcptool toolrequest toolinvocation toolcalling calltool runtool"
-        " executetool"
-        " invoketool mcpcall mcptoolcall apicall toolname toolinput toolargs toolarguments functionname"
-        " toolresponse toolresult toolresults tooloutput tooloutputs functionresult functionresults"
-        " functionresponse functionoutput toolparameters accessmcpresource xaitoolcall toolaction"
-        " toolexecution"
-    ),
-    "nemotron": "toolcallnemotron",
-    "hebrew": "קריאהלכלי קריאותלכלי קריאתכלי הפעלתכלי שימושבכלי קריאהלפונקציה תוצאתכלי",
-    "thought": "think thinking thought thoughts reasoning reflection scratchpad innermonologue antmlthinking",
-}
+# Tags that ordinary markup does not use, with their families.
 STRONG_TAGS: Final = {
-    name: syntax for syntax, names in _STRONG_TAG_TABLE.items() for name in build_word_set(names)
+    name: syntax
+    for syntax, _, names in (line.partition(": ") for line in LISTS["strong tags"])
+    for name in names.split()
 }
-# Tags that are a call only if their content is one.
-WEAK_TAGS: Final = build_word_set(
-    "invoke function tool action call execute run command api tools use request act כלי פעולה פונקציה"
-)
-# Closing tags that are removed directly after a block, because they belong to it.
-LEFTOVER_TAGS: Final = build_word_set("s parameter parameters arguments args param arg antmlparameter")
 _TAG_NAME: Final = re.compile(r"[\W_]+")
 
 _ANY_CALL_TAG: Final = re.compile(r"\w{1,30}?((?:tool|function)calls?)")
@@ -485,31 +441,10 @@ def build_tag_closer(written: str) -> re.Pattern[str]:
     return re.compile(rf"<\|?\s*/\s*(?:\|?\w{{1,20}}[|:])?{name}s?\s*\|?>|<{name}\|>{ending}", re.IGNORECASE)
 
 
-_LABEL_WORDS_BY_KIND: Final = {
-    "thought": "thought, thoughts, reasoning, מחשבה",
-    "action": "action, act, פעולה",
-    "input": (
-        "action input, action_input, action inputs, action arguments, action args, action parameters,"
-        " tool input, tool_input, tool arguments, tool args, input, arguments, args, parameters, params,"
-        " קלט לפעולה, קלט הפעולה, קלט פעולה, קלט, ארגומנטים, פרמטרים"
-    ),
-    "observation": (
-        "observation, observations, tool result, tool output, tool response, תצפית, תוצאה, תוצאת הכלי"
-    ),
-    "final": "final answer, final_answer, final response, תשובה סופית",
-    "tool": "tool, function, tool name, tool_name, function name, כלי, פונקציה",
-    "call": (
-        "tool call, tool_call, toolcall, tool-call, tool calls, tool_calls, tool request, tool_request,"
-        " tool invocation, tool_invocation, tool_code, tool code, function-call, function_calls, api call,"
-        " mcp call, mcp tool call, running tool, running, invoke, invoking, assistant tool call,"
-        " function call, function_call, calling tool, calling function,"
-        " calling, call, invoke tool, invoking tool, using tool, use tool, tool use, tool_use, call tool,"
-        " run tool, execute tool, executing tool, קריאה לכלי, קריאת כלי, קורא לכלי, קוראת לכלי, הפעלת כלי,"
-        " מפעיל כלי, מפעיל את הכלי, שימוש בכלי, קריאה לפונקציה"
-    ),
-}
 LABEL_KINDS: Final = {
-    word: kind for kind, words in _LABEL_WORDS_BY_KIND.items() for word in words.split(", ")
+    word: kind
+    for kind, _, words in (line.partition(": ") for line in LISTS["labels"])
+    for word in words.split(", ")
 }
 _LABEL_LEAD: Final = r"[ \t>*_#•🔧🛠️→\-]{0,12}"
 _ANY_LABEL: Final = "|".join(re.escape(word) for word in sorted(LABEL_KINDS, key=len, reverse=True))
@@ -535,14 +470,16 @@ def may_become_label(head: str) -> bool:
     return any(word.startswith(written) or _is_numbered_word(written, word) for word in LABEL_KINDS)
 
 
-def match_label(text: str, at: int, *, final: bool) -> re.Match[str] | bool:
-    """Return the label of the line at `at`, False if there is none, or True if more text is needed."""
+def match_label(text: str, at: int, *, final: bool) -> re.Match[str] | None:
+    """Return the label of the line at `at`, or None. Raises `MoreTextNeeded` if there may still be one."""
     found = LABEL_PATTERN.match(text, at)
+    if final or (found is not None and found.end() < len(text)):
+        return found
     head = text[at : at + MAX_LABEL_LENGTH]
-    if found is not None:
-        return True if found.end() == len(text) and not final else found
-    cut = "\n" not in head and len(head) < MAX_LABEL_LENGTH and not final
-    return cut and (not head.strip() or may_become_label(head))
+    cut = "\n" not in head and len(head) < MAX_LABEL_LENGTH
+    if found is not None or (cut and (not head.strip() or may_become_label(head))):
+        raise MoreTextNeeded
+    return None
 
 
 def _is_numbered_word(written: str, word: str) -> bool:

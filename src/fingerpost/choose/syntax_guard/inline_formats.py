@@ -8,20 +8,16 @@ from typing import Final
 
 from fingerpost.choose.syntax_guard.call_parser import (
     CALL_KEYS,
+    MoreTextNeeded,
     find_calls,
-    find_value_end,
     fold_key,
-    is_name_key,
     parse_calls,
     parse_json_value,
     parse_program_calls,
 )
 from fingerpost.choose.syntax_guard.formats import (
-    LEFTOVER_TAGS,
     STRONG_TAGS,
     TURN_CLOSER,
-    WAIT_FOR_MORE,
-    WEAK_TAGS,
     ChannelMessage,
     ConversationTurn,
     HiddenMode,
@@ -38,11 +34,13 @@ from fingerpost.choose.syntax_guard.formats import (
     is_role_expected,
     is_sure_token,
     is_unfinished_token,
+    match_or_wait,
     normalize_tag_name,
 )
 from fingerpost.choose.syntax_guard.vocabulary import (
+    LISTS,
+    WORDS,
     WrittenToolNames,
-    build_word_set,
     is_distinctive,
     is_tool_like,
 )
@@ -56,7 +54,7 @@ _TRUNCATED_CALL: Final = re.compile(
     r"\s*,\s*[\"'](?:arguments|parameters|args|params|input|tool_input)[\"']\s*:\s*(?:[\"']?\{|\Z)",
     re.IGNORECASE,
 )
-MAX_SEARCHED_LENGTH: Final = 4_000  # characters of an unclosed value that are searched for a name
+_MAX_SEARCHED_LENGTH: Final = 4_000  # characters of an unclosed value that are searched for a name
 _JSON_KEY: Final = re.compile(r"[\s\[]{0,200}\{\s{0,200}([\"']?)([^\W\d][\w \-./]{0,60})\1\s{0,20}:")
 _JSON_KEY_START: Final = re.compile(
     r"[\s\[]{0,200}(?:\{\s{0,200}(?:[\"']?(?:[^\W\d][\w \-./]{0,60})?[\"']?\s{0,20})?)?\Z"
@@ -71,83 +69,49 @@ _NAME_FIELD: Final = re.compile(
 )
 
 
+_NEVER_MATCHES: Final = re.compile(r"(?!)")
+
+
 def examine_brace(position: ScanPosition) -> ScanVerdict:
     """Examine the `{` at this position."""
-    if position.text.startswith("{{{", position.at):
-        return ShowUntil(position.find_last_two("{"))
-    if position.text.startswith("{{", position.at):
-        return _examine_template(position)
-    return examine_json(position)
+    is_template = position.text.startswith("{{", position.at)
+    return _examine_template(position) if is_template else examine_json(position)
 
 
 def examine_json(position: ScanPosition) -> ScanVerdict:
     """Examine an object or a list of objects that may be a call."""
-    head = position.text[position.at : position.at + _MAX_JSON_HEAD_LENGTH]
-    possible = may_be_call_head(head, position.names, allow_unknown=True)
-    if possible is None and not _is_head_complete(position):
-        return WAIT_FOR_MORE
-    unknown = possible is not False and position.accepts_unknown_tools
-    if possible is False or (
-        not unknown and may_be_call_head(head, position.names, allow_unknown=False) is False
-    ):
-        return ShowUntil(position.at + 1)
-    end = find_value_end(position.text[position.at : position.limit], 0)
-    if end is None and not position.is_closed:
-        return WAIT_FOR_MORE
-    value = position.text[position.at : position.at + end if end is not None else position.limit]
-    call = is_real_tool_call(value, position.names) and not (position.is_about_syntax and position.line)
-    if not call and unknown and has_call_shape(value, position.request):
-        alone = is_line_end(position, position.at + len(value))
-        if alone is None:
-            return WAIT_FOR_MORE
-        call = alone
-    if call:
-        return HideUntil(
-            position.at + len(value), "json", None if end is not None else UntilCloser(_NEVER_MATCHES)
-        )
-    return ShowUntil(
-        position.at + 1,
-        values_checked_to=position.at + (len(value) if end is not None else MAX_SEARCHED_LENGTH),
-    )
+    at, names, unknown = position.at, position.names, position.accepts_unknown_tools
+    head, complete = position.look_ahead(at, _MAX_JSON_HEAD_LENGTH)
+    if not may_be_call_head(head, names, allow_unknown=unknown, complete=complete):
+        return ShowUntil(at + 1)
+    end = position.find_end(at)
+    value = position.text[at : position.limit if end is None else end]
+    is_call = is_real_tool_call(value, names) and not (position.is_about_syntax and position.line)
+    if not is_call and unknown and has_call_shape(value, position.request):
+        is_call = position.ends_line(at + len(value))
+    if is_call:
+        return HideUntil(at + len(value), "json", UntilCloser(_NEVER_MATCHES) if end is None else None)
+    return ShowUntil(at + 1, values_checked_to=at + _MAX_SEARCHED_LENGTH if end is None else end)
 
 
-_NEVER_MATCHES: Final = re.compile(r"(?!)")
-
-
-def is_line_end(position: ScanPosition, end: int) -> bool | None:
-    """Return whether nothing follows on the line, or None if more text is needed. A value inside a sentence
-    is content.
-    """
-    behind, complete = position.look_ahead(end, 40)
-    line, newline, _ = behind.partition("\n")
-    if line.strip(" \t,;.`*_)]"):
-        return False
-    return True if newline or complete else None
-
-
-def _is_head_complete(position: ScanPosition) -> bool:
-    return position.final or len(position.text) - position.at >= _MAX_JSON_HEAD_LENGTH
-
-
-def may_be_call_head(head: str, names: WrittenToolNames, *, allow_unknown: bool) -> bool | None:
-    """Return whether JSON with this beginning can be a call, or None if more text is needed.
+def may_be_call_head(head: str, names: WrittenToolNames, *, allow_unknown: bool, complete: bool) -> bool:
+    """Return whether JSON with this beginning can be a call. Raises `MoreTextNeeded` if this is open.
 
     With `allow_unknown`, calls of unknown tools count too.
     """
-    key = _JSON_KEY.match(head)
+    key = match_or_wait(_JSON_KEY, _JSON_KEY_START, head, complete=complete)
     if key is None:
-        return None if _JSON_KEY_START.match(head) else False
+        return _JSON_KEY_START.match(head) is not None
     plain = fold_key(key[2])
     if plain not in CALL_KEYS:
         return is_distinctive(key[2]) and (names.is_known(key[2]) or (allow_unknown and is_tool_like(key[2])))
-    if not is_name_key(plain):
+    if plain not in WORDS["name keys"]:
         return True
-    value = _JSON_NAME_VALUE.match(head, key.end())
+    behind = head[key.end() :]
+    value = match_or_wait(_JSON_NAME_VALUE, _JSON_NAME_VALUE_START, behind, complete=complete)
     if value is not None:
         return names.is_known(value[2]) or (allow_unknown and _PLAIN_NAME.fullmatch(value[2]) is not None)
-    if _JSON_NAME_VALUE_START.match(head, key.end()):
-        return None
-    return head[key.end() :].lstrip().startswith("{")
+    return behind.lstrip().startswith("{") or _JSON_NAME_VALUE_START.match(behind) is not None
 
 
 def has_call_shape(text: str, request: str) -> bool:
@@ -176,7 +140,7 @@ def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
     value = parse_json_value(text)
     if value is not None:
         return any(names.is_known(call.name) for call in find_calls(value, names))
-    written = _NAME_FIELD.search(text[:MAX_SEARCHED_LENGTH])
+    written = _NAME_FIELD.search(text[:_MAX_SEARCHED_LENGTH])
     if written is None:
         return False
     whole = text.rstrip().endswith(("}", "]"))
@@ -189,28 +153,23 @@ def is_real_tool_call(text: str, names: WrittenToolNames) -> bool:
     return not whole and len(written[1]) > 3 and written.end() == len(text) and names.is_prefix(written[1])
 
 
+_TEMPLATE: Final = re.compile(
+    r"\{\{\s{0,9}(?:(?:tool|function|call|tool_call)\s{0,3}[:|]?\s{0,3})?([\w.\-/]{2,120})\s{0,9}([(:|}{]|\Z)"
+)
+_TEMPLATE_START: Final = re.compile(r"\{\{[\s\w.\-/:|]{0,160}\Z")
+
+
 def _examine_template(position: ScanPosition) -> ScanVerdict:
     """Examine `{{get_weather(city="Haifa")}}` and `{{tool: get_weather}}`."""
     rest, complete = position.look_ahead(position.at, _MAX_JSON_HEAD_LENGTH)
-    found = re.match(
-        r"\{\{\s{0,9}(?:(?:tool|function|call"
-        r"|tool_call)\s{0,3}[:|]?\s{0,3})?([\w.\-/]{2,120})\s{0,9}([(:|}{]|\Z)",
-        rest,
-    )
-    if not complete and re.match(r"\{\{[\s\w.\-/:|]{0,160}\Z", rest):
-        return WAIT_FOR_MORE
+    found = match_or_wait(_TEMPLATE, _TEMPLATE_START, rest, complete=complete)
+    closing = rest.find("}}")
     if found is None:
         return ShowUntil(position.at + 1)
-    closing = rest.find("}}")
     if closing < 0 and not complete:
-        return WAIT_FOR_MORE
-    if (
-        closing > 0
-        and (position.names.is_known(found[1]) or (position.accepts_unknown_tools and is_tool_like(found[1])))
-        and is_distinctive(found[1])
-        and found[2] != "}"
-        and not position.is_about_syntax
-    ):
+        raise MoreTextNeeded
+    is_tool = is_distinctive(found[1]) and position.may_be_tool(found[1])
+    if closing > 0 and is_tool and found[2] != "}" and not position.is_about_syntax:
         return HideUntil(position.at + closing + 2, "marker")
     return ShowUntil(position.at + 1)
 
@@ -252,7 +211,7 @@ def _examine_as_subject(position: ScanPosition, end: int, marker: SyntaxMarker) 
     while not done:
         to, done = mode.step(text, at, final=position.is_closed)
         if to == at and not done:
-            return WAIT_FOR_MORE
+            raise MoreTextNeeded
         at = to
     calls = parse_calls(text[position.at : at], position.names)
     if any(position.names.is_known(call.name) for call in calls):
@@ -261,14 +220,9 @@ def _examine_as_subject(position: ScanPosition, end: int, marker: SyntaxMarker) 
     return ShowUntil(at if at < position.limit or position.final else min(at, end + _MAX_UNSEEN_LENGTH))
 
 
-def is_quoted_alone(position: ScanPosition, end: int) -> bool | None:
-    """Return whether the marker alone is in quotation marks, or None if more text is needed."""
-    if position.before[-1:] not in _QUOTE_MARKS or not position.before:
-        return False
-    behind, complete = position.look_ahead(end, 1)
-    if not behind and not complete:
-        return None
-    return behind in _QUOTE_MARKS and bool(behind)
+def is_quoted_alone(position: ScanPosition, end: int) -> bool:
+    """Return whether the marker alone is in quotation marks. Raises `MoreTextNeeded` if this is open."""
+    return position.before[-1:] in _QUOTE_MARKS and position.read(end, 1) in _QUOTE_MARKS
 
 
 _MAX_TAG_LENGTH: Final = 400
@@ -283,49 +237,32 @@ def examine_tag(position: ScanPosition) -> ScanVerdict:
     start = _TAG_START.match(position.text, position.at)
     name = (start[2] or "") if start is not None else ""
     if start is not None and start.end() == len(position.text) and not position.final:
-        return WAIT_FOR_MORE
+        raise MoreTextNeeded
     if name.endswith("|") and position.text.startswith(">", position.at + 1 + len(name)):
         known = normalize_tag_name(name[:-1]) in STRONG_TAGS and not position.is_about_syntax
-        return (
-            HideUntil(position.at + len(name) + 2, "gemma", is_stray=True)
-            if known
-            else ShowUntil(position.at + 1)
-        )
+        end = position.at + len(name) + 2
+        return HideUntil(end, "gemma", is_stray=True) if known else ShowUntil(position.at + 1)
     plain = normalize_tag_name(name)
-    own = is_distinctive(name) and (
-        position.names.is_known(name) or (is_tool_like(name) and position.accepts_unknown_tools)
-    )
-    if not name or not (
-        plain in STRONG_TAGS
-        or plain in WEAK_TAGS
-        or own
-        or (position.follows_hidden and plain in LEFTOVER_TAGS)
-    ):
+    own = is_distinctive(name) and position.may_be_tool(name)
+    is_leftover = position.follows_hidden and plain in WORDS["leftover tags"]
+    if not name or not (plain in STRONG_TAGS or plain in WORDS["weak tags"] or own or is_leftover):
         return ShowUntil(position.at + 1)
     found = _TAG.match(position.text, position.at)
     if found is None:
         return _examine_cut_tag(position, plain)
     if plain in STRONG_TAGS or (plain == "function" and found[3].lstrip().startswith("=")):
         return _examine_strong_tag(position, found, plain)
-    if found[1]:
-        return (
-            HideUntil(found.end(), "xml", is_stray=True)
-            if position.follows_hidden
-            else ShowUntil(found.end())
-        )
-    return _examine_weak_tag(position, found, own=own)
+    if not found[1]:
+        return _examine_weak_tag(position, found, own=own)
+    return HideUntil(found.end(), "xml", is_stray=True) if position.follows_hidden else ShowUntil(found.end())
 
 
 def _examine_cut_tag(position: ScanPosition, plain: str) -> ScanVerdict:
     rest, complete = position.look_ahead(position.at + 1, _MAX_TAG_LENGTH)
-    if not complete and not re.search(r"[<>]", rest):
-        return WAIT_FOR_MORE
-    if (
-        position.final
-        and plain in STRONG_TAGS
-        and not re.search(r"[<>]", rest)
-        and STRONG_TAGS[plain] != "thought"
-    ):
+    is_open = not re.search(r"[<>]", rest)
+    if is_open and not complete:
+        raise MoreTextNeeded
+    if is_open and position.final and STRONG_TAGS.get(plain, "thought") != "thought":
         return HideUntil(len(position.text), STRONG_TAGS[plain])
     return ShowUntil(position.at + 1)
 
@@ -343,31 +280,24 @@ def _examine_strong_tag(position: ScanPosition, found: re.Match[str], plain: str
     syntax = STRONG_TAGS.get(plain, "llama")
     if syntax == "thought":
         return _examine_thought_tag(position, found)
-    quoted = is_quoted_alone(position, found.end())
-    if quoted is None:
-        return WAIT_FOR_MORE
-    is_mention = quoted or (position.is_about_syntax and bool(found[1]))
+    is_mention = is_quoted_alone(position, found.end()) or (position.is_about_syntax and bool(found[1]))
     if not is_mention and not found[3].strip():
-        mentioned = _is_mentioned(position, found.end(), closing=bool(found[1]), name=found[2])
-        if mentioned is None:
-            return WAIT_FOR_MORE
-        is_mention = mentioned
+        is_mention = _is_mentioned(position, found.end(), closing=bool(found[1]), name=found[2])
     if is_mention and not (found[1] and position.follows_hidden):
         return ShowUntil(found.end())
     if found[1] or found[3].endswith("/"):
         return HideUntil(found.end(), syntax, is_stray=bool(found[1]))
-    closer = build_tag_closer(found[2])
-    marker = SyntaxMarker(
-        syntax=syntax, kind=MarkerKind.BLOCK, closer=closer, is_result=is_result_name(plain)
-    )
-    return examine_open_marker(position, found.end(), marker)
+    return examine_open_marker(position, found.end(), _build_tag_marker(found[2], syntax, plain))
 
 
-def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str) -> bool | None:
-    """Return whether a sentence only mentions the tag, or None if more text is needed."""
-    behind, complete = position.look_ahead(end, 300)
-    if not complete:
-        return None
+def _build_tag_marker(name: str, syntax: str, plain: str) -> SyntaxMarker:
+    closer = build_tag_closer(name)
+    return SyntaxMarker(syntax=syntax, kind=MarkerKind.BLOCK, closer=closer, is_result=is_result_name(plain))
+
+
+def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str) -> bool:
+    """Return whether a sentence only mentions the tag. Raises `MoreTextNeeded` if this is open."""
+    behind = position.read(end, 300)
     line = behind.partition("\n")[0]
     prose = bool(re.search(r"\w", position.line[-80:])) and not re.search(r"[>}\])]\s*\Z", position.line)
     if closing:
@@ -393,62 +323,48 @@ def _is_mentioned(position: ScanPosition, end: int, *, closing: bool, name: str)
 
 def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
     """Examine a reasoning tag. It counts at the start of a line; inside a sentence it is only a mention."""
-    if found[1]:
-        alone = position.is_line_start or re.search(r"[.!?…]\s*\Z", position.line) is not None
-        return (
-            HideUntil(found.end(), "thought", is_stray=True)
-            if alone and not position.is_about_syntax
-            else ShowUntil(found.end())
-        )
-    if position.is_about_syntax or not position.is_line_start:
+    ends_sentence = bool(found[1]) and re.search(r"[.!?…]\s*\Z", position.line) is not None
+    if position.is_about_syntax or not (position.is_line_start or ends_sentence):
         return ShowUntil(found.end())
+    if found[1]:
+        return HideUntil(found.end(), "thought", is_stray=True)
     return HideUntil(found.end(), "thought", UntilCloser(build_tag_closer(found[2])))
+
+
+_PARAMETER_CHILD: Final = re.compile(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
+_NAME_ATTRIBUTE_ALONE: Final = re.compile(r"\s+name\s*=\s*[\"'][\w.\-]{2,120}[\"']\s*/")
 
 
 def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool) -> ScanVerdict:
     """Examine a tag that ordinary markup uses too. It is a call only if it names a known tool or has
     parameters.
     """
-    behind, complete = position.look_ahead(found.end(), 60)
-    if normalize_tag_name(found[2]) == "invoke" and re.search(r"\bname\s*=", found[3]):
-        if re.match(r"\s*<\s*(?:\w{1,20}:)?parameter\b", behind):
-            return examine_open_marker(
-                position,
-                found.end(),
-                SyntaxMarker(syntax="claude", kind=MarkerKind.BLOCK, closer=build_tag_closer(found[2])),
-            )
+    is_invoke, unknown = normalize_tag_name(found[2]) == "invoke", position.accepts_unknown_tools
+    if is_invoke and re.search(r"\bname\s*=", found[3]):
+        behind, complete = position.look_ahead(found.end(), 60)
+        if _PARAMETER_CHILD.match(behind):
+            return examine_open_marker(position, found.end(), _build_tag_marker(found[2], "claude", ""))
         if not complete:
-            return WAIT_FOR_MORE
-    generic = position.at > 0 and (
-        position.text[position.at - 1].isalnum() or position.text[position.at - 1] == "_"
-    )
-    if (generic and not own) or (position.at < position.tags_checked_to and not own):
+            raise MoreTextNeeded
+    is_generic = re.match(r"\w", position.before[-1:]) is not None
+    if not own and (is_generic or position.at < position.tags_checked_to):
         return ShowUntil(found.end())  # `List<Tool>` is a type and has no closing tag
     end = min(len(position.text), position.at + _MAX_WEAK_LENGTH)
-    closed = position.final or len(position.text) - position.at >= _MAX_WEAK_LENGTH
+    is_empty = found[3].endswith("/")
     closer = build_tag_closer(found[2]).search(position.text, found.end(), end)
-    if closer is None and not closed and not found[3].endswith("/"):
-        return WAIT_FOR_MORE
+    if closer is None and not is_empty:
+        position.read(position.at, _MAX_WEAK_LENGTH)
     to = closer.end() if closer is not None else found.end()
     block = position.text[position.at : to]
-    bare = re.fullmatch(r"\s+name\s*=\s*[\"'][\w.\-]{2,120}[\"']\s*/?", found[3])
-    if (
-        position.accepts_unknown_tools
-        and normalize_tag_name(found[2]) == "invoke"
-        and bare
-        and found[3].endswith("/")
-    ):
+    if unknown and is_invoke and _NAME_ATTRIBUTE_ALONE.fullmatch(found[3]):
         return HideUntil(found.end(), "claude")
-    if position.accepts_unknown_tools and _contains_call(
-        position, found, block if closer is not None else position.text[position.at : end]
-    ):
-        return HideUntil(to if closer is not None else end, "xml")
-    named = (
-        own and closer is not None and ("<" in position.text[found.end() : closer.start()] or "{" in block)
-    )
-    if named or any(map(position.names.is_known, _find_sure_names(position, found, block))):
+    whole = block if closer is not None else position.text[position.at : end]
+    if unknown and _contains_call(position, found, whole):
+        return HideUntil(position.at + len(whole), "xml")
+    has_content = closer is not None and ("<" in position.text[found.end() : closer.start()] or "{" in block)
+    if (own and has_content) or any(map(position.names.is_known, _find_sure_names(position, found, block))):
         return HideUntil(to, "xml")
-    return ShowUntil(found.end(), tags_checked_to=end if closer is None and not found[3].endswith("/") else 0)
+    return ShowUntil(found.end(), tags_checked_to=end if closer is None and not is_empty else 0)
 
 
 _CHILD_TAG: Final = re.compile(
@@ -495,9 +411,7 @@ _UNKNOWN_MARKER: Final = re.compile(r"(?=[^|<>\n]*[\w][ _][\w]|[^|<>\n]{10})[\w/
 
 def examine_marker(position: ScanPosition) -> ScanVerdict:
     """Examine the `<` at this position."""
-    second, complete = position.look_ahead(position.at + 1, 1)
-    if not second:
-        return ShowUntil(position.at + 1) if complete else WAIT_FOR_MORE
+    second = position.read(position.at + 1, 1)
     if second == "<":
         return _examine_double_brackets(position)
     return _examine_pipe_token(position) if second == "|" else examine_tag(position)
@@ -510,13 +424,9 @@ _DOUBLE_BRACKETS_START: Final = re.compile(r"<<\s?/?\s?[\w \-]{0,41}>?\Z")
 def _examine_double_brackets(position: ScanPosition) -> ScanVerdict:
     """Examine `<<tool_call>>`."""
     rest, complete = position.look_ahead(position.at, 50)
-    found = _DOUBLE_BRACKETS.match(rest)
+    found = match_or_wait(_DOUBLE_BRACKETS, _DOUBLE_BRACKETS_START, rest, complete=complete)
     if found is None:
-        return (
-            WAIT_FOR_MORE
-            if _DOUBLE_BRACKETS_START.match(rest) and not complete
-            else ShowUntil(position.at + 1)
-        )
+        return ShowUntil(position.at + 1)
     end = position.at + found.end()
     if normalize_tag_name(found[2]) not in STRONG_TAGS or position.is_about_syntax:
         return ShowUntil(end)
@@ -528,28 +438,20 @@ def _examine_pipe_token(position: ScanPosition) -> ScanVerdict:
     found = _PIPE_TOKEN.match(position.text, position.at)
     if found is None:
         rest, complete = position.look_ahead(position.at, 300)
-        if _PIPE_TOKEN_START.match(rest):
-            if not complete:
-                return WAIT_FOR_MORE
-            if position.final and is_unfinished_token(rest[2:]):
-                return HideUntil(len(position.text), SyntaxMarker.from_token(rest[2:].rstrip("|")).syntax)
+        match_or_wait(_PIPE_TOKEN, _PIPE_TOKEN_START, rest, complete=complete)
+        if position.final and _PIPE_TOKEN_START.match(rest) and is_unfinished_token(rest[2:]):
+            return HideUntil(len(position.text), SyntaxMarker.from_token(rest[2:].rstrip("|")).syntax)
         return ShowUntil(position.at + 2)
     inner = found[1] or found[2]
     if not (is_sure_token(inner) or _UNKNOWN_MARKER.match(inner)):
         return ShowUntil(position.at + 2)
-    quoted = is_quoted_alone(position, found.end())
-    if quoted is not False:
-        return WAIT_FOR_MORE if quoted is None else ShowUntil(found.end())
-    return examine_open_marker(position, found.end(), _add_turn_role(SyntaxMarker.from_token(inner), inner))
-
-
-def _add_turn_role(marker: SyntaxMarker, inner: str) -> SyntaxMarker:
-    """Return a turn marker with its closer. `<|user|>` contains the role; after `<|im_start|>` the role
-    follows and decides the end.
-    """
-    if marker.kind is MarkerKind.TURN and not is_role_expected(inner):
-        return replace(marker, closer=TURN_CLOSER)
-    return replace(marker, closer=None) if marker.kind is MarkerKind.TURN else marker
+    if is_quoted_alone(position, found.end()):
+        return ShowUntil(found.end())
+    marker = SyntaxMarker.from_token(inner)
+    if marker.kind is MarkerKind.TURN:
+        # `<|user|>` contains the role; after `<|im_start|>` the role follows and decides the end.
+        marker = replace(marker, closer=None if is_role_expected(inner) else TURN_CLOSER)
+    return examine_open_marker(position, found.end(), marker)
 
 
 _MAX_BRACKETED_LENGTH: Final = 2_000  # characters searched for the end of a bracketed block
@@ -561,43 +463,13 @@ _BRACKET_MARKER: Final = re.compile(
     r"|שימוש בכלי)\s*\]\]?",
     re.IGNORECASE,
 )
-_MARKER_PARTS: Final = build_word_set(
-    "tool tools args call_id tool_content"
-)  # markers only next to another one
+_MARKER_PARTS: Final = frozenset(
+    {"tool", "tools", "args", "call_id", "tool_content"}
+)  # only next to another marker
 _BRACKET_MARKER_CLOSER: Final = re.compile(r"\[\[?\s*(?:/|END[ _]|סוף )[^\[\]\n]{1,40}\]\]?", re.IGNORECASE)
+_BRACKET_LEADS: Final = ("", "/", "end_", "end ", "start_", "start ", "begin_", "begin ", "סוף ", "תחילת ")
 _BRACKET_MARKER_WORDS: Final = tuple(
-    lead + word
-    for lead in ("", "/", "end_", "end ", "start_", "start ", "begin_", "begin ", "סוף ", "תחילת ")
-    for word in (
-        "available_tools",
-        "memory tool call",
-        "memory_tool_call",
-        "tool_calls",
-        "tool calls",
-        "tool-calls",
-        "toolcalls",
-        "tool_requests",
-        "tool requests",
-        "tool_results",
-        "tool results",
-        "tool_invocations",
-        "tool_use",
-        "tool use",
-        "tool_uses",
-        "tools",
-        "tool_code",
-        "function_calls",
-        "function calls",
-        "functions",
-        "args",
-        "call_id",
-        "tool_content",
-        "think",
-        "קריאה לכלי",
-        "קריאת כלי",
-        "הפעלת כלי",
-        "שימוש בכלי",
-    )
+    lead + word for lead in _BRACKET_LEADS for line in LISTS["bracket words"] for word in line.split(", ")
 )
 _BRACKETED_PROGRAM: Final = re.compile(r"\[\s{0,40}([^\W\d][\w.\-]{0,120})\s?(\()")
 _BRACKETED_CALL: Final = re.compile(
@@ -607,26 +479,24 @@ _BRACKETED_CALL: Final = re.compile(
     r"|הכלי\b){0,3}[\s:=`\"']{0,4}([\w.\-/]{2,120})[^\[\]\n]{0,20}?[({:=\]]",
     re.IGNORECASE,
 )
-_BRACKETED_CALL_WORDS: Final = build_word_set(
-    "calling call using use invoking invoke executing execute running run tool function קורא מפעיל מריץ כלי"
-)
+_BRACKETED_CALL_WORDS: Final = tuple(WORDS["bracket call words"])
 
 
 def examine_square_bracket(position: ScanPosition) -> ScanVerdict:
     """Examine the `[` at this position."""
-    if position.text.startswith("[[[", position.at):
-        return ShowUntil(position.find_last_two("["))
     rest, complete = position.look_ahead(position.at, 200)
-    inner = rest.lstrip("[ \t\n")
-    if not inner and len(rest) < 100:
-        return ShowUntil(position.at + 1) if complete else WAIT_FOR_MORE
+    inner, run = rest.lstrip("[ \t\n"), len(rest) - len(rest.lstrip("["))
+    if run > 2:
+        return ShowUntil(position.at + run - 2)
+    if not inner and len(rest) < 100 and not complete:
+        raise MoreTextNeeded
     if inner.startswith("{"):
         return examine_json(position)
-    if inner[0] in "\"'":
+    if inner[:1] in ('"', "'"):
         return _examine_pair(position, rest, complete=complete)
-    if not _may_be_bracket_syntax(rest, inner, position):
+    if not inner or not _may_be_bracket_syntax(rest, inner, position):
         return ShowUntil(position.at + 1)
-    return _examine_bracketed_words(position, rest) if complete else WAIT_FOR_MORE
+    return _examine_bracketed_words(position, position.read(position.at, 200))
 
 
 _NAME_ARGUMENTS_PAIR: Final = re.compile(r"\[\s{0,40}([\"'])([\w.\-/]{2,120})\1\s{0,9},\s{0,40}\{")
@@ -637,19 +507,12 @@ _NAME_ARGUMENTS_PAIR_START: Final = re.compile(
 
 def _examine_pair(position: ScanPosition, rest: str, *, complete: bool) -> ScanVerdict:
     """Examine `["get_weather", {"city": "Haifa"}]`."""
-    found = _NAME_ARGUMENTS_PAIR.match(rest)
-    if found is None:
-        return (
-            WAIT_FOR_MORE
-            if _NAME_ARGUMENTS_PAIR_START.match(rest) and not complete
-            else ShowUntil(position.at + 1)
-        )
-    if not (is_distinctive(found[2]) and position.names.is_known(found[2])) or position.is_about_syntax:
+    found = match_or_wait(_NAME_ARGUMENTS_PAIR, _NAME_ARGUMENTS_PAIR_START, rest, complete=complete)
+    is_tool = found is not None and is_distinctive(found[2]) and position.names.is_known(found[2])
+    if not is_tool or position.is_about_syntax:
         return ShowUntil(position.at + 1)
-    end = find_value_end(position.text[position.at : position.limit], 0)
-    if end is None and not position.is_closed:
-        return WAIT_FOR_MORE
-    return HideUntil(position.at + end if end is not None else position.limit, "json")
+    end = position.find_end(position.at)
+    return HideUntil(position.limit if end is None else end, "json")
 
 
 def _may_be_bracket_syntax(rest: str, inner: str, position: ScanPosition) -> bool:
@@ -680,16 +543,14 @@ def _examine_bracketed_words(position: ScanPosition, rest: str) -> ScanVerdict:
     program = _BRACKETED_PROGRAM.match(rest)
     if program is not None:
         return _examine_bracketed_program(position, program[1])
-    inner = rest.lstrip("[ ")
-    cut = (
-        position.final and len(rest) == len(position.text) - position.at and "_" in inner and len(inner) >= 5
-    )
-    if (
-        cut
-        and any(word.startswith(inner.casefold()) for word in _BRACKET_MARKER_WORDS)
-        and not position.is_about_syntax
-    ):
-        return HideUntil(len(position.text), "marker")
+    inner = rest.lstrip("[ ").casefold()
+    is_cut = position.final and position.at + len(rest) == len(position.text) and "_" in inner
+    if is_cut and len(inner) >= 5 and any(word.startswith(inner) for word in _BRACKET_MARKER_WORDS):
+        return (
+            ShowUntil(position.at + 1)
+            if position.is_about_syntax
+            else HideUntil(len(position.text), "marker")
+        )
     return ShowUntil(position.at + 1)
 
 
@@ -700,37 +561,25 @@ _CALL_AFTER_MARKER: Final = re.compile(
 
 def _examine_bracket_marker(position: ScanPosition, marker: re.Match[str]) -> ScanVerdict:
     end = position.at + marker.end()
-    behind, complete = position.look_ahead(end, 160)
-    if not complete:
-        return WAIT_FOR_MORE
-    is_upper_case = marker["word"].isupper()
+    behind = position.read(end, 160)
+    word, is_upper_case = marker["word"].casefold(), marker["word"].isupper()
     if position.is_about_syntax or (behind.startswith(("(", "]", ":")) and not is_upper_case):
         return ShowUntil(end)
-    if marker["word"].casefold() == "think":
+    if word == "think":
         return _examine_bracketed_thought(position, marker, end)
-    if marker["end"]:
-        return (
-            HideUntil(end, "mistral", is_stray=True)
-            if is_upper_case or position.is_line_start or position.follows_hidden
-            else ShowUntil(end)
-        )
-    if marker["word"].casefold() in _MARKER_PARTS:
-        return HideUntil(end, "mistral", is_stray=True) if position.follows_hidden else ShowUntil(end)
-    cut = not behind.strip() and (is_upper_case or "_" in marker["word"])
-    if cut or _CALL_AFTER_MARKER.match(behind) or _starts_with_tool(behind, position.names):
-        return HideUntil(end, _get_marker_family(marker[0]), MarkedCall(_BRACKET_MARKER_CLOSER))
-    if not position.is_line_start:
+    if marker["end"] or word in _MARKER_PARTS:
+        is_end = bool(marker["end"]) and (is_upper_case or position.is_line_start)
+        is_left = is_end or position.follows_hidden
+        return HideUntil(end, "mistral", is_stray=True) if is_left else ShowUntil(end)
+    is_cut = not behind.strip() and (is_upper_case or "_" in word)
+    is_call = is_cut or _CALL_AFTER_MARKER.match(behind) or _starts_with_tool(behind, position.names)
+    if not is_call and position.is_line_start:
+        is_call = _BRACKET_MARKER_CLOSER.search(position.text, end, end + _MAX_BRACKETED_LENGTH)
+        if is_call is None:
+            position.read(end, _MAX_BRACKETED_LENGTH)
+    if not is_call:
         return ShowUntil(end)
-    closes = _BRACKET_MARKER_CLOSER.search(
-        position.text, end, min(len(position.text), end + _MAX_BRACKETED_LENGTH)
-    )
-    if closes is None and not position.final and len(position.text) - end < _MAX_BRACKETED_LENGTH:
-        return WAIT_FOR_MORE
-    return (
-        ShowUntil(end)
-        if closes is None
-        else HideUntil(end, _get_marker_family(marker[0]), MarkedCall(_BRACKET_MARKER_CLOSER))
-    )
+    return HideUntil(end, _get_marker_family(marker[0]), MarkedCall(_BRACKET_MARKER_CLOSER))
 
 
 def _get_marker_family(marker: str) -> str:
@@ -760,10 +609,8 @@ def _examine_bracketed_call(position: ScanPosition, found: re.Match[str]) -> Sca
     )
     if not (is_distinctive(found[1]) and (known or invented)) or position.is_about_syntax:
         return ShowUntil(position.at + 1)
-    end = find_value_end(position.text[position.at : position.limit], 0)
-    if end is None and not position.is_closed:
-        return WAIT_FOR_MORE
-    return HideUntil(position.at + end if end is not None else position.limit, "marker")
+    end = position.find_end(position.at)
+    return HideUntil(position.limit if end is None else end, "marker")
 
 
 def _examine_bracketed_program(position: ScanPosition, name: str) -> ScanVerdict:
@@ -771,38 +618,19 @@ def _examine_bracketed_program(position: ScanPosition, name: str) -> ScanVerdict
     unknown = position.accepts_unknown_tools and is_tool_like(name) and not position.before.strip()
     if not (position.names.is_known(name) or unknown):
         return ShowUntil(position.at + 1)
-    end = find_value_end(position.text[position.at : position.limit], 0)
-    if end is None and not position.is_closed:
-        return WAIT_FOR_MORE
-    to = position.at + end if end is not None else position.limit
+    end = position.find_end(position.at)
+    to = position.limit if end is None else end
     calls = parse_program_calls(position.text[position.at : to])
-    known = any(position.names.is_known(call.name) or unknown for call in calls)
-    cut = end is None and is_distinctive(name) and position.is_line_start
-    if ((known and all(call.has_keywords for call in calls)) or cut) and not (
-        position.is_about_syntax and position.line
-    ):
+    is_call = any(unknown or position.names.is_known(call.name) for call in calls)
+    is_cut = end is None and is_distinctive(name) and position.is_line_start
+    is_call = is_cut or (is_call and all(call.has_keywords for call in calls))
+    if is_call and not (position.is_about_syntax and position.line):
         return HideUntil(to, "pythonic")
-    return ShowUntil(
-        position.at + 1, values_checked_to=to if end is not None else position.at + MAX_SEARCHED_LENGTH
-    )
+    checked = position.at + _MAX_SEARCHED_LENGTH if end is None else to
+    return ShowUntil(position.at + 1, values_checked_to=checked)
 
 
-# The longest first, because each is matched literally.
-MARKER_LITERALS: Final = (
-    "assistantcommentary to=",
-    "assistantanalysis to=",
-    "assistant to=",
-    "commentary to=",
-    "analysis to=",
-    "to=functions.",
-    "functools[",
-    "✿function✿",
-    "✿args✿",
-    "✿result✿",
-    "✿return✿",
-    "◁think▷",
-    "◁/think▷",
-)
+MARKER_LITERALS: Final = tuple(LISTS["marker words"])  # the longest first: each is matched literally
 # Labels of a call in the middle of a line.
 INLINE_LABELS: Final = (
     *(f"tool{space}{noun}:" for space in " _-" for noun in ("call", "calls", "use", "request", "invocation")),
@@ -853,16 +681,11 @@ def examine_marker_word(position: ScanPosition) -> ScanVerdict:
     if word[0] == "✿":
         return _examine_floret(position, word, end)
     if word[0] == "◁":
-        return (
-            HideUntil(end, "thought", UntilCloser(_THOUGHT_END_WORD))
-            if "/" not in word
-            else HideUntil(end, "thought", is_stray=True)
-        )
+        closes = "/" in word
+        return HideUntil(end, "thought", None if closes else UntilCloser(_THOUGHT_END_WORD), is_stray=closes)
     if word == "functools[":
-        behind, complete = position.look_ahead(end, 1)
-        if not behind and not complete:
-            return WAIT_FOR_MORE
-        return HideUntil(end - 1, "phi", MarkedCall(None)) if behind == "{" else ShowUntil(end)
+        is_call = position.read(end, 1) == "{"
+        return HideUntil(end - 1, "phi", MarkedCall(None)) if is_call else ShowUntil(end)
     return _examine_address(position, end)
 
 
@@ -873,28 +696,22 @@ def _examine_inline_label(position: ScanPosition, end: int) -> ScanVerdict:
         return program
     rest, complete = position.look_ahead(end, 40)
     if not complete and _LABEL_TO_VALUE_START.fullmatch(rest):
-        return WAIT_FOR_MORE
+        raise MoreTextNeeded
     found = _LABEL_TO_VALUE.match(rest)
     if found is None:
         return ShowUntil(end)
     start = end + found.end()
     verdict = examine_json(replace(position, at=start))
-    if isinstance(verdict, HideUntil) and verdict.mode is None and found["fence"]:
-        return _include_fence(position, verdict)
-    if isinstance(verdict, HideUntil) or verdict is WAIT_FOR_MORE:
-        return verdict
+    if isinstance(verdict, HideUntil):
+        return _include_fence(position, verdict) if verdict.mode is None and found["fence"] else verdict
     names_tool = re.search(r"tool|function", position.text[position.at : end], re.IGNORECASE)
-    if not names_tool or not position.accepts_unknown_tools:
+    to = position.find_end(start) if names_tool and position.accepts_unknown_tools else None
+    if to is None:
         return ShowUntil(end)
-    length = find_value_end(position.text[start : position.limit], 0)
-    if length is None:
-        return ShowUntil(end) if position.is_closed else WAIT_FOR_MORE
-    is_call: bool | None = has_call_shape(position.text[start : start + length], position.request)
-    if not is_call and position.text[start] == "{":
-        is_call = is_line_end(position, start + length)
-    if is_call is None:
-        return WAIT_FOR_MORE
-    return HideUntil(start + length, "json") if is_call else ShowUntil(end)
+    is_call = has_call_shape(position.text[start:to], position.request)
+    if is_call or (position.text[start] == "{" and position.ends_line(to)):
+        return HideUntil(to, "json")
+    return ShowUntil(end)
 
 
 def _examine_labelled_program(position: ScanPosition, end: int) -> ScanVerdict | None:
@@ -905,21 +722,17 @@ def _examine_labelled_program(position: ScanPosition, end: int) -> ScanVerdict |
         return None
     rest, complete = position.look_ahead(end, 140)
     found = _LABEL_TO_PROGRAM.match(rest)
-    if found is None:
-        return WAIT_FOR_MORE if not complete and _LABEL_TO_PROGRAM_START.fullmatch(rest) else None
-    opening = end + found.end() - 1
-    length = find_value_end(position.text[opening : position.limit], 0)
-    if length is None:
-        return None if position.is_closed else WAIT_FOR_MORE
-    to = opening + length
-    calls = parse_program_calls(position.text[end + found.start("name") : to])
-    if not any(is_distinctive(call.name) or (call.has_keywords and call.arguments) for call in calls):
+    if found is None and not complete and _LABEL_TO_PROGRAM_START.fullmatch(rest):
+        raise MoreTextNeeded
+    to = None if found is None else position.find_end(end + found.end() - 1)
+    if found is None or to is None:
         return None
-    alone = is_line_end(position, to)
-    if alone is None:
-        return WAIT_FOR_MORE
+    calls = parse_program_calls(position.text[end + found.start("name") : to])
+    is_call = any(is_distinctive(call.name) or (call.has_keywords and call.arguments) for call in calls)
+    if not is_call or not position.ends_line(to):
+        return None
     closing = _LABEL_END.match(position.text, to)
-    return HideUntil(to if closing is None else closing.end(), "marker") if alone else None
+    return HideUntil(to if closing is None else closing.end(), "marker")
 
 
 def _include_fence(position: ScanPosition, value: HideUntil) -> ScanVerdict:
@@ -927,7 +740,7 @@ def _include_fence(position: ScanPosition, value: HideUntil) -> ScanVerdict:
     rest, complete = position.look_ahead(value.to, 12)
     closing = _FENCE_END.match(rest)
     if closing is None and not complete and not rest.strip("` \t\n"):
-        return WAIT_FOR_MORE
+        raise MoreTextNeeded
     return value if closing is None else replace(value, to=value.to + closing.end())
 
 
@@ -945,30 +758,28 @@ def examine_decorated_label(position: ScanPosition) -> ScanVerdict | None:
         word.startswith(written) or (written.startswith(word) and not written[len(word) :].strip("*_`:"))
         for word in INLINE_LABEL_WORDS
     )
-    return WAIT_FOR_MORE if not complete and any(matches) else None
+    if not complete and any(matches):
+        raise MoreTextNeeded
+    return None
 
 
 def _examine_floret(position: ScanPosition, word: str, end: int) -> ScanVerdict:
     if "return" in word:
-        behind, complete = position.look_ahead(end, 1)
-        if not behind and not complete:
-            return WAIT_FOR_MORE
-        return HideUntil(end + (behind == ":"), "qwen", is_stray=True)
-    closer = _RETURN_WORD if "result" in word else _FLORET_CLOSER
-    return HideUntil(end, "qwen", UntilCloser(closer) if "result" in word else MarkedCall(closer))
+        return HideUntil(end + (position.read(end, 1) == ":"), "qwen", is_stray=True)
+    is_result = "result" in word
+    return HideUntil(end, "qwen", UntilCloser(_RETURN_WORD) if is_result else MarkedCall(_FLORET_CLOSER))
 
 
 def _examine_address(position: ScanPosition, end: int) -> ScanVerdict:
     """Examine `to=functions.get_weather json {…}`: an address, at most one line break, and the arguments."""
     rest, complete = position.look_ahead(position.at, _MAX_HEADER_LENGTH)
-    brace = rest.find("{")
-    header = rest[:brace] if brace >= 0 else rest
-    if header.count("\n") > 1 or (brace < 0 and complete):
+    header, brace, _ = rest.partition("{")
+    if header.count("\n") > 1 or (not brace and complete):
         return ShowUntil(end)
-    if brace < 0:
-        return WAIT_FOR_MORE
+    if not brace:
+        raise MoreTextNeeded
     address = _CALL_ADDRESS.match(header)
     name = address[1] if address is not None else ""
     if position.names.is_known(name) or name.lower().startswith(("functions.", "tools.")):
-        return HideUntil(position.at + brace, "harmony", MarkedCall(None))
+        return HideUntil(position.at + len(header), "harmony", MarkedCall(None))
     return ShowUntil(end)

@@ -8,9 +8,9 @@ from typing import Final
 
 from fingerpost.choose.syntax_guard.call_parser import (
     BracketReader,
+    MoreTextNeeded,
     find_call_block_end,
     find_paragraph_end,
-    find_value_end,
     may_begin_block,
     parse_calls,
     parse_json_value,
@@ -20,8 +20,6 @@ from fingerpost.choose.syntax_guard.formats import (
     LABEL_PATTERN,
     MAX_LABEL_LENGTH,
     STRONG_TAGS,
-    WAIT_FOR_MORE,
-    WEAK_TAGS,
     HideUntil,
     MarkedCall,
     MarkerKind,
@@ -33,11 +31,13 @@ from fingerpost.choose.syntax_guard.formats import (
     UntilCloser,
     get_label_kind,
     match_label,
+    match_or_wait,
     may_become_label,
     normalize_tag_name,
 )
 from fingerpost.choose.syntax_guard.inline_formats import has_call_shape, is_real_tool_call, may_be_call_head
 from fingerpost.choose.syntax_guard.vocabulary import (
+    WORDS,
     is_about_syntax,
     is_announcement,
     is_announcing_call,
@@ -88,18 +88,7 @@ _DELIMITER_START: Final = re.compile(
     rf"[ \t]{{0,4}}(?:[\[({{<«]{{1,3}}[ \t]?[|!{RULER}#_]{{0,6}}|[{RULER}#_>/|<!]{{1,24}})?[ \t]{{0,2}}"
     rf"(?P<words>[^\W_][\w \t\-:]{{0,100}}|)[ \t]{{0,2}}:?[ \t]?[|!{RULER}#_/<]{{0,24}}[\])}}>»]{{0,3}}\Z"
 )
-_FIRST_WORDS: Final = (
-    "start",
-    "begin",
-    "open",
-    "end",
-    "finish",
-    "stop",
-    "close",
-    "closing",
-    "סוף",
-    "תחילת",
-)
+_FIRST_WORDS: Final = ("start", "begin", "open", "end", "finish", "stop", "close", "closing", "סוף", "תחילת")
 _LEADING_DECORATION: Final = re.compile(r"[\W_]{0,30}")
 _LATE_PHRASE: Final = re.compile(rf"{_DELIMITER_WORDS}{_SURE_WORDS}", re.IGNORECASE)
 _DELIMITER_CLOSER: Final = re.compile(
@@ -132,7 +121,9 @@ def examine_aside(position: ScanPosition) -> ScanVerdict | None:
         return HideUntil(position.at + found.end(), "marker") if named else None
     written = rest[1:].casefold()
     may_be_aside = any(verb.startswith(written) or written.startswith(f"{verb} ") for verb in _ASIDE_VERBS)
-    return WAIT_FOR_MORE if may_be_aside and not complete and "\n" not in rest and ")" not in rest else None
+    if may_be_aside and not complete and "\n" not in rest and ")" not in rest:
+        raise MoreTextNeeded
+    return None
 
 
 def examine_delimiter(position: ScanPosition) -> ScanVerdict | None:
@@ -143,12 +134,9 @@ def examine_delimiter(position: ScanPosition) -> ScanVerdict | None:
     if not _may_be_delimiter(rest):
         return None
     found = _DELIMITER.match(rest)
-    if found is None or found.end() == len(rest):
-        if not complete and _may_become_delimiter(position, rest):
-            return WAIT_FOR_MORE
-        if found is None:
-            return None
-    return _classify_delimiter(position, found)
+    if (found is None or found.end() == len(rest)) and not complete and _may_become_delimiter(rest):
+        raise MoreTextNeeded
+    return None if found is None else _classify_delimiter(position, found)
 
 
 def _may_be_delimiter(rest: str) -> bool:
@@ -160,7 +148,7 @@ def _may_be_delimiter(rest: str) -> bool:
     return any(noun in words for noun in ("tool", "function", "plugin", "mcp", "helper", "call", "כלי"))
 
 
-def _may_become_delimiter(position: ScanPosition, rest: str) -> bool:
+def _may_become_delimiter(rest: str) -> bool:
     start = _DELIMITER_START.match(rest)
     if start is None:
         return False
@@ -173,16 +161,17 @@ def _may_become_delimiter(position: ScanPosition, rest: str) -> bool:
 def _classify_delimiter(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
     end = position.at + found.end()
     behind, complete = position.look_ahead(end, _MAX_DELIMITER_LENGTH)
-    ends_line = not behind.partition("\n")[0].strip()
     if not complete and not behind.strip():
-        return WAIT_FOR_MORE
+        raise MoreTextNeeded
+    ends_line = not behind.partition("\n")[0].strip()
     decorated = _is_decorated(found, ends_line=ends_line)
     if not decorated and not (position.is_line_start and (ends_line or found["open"])):
         return None
+    is_sure = decorated and position.is_line_start and not found["weak"]
     if found["end"] or found["last_end"]:
-        left_over = position.follows_hidden or (decorated and position.is_line_start and not found["weak"])
-        return HideUntil(end, "marker", is_stray=True) if left_over else None
-    if decorated and position.is_line_start and not found["weak"]:
+        is_left = position.follows_hidden or is_sure
+        return HideUntil(end, "marker", is_stray=True) if is_left else None
+    if is_sure:
         return HideUntil(end, "marker", MarkedCall(_DELIMITER_CLOSER))
     return _examine_delimited_body(position, found, end)
 
@@ -201,17 +190,14 @@ def _examine_delimited_body(position: ScanPosition, found: re.Match[str], end: i
     """Examine a delimiter in a sentence or heading: it counts only if a call or its closing delimiter
     follows.
     """
-    limit = min(len(position.text), end + _MAX_DELIMITED_LENGTH)
+    limit = end + _MAX_DELIMITED_LENGTH
     body = _DELIMITED_BODY.match(position.text, end, limit)
-    closer = _DELIMITER_CLOSER.search(position.text, end, limit)
-    if body is not None and not found["weak"]:
-        return HideUntil(end, "marker", MarkedCall(_DELIMITER_CLOSER))
-    if closer is None and not position.final and limit - end < _MAX_DELIMITED_LENGTH:
-        return WAIT_FOR_MORE
-    if position.final and not position.text[end:].strip():
-        return HideUntil(end, "marker")
-    if closer is None or (found["weak"] and body is None):
-        return None
+    if body is None or found["weak"]:
+        closer = _DELIMITER_CLOSER.search(position.text, end, limit)
+        if closer is None and not position.read(end, _MAX_DELIMITED_LENGTH).strip():
+            return HideUntil(end, "marker")
+        if closer is None or (found["weak"] and body is None):
+            return None
     return HideUntil(end, "marker", MarkedCall(_DELIMITER_CLOSER))
 
 
@@ -244,9 +230,12 @@ class ReactScript:
             if not self._is_new_line:
                 at = self._skip_line(text, at)
                 continue
-            to, done = self._examine_script_line(text, at, final=final)
-            if done or (to == at and self._is_new_line):
-                return to, done
+            try:
+                to, done = self._examine_script_line(text, at, final=final)
+            except MoreTextNeeded:
+                return at, False
+            if done:
+                return to, True
             at = to
         return at, final
 
@@ -275,15 +264,13 @@ class ReactScript:
             at = max(end, at + 1)
 
     def _examine_script_line(self, text: str, at: int, *, final: bool) -> tuple[int, bool]:
+        """Return where the examined part of the line ends, and whether the script ended before it."""
         found = match_label(text, at, final=final)
         head = text[at : at + MAX_LABEL_LENGTH]
-        if found is True or (not final and re.fullmatch(r"\s*`{0,2}", head) and "\n" not in head):
-            return at, False
-        if found is not False and self._value is None and not self._fenced:
-            return self._handle_labelled_line(found)
-        return self._handle_unlabelled_line(text, at, head)
-
-    def _handle_labelled_line(self, found: re.Match[str]) -> tuple[int, bool]:
+        if not final and re.fullmatch(r"[^\S\n]*`{0,2}", head):
+            raise MoreTextNeeded
+        if found is None or self._value is not None or self._fenced:
+            return at, self._ends_before(head)
         kind = get_label_kind(found)
         if kind == "final":
             return found.end(), True
@@ -291,17 +278,18 @@ class ReactScript:
         self._is_new_line = False
         return found.end(), False
 
-    def _handle_unlabelled_line(self, text: str, at: int, head: str) -> tuple[int, bool]:
+    def _ends_before(self, head: str) -> bool:
+        """Return whether the script ends before this line without a label."""
         if not head.partition("\n")[0].strip():
             self._blank = True
         elif head.lstrip().startswith("```"):
             if not self._fenced and self._had_value and self._kind != "action":
-                return at, True
+                return True
             self._fenced = not self._fenced
         elif self._has_ended(head):
-            return at, True
+            return True
         self._is_new_line = False
-        return at, False
+        return False
 
     def _has_ended(self, head: str) -> bool:
         if self._value is not None or self._fenced:
@@ -313,46 +301,38 @@ class ReactScript:
 
 def examine_label(position: ScanPosition, found: re.Match[str]) -> ScanVerdict:
     """Examine a line that starts with a label: the start of a script, or ordinary text."""
-    stop = position.text.find("\n", found.end(), found.end() + _MAX_SCRIPT_LINE_LENGTH)
-    if stop < 0 and not position.final and len(position.text) - found.end() < _MAX_SCRIPT_LINE_LENGTH:
-        return WAIT_FOR_MORE
-    end = stop if stop >= 0 else min(len(position.text), found.end() + _MAX_SCRIPT_LINE_LENGTH)
-    value = position.text[found.end() : end].strip()
-    kind = get_label_kind(found)
+    line, complete = position.look_ahead(found.end(), _MAX_SCRIPT_LINE_LENGTH)
+    value, newline, _ = line.partition("\n")
+    if not newline and not complete:
+        raise MoreTextNeeded
+    end, kind = found.end() + len(value), get_label_kind(found)
     if kind == "thought":
         return _examine_thought(position, found, end)
     if position.is_about_syntax or kind in ("final", "observation"):
         return ShowUntil(found.end())
-    starts = _starts_script(position, found, kind, value, end)
-    if starts is None:
-        return WAIT_FOR_MORE
-    return (
-        HideUntil(position.at, "hebrew" if re.search("[א-ת]", found["label"]) else "react", ReactScript())
-        if starts
-        else ShowUntil(found.end())
-    )
+    if not _starts_script(position, found, kind, value.strip(), end):
+        return ShowUntil(found.end())
+    syntax = "hebrew" if re.search("[א-ת]", found["label"]) else "react"
+    return HideUntil(position.at, syntax, ReactScript())
 
 
-def _starts_script(
-    position: ScanPosition, found: re.Match[str], kind: str, value: str, end: int
-) -> bool | None:
-    """Return whether this line belongs to a call, or None if more text is needed."""
+def _starts_script(position: ScanPosition, found: re.Match[str], kind: str, value: str, end: int) -> bool:
+    """Return whether this line belongs to a call. Raises `MoreTextNeeded` if this is open."""
     if kind == "input":
         specific = found["label"].casefold().startswith(("action", "tool", "קלט לפעולה", "קלט הפעולה"))
         return specific and value[:1] in ("{", "[")
     if not value or value[0] in "{[`":
         rest, complete = position.look_ahead(found.end(), 80)
-        if (json := _JSON_INPUT.match(rest)) is not None:
+        json = match_or_wait(_JSON_INPUT, _JSON_INPUT_START, rest, complete=complete)
+        if json is not None:
             return _starts_with_json(position, found.end() + json.end(), kind, found["label"])
-        if _JSON_INPUT_START.match(rest) and not complete:
-            return None
     if _names_tool(position, kind, value, found["label"]) or (
         found["number"] and _BRACKETED_ACTION.match(value)
     ):
         return True
     named = _ACTION_TOOL_NAME.match(value)
     if kind not in ("action", "tool", "call") or named is None:
-        return False if kind != "action" else _is_followed_by_input(position, end, kind, named=False)
+        return kind == "action" and _is_followed_by_input(position, end, kind, named=False)
     known = position.names.is_known(named[1]) or (is_distinctive(named[1]) and position.accepts_unknown_tools)
     return _is_followed_by_input(position, end, kind, named=known)
 
@@ -362,18 +342,15 @@ def _label_mentions_tool(label: str) -> bool:
     return re.search(r"tool|function|mcp|כלי|פונקצי", label, re.IGNORECASE) is not None
 
 
-def _starts_with_json(position: ScanPosition, at: int, kind: str, label: str) -> bool | None:
-    length = find_value_end(position.text[at : position.limit], 0)
-    if length is None and not position.is_closed:
-        return None
-    value = position.text[at : at + length if length is not None else position.limit]
-    if position.accepts_unknown_tools and kind in ("call", "tool", "action"):
+def _starts_with_json(position: ScanPosition, at: int, kind: str, label: str) -> bool:
+    end = position.find_end(at)
+    value = position.text[at : position.limit if end is None else end]
+    if position.accepts_unknown_tools:
         is_labelled_call = kind == "call" and _label_mentions_tool(label) and value.startswith("{")
         if is_labelled_call or has_call_shape(value, position.request):
             return True
-    return is_real_tool_call(value, position.names) or (
-        kind == "action" and "tool_name" in value and "parameters" in value
-    )
+    is_action = kind == "action" and "tool_name" in value and "parameters" in value
+    return is_action or is_real_tool_call(value, position.names)
 
 
 def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bool:
@@ -381,18 +358,13 @@ def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bo
     named = _ACTION_TOOL_NAME.match(value)
     if named is None:
         return False
-    known = position.names.is_known(named[1])
-    sure = is_tool_like(named[1]) or (
-        kind == "call" and _label_mentions_tool(label) and is_distinctive(named[1])
-    )
-    if not known and not (sure and position.accepts_unknown_tools):
+    known, distinctive = position.names.is_known(named[1]), is_distinctive(named[1])
+    is_tool_call = kind == "call" and _label_mentions_tool(label)
+    is_sure = is_tool_like(named[1]) or (is_tool_call and distinctive)
+    if not known and not (is_sure and position.accepts_unknown_tools):
         return False
     if _WHOLE_LINE.match(value):
-        return (
-            is_distinctive(named[1])
-            and kind != "tool"
-            and (known or (kind == "call" and _label_mentions_tool(label)))
-        )
+        return distinctive and kind != "tool" and (known or is_tool_call)
     behind = value[named.end() :].lstrip()
     if behind.startswith("("):
         calls = parse_program_calls(value.strip("`* "))
@@ -400,24 +372,23 @@ def _names_tool(position: ScanPosition, kind: str, value: str, label: str) -> bo
     return behind[:1] in ("{", "[") and behind.rstrip("`* ")[-1:] in ("}", "]", ",", "{")
 
 
-def _is_followed_by_input(position: ScanPosition, end: int, kind: str, *, named: bool) -> bool | None:
-    """Return whether the next non-empty line gives the input of this action, or None if more text is
-    needed.
+def _is_followed_by_input(position: ScanPosition, end: int, kind: str, *, named: bool) -> bool:
+    """Return whether the next non-empty line gives the input of this action. Raises `MoreTextNeeded` if this
+    is open.
     """
     rest, complete = position.look_ahead(end, 400)
-    start = end + len(rest) - len(rest.lstrip())
-    if start == end + len(rest):
-        return False if complete else None
-    found = match_label(position.text, start, final=position.final)
-    if found is True:
-        return None
-    if found is False or get_label_kind(found) != "input":
+    if not rest.strip():
+        if not complete:
+            raise MoreTextNeeded
+        return False
+    found = match_label(position.text, end + len(rest) - len(rest.lstrip()), final=position.final)
+    if found is None or get_label_kind(found) != "input":
         return False
     if kind == "action" and found["label"].casefold().startswith(("action", "tool", "קלט ")):
         return True
     behind, complete = position.look_ahead(found.end(), 80)
     if behind.startswith("\n") and not complete:
-        return None
+        raise MoreTextNeeded
     return named and (behind[:1] in ("{", "[", "`", "(") or _INDENTED_LINE.match(behind) is not None)
 
 
@@ -429,32 +400,29 @@ def _examine_thought(position: ScanPosition, found: re.Match[str], end: int) -> 
     limit = position.at + _MAX_THOUGHT_LENGTH
     while at <= min(len(position.text), limit):
         label = match_label(position.text, at, final=position.final)
-        if label is True:
-            return WAIT_FOR_MORE
-        if label is not False:
+        if label is not None:
             return _examine_after_thought(position, found, label)
-        stop = position.text.find("\n", at)
-        line = position.text[at : stop if stop >= 0 else len(position.text)]
+        line, newline, _ = position.text[at:].partition("\n")
         if line.strip() and blank:
             return ShowUntil(found.end())
-        if stop < 0:
+        if not newline:
             break
         blank = blank or not line.strip()
-        at = stop + 1
-    return ShowUntil(found.end()) if position.final or len(position.text) > limit else WAIT_FOR_MORE
+        at += len(line) + 1
+    if not position.final and len(position.text) <= limit:
+        raise MoreTextNeeded
+    return ShowUntil(found.end())
 
 
 def _examine_after_thought(position: ScanPosition, found: re.Match[str], label: re.Match[str]) -> ScanVerdict:
     kind = get_label_kind(label)
     if kind == "final":
         return HideUntil(label.end(), "react")
-    if kind not in ("action", "input", "call", "tool"):
-        return ShowUntil(found.end())
-    there = replace(position, at=label.start(), line="")
-    verdict = examine_label(there, label)
-    if isinstance(verdict, HideUntil):
-        return HideUntil(position.at, verdict.syntax, ReactScript())
-    return WAIT_FOR_MORE if verdict is WAIT_FOR_MORE else ShowUntil(found.end())
+    if kind in _CALL_LABEL_KINDS:
+        verdict = examine_label(replace(position, at=label.start(), line=""), label)
+        if isinstance(verdict, HideUntil):
+            return HideUntil(position.at, verdict.syntax, ReactScript())
+    return ShowUntil(found.end())
 
 
 _MAX_LINE_HEAD_LENGTH: Final = 200
@@ -470,7 +438,7 @@ _NAME_AND_ARGUMENTS_START: Final = re.compile(
     r"[ \t]{0,8}(?:[@/!]|/(?:tool|call|use) |/[a-z]{0,4}\Z)?"
     r"(?:([^\W\d][\w.\-/]{0,120})[ \t]?\n?[ \t]{0,8})?\Z"
 )
-_NAME_START: Final = r"[a-z]+(?:_\w*|[A-Z]\w*)?"
+_NAME_START: Final = re.compile(r"[a-z]+(?:_\w*|[A-Z]\w*)?")
 _LINE_SIGNS: Final = r"(?:[=\-*~+_%@]{2,12}|#{1,6})"
 _MAX_RULER_LENGTH: Final = 100
 _RULER_LINE: Final = re.compile(
@@ -497,7 +465,7 @@ def examine_line(position: ScanPosition) -> ScanVerdict | None:
         return block
     rest, complete = position.look_ahead(position.at, _MAX_LINE_HEAD_LENGTH)
     label = match_label(position.text, position.at, final=position.final)
-    if not isinstance(label, bool):
+    if label is not None:
         return examine_label(position, label)
     delimiter = examine_delimiter(position)
     if delimiter is not None:
@@ -505,50 +473,43 @@ def examine_line(position: ScanPosition) -> ScanVerdict | None:
     drawn = _RULER_LINE.match(rest)
     if drawn is not None and drawn.end() < _MAX_RULER_LENGTH and (drawn.end() < len(rest) or complete):
         return _examine_ruler_line(position, position.at + drawn.end(), ending=bool(drawn["end"]))
-    channel = _CHANNEL_LINE.match(rest)
-    if channel is not None:
+    if channel := _CHANNEL_LINE.match(rest):
         known = position.names.is_known(channel[1]) and not position.is_about_syntax
         return HideUntil(position.at + channel.end(), "functionary", MarkedCall(None)) if known else None
-    named = _NAME_AND_ARGUMENTS.match(rest)
-    if named is not None:
+    if named := _NAME_AND_ARGUMENTS.match(rest):
         return _examine_named_call(position, named)
-    program = _LINE_CALL.match(rest)
-    if program is not None:
+    if program := _LINE_CALL.match(rest):
         return _examine_program_line(position, program)
-    if complete:
-        return None
-    return WAIT_FOR_MORE if label or _may_begin_syntax(rest, position) else None
+    if not complete and _may_begin_syntax(rest, position):
+        raise MoreTextNeeded
+    return None
 
 
 def _examine_call_block(position: ScanPosition) -> ScanVerdict | None:
     """Examine lines of a session or of YAML. Return None if they are not a call."""
-    if not position.accepts_lines or _is_in_session(position.before):
+    is_in_session = ">>>" in position.before.rpartition("\n\n")[2]  # of a session that is not a call
+    if is_in_session or not position.accepts_lines:
         return None
     rest, complete = position.look_ahead(position.at, 2 * _MAX_LINE_HEAD_LENGTH)
-    may_be = may_begin_block(rest)
-    if not may_be:
-        return WAIT_FOR_MORE if may_be is None and not complete else None
+    if not may_begin_block(rest, complete=complete):
+        return None
     end = find_paragraph_end(position.text, position.at, position.limit)
     if end is None and not position.is_closed:
-        return WAIT_FOR_MORE
+        raise MoreTextNeeded
     length = find_call_block_end(position.text[position.at : position.limit if end is None else end])
     return HideUntil(position.at + length, "lines") if length else None
-
-
-def _is_in_session(before: str) -> bool:
-    """Return whether the text shown before this line is part of a session that is not a call."""
-    return ">>>" in before.rpartition("\n\n")[2]
 
 
 def _may_begin_syntax(rest: str, position: ScanPosition) -> bool:
     named = _NAME_AND_ARGUMENTS_START.match(rest)
     first = not position.before.strip() and position.accepts_unknown_tools
-    invented = first and named is not None and re.fullmatch(_NAME_START, (named[1] or "")) is not None
-    if named is not None and (not named[1] or position.names.is_prefix(named[1]) or invented):
+    if named is not None and (not named[1] or _may_begin_name(position, named[1], first=first)):
+        return True
+    if _CHANNEL_LINE_START.match(rest):
         return True
     if "\n" in rest:
-        return _CHANNEL_LINE_START.match(rest) is not None
-    if _CHANNEL_LINE_START.match(rest) or (_RULER_LINE_START.match(rest) and len(rest) <= _MAX_RULER_LENGTH):
+        return False
+    if _RULER_LINE_START.match(rest) and len(rest) <= _MAX_RULER_LENGTH:
         return True
     program = _LINE_CALL_START.match(rest)
     if program is None:
@@ -556,9 +517,14 @@ def _may_begin_syntax(rest: str, position: ScanPosition) -> bool:
     word = program[1] or ""
     if not word:
         return not rest.strip() or rest.endswith(("(", " "))
-    if first and re.fullmatch(_NAME_START, word):
-        return True
-    return position.names.is_prefix(word) or any(prefix.startswith(word) for prefix in ("print", "await"))
+    return _may_begin_name(position, word, first=first) or any(
+        prefix.startswith(word) for prefix in ("print", "await")
+    )
+
+
+def _may_begin_name(position: ScanPosition, word: str, *, first: bool) -> bool:
+    """Return whether a tool's name may start with this word. At the start of an answer, it may be unknown."""
+    return position.names.is_prefix(word) or (first and _NAME_START.fullmatch(word) is not None)
 
 
 def _examine_ruler_line(position: ScanPosition, end: int, *, ending: bool) -> ScanVerdict | None:
@@ -567,11 +533,7 @@ def _examine_ruler_line(position: ScanPosition, end: int, *, ending: bool) -> Sc
         return None
     if ending:
         return HideUntil(end, "marker", is_stray=True)
-    rest, complete = position.look_ahead(end, 300)
-    behind = rest.lstrip()
-    if not complete:
-        return WAIT_FOR_MORE
-    behind = re.sub(r"\A`{3}\w{0,12}\s*", "", behind)
+    behind = re.sub(r"\A`{3}\w{0,12}\s*", "", position.read(end, 300).lstrip())
     word = re.match(
         r"(?:(?:tool|name|function|כלי|שם)[ \t]?:[ \t]?)?[`\"']?([\w.\-/]{2,120})", behind, re.IGNORECASE
     )
@@ -584,52 +546,39 @@ def _examine_ruler_line(position: ScanPosition, end: int, *, ending: bool) -> Sc
 def _examine_named_call(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
     """Examine `get_weather {"city": "Haifa"}`: a tool's name directly followed by its arguments."""
     unknown = not position.before.strip() and is_tool_like(found[1]) and position.accepts_unknown_tools
-    if (
-        not (is_distinctive(found[1]) and (position.names.is_known_from_start(found[1]) or unknown))
-        or position.is_about_syntax
-    ):
+    is_tool = is_distinctive(found[1]) and (position.names.is_known_from_start(found[1]) or unknown)
+    if not is_tool or position.is_about_syntax:
         return None
     start = position.at + found.end()
-    length = find_value_end(position.text[start : position.limit], 0)
-    if length is None:
-        return None if position.is_closed else WAIT_FOR_MORE
-    if not isinstance(parse_json_value(position.text[start : start + length]), dict):
+    end = position.find_end(start)
+    if end is None or not isinstance(parse_json_value(position.text[start:end]), dict):
         return None
-    return HideUntil(start + length, "marker")
+    return HideUntil(end, "marker")
 
 
 def _examine_program_line(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:
     """Examine `get_weather(city="Haifa")` as a separate line."""
+    known, alone = position.names.is_known_from_start(found[1]), not position.before.strip()
     unknown = position.accepts_unknown_tools and (
-        is_namespaced(found[1]) or (is_tool_like(found[1]) and not position.before.strip())
+        is_namespaced(found[1]) or (is_tool_like(found[1]) and alone)
     )
-    if not (position.names.is_known_from_start(found[1]) or unknown) or position.is_about_syntax:
+    if not (known or unknown) or position.is_about_syntax:
         return None
-    start = position.at + found.start(1)
-    wrapped = found[0].lstrip().startswith("print(")
-    opening = position.at + found.end() - 1 if not wrapped else position.text.index("(", position.at)
-    length = find_value_end(position.text[opening : position.limit], 0)
-    if length is None:
-        return WAIT_FOR_MORE if not position.is_closed else None
-    end = opening + length
-    behind, complete = position.look_ahead(end, 40)
-    line, newline, _ = behind.partition("\n")
-    if line.strip(" \t;"):
+    is_printed = found[0].lstrip().startswith("print(")
+    begin = position.text.index("print(", position.at) if is_printed else position.at + found.start(1)
+    end = position.find_end(position.text.index("(", begin))
+    if end is None or not position.ends_line(end, " \t;"):
         return None
-    if not newline and not complete:
-        return WAIT_FOR_MORE
-    begin = position.text.index("print(", position.at) if wrapped else start
     calls = parse_program_calls(position.text[begin:end])
     if calls and unknown and is_namespaced(calls[0].name):
         return HideUntil(end, "pythonic")
     if not calls or not all(call.has_keywords for call in calls) or not any(call.arguments for call in calls):
         return None
-    if not position.names.is_known_from_start(found[1]) and position.text[end : position.limit].strip(
-        " \t\n;"
-    ):
-        return None  # only if it is the whole answer
-    if not position.names.is_known_from_start(found[1]) and not position.is_closed:
-        return WAIT_FOR_MORE
+    if not known:  # only if it is the whole answer
+        if position.text[end : position.limit].strip(" \t\n;"):
+            return None
+        if not position.is_closed:
+            raise MoreTextNeeded
     return HideUntil(end, "pythonic")
 
 
@@ -644,6 +593,10 @@ _TOOL_INFO_STRING: Final = re.compile(
 )
 _INFO_LANGUAGE: Final = re.compile(r"\A(?:json|xml|python|text|tool_code|tool_call)\s+(?=\S)", re.IGNORECASE)
 _CODE_CALL: Final = re.compile(r"\[?\s{0,9}(?:print\(\s{0,9})?(?!print\()([^\W\d][\w.]{0,120})\s?\(")
+_CODE_TOKEN: Final = re.compile(r"<\|([^|<>\n]{1,80})\|>")
+_CODE_TOKEN_START: Final = re.compile(r"<\|[^<>\n]{0,80}\Z")
+_CODE_TAG: Final = re.compile(r"<\s?(\|?[\w:.\-|]{1,80})")
+_BACKTICKS: Final = re.compile(r"`+")
 _CODE_CALL_START: Final = re.compile(r"\[?\s{0,9}(?:print\(\s{0,9})?(?:[^\W\d][\w.]{0,120})?\s?\Z")
 
 
@@ -660,33 +613,24 @@ def examine_code(position: ScanPosition) -> ScanVerdict:
     run = _BACKTICK_RUN.match(position.text, position.at)
     if run is None or (run[0][0] == "~" and not position.is_line_start):
         return ShowUntil(position.at + 1)
-    if run.end() == len(position.text) and not position.final:
-        return WAIT_FOR_MORE
-    end = _find_span_end(position, run)
-    if end is None:
-        return WAIT_FOR_MORE
-    if end > 0:
+    position.read(run.end(), 1)
+    end = None if run[0][0] == "~" else _find_span_end(position, run)
+    if end is not None:
         return _examine_span(position, run.end(), end, len(run[0]))
-    if len(run[0]) >= 3:
-        return _examine_code_block(position, run)
-    return ShowUntil(run.end())
+    return _examine_code_block(position, run) if len(run[0]) >= 3 else ShowUntil(run.end())
 
 
 def _find_span_end(position: ScanPosition, run: re.Match[str]) -> int | None:
-    """Return the end of the closing backticks on the same line, 0 if there are none, or None if more text is
-    needed.
-    """
-    if run[0][0] == "~":
-        return 0
-    stop = position.text.find("\n", run.end(), run.end() + _MAX_SPAN_LENGTH)
-    limit = stop if stop >= 0 else min(len(position.text), run.end() + _MAX_SPAN_LENGTH)
-    count = len(run[0])
-    for found in re.compile(r"`+").finditer(position.text, run.end(), limit):
-        if len(found[0]) == count:
-            grows = found.end() == len(position.text) and not position.final
-            return None if grows else found.end()
-    seen_all = stop >= 0 or position.final or limit - run.end() >= _MAX_SPAN_LENGTH
-    return 0 if seen_all else None
+    """Return the end of the closing backticks on the same line, or None. Raises `MoreTextNeeded`."""
+    text, complete = position.look_ahead(run.end(), _MAX_SPAN_LENGTH)
+    line, newline, _ = text.partition("\n")
+    for found in _BACKTICKS.finditer(line):
+        if len(found[0]) == len(run[0]):
+            position.read(run.end() + found.end(), 1)
+            return run.end() + found.end()
+    if not newline and not complete:
+        raise MoreTextNeeded
+    return None
 
 
 def _examine_span(position: ScanPosition, start: int, end: int, count: int) -> ScanVerdict:
@@ -694,14 +638,9 @@ def _examine_span(position: ScanPosition, start: int, end: int, count: int) -> S
     announced = (
         position.accepts_lines and is_announcing_call(position.line) and is_announcement(position.line)
     )
-    if not (position.is_line_start or announced) or position.is_about_syntax:
+    is_alone = position.is_line_start or announced
+    if position.is_about_syntax or not is_alone or not position.ends_line(end, " \t."):
         return ShowUntil(end)
-    behind, complete = position.look_ahead(end, 40)
-    line, newline, _ = behind.partition("\n")
-    if line.strip(" \t.") or (len(line) == 40):
-        return ShowUntil(end)
-    if not newline and not complete:
-        return WAIT_FOR_MORE
     content = _INFO_LANGUAGE.sub("", position.text[start : end - count].strip())
     program = parse_program_calls(content) if announced else ()
     called = bool(program) and all(is_distinctive(call.name) for call in program)
@@ -709,69 +648,58 @@ def _examine_span(position: ScanPosition, start: int, end: int, count: int) -> S
 
 
 def _examine_code_block(position: ScanPosition, run: re.Match[str]) -> ScanVerdict:
-    stop = position.text.find("\n", run.end(), run.end() + _MAX_INFO_LENGTH)
-    if stop < 0:
-        waits = len(position.text) - run.end() < _MAX_INFO_LENGTH and not position.final
-        return WAIT_FOR_MORE if waits else ShowCodeBlock(run.end(), run[0])
-    info = position.text[run.end() : stop]
-    opening = ShowCodeBlock(stop, run[0])
-    if position.is_about_syntax:
-        return opening
-    head = position.text[stop + 1 : stop + 1 + _MAX_CODE_HEAD_LENGTH]
-    all_seen = position.final or len(head) == _MAX_CODE_HEAD_LENGTH
-    likely = bool(_TOOL_INFO_STRING.fullmatch(info)) or _may_be_code_call(head.lstrip(), position)
-    if likely is None:
-        return opening if all_seen else WAIT_FOR_MORE
-    return _examine_whole_block(position, run, stop, info) if likely else opening
+    head, complete = position.look_ahead(run.end(), _MAX_INFO_LENGTH)
+    info, newline, _ = head.partition("\n")
+    if not newline:
+        if not complete:
+            raise MoreTextNeeded
+        return ShowCodeBlock(run.end(), run[0])
+    stop = run.end() + len(info)
+    head, complete = position.look_ahead(stop + 1, _MAX_CODE_HEAD_LENGTH)
+    is_likely = not position.is_about_syntax and (
+        _TOOL_INFO_STRING.fullmatch(info) or _may_be_code_call(head.lstrip(), position, complete=complete)
+    )
+    return _examine_whole_block(position, run, stop, info) if is_likely else ShowCodeBlock(stop, run[0])
 
 
-def _may_be_code_call(head: str, position: ScanPosition) -> bool | None:
-    """Return whether a block with this beginning can be a call, or None if more text is needed."""
-    names = position.names
-    if not head:
-        return None
-    if head[0] in "{[":
-        possible = may_be_call_head(head, names, allow_unknown=position.accepts_unknown_tools)
-        return possible if possible is not False or head[0] == "{" else _may_be_code_program(head, position)
-    if head[0] == "<":
-        return _may_be_code_marker(head)
+def _may_be_code_call(head: str, position: ScanPosition, *, complete: bool) -> bool:
+    """Return whether a block with this beginning can be a call. Raises `MoreTextNeeded` if this is open."""
+    if not head and not complete:
+        raise MoreTextNeeded
+    if head[:1] in ("{", "["):
+        unknown = position.accepts_unknown_tools
+        if may_be_call_head(head, position.names, allow_unknown=unknown, complete=complete):
+            return True
+        return head[0] == "[" and _may_be_code_program(head, position, complete=complete)
+    if head[:1] == "<":
+        return _may_be_code_marker(head, complete=complete)
     if LABEL_PATTERN.match(head):
         return True
-    lines = may_begin_block(head)
-    program = _may_be_code_program(head, position)
-    if lines or program:
-        return True
-    return None if lines is None or program is None or may_become_label(head) else False
+    if not complete and may_become_label(head):
+        raise MoreTextNeeded
+    return may_begin_block(head, complete=complete) or _may_be_code_program(head, position, complete=complete)
 
 
-def _may_be_code_program(head: str, position: ScanPosition) -> bool | None:
-    program = _CODE_CALL.match(head)
-    if program is not None:
-        name = program[1]
-        return (
-            position.names.is_known(name)
-            or is_namespaced(name)
-            or (position.expects_call and is_tool_like(name))
-        )
-    return None if _CODE_CALL_START.match(head) else False
+def _may_be_code_program(head: str, position: ScanPosition, *, complete: bool) -> bool:
+    program = match_or_wait(_CODE_CALL, _CODE_CALL_START, head, complete=complete)
+    if program is None:
+        return False
+    name = program[1]
+    is_sure = position.names.is_known(name) or is_namespaced(name)
+    return is_sure or (position.expects_call and is_tool_like(name))
 
 
-def _may_be_code_marker(head: str) -> bool | None:
-    pipes = re.match(r"<\|([^|<>\n]{1,80})\|>", head)
+def _may_be_code_marker(head: str, *, complete: bool) -> bool:
+    pipes = match_or_wait(_CODE_TOKEN, _CODE_TOKEN_START, head, complete=complete)
     if pipes is not None:
-        return (
-            SyntaxMarker.from_token(pipes[1]).kind is MarkerKind.BLOCK
-            or SyntaxMarker.from_token(pipes[1]).kind is MarkerKind.CHANNEL
-        )
-    if re.match(r"<\|[^<>\n]{0,80}\Z", head):
-        return None
-    tag = re.match(r"<\s?(\|?[\w:.\-|]{1,80})", head)
-    if tag is None:
-        return None if len(head) == 1 else head.startswith("<|DSML")
-    if tag.end() == len(head):
-        return None
+        return SyntaxMarker.from_token(pipes[1]).kind in (MarkerKind.BLOCK, MarkerKind.CHANNEL)
+    tag = _CODE_TAG.match(head)
+    if not complete and (len(head) == 1 if tag is None else tag.end() == len(head)):
+        raise MoreTextNeeded
+    if tag is None or tag.end() == len(head):
+        return head.startswith("<|DSML")
     plain = normalize_tag_name(tag[1])
-    return (plain in STRONG_TAGS and STRONG_TAGS[plain] != "thought") or plain in WEAK_TAGS
+    return STRONG_TAGS.get(plain, "thought") != "thought" or plain in WORDS["weak tags"]
 
 
 def _examine_whole_block(position: ScanPosition, run: re.Match[str], stop: int, info: str) -> ScanVerdict:
@@ -779,7 +707,7 @@ def _examine_whole_block(position: ScanPosition, run: re.Match[str], stop: int, 
     found = closing.search(position.text, stop, position.limit)
     grows = found is not None and found.end() == len(position.text) and not position.final
     if (found is None and not position.is_closed) or grows:
-        return WAIT_FOR_MORE
+        raise MoreTextNeeded
     content = position.text[stop : found.start() if found is not None else position.limit].strip()
     if not _is_code_call(content.removesuffix(run[0]).rstrip(), position, info):
         return ShowCodeBlock(stop, run[0])
@@ -790,41 +718,30 @@ def _examine_whole_block(position: ScanPosition, run: re.Match[str], stop: int, 
 
 def _is_code_call(content: str, position: ScanPosition, info: str) -> bool:
     """Return whether all of this code is a call of a known tool, or is in an unmistakable call syntax."""
-    names = position.names
-    if content[:1] in ("{", "[") and is_real_tool_call(content, names):
-        return True
-    if (
-        content[:1] in ("{", "[")
-        and position.accepts_unknown_tools
-        and has_call_shape(content, position.request)
+    names, unknown = position.names, position.accepts_unknown_tools
+    if content[:1] in ("{", "[") and (
+        is_real_tool_call(content, names) or (unknown and has_call_shape(content, position.request))
     ):
         return True
     program = parse_program_calls(content)
-    if program and position.accepts_unknown_tools and all(is_namespaced(call.name) for call in program):
+    if program and unknown and all(is_namespaced(call.name) for call in program):
         return True
     if program and position.expects_call and all(is_tool_like(call.name) for call in program):
         return True
     if position.accepts_lines and find_call_block_end(content) == len(content) > 0:
         return True
+    is_tool_info, is_tag = bool(_TOOL_INFO_STRING.fullmatch(info)), content.startswith("<")
     if program and any(names.is_known(call.name) for call in program):
         sure = all(call.has_keywords and (call.arguments or is_distinctive(call.name)) for call in program)
-        return sure or bool(_TOOL_INFO_STRING.fullmatch(info))
-    marked = (
-        _may_be_code_marker(content) is True
-        if content.startswith("<")
-        else bool(LABEL_PATTERN.match(content))
-    )
-    calls = parse_calls(content, names) if marked or _TOOL_INFO_STRING.fullmatch(info) else ()
+        return sure or is_tool_info
+    is_marked = _may_be_code_marker(content, complete=True) if is_tag else bool(LABEL_PATTERN.match(content))
+    calls = parse_calls(content, names) if is_marked or is_tool_info else ()
     if any(names.is_known(call.name) and (call.arguments is not None or not info) for call in calls):
         return True
-    strong = content.startswith("<") and _is_unmistakable_syntax(content)
-    return (strong or bool(_TOOL_INFO_STRING.fullmatch(info))) and not is_about_syntax(position.before)
+    return (is_tool_info or _is_unmistakable_syntax(content)) and not is_about_syntax(position.before)
 
 
 def _is_unmistakable_syntax(content: str) -> bool:
-    if content.startswith("<|"):
-        return True
-    tag = re.match(r"<\s?(\|?[\w:.\-|]{1,80})", content)
-    return tag is not None and (
-        normalize_tag_name(tag[1]) in STRONG_TAGS or content.lower().startswith("<function=")
-    )
+    tag = _CODE_TAG.match(content)
+    is_strong = tag is not None and normalize_tag_name(tag[1]) in STRONG_TAGS
+    return is_strong or content.lower().startswith(("<|", "<function="))

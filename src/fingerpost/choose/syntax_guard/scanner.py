@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, TypeAlias
 
 from fingerpost.choose.syntax_guard.call_parser import (
     MAX_BLOCK_LENGTH,
+    MoreTextNeeded,
     WrittenCall,
     cut_at_observation,
     has_only_call_words,
@@ -17,14 +17,11 @@ from fingerpost.choose.syntax_guard.call_parser import (
     parse_calls,
 )
 from fingerpost.choose.syntax_guard.formats import (
-    WAIT_FOR_MORE,
     HiddenMode,
-    HideUntil,
     ScanPosition,
     ScanVerdict,
     ShowCodeBlock,
     ShowUntil,
-    WaitForMore,
 )
 from fingerpost.choose.syntax_guard.inline_formats import (
     INLINE_LABELS,
@@ -103,59 +100,40 @@ class FoldedText:
         self.text = ""  # the view
         self._raw = ""
         self._pending_escape = ""  # the start of a possible escape, added once it is complete
-        # Where view and text positions diverge: for each view position, the text position where
-        # the character before it ends and where the character at it starts.
-        self._places: list[int] = []
-        self._ends: list[int] = []
+        # Where each character of the view starts and ends in the text.
         self._starts: list[int] = []
+        self._ends: list[int] = []
 
     def append(self, piece: str, *, final: bool = False) -> None:
         fresh = self._pending_escape + piece
-        self._pending_escape = ""
         unfinished = None if final else _UNFINISHED_ENTITY.search(fresh, max(0, len(fresh) - 16))
-        if unfinished is not None:
-            self._pending_escape = fresh[unfinished.start() :]
-            fresh = fresh[: unfinished.start()]
-        self._append_folded(fresh)
-
-    def _append_folded(self, fresh: str) -> None:
-        base = len(self._raw)
+        cut = len(fresh) if unfinished is None else unfinished.start()
+        fresh, self._pending_escape = fresh[:cut], fresh[cut:]
         parts: list[str] = []
-        length, at = len(self.text), 0
+        base, at = len(self._raw), 0
         for found in _DISGUISED_CHARACTER.finditer(fresh):
-            plain = _decode_escape(found)
-            parts.append(fresh[at : found.start()])
-            length += found.start() - at
-            start = base + found.end() if not plain else base + found.start()
-            self._split_mapping(length, base + found.start(), start)
-            parts.append(plain)
-            length += len(plain)
-            if plain:
-                self._split_mapping(length, base + found.end(), base + found.end())
+            parts.append(self._map_plain(fresh[at : found.start()], base + at))
+            if plain := _decode_escape(found):
+                parts.append(plain)
+                self._starts.append(base + found.start())
+                self._ends.append(base + found.end())
             at = found.end()
-        parts.append(fresh[at:])
+        parts.append(self._map_plain(fresh[at:], base + at))
         self._raw += fresh
         self.text += "".join(parts).translate(_FOLD_TABLE)
 
-    def _split_mapping(self, place: int, end: int, start: int) -> None:
-        if self._places and self._places[-1] == place:
-            self._starts[-1] = start
-            return
-        self._places.append(place)
-        self._ends.append(end)
-        self._starts.append(start)
+    def _map_plain(self, text: str, at: int) -> str:
+        self._starts.extend(range(at, at + len(text)))
+        self._ends.extend(range(at + 1, at + len(text) + 1))
+        return text
 
     def get_text_start(self, place: int) -> int:
         """Return the text position where the character at this view position starts."""
-        index = bisect_right(self._places, place) - 1
-        return place if index < 0 else self._starts[index] + place - self._places[index]
+        return self._starts[place] if place < len(self._starts) else len(self._raw)
 
     def get_text_end(self, place: int) -> int:
         """Return the text position where the character before this view position ends."""
-        index = bisect_left(self._places, place)
-        if index < len(self._places) and self._places[index] == place:
-            return self._ends[index]
-        return self.get_text_start(place)
+        return self._ends[place - 1] if place else 0
 
     def get_raw(self, start: int, end: int) -> str:
         """Return the text between two positions of the text, not of the view."""
@@ -164,12 +142,11 @@ class FoldedText:
     def discard_before(self, place: int) -> int:
         """Discard the view before `place`. Return the length of the discarded text."""
         gone = self.get_text_end(place)
-        first = bisect_left(self._places, place)
-        self._places = [one - place for one in self._places[first:]]
-        self._ends = [one - gone for one in self._ends[first:]]
-        self._starts = [one - gone for one in self._starts[first:]]
-        self.text = self.text[place:]
-        self._raw = self._raw[gone:]
+        if gone:
+            self._starts = [start - gone for start in self._starts[place:]]
+            self._ends = [end - gone for end in self._ends[place:]]
+            self.text = self.text[place:]
+            self._raw = self._raw[gone:]
         return gone
 
 
@@ -263,12 +240,15 @@ class SyntaxScanner:
         text = self._fold.text
         while self._at < len(text):
             before = (self._at, self._mode, self._fence, self._is_new_line)
-            if self._mode is not None:
-                yield from self._scan_hidden(self._mode, text, final=final)
-            elif self._fence is not None:
-                yield from self._scan_code(self._fence, text, final=final)
-            else:
-                yield from self._scan_text(text, final=final)
+            try:
+                if self._mode is not None:
+                    yield from self._scan_hidden(self._mode, text, final=final)
+                elif self._fence is not None:
+                    yield from self._scan_code(self._fence, text, final=final)
+                else:
+                    yield from self._scan_text(text, final=final)
+            except MoreTextNeeded:
+                pass
             if (self._at, self._mode, self._fence, self._is_new_line) == before:
                 held = len(text) - self._at
                 self._wait_length = held + max(1, held // 8) if held > 64 else 0
@@ -328,8 +308,8 @@ class SyntaxScanner:
         if self._is_new_line:
             verdict = examine_line(self._build_position(text, final=final))
             if verdict is not None:
+                self._is_new_line = False
                 yield from self._apply_verdict(verdict)
-                self._is_new_line = self._is_new_line and isinstance(verdict, WaitForMore)
                 return
             self._is_new_line = False
         found, edge = self._find_next_trigger(text)
@@ -366,10 +346,9 @@ class SyntaxScanner:
         if aside is not None:
             return aside
         if _ORDINARY_SIGN.fullmatch(sign):
-            grows = (
-                position.at + len(sign) == len(position.text) and not position.final and sign[0] not in "(«"
-            )
-            return WAIT_FOR_MORE if grows else ShowUntil(position.at + len(sign))
+            if sign[0] not in "(«":
+                position.read(position.at + len(sign), 1)
+            return ShowUntil(position.at + len(sign))
         if sign == "<":
             return examine_marker(position)
         if sign[0] in "`~":
@@ -401,7 +380,7 @@ class SyntaxScanner:
         elif isinstance(verdict, ShowCodeBlock):
             yield from self._show(verdict.to)
             self._fence = build_fence_closer(verdict.fence)
-        elif isinstance(verdict, HideUntil):
+        else:
             yield from self._show(self._at)  # invisible characters before the block are not part of it
             self._syntax, self._mode = verdict.syntax, verdict.mode
             self._is_stray, self._has_no_calls = verdict.is_stray, verdict.has_no_calls

@@ -16,33 +16,15 @@ from fingerpost.catalog.name_resolver import (
     list_readings,
 )
 from fingerpost.records import JsonObject, ToolCard
+from fingerpost.word_lists import read_word_lists, read_word_sets
 
-
-def build_word_set(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
+PACKAGE: Final = "fingerpost.choose.syntax_guard"
+LISTS: Final = read_word_lists(PACKAGE, "words.txt")
+WORDS: Final = read_word_sets(PACKAGE, "words.txt")
 _FOLDED_NAMESPACES: Final = tuple(map(fold_name, NAMESPACES))
 _TOOL_NAMESPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")
 _ACTION_NAME: Final = re.compile(r"[a-z]+(?:_\w{2,80}|[A-Z]\w{2,80})")
 _NAME_PART: Final = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
-_ACTION_VERBS: Final = build_word_set(
-    "get make create search find send read write fetch query lookup look add delete remove update play turn"
-    " ask execute browse apply replace generate calculate compute convert translate brew cook compose"
-    " summarise summarize analyse analyze navigate reserve cancel submit notify insert append rename verify"
-    " validate transcribe extract consult perform locate recommend inspect publish subscribe describe"
-    " activate dispatch prepare assign recall remember save retrieve attempt invoke track sum"
-)
-# Also nouns: the name of a data record may start with them (`order_status`, `store_hours`).
-_VERB_OR_NOUN: Final = build_word_set(
-    "set list run call check open close show book order schedule use store load start stop web"
-)
-_ACTOR_WORDS: Final = build_word_set(
-    "tool helper agent search lookup query finder retriever fetcher assistant function get fetch find send"
-)
-_OUTCOME_WORDS: Final = build_word_set(
-    "result results status state response responses data details settings options count total history log url"
-)
 _AGENT_NOUN: Final = re.compile(r"[a-z]{3,}(?:er|or)|check|update|off|on|call")
 _NAME_SEPARATOR: Final = re.compile(r"\.|/|::?|__")
 _DISTINCTIVE_PATTERN: Final = re.compile(r"[a-zא-ת][A-Z0-9]|[_\-./]|\d[A-Za-z]")
@@ -140,11 +122,10 @@ def describes_action(name: str) -> bool | None:
     if len(parts) < 2:
         return False
     first, last = parts[0], parts[-1]
-    if last in _ACTOR_WORDS or (
-        first in _ACTION_VERBS and (last not in _OUTCOME_WORDS or first not in _ACTOR_WORDS)
-    ):
+    acts, actors = first in WORDS["action verbs"], WORDS["actors"]
+    if last in actors or (acts and (last not in WORDS["outcomes"] or first not in actors)):
         return True
-    return None if first in _ACTION_VERBS or first in _VERB_OR_NOUN or _AGENT_NOUN.fullmatch(last) else False
+    return None if acts or first in WORDS["verbs or nouns"] or _AGENT_NOUN.fullmatch(last) else False
 
 
 def is_namespaced(name: str) -> bool:
@@ -218,20 +199,6 @@ _DATA_WANTED: Final = re.compile(
     r"|\w\(\)|קוד|סקריפט|פונקצי|דוגמ|תבנית|ג׳ייסון|ג'ייסון|פורמט",
     re.IGNORECASE,
 )
-_DATA_WORDS: Final = build_word_set(
-    "json yaml yml xml toml csv html code codes snippet snippets script scripts schema schemas"
-    " payload payloads curl"
-    " api apis endpoint endpoints webhook webhooks config configuration configure manifest manifests template"
-    " templates parse parser parsing dict dictionary struct structure syntax markdown mock mcp"
-    " openapi example"
-    " examples eg format formats formatted follows object objects body bodies response"
-    " responses request requests"
-    " file files record records log logs entry entries return returns contain contains define"
-    " defined definition"
-    " declare declaration wrote write says type prompt sent printed output like looks"
-    " דוגמה דוגמא לדוגמה הקובץ קובץ פורמט נראה נראית"
-    " תבנית"
-)
 _WORD: Final = re.compile(r"\w+")
 _INTENTION: Final = re.compile(
     r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
@@ -270,7 +237,7 @@ def is_announcing_call(before: str) -> bool:
 def is_introducing_data(before: str) -> bool:
     """Return whether the end of this text announces data or code and not a call."""
     look = before[-_LOOK_BACK_LENGTH:]
-    introduced = not _DATA_WORDS.isdisjoint(_WORD.findall(look.casefold()))
+    introduced = not WORDS["data"].isdisjoint(_WORD.findall(look.casefold()))
     return introduced and _INTENTION.search(look) is None
 
 

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.word_lists import read_lines
+from fingerpost.word_lists import read_lines
 
 MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; longer input is not analysed
 
@@ -464,7 +464,7 @@ def _strip_vowels(word: str) -> str:
 
 def read_field_lines(field: str) -> tuple[str, ...]:
     """Return the entries of one field, without comments."""
-    return read_lines(f"hebrew/words/{field}.txt")
+    return read_lines("fingerpost.narrow", f"hebrew/words/{field}.txt")
 
 
 @lru_cache(maxsize=1)

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.word_lists import read_word_lists, read_word_sets
 from fingerpost.records import EntityKind, Signals
+from fingerpost.word_lists import read_word_lists, read_word_sets
 
 
 @frozen(kw_only=False)
@@ -24,11 +24,11 @@ class NeedCue:
 
 _SIDES: Final = {"+": 1, "-": -1, "=": 0}
 _WORDS_FILE: Final = "words/need.txt"
-NEED_WORDS: Final = read_word_sets(_WORDS_FILE)
+NEED_WORDS: Final = read_word_sets("fingerpost.narrow", _WORDS_FILE)
 
 
 def _read_cues() -> Iterator[NeedCue]:
-    lists = read_word_lists(_WORDS_FILE)
+    lists = read_word_lists("fingerpost.narrow", _WORDS_FILE)
     for line in (*lists["word cues"], *lists["form cues"], *lists["signal cues"]):
         name, side, reason = re.split(" ([-+=]) ", line, maxsplit=1)
         yield NeedCue(name, _SIDES[side], reason)
@@ -44,7 +44,7 @@ MAX_PHRASE_WORDS: Final = 4
 def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
     """Return each phrase of the language with the names of its lists. The result is cached."""
     found: dict[str, tuple[str, ...]] = {}
-    for name, lines in read_word_lists(f"need/words/{language}.txt").items():
+    for name, lines in read_word_lists("fingerpost.narrow", f"need/words/{language}.txt").items():
         for phrase in (part.strip() for line in lines for part in line.split(",")):
             found[phrase] = (*found.get(phrase, ()), name)
     return found

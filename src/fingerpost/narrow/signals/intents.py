@@ -10,10 +10,10 @@ from typing import Final
 from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, to_singular
 from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import fold_word, split_prefixes
-from fingerpost.narrow.word_lists import read_word_lists, read_word_sets
 from fingerpost.records import Entity, EntityKind, IntentMatch
+from fingerpost.word_lists import read_word_lists, read_word_sets
 
-_CATEGORY_WORDS: Final = read_word_sets("words/categories.txt")
+_CATEGORY_WORDS: Final = read_word_sets("fingerpost.narrow", "words/categories.txt")
 _WEAK_WORDS: Final = _CATEGORY_WORDS["weak"]  # they count little and never decide alone
 
 
@@ -118,7 +118,7 @@ def _build_hebrew_index() -> dict[str, tuple[str, ...]]:
 @lru_cache(maxsize=1)
 def _build_phrase_index() -> dict[str, Sequence[tuple[str, tuple[str, ...]]]]:
     by_first: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
-    for category, phrases in read_word_lists("words/category_phrases.txt").items():
+    for category, phrases in read_word_lists("fingerpost.narrow", "words/category_phrases.txt").items():
         for phrase in phrases:
             words = tuple(phrase.split())
             by_first.setdefault(words[0], []).append((category, words))

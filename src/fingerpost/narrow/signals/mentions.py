@@ -12,10 +12,10 @@ from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, split_words, to_sin
 from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, read_field_lines
-from fingerpost.narrow.word_lists import read_word_sets
 from fingerpost.records import Mention, ToolCard
+from fingerpost.word_lists import read_word_sets
 
-_NAME_WORDS: Final = read_word_sets("words/names.txt")
+_NAME_WORDS: Final = read_word_sets("fingerpost.narrow", "words/names.txt")
 
 
 def get_name_words(server: str) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ from fingerpost.narrow.signals.intents import (
     is_urgent,
 )
 from fingerpost.narrow.signals.mentions import MentionFinder, get_name_words, is_ordinary_name
-from fingerpost.narrow.word_lists import read_word_sets
 from fingerpost.records import Signals, ToolCard
+from fingerpost.word_lists import read_word_sets
 
 UNKNOWN: Final = "und"
 ENGLISH: Final = "en"
@@ -54,7 +54,7 @@ _SCRIPTS: Final = (
 _UNSPACED: Final = frozenset({"zh", "ja", "th"})
 _LETTERS_PER_WORD: Final = 2  # in scripts without spaces
 
-_FUNCTION_WORDS: Final = read_word_sets("words/languages.txt")
+_FUNCTION_WORDS: Final = read_word_sets("fingerpost.narrow", "words/languages.txt")
 _LANGUAGES_BY_WORD: Final = {
     word: tuple(name for name, little in _FUNCTION_WORDS.items() if word in little)
     for word in frozenset[str]().union(*_FUNCTION_WORDS.values())
