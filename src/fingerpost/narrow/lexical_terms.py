@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Final
 
-from fingerpost.word_lists import read_word_lists
+from fingerpost.catalog.words import read_sections
 
 _CONSONANTS: Final = "[^aeiou][^aeiouy]*"
 _VOWELS: Final = "[aeiouy][aeiou]*"
@@ -128,9 +128,9 @@ _MAX_NUMBER_DIGITS: Final = 2  # `2` may mean 2D; dates, amounts and ids say not
 # Combining accents, Hebrew points, Arabic vowel marks.
 _ACCENT_MARKS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670]")
 
-_LISTS: Final = read_word_lists("fingerpost.narrow", "words/terms.txt")
+_LISTS: Final = read_sections("fingerpost.narrow", "words/terms.txt")
 # Words without content: English function words and polite phrases.
-EMPTY_TERMS: Final = frozenset(stem_word(word) for line in _LISTS["empty"] for word in line.split())
+EMPTY_TERMS: Final = frozenset(map(stem_word, _LISTS["empty"].split()))
 
 
 def remove_accents(text: str) -> str:
@@ -174,11 +174,11 @@ MAX_SYNONYMS: Final = 24  # per term
 def build_synonym_map() -> dict[str, tuple[str, ...]]:
     """Return the synonyms of each stem, as stems."""
     found: dict[str, dict[str, None]] = {}
-    for line in _LISTS["synonyms"]:
+    for line in _LISTS["synonyms"].strip().splitlines():
         group = tuple(dict.fromkeys(map(stem_word, line.split())))
         for word in group:
             found.setdefault(word, {}).update((other, None) for other in group if other != word)
-    for line in _LISTS["related"]:
+    for line in _LISTS["related"].strip().splitlines():
         words, _, synonyms = line.partition("->")
         others = dict.fromkeys(map(stem_word, synonyms.split()))
         for word in map(stem_word, words.split()):

@@ -15,11 +15,11 @@ from fingerpost.catalog.name_resolver import (
     fold_name,
     list_readings,
 )
+from fingerpost.catalog.words import read_sections, read_word_sets
 from fingerpost.records import JsonObject, ToolCard
-from fingerpost.word_lists import read_word_lists, read_word_sets
 
 PACKAGE: Final = "fingerpost.choose.syntax_guard"
-LISTS: Final = read_word_lists(PACKAGE, "words.txt")
+LISTS: Final = {name: text.strip().splitlines() for name, text in read_sections(PACKAGE, "words.txt").items()}
 WORDS: Final = read_word_sets(PACKAGE, "words.txt")
 _FOLDED_NAMESPACES: Final = tuple(map(fold_name, NAMESPACES))
 _TOOL_NAMESPACE: Final = re.compile(r"(?:functions?|tools|default_api|multi_tool_use)(?:\.|__)(?=\w)")

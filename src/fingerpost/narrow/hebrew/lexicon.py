@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -10,7 +11,6 @@ from itertools import chain
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.word_lists import read_lines
 
 MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; longer input is not analysed
 
@@ -464,7 +464,10 @@ def _strip_vowels(word: str) -> str:
 
 def read_field_lines(field: str) -> tuple[str, ...]:
     """Return the entries of one field, without comments."""
-    return read_lines("fingerpost.narrow", f"hebrew/words/{field}.txt")
+    # Read by the loader, so that it works from a zip too and counts as an import, not as file access.
+    data = pkgutil.get_data("fingerpost.narrow", f"hebrew/words/{field}.txt") or b""
+    lines = (line.strip() for line in data.decode().splitlines())
+    return tuple(line for line in lines if line and not line.startswith("#"))
 
 
 @lru_cache(maxsize=1)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
+from fingerpost.catalog.words import read_sections, read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import EntityKind, Signals
-from fingerpost.word_lists import read_word_lists, read_word_sets
 
 
 @frozen(kw_only=False)
@@ -28,8 +28,7 @@ NEED_WORDS: Final = read_word_sets("fingerpost.narrow", _WORDS_FILE)
 
 
 def _read_cues() -> Iterator[NeedCue]:
-    lists = read_word_lists("fingerpost.narrow", _WORDS_FILE)
-    for line in (*lists["word cues"], *lists["form cues"], *lists["signal cues"]):
+    for line in read_sections("fingerpost.narrow", _WORDS_FILE)["cues"].strip().splitlines():
         name, side, reason = re.split(" ([-+=]) ", line, maxsplit=1)
         yield NeedCue(name, _SIDES[side], reason)
 
@@ -44,8 +43,8 @@ MAX_PHRASE_WORDS: Final = 4
 def read_phrases(language: str) -> dict[str, tuple[str, ...]]:
     """Return each phrase of the language with the names of its lists. The result is cached."""
     found: dict[str, tuple[str, ...]] = {}
-    for name, lines in read_word_lists("fingerpost.narrow", f"need/words/{language}.txt").items():
-        for phrase in (part.strip() for line in lines for part in line.split(",")):
+    for name, text in read_sections("fingerpost.narrow", f"need/words/{language}.txt").items():
+        for phrase in (part.strip() for part in re.split("[,\n]", text.strip())):
             found[phrase] = (*found.get(phrase, ()), name)
     return found
 

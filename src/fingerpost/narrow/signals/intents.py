@@ -7,11 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, to_singular
+from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, read_sections, read_word_sets, to_singular
 from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import fold_word, split_prefixes
 from fingerpost.records import Entity, EntityKind, IntentMatch
-from fingerpost.word_lists import read_word_lists, read_word_sets
 
 _CATEGORY_WORDS: Final = read_word_sets("fingerpost.narrow", "words/categories.txt")
 _WEAK_WORDS: Final = _CATEGORY_WORDS["weak"]  # they count little and never decide alone
@@ -118,8 +117,8 @@ def _build_hebrew_index() -> dict[str, tuple[str, ...]]:
 @lru_cache(maxsize=1)
 def _build_phrase_index() -> dict[str, Sequence[tuple[str, tuple[str, ...]]]]:
     by_first: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
-    for category, phrases in read_word_lists("fingerpost.narrow", "words/category_phrases.txt").items():
-        for phrase in phrases:
+    for category, phrases in read_sections("fingerpost.narrow", "words/category_phrases.txt").items():
+        for phrase in phrases.strip().splitlines():
             words = tuple(phrase.split())
             by_first.setdefault(words[0], []).append((category, words))
     return dict(by_first)

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fingerpost.catalog.words import split_words
+from fingerpost.catalog.words import read_word_sets, split_words
 from fingerpost.narrow.hebrew.gloss import Gloss, SoundIndex, gloss_words, join_gloss
 from fingerpost.narrow.hebrew.lexicon import is_hebrew
 from fingerpost.narrow.signals.entities import find_entities
@@ -20,7 +20,6 @@ from fingerpost.narrow.signals.intents import (
 )
 from fingerpost.narrow.signals.mentions import MentionFinder, get_name_words, is_ordinary_name
 from fingerpost.records import Signals, ToolCard
-from fingerpost.word_lists import read_word_sets
 
 UNKNOWN: Final = "und"
 ENGLISH: Final = "en"
