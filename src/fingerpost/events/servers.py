@@ -154,3 +154,28 @@ class EventsDropped(Event):
 
     def summary(self) -> str:
         return f"{self.count} events lost: this reader was too slow"
+
+
+@frozen
+class PrunedChain:
+    """How far one chain of the audit trail is pruned: the last row removed and its hash."""
+
+    chain: int
+    until: int
+    fingerprint: str
+
+
+@frozen
+class StorePruned(Event):
+    """Old rows of the store are removed. `journal_until` and `chains` say how far in all, also before."""
+
+    audited: ClassVar[bool] = True
+
+    by: str
+    reason: str
+    journal_until: int
+    chains: tuple[PrunedChain, ...] = ()
+
+    def summary(self) -> str:
+        rows = sum(cut.until for cut in self.chains)
+        return f"journal up to {self.journal_until}, {rows} audit rows in all, by {self.by} ({self.reason})"

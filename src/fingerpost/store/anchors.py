@@ -1,14 +1,18 @@
-"""Anchors of the audit trail outside the database: append-only lines of "seq hash"."""
+"""Anchors of the audit trail outside the database: append-only lines of "seq hash", or "chain:seq hash" for
+other chains than the first.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import logging
 import os
 import re
 import socket
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Event, Lock, Thread
@@ -21,16 +25,25 @@ from fingerpost.frozen import frozen
 logger = logging.getLogger("fingerpost.store")
 
 _MAX_NEWEST_BYTES = 48 * 1024  # bytes: about 200 lines for rows and as many for the journal
-_LINE = re.compile(r"(\d{1,18}) ([0-9a-f]{64})")
+_LINE = re.compile(r"(?:(\d{1,9}):)?(\d{1,18}) ([0-9a-f]{64})")
 _JOURNAL_LINE = re.compile(r"journal (\d{1,18}) (\d{1,18}) ([0-9a-f]{64})")
 # Matches anywhere in a line, because logs add a prefix.
 _REMOTE_LINE = re.compile(
-    r"fingerpost-audit ([0-9a-f]{16}) (?:(\d{1,18})|journal (\d{1,18}) (\d{1,18})) ([0-9a-f]{64})"
+    r"fingerpost-audit ([0-9a-f]{16}) "
+    r"(?:(?:(\d{1,9}):)?(\d{1,18})|journal (\d{1,18}) (\d{1,18})) ([0-9a-f]{64})"
 )
 SEND_SECONDS: Final = 10.0  # for one attempt to reach a remote anchor
 CLOSE_SECONDS: Final = 3.0  # for the remaining lines at the end
 MAX_OBJECTS: Final = 1_000_000
 _SYSLOG_PRIORITY: Final = 13 * 8 + 6  # facility "log audit", severity informational
+
+
+AnchorLines = dict[tuple[int, int], frozenset[str]]  # recorded hashes by chain and row
+
+
+def format_row(chain: int, seq: int, digest: str) -> str:
+    """Return the line about a row."""
+    return f"{seq} {digest}" if chain == 1 else f"{chain}:{seq} {digest}"
 
 
 @frozen(kw_only=False)
@@ -49,10 +62,10 @@ class JournalRange:
 class RemoteAnchorLines:
     """Lines of a remote anchor, for this store and for stores at other locations."""
 
-    rows: dict[int, frozenset[str]]
+    rows: AnchorLines
     journal: tuple[JournalRange, ...]
-    # Rows of a store at another location, for example this one before it was moved.
-    elsewhere: tuple[tuple[int, str], ...]
+    # Rows (chain, number, hash) of a store at another location, for example this one before it was moved.
+    elsewhere: tuple[tuple[int, int, str], ...]
 
 
 class Anchor:
@@ -60,23 +73,31 @@ class Anchor:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._last: tuple[int, str] | None = None
+        self._last: dict[int, str] = {}
 
-    def append_row(self, seq: int, digest: str) -> None:
+    def append_row(self, chain: int, seq: int, digest: str) -> None:
         """Append one line, unless it equals the last one. Blocks; raises `OSError`."""
-        if seq == 0 or (seq, digest) == self._last:
+        line = format_row(chain, seq, digest)
+        if seq == 0 or line == self._last.get(chain):
             return
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-        try:
-            # One write with O_APPEND, so that lines of several processes do not mix. A power failure may
-            # have left the previous line incomplete;
-            # a line feed first keeps this line intact.
-            start = "\n" if self._last is None and os.fstat(handle).st_size > 0 else ""
-            os.write(handle, f"{start}{seq} {digest}\n".encode("ascii"))
-        finally:
-            os.close(handle)
-        self._last = (seq, digest)
+        # A power failure may have left the previous line incomplete; a line feed first keeps this line
+        # intact.
+        append_line(self.path, line, separate=not self._last, sync=False)
+        self._last[chain] = line
+
+    def remove_lines(self, lines: Collection[str]) -> None:
+        """Remove these lines from the file. Blocks; raises `OSError`."""
+        with _open_locked(self.path, fcntl.LOCK_EX) as handle, os.fdopen(os.dup(handle), "rb") as file:
+            file.seek(0)
+            kept = [line for line in file if line.strip().decode("ascii", "replace") not in lines]
+            new = self.path.with_name(f"{self.path.name}.new")
+            written = os.open(new, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+            try:
+                os.write(written, b"".join(kept))
+                os.fsync(written)
+            finally:
+                os.close(written)
+            new.replace(self.path)
 
     def append_journal_range(self, rows: JournalRange) -> None:
         """Append one line about the journal. Blocks; raises `OSError`."""
@@ -91,16 +112,16 @@ class Anchor:
             return ()
         return tuple(JournalRange(int(match[1]), int(match[2]), match[3]) for match in found)
 
-    def read_newest(self) -> dict[int, frozenset[str]]:
+    def read_newest(self) -> AnchorLines:
         """Like `read_lines`, for the last lines only."""
         return self.read_lines(last=_MAX_NEWEST_BYTES)
 
-    def read_lines(self, *, last: int | None = None) -> dict[int, frozenset[str]]:
+    def read_lines(self, *, last: int | None = None) -> AnchorLines:
         """Return all recorded hashes by row. More than one hash for a row indicates tampering.
 
         `last` limits reading to this number of bytes at the end. A line cut off at the start is skipped.
         """
-        found: defaultdict[int, set[str]] = defaultdict(set)
+        found: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
         try:
             with self.path.open(encoding="ascii", errors="replace") as file:
                 if last is not None and (size := os.fstat(file.fileno()).st_size) > last:
@@ -108,21 +129,36 @@ class Anchor:
                     file.readline()
                 for line in file:
                     if (match := _LINE.fullmatch(line.strip())) is not None:
-                        found[int(match[1])].add(match[2])
+                        found[int(match[1] or 1), int(match[2])].add(match[3])
         except FileNotFoundError:
             return {}
-        return {seq: frozenset(hashes) for seq, hashes in found.items()}
+        return {row: frozenset(hashes) for row, hashes in found.items()}
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append a line with one synced write, so that lines of several processes do not mix."""
+@contextmanager
+def _open_locked(path: Path, kind: int) -> Generator[int]:
+    """Open the file for appending and lock it. Opened again if it was replaced while waiting for the lock."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
-    try:
-        os.write(handle, f"{line}\n".encode("ascii"))
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_APPEND | os.O_RDWR, 0o600)
+        try:
+            fcntl.flock(handle, kind)
+            if os.fstat(handle).st_ino == path.stat().st_ino:
+                yield handle
+                return
+        finally:
+            os.close(handle)
+
+
+def append_line(path: Path, line: str, *, separate: bool = False, sync: bool = True) -> None:
+    """Append a line with one write, so that lines of several processes do not mix. `separate` puts a line
+    feed before it, `sync` waits for the disk.
+    """
+    with _open_locked(path, fcntl.LOCK_SH) as handle:
+        start = "\n" if separate and os.fstat(handle).st_size > 0 else ""
+        os.write(handle, f"{start}{line}\n".encode("ascii"))
+        if sync:
+            os.fsync(handle)
 
 
 class AnchorTarget(Protocol):
@@ -266,22 +302,22 @@ class RemoteAnchors:
         self._label = label
         self._interval = interval
         self._lock = Lock()
-        self._head = ""
         self._waiting: dict[str, list[str]] = {text: [] for text, _ in self._targets}
         self._over = Event()
         self._thread = Thread(target=self._run, name="fingerpost-anchors", daemon=True)
         if self._targets:
             self._thread.start()
 
-    def queue(self, head: tuple[int, str], journal: JournalRange | None) -> None:
-        """Queue lines for the next round. Returns at once."""
-        if not self._targets:
-            return
+    def queue(self, heads: Sequence[tuple[int, int, str]], journal: JournalRange | None) -> None:
+        """Queue lines for the next round. Returns at once. Of each chain only the newest head is sent."""
         with self._lock:
-            self._head = f"fingerpost-audit {self._label} {head[0]} {head[1]}"
-            if journal is not None:
-                for lines in self._waiting.values():
-                    lines.append(f"fingerpost-audit {self._label} {journal}")
+            for lines in self._waiting.values():
+                for chain, seq, digest in heads:
+                    old = re.compile(rf"{'' if chain == 1 else f'{chain}:'}\d+ ")
+                    lines[:] = [line for line in lines if old.match(line) is None]
+                    lines.append(format_row(chain, seq, digest))
+                if journal is not None:
+                    lines.append(str(journal))
 
     def close(self) -> None:
         """Send the remaining lines within a few seconds. Blocks."""
@@ -290,27 +326,24 @@ class RemoteAnchors:
             self._thread.join(CLOSE_SECONDS * len(self._targets) + 1)
 
     def _run(self) -> None:
-        sent = ""
         while not self._over.wait(self._interval):
-            sent = self._send_round(sent, SEND_SECONDS)
-        self._send_round(sent, CLOSE_SECONDS)
+            self._send_round(SEND_SECONDS)
+        self._send_round(CLOSE_SECONDS)
 
-    def _send_round(self, sent: str, seconds: float) -> str:
-        with self._lock:
-            head = self._head
-        if head in ("", sent):
-            return sent
+    def _send_round(self, seconds: float) -> None:
         for text, target in self._targets:
             with self._lock:
-                lines = [*self._waiting[text], head]
+                lines = list(self._waiting[text])
+            if not lines:
+                continue
             try:
-                target.send(lines, seconds)
+                target.send([f"fingerpost-audit {self._label} {line}" for line in lines], seconds)
             except OSError as error:
                 logger.warning("an audit anchor outside was not written: %s", error)
             else:
                 with self._lock:
-                    del self._waiting[text][: len(lines) - 1]
-        return head
+                    sent = set(lines)
+                    self._waiting[text][:] = [line for line in self._waiting[text] if line not in sent]
 
 
 def read_remote_lines(location: str, label: str) -> RemoteAnchorLines:
@@ -320,19 +353,19 @@ def read_remote_lines(location: str, label: str) -> RemoteAnchorLines:
         if location.startswith(("http://", "https://"))
         else _read_lines_at(location)
     )
-    rows: defaultdict[int, set[str]] = defaultdict(set)
+    rows: defaultdict[tuple[int, int], set[str]] = defaultdict(set)
     journal: list[JournalRange] = []
-    elsewhere: list[tuple[int, str]] = []
+    elsewhere: list[tuple[int, int, str]] = []
     for found in (match for text in texts for match in _REMOTE_LINE.finditer(text)):
-        line_label, seq, first, last, digest = found.groups()
+        line_label, chain, seq, first, last, digest = found.groups()
         if line_label != label:
-            elsewhere += [(int(seq), digest)] if seq is not None else []
+            elsewhere += [(int(chain or 1), int(seq), digest)] if seq is not None else []
         elif seq is not None:
-            rows[int(seq)].add(digest)
+            rows[int(chain or 1), int(seq)].add(digest)
         else:
             journal.append(JournalRange(int(first), int(last), digest))
     return RemoteAnchorLines(
-        rows={seq: frozenset(hashes) for seq, hashes in rows.items()},
+        rows={row: frozenset(hashes) for row, hashes in rows.items()},
         journal=tuple(journal),
         elsewhere=tuple(elsewhere),
     )

@@ -1,20 +1,33 @@
-"""The audit trail: selections, reviews, decisions and executions in a hash chain that detects tampering."""
+"""The audit trail: selections, reviews, decisions and executions in hash chains that detect tampering."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+import logging
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, tuple_
 from sqlalchemy import Row as FoundRow
+from sqlalchemy.exc import DBAPIError
 
+from fingerpost.events import StorePruned, decode
 from fingerpost.frozen import frozen
-from fingerpost.store.anchors import Anchor, JournalRange, RemoteAnchors, read_remote_lines
+from fingerpost.records import create_id, utc_now
+from fingerpost.store.anchors import (
+    Anchor,
+    AnchorLines,
+    JournalRange,
+    RemoteAnchors,
+    format_row,
+    read_remote_lines,
+)
 from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
 from fingerpost.store.schema import (
     audit,
@@ -24,8 +37,13 @@ from fingerpost.store.schema import (
     journal,
     to_microseconds,
 )
+from fingerpost.store.schema import pruned as pruned_rows
+
+logger = logging.getLogger("fingerpost.store")
 
 GENESIS = "0" * 64
+FIRST_CHAIN: Final = 1
+LEASE_SECONDS: Final = 30.0  # a chain without a new row for so long may be continued by another process
 _ANY_HASH: frozenset[str] = frozenset()
 _FACT_TYPES = frozenset({str, int, type(None)})
 
@@ -36,7 +54,7 @@ AuditFact = tuple[str, int, str, str | None, str]
 
 @frozen
 class ChainFact:
-    """The content of a link: the event as stored."""
+    """The content of a link: the event as stored. `seq` is its number in the chain."""
 
     seq: int
     event_id: str
@@ -48,15 +66,36 @@ class ChainFact:
 
 @frozen
 class ChainLink:
-    """A fact with its hashes in the chain."""
+    """A fact with its hashes in the chain. `row` is the number of its row among those of all chains."""
 
+    chain: int
+    row: int
     fact: ChainFact
     prev_hash: str
     hash: str
 
-    @classmethod
-    def from_fact(cls, fact: ChainFact, prev_hash: str) -> ChainLink:
-        return cls(fact=fact, prev_hash=prev_hash, hash=hash_fact(fact, prev_hash))
+
+@frozen(kw_only=False)
+class ChainPoint:
+    """A row of a chain: its number and its hash."""
+
+    seq: int
+    hash: str
+
+
+@frozen
+class ChainState:
+    """The recorded end of a chain, if it is there, and its last pruned row."""
+
+    head: ChainPoint | None
+    pruned: ChainPoint
+
+
+def build_genesis(chain: int) -> ChainPoint:
+    """Return what precedes the first row. Each chain starts differently, so none can stand for another; the
+    first one is as old as the store.
+    """
+    return ChainPoint(0, GENESIS if chain == FIRST_CHAIN else hash_parts("fingerpost audit chain", chain))
 
 
 def hash_fact(fact: ChainFact, prev_hash: str) -> str:
@@ -89,65 +128,86 @@ _encode_json = json.JSONEncoder(separators=(",", ":"), default=repr).encode
 
 @frozen(kw_only=False)
 class ChainBreak:
-    """The first break of the chain and its reason."""
+    """The first break of a chain and its reason."""
 
     seq: int
     reason: str
     by_anchor: bool = False  # the chain may be intact but differs from the anchor file
+    chain: int = FIRST_CHAIN
 
 
 class ChainCheck:
-    """Checks a chain from its start and finds the first break."""
+    """Checks a chain from its first remaining row and finds the first break."""
 
-    def __init__(self, anchors: Mapping[int, frozenset[str]]) -> None:
+    def __init__(self, chain: int, state: ChainState, anchors: Mapping[int, frozenset[str]]) -> None:
+        self._chain = chain
+        self._head = state.head
         self._anchors = anchors
-        self.seq = 0
-        self.hash: str = GENESIS
+        self._pruned = self._last = state.pruned
+        self._row = 0
+
+    @property
+    def last(self) -> ChainPoint:
+        """The last row that was checked."""
+        return self._last
 
     def begin_at(self, first: ChainLink) -> None:
         """Start with this link and ignore what precedes it."""
-        self.seq, self.hash = first.fact.seq - 1, first.prev_hash
+        self._last = ChainPoint(first.fact.seq - 1, first.prev_hash)
 
     def find_break_at(self, found: ChainLink) -> ChainBreak | None:
         """Check the next link. Return the break, or None."""
-        expected = self.seq + 1
+        expected = self._last.seq + 1
         fact = found.fact
         if fact.seq != expected:
-            return ChainBreak(expected, f"row {expected} is missing")
-        if found.prev_hash != self.hash:
-            return ChainBreak(expected, f"row {expected} does not follow from the row before it")
+            return self._build_break(f"row {expected} is missing")
+        if found.prev_hash != self._last.hash:
+            return self._build_break(f"row {expected} does not follow from the row before it")
         if found.hash != hash_fact(fact, found.prev_hash):
-            return ChainBreak(expected, f"row {expected} was changed after it was written")
+            return self._build_break(f"row {expected} was changed after it was written")
+        if found.row <= self._row:
+            return self._build_break(f"row {expected} was moved before an earlier one")
         if self._anchors.get(expected, _ANY_HASH) - {found.hash}:
-            return ChainBreak(
-                expected, f"row {expected} is not the one the anchor file remembers", by_anchor=True
-            )
-        self.seq, self.hash = expected, found.hash
+            return self._build_break(f"row {expected} {_DIFFERS}", by_anchor=True)
+        self._last, self._row = ChainPoint(expected, found.hash), found.row
         return None
 
-    def find_break_at_end(self, head: tuple[int, str] | None) -> ChainBreak | None:
-        """Check that the rows end at `head`. Return the break, or None."""
-        newest = max(self._anchors, default=0)
-        if newest > self.seq:
-            reason = f"rows after {self.seq} are missing: the anchor file remembers row {newest}"
-            return ChainBreak(self.seq + 1, reason, by_anchor=True)
-        if head is None:
-            return ChainBreak(self.seq + 1, "the record of the chain's head is missing")
-        if head != (self.seq, self.hash):
-            return ChainBreak(
-                self.seq + 1, f"the chain ends at row {self.seq}, its recorded head is row {head[0]}"
+    def find_break_at_end(self) -> ChainBreak | None:
+        """Check that the rows end at the recorded head. Return the break, or None."""
+        newest, last = max(self._anchors, default=0), self._last
+        if newest > last.seq:
+            reason = f"rows after {last.seq} are missing: the anchor file remembers row {newest}"
+            return self._build_break(reason, by_anchor=True)
+        if self._anchors.get(self._pruned.seq, _ANY_HASH) - {self._pruned.hash}:
+            return self._build_break(f"the pruned row {self._pruned.seq} {_DIFFERS}", by_anchor=True)
+        if self._head is None:
+            return self._build_break("the record of the chain's head is missing")
+        if self._head != last:
+            return self._build_break(
+                f"the chain ends at row {last.seq}, its recorded head is row {self._head.seq}"
             )
         return None
 
+    def _build_break(self, reason: str, *, by_anchor: bool = False) -> ChainBreak:
+        named = reason if self._chain == FIRST_CHAIN else f"chain {self._chain}: {reason}"
+        return ChainBreak(self._last.seq + 1, named, by_anchor=by_anchor, chain=self._chain)
 
+
+_DIFFERS: Final = "is not the one the anchor file remembers"
 _CHUNK_ROWS = 2000
 _CHECKED_ROWS = 200  # rows checked at startup
-_AUDIT_ROWS = RowInserter(audit, "seq", "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash")
+_COVERED_ROWS = 10_000  # journal rows covered by one hash
+_KEPT_LINES = 200  # newest lines of each chain kept in the local anchor file
+_AUDIT_ROWS = RowInserter(
+    audit, "event_id", "at", "kind", "packet_id", "payload", "prev_hash", "hash", "chain", "number"
+)
 
 
 @frozen
 class AuditEntry:
-    """One row of the trail. `payload` is the event as JSON, `hash` is its chain hash."""
+    """One row of the trail. `payload` is the event as JSON, `hash` is its hash in its chain, `number` its
+    place there.
+    """
 
     seq: int
     at: datetime
@@ -156,6 +216,8 @@ class AuditEntry:
     packet_id: str | None
     payload: str
     hash: str
+    chain: int
+    number: int
 
 
 @frozen
@@ -181,17 +243,31 @@ class AuditReport:
 
     rows: int
     intact: bool
-    first_bad: int | None
+    first_bad: int | None  # its number in `chain`
     reason: str | None
-    head: str
+    head: str  # of the only chain, or the hash over the heads of all
     anchors: int
     journal: int = 0  # journal ranges compared with anchors
     elsewhere: int = 0  # rows of a store at another location, found in anchors
     elsewhere_alike: int = 0  # how many of them match this store
+    chains: int = 1
+    chain: int | None = None  # of `first_bad`
+    pruned: int = 0  # rows that retention removed before the first one
+
+
+@frozen(kw_only=False)
+class _HeldChain:
+    chain: int
+    last: ChainPoint
 
 
 class AuditTrail:
-    """Reads and verifies the trail. The journal extends it."""
+    """Reads and verifies the trail. The journal extends it.
+
+    Each process that writes extends a chain of its own, so none waits for another. It holds the chain until
+    it closes the store or writes nothing for `LEASE_SECONDS`; then the next process continues that chain.
+    There are therefore only as many chains as there were processes writing at the same time.
+    """
 
     def __init__(
         self, database: Database, anchor: Anchor, *, enabled: bool, remote: RemoteAnchors | None = None
@@ -200,6 +276,9 @@ class AuditTrail:
         self._anchor = anchor
         self._enabled = enabled
         self._remote_anchors = remote
+        self._owner = create_id("aud")
+        self._held: _HeldChain | None = None  # as of the last write, which may not have been committed
+        self._unanchored: set[int] = set()
         # Journal rows up to this one are covered.
         self._covered = database.read_blocking(_get_last_journal_seq)
 
@@ -251,50 +330,132 @@ class AuditTrail:
     def _find_break(self, connection: Connection) -> str | None:
         anchors = self._anchor.read_newest()  # before the snapshot, as in `_verify`
         query = select(audit).order_by(audit.c.seq.desc()).limit(_CHECKED_ROWS)
-        links = [_build_link(row) for row in connection.execute(query)][::-1]
-        check = ChainCheck(anchors)
-        if links and links[0].fact.seq > 1:
-            check.begin_at(links[0])
-        found = (check.find_break_at(each) for each in links)
-        broken = next((each for each in found if each is not None), None) or check.find_break_at_end(
-            _read_head(connection)
-        )
-        return None if broken is None else self._describe_break(broken)
+        links: dict[int, list[ChainLink]] = {}
+        for link in [*_read_last_links(connection), *map(_build_link, connection.execute(query))]:
+            links.setdefault(link.chain, []).append(link)
+        for check, chain in _build_checks(connection, anchors, links):
+            newest = sorted({link.fact.seq: link for link in links.get(chain, ())}.items())
+            if newest and newest[0][0] > check.last.seq + 1:
+                check.begin_at(newest[0][1])
+            found = (check.find_break_at(link) for _, link in newest)
+            broken = next((each for each in found if each is not None), None) or check.find_break_at_end()
+            if broken is not None:
+                return self._describe_break(broken)
+        return None
 
     def extend(self, connection: Connection, added: Sequence[AuditFact]) -> None:
-        """Add these facts to the trail, in the same transaction as the journal's rows.
-
-        The transaction holds the write lock, so no other process changes the head meanwhile.
-        """
-        if not self._enabled:
+        """Add these facts to the trail, in the same transaction as the journal's rows."""
+        if not self._enabled:  # what retention removes is recorded all the same, else nothing verifies it
+            added = [fact for fact in added if fact[2] == StorePruned.kind]
+        if not added:
             return
-        [(seq, head)], _ = execute_directly(connection, "SELECT seq, hash FROM audit_head")
+        held = self._held
+        if held is None or not self._extend_chain(connection, held, added):
+            # The last transaction was rolled back, or another process continued the chain meanwhile.
+            self._extend_chain(connection, self._take_chain(connection), added)
+
+    def _extend_chain(self, connection: Connection, held: _HeldChain, added: Sequence[AuditFact]) -> bool:
+        """Append the facts to the chain, if it is still as this process left it."""
+        seq, digest = held.last.seq, held.last.hash
         rows: list[RowValues] = []
         for event_id, at, kind, packet_id, payload in added:
-            seq += 1
-            before = head
-            head = hash_parts(before, seq, event_id, at, kind, packet_id, payload)
+            seq, before = seq + 1, digest
+            digest = hash_parts(before, seq, event_id, at, kind, packet_id, payload)
             packet = None if packet_id is None else escape(packet_id)
-            rows.append((seq, escape(event_id), at, kind, packet, payload, before, head))
+            rows.append((escape(event_id), at, kind, packet, payload, before, digest, held.chain, seq))
+        statement = (
+            f"UPDATE audit_head SET seq = {seq:d}, hash = '{digest}', leased_until = {_get_lease_end():d} "  # noqa: S608 - numbers, hashes and our own id
+            f"WHERE chain = {held.chain:d} AND owner = '{self._owner}' AND seq = {held.last.seq:d} "
+            f"AND hash = '{held.last.hash}'"
+        )
+        if execute_directly(connection, statement)[1] != 1:
+            return False
         _AUDIT_ROWS.add(connection, rows)
-        execute_directly(connection, f"UPDATE audit_head SET seq = {seq:d}, hash = '{head}'")  # noqa: S608 - a number, a hash
+        self._held = _HeldChain(held.chain, ChainPoint(seq, digest))
+        self._unanchored.add(held.chain)
+        return True
+
+    def _take_chain(self, connection: Connection) -> _HeldChain:
+        """Take a chain that no process extends, or start a new one."""
+        skip = "" if connection.dialect.name == "sqlite" else " FOR UPDATE SKIP LOCKED"
+        now, until = to_microseconds(utc_now()), _get_lease_end()
+        take = (
+            f"UPDATE audit_head SET owner = '{self._owner}', leased_until = {until:d} "  # noqa: S608 - as above
+            f"WHERE chain = (SELECT chain FROM audit_head WHERE owner = '{self._owner}' "
+            f"OR leased_until < {now:d} ORDER BY owner <> '{self._owner}', chain LIMIT 1{skip}) "
+            "RETURNING chain, seq, hash"
+        )
+        while not (found := execute_directly(connection, take)[0]):
+            [(chain,)], _ = execute_directly(connection, "SELECT coalesce(max(chain), 0) + 1 FROM audit_head")
+            start = build_genesis(chain).hash
+            new = (
+                "INSERT INTO audit_head (chain, seq, hash, owner, leased_until) "  # noqa: S608 - as above
+                f"VALUES ({chain:d}, 0, '{start}', '{self._owner}', {until:d}) ON CONFLICT DO NOTHING"
+            )
+            execute_directly(connection, new)
+        [(chain, seq, digest)] = found
+        return _HeldChain(chain, ChainPoint(seq, digest))
+
+    def release(self) -> None:
+        """Let other processes continue this one's chain. Blocks."""
+        if self._held is None:
+            return
+        self._held = None
+        statement = f"UPDATE audit_head SET owner = '', leased_until = 0 WHERE owner = '{self._owner}'"  # noqa: S608 - our own id
+        try:
+            with self._database.connect_to_write() as connection, connection.begin():
+                execute_directly(connection, statement)
+        except DBAPIError as error:  # its lease ends by itself
+            logger.debug("the audit chain was not released: %s", error)
 
     def write_anchor(self) -> None:
-        """Write the committed head to the anchors. Blocks."""
-        if self._enabled:
-            head = self._database.read_blocking(_read_head)
-            if head is not None:
-                self._anchor.append_row(*head)
-                journal = self._database.read_blocking(self._hash_journal)
-                if journal is not None:
-                    self._anchor.append_journal_range(journal)
-                    self._covered = journal.last
-                if self._remote_anchors is not None:
-                    self._remote_anchors.queue(head, journal)
+        """Write the committed heads of this process's chains to the anchors. Blocks."""
+        heads = self._database.read_blocking(_read_heads) if self._unanchored else {}
+        written = [(chain, heads[chain]) for chain in sorted(self._unanchored) if chain in heads]
+        if not self._enabled:
+            return
+        for chain, head in written:
+            self._anchor.append_row(chain, head.seq, head.hash)
+        self._unanchored.difference_update(chain for chain, _ in written)
+        journal = self._database.read_blocking(self._hash_journal)
+        if journal is not None:
+            self._anchor.append_journal_range(journal)
+            self._covered = journal.last
+        if self._remote_anchors is not None:
+            self._remote_anchors.queue([(chain, head.seq, head.hash) for chain, head in written], journal)
+
+    def trim_anchor(self) -> None:
+        """Remove lines about pruned rows from the local anchor file, and older ones that agree with the
+        trail: the newest line proves what they prove. A line that contradicts the trail stays. Blocks.
+        """
+        lines, ranges = self._anchor.read_lines(), self._anchor.read_journal_ranges()
+        pruned = self._database.read_blocking(_read_pruned)
+        until = pruned[0].seq if 0 in pruned else 0
+        surplus = {str(one) for one in ranges if one.first <= until}
+        for chain in {chain for chain, _ in lines}:
+            points = [
+                ChainPoint(seq, digest)
+                for (of, seq), found in lines.items()
+                if of == chain
+                for digest in found
+            ]
+            known = self._database.read_blocking(partial(_find_points, chain=chain, points=points))
+            cut = pruned.get(chain, build_genesis(chain)).seq
+            proven = sorted(point.seq for point in points if point in known or point.seq < cut)
+            limit = proven[-_KEPT_LINES] if len(proven) >= _KEPT_LINES else 0
+            surplus |= {
+                format_row(chain, point.seq, point.hash)
+                for point in points
+                if point.seq < limit and (point in known or point.seq < cut)
+            }
+        if surplus:
+            self._anchor.remove_lines(surplus)
 
     def _hash_journal(self, connection: Connection) -> JournalRange | None:
         """Return the hash over the journal rows since the last one."""
-        last, digest = self._covered, GENESIS
+        # Other processes have covered what is much older.
+        last = self._covered = max(self._covered, _get_last_journal_seq(connection) - _COVERED_ROWS)
+        digest = GENESIS
         for row in _iterate_journal_rows(connection, after=last):
             last, digest = row[0], hash_parts(digest, *row)
         return None if last == self._covered else JournalRange(self._covered + 1, last, digest)
@@ -310,29 +471,42 @@ class AuditTrail:
             *(one for lines in remote_lines for one in lines.journal),
         }
         elsewhere = {line for lines in remote_lines for line in lines.elsewhere}
-        alike = 0
-        check = ChainCheck(anchors)
+        alike = rows = 0
         broken: ChainBreak | None = None
+        record: tuple[int, str] | None = None
+        checks = {chain: check for check, chain in _build_checks(connection, anchors)}
         for found in _iterate_links(connection):
+            check = checks.get(found.chain)
+            if check is None:
+                check = checks[found.chain] = ChainCheck(found.chain, _get_state(found.chain, {}, {}), {})
             broken = check.find_break_at(found)
             if broken is not None:
                 break
-            alike += (found.fact.seq, found.hash) in elsewhere
+            rows += 1
+            alike += (found.chain, found.fact.seq, found.hash) in elsewhere
+            if found.fact.kind == StorePruned.kind:
+                record = max(record or (0, ""), (found.row, found.fact.payload))
+        ends = (check.find_break_at_end() for check in checks.values())
+        pruned = _read_pruned(connection)
         broken = (
             broken
-            or check.find_break_at_end(_read_head(connection))
-            or _find_journal_break(connection, ranges)
+            or next((each for each in ends if each is not None), None)
+            or _find_pruning_break(pruned, record)
+            or _find_journal_break(connection, ranges, after=pruned[0].seq if 0 in pruned else 0)
         )
         return AuditReport(
-            rows=connection.execute(select(func.count()).select_from(audit)).scalar_one(),
+            rows=connection.execute(select(func.count()).select_from(audit)).scalar_one() if broken else rows,
             intact=broken is None,
             first_bad=broken.seq if broken else None,
             reason=self._describe_break(broken) if broken else None,
-            head=check.hash,
+            head=_combine_heads(checks),
             anchors=len(anchors),
             journal=len(ranges),
             elsewhere=len(elsewhere),
             elsewhere_alike=alike,
+            chains=len(checks),
+            chain=broken.chain if broken else None,
+            pruned=sum(point.seq for chain, point in pruned.items() if chain),
         )
 
     def _describe_break(self, broken: ChainBreak) -> str:
@@ -345,12 +519,12 @@ class AuditTrail:
         )
 
 
-def merge_lines(found: Sequence[Mapping[int, frozenset[str]]]) -> dict[int, frozenset[str]]:
+def merge_lines(found: Sequence[AnchorLines]) -> AnchorLines:
     """Return all recorded hashes by row from several anchors."""
-    made: dict[int, frozenset[str]] = {}
+    made: AnchorLines = {}
     for lines in found:
-        for seq, hashes in lines.items():
-            made[seq] = made.get(seq, frozenset()) | hashes
+        for row, hashes in lines.items():
+            made[row] = made.get(row, frozenset()) | hashes
     return made
 
 
@@ -371,9 +545,14 @@ def _get_last_journal_seq(connection: Connection) -> int:
     return connection.execute(select(func.max(journal.c.seq))).scalar() or 0
 
 
-def _find_journal_break(connection: Connection, ranges: Collection[JournalRange]) -> ChainBreak | None:
-    """Return the first journal range that differs from its anchor, or None. Reads the rows once."""
-    waiting = sorted(ranges, key=lambda one: (one.first, one.last), reverse=True)
+def _find_journal_break(
+    connection: Connection, ranges: Collection[JournalRange], *, after: int
+) -> ChainBreak | None:
+    """Return the first journal range that differs from its anchor, or None. Reads the rows once. A range of
+    which a part was pruned cannot be compared.
+    """
+    kept = [one for one in ranges if one.first > after]
+    waiting = sorted(kept, key=lambda one: (one.first, one.last), reverse=True)
     if not waiting:
         return None
     under_way: list[tuple[JournalRange, str]] = []
@@ -435,33 +614,108 @@ def _build_entry(row: FoundRow[Any]) -> AuditEntry:
         packet_id=row.packet_id,
         payload=row.payload,
         hash=row.hash,
+        chain=row.chain,
+        number=row.number,
     )
 
 
-def _read_head(connection: Connection) -> tuple[int, str] | None:
-    row = connection.execute(select(audit_head.c.seq, audit_head.c.hash)).one_or_none()
-    return None if row is None else (row.seq, row.hash)
+def _read_heads(connection: Connection) -> dict[int, ChainPoint]:
+    rows = connection.execute(select(audit_head.c.chain, audit_head.c.seq, audit_head.c.hash))
+    return {row.chain: ChainPoint(row.seq, row.hash) for row in rows}
+
+
+def _read_pruned(connection: Connection) -> dict[int, ChainPoint]:
+    """Return the last pruned row of each chain, and of the journal under 0."""
+    return {row.chain: ChainPoint(row.seq, row.hash) for row in connection.execute(select(pruned_rows))}
+
+
+def _read_last_links(connection: Connection) -> list[ChainLink]:
+    """Return the row at the recorded end of each chain."""
+    ended = and_(audit.c.chain == audit_head.c.chain, audit.c.number == audit_head.c.seq)
+    return [_build_link(row) for row in connection.execute(select(audit).join(audit_head, ended))]
+
+
+def _get_state(chain: int, heads: Mapping[int, ChainPoint], pruned: Mapping[int, ChainPoint]) -> ChainState:
+    return ChainState(head=heads.get(chain), pruned=pruned.get(chain) or build_genesis(chain))
+
+
+def _build_checks(
+    connection: Connection, anchors: AnchorLines, others: Iterable[int] = ()
+) -> list[tuple[ChainCheck, int]]:
+    """Return a check for every chain there is or must have been: they are numbered without gaps."""
+    heads, pruned = _read_heads(connection), _read_pruned(connection)
+    remembered: defaultdict[int, dict[int, frozenset[str]]] = defaultdict(dict)
+    for (chain, seq), hashes in anchors.items():
+        remembered[chain][seq] = hashes
+    last = max((FIRST_CHAIN, *heads, *pruned, *remembered, *others))
+    return [
+        (ChainCheck(chain, _get_state(chain, heads, pruned), remembered.get(chain, {})), chain)
+        for chain in range(FIRST_CHAIN, last + 1)
+    ]
+
+
+def _combine_heads(checks: Mapping[int, ChainCheck]) -> str:
+    if len(checks) == 1:
+        return checks[FIRST_CHAIN].last.hash
+    return hash_parts("", *(check.last.hash for _, check in sorted(checks.items())))
+
+
+def _find_pruning_break(
+    pruned: Mapping[int, ChainPoint], record: tuple[int, str] | None
+) -> ChainBreak | None:
+    """Return a break if rows are missing that the newest record of pruning does not name, or None."""
+    event = decode(record[1]) if record is not None else None
+    cuts: dict[int, ChainPoint] = {}
+    if isinstance(event, StorePruned):
+        cuts = {cut.chain: ChainPoint(cut.until, cut.fingerprint) for cut in event.chains}
+        cuts[0] = ChainPoint(event.journal_until, "")
+    for chain, point in sorted(pruned.items()):
+        cut = cuts.get(chain, ChainPoint(0, ""))
+        if point.seq > cut.seq or (point.seq == cut.seq and point != cut):
+            where = f"of chain {chain}" if chain else "of the journal"
+            reason = f"rows {where} up to {point.seq} were removed, and the trail does not say so"
+            return ChainBreak(point.seq, reason, chain=chain or FIRST_CHAIN)
+    return None
+
+
+def _find_points(connection: Connection, *, chain: int, points: Sequence[ChainPoint]) -> set[ChainPoint]:
+    """Return those of the points that are rows of the chain."""
+    found: set[ChainPoint] = set()
+    for begin in range(0, len(points), _CHUNK_ROWS):
+        numbers = [point.seq for point in points[begin : begin + _CHUNK_ROWS]]
+        query = select(audit.c.number, audit.c.hash).where(
+            audit.c.chain == chain, audit.c.number.in_(numbers)
+        )
+        found |= {ChainPoint(row.number, row.hash) for row in connection.execute(query)}
+    return found & set(points)
+
+
+def _get_lease_end() -> int:
+    return to_microseconds(utc_now()) + round(LEASE_SECONDS * 1_000_000)
 
 
 def _iterate_links(connection: Connection) -> Iterator[ChainLink]:
-    """Yield all rows in order. They are read in chunks, because the trail may not fit in memory."""
-    last = None
+    """Yield the rows of one chain after the other. They are read in chunks, because the trail may not fit in
+    memory.
+    """
+    place = tuple_(audit.c.chain, audit.c.number)
+    query = select(audit).order_by(audit.c.chain, audit.c.number).limit(_CHUNK_ROWS)
+    wanted = query
     while True:
-        query = select(audit).order_by(audit.c.seq).limit(_CHUNK_ROWS)
-        rows = connection.execute(query if last is None else query.where(audit.c.seq > last)).all()
+        rows = connection.execute(wanted).all()
         yield from map(_build_link, rows)
         if len(rows) < _CHUNK_ROWS:
             return
-        last = rows[-1].seq
+        wanted = query.where(place > tuple_(literal(rows[-1].chain), literal(rows[-1].number)))
 
 
 def _build_link(row: FoundRow[tuple[object, ...]]) -> ChainLink:
     fact = ChainFact(
-        seq=row.seq,
+        seq=row.number,
         event_id=row.event_id,
         at=row.at,
         kind=row.kind,
         packet_id=row.packet_id,
         payload=row.payload,
     )
-    return ChainLink(fact=fact, prev_hash=row.prev_hash, hash=row.hash)
+    return ChainLink(chain=row.chain, row=row.seq, fact=fact, prev_hash=row.prev_hash, hash=row.hash)

@@ -122,7 +122,7 @@ journal_head = Table(
 audit = Table(
     "audit",
     metadata,
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
     Column("event_id", ExactText, nullable=False),
     Column("at", BigInteger, nullable=False),  # the exact number that is hashed
     Column("kind", ExactText, nullable=False),
@@ -130,14 +130,27 @@ audit = Table(
     Column("payload", Text, nullable=False),
     Column("prev_hash", Text, nullable=False),
     Column("hash", Text, nullable=False),
+    Column("chain", Integer, nullable=False),
+    Column("number", BigInteger, nullable=False),  # in the chain, from 1; hashed, unlike `seq`
+    Index("audit_chain", "chain", "number", unique=True),
 )
 
 audit_head = Table(
     "audit_head",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=False),  # always 1: there is one chain
-    Column("seq", BigInteger, nullable=False),
+    Column("chain", Integer, primary_key=True, autoincrement=False),  # from 1 without gaps
+    Column("seq", BigInteger, nullable=False),  # the number of its last row
     Column("hash", Text, nullable=False),
+    Column("owner", Text, nullable=False),  # the process that extends it, or empty
+    Column("leased_until", BigInteger, nullable=False),  # then another process may extend it
+)
+
+pruned = Table(
+    "pruned",
+    metadata,
+    Column("chain", Integer, primary_key=True, autoincrement=False),  # 0: the journal
+    Column("seq", BigInteger, nullable=False),  # the last row that retention removed
+    Column("hash", Text, nullable=False),  # of that row
 )
 
 pins = Table(
@@ -525,6 +538,53 @@ def _number_events(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE journal ALTER COLUMN seq DROP IDENTITY"))
 
 
+_AUDIT_COLUMNS = "seq, event_id, at, kind, packet_id, payload, prev_hash, hash"
+
+
+def _split_audit_chains(connection: Connection) -> None:
+    """Let each process have a chain of its own. The only chain so far becomes the first one and goes on."""
+    if connection.dialect.name == "sqlite":  # a column's type cannot be changed
+        rows: tuple[str, ...] = (
+            "ALTER TABLE audit RENAME TO audit_before",
+            """CREATE TABLE audit (
+                seq {counted}, event_id TEXT NOT NULL, at BIGINT NOT NULL, kind TEXT NOT NULL, packet_id TEXT,
+                payload TEXT NOT NULL, prev_hash TEXT NOT NULL, hash TEXT NOT NULL, chain INTEGER NOT NULL,
+                number BIGINT NOT NULL)""",
+            (
+                f"INSERT INTO audit ({_AUDIT_COLUMNS}, chain, number) "  # noqa: S608 - names of our own
+                f"SELECT {_AUDIT_COLUMNS}, 1, seq FROM audit_before ORDER BY seq"
+            ),
+            "DROP TABLE audit_before",
+        )
+    else:
+        last = connection.execute(text("SELECT coalesce(max(seq), 0) FROM audit")).scalar_one()
+        rows = (
+            "ALTER TABLE audit ADD COLUMN chain INTEGER NOT NULL DEFAULT 1, ADD COLUMN number BIGINT",
+            "UPDATE audit SET number = seq",
+            (
+                "ALTER TABLE audit ALTER COLUMN chain DROP DEFAULT, ALTER COLUMN number SET NOT NULL, "
+                f"ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (START WITH {last + 1:d})"
+            ),
+        )
+    _build_migration(
+        (
+            *rows,
+            "CREATE UNIQUE INDEX audit_chain ON audit (chain, number)",
+            "ALTER TABLE audit_head RENAME TO audit_head_before",
+            """CREATE TABLE audit_head (
+                chain INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash TEXT NOT NULL,
+                owner TEXT NOT NULL, leased_until BIGINT NOT NULL)""",
+            (
+                "INSERT INTO audit_head (chain, seq, hash, owner, leased_until) "
+                "SELECT 1, seq, hash, '', 0 FROM audit_head_before"
+            ),
+            "DROP TABLE audit_head_before",
+            """CREATE TABLE pruned (
+                chain INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash TEXT NOT NULL)""",
+        )
+    )(connection)
+
+
 def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
@@ -565,6 +625,7 @@ MIGRATION_STEPS: tuple[MigrationStep, ...] = (
     MigrationStep(12, _build_migration(_CREATE_PREFERENCES)),
     MigrationStep(13, _fill_conversations),
     MigrationStep(14, _number_events),
+    MigrationStep(15, _split_audit_chains),
 )
 
 

@@ -252,5 +252,6 @@ async def _close_store(store: Store, database: Database, writer: StoreWriter, re
         try:
             await writer.close()
         finally:
+            await anyio.to_thread.run_sync(store.audit.release)
             await anyio.to_thread.run_sync(remote.close)
             await anyio.to_thread.run_sync(database.close)
