@@ -375,4 +375,5 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Programs and packages add scorers, rules, sinks, models and servers; one that fails is left out and "
         "said to be, and a rule that fails denies"
     ),
+    "H27": Requirement("Each process that writes has an audit chain of its own; verifying checks them all"),
 }

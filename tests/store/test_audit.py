@@ -199,12 +199,128 @@ async def test_a_lost_anchor_file_shows_in_the_report(open_store: OpenStore, anc
     assert (report.intact, report.anchors) == (True, 0)
 
 
-async def test_two_stores_extend_one_chain(open_store: OpenStore) -> None:
-    async with open_store() as one, open_store() as two:
-        for number in range(10):
-            await (one if number % 2 else two).journal.append(create_audited_event(str(number)))
+@proves("H6", "H27")
+async def test_each_writer_has_a_chain_and_a_later_one_continues_a_free_chain(open_store: OpenStore) -> None:
+    async with open_store() as one, open_store() as two, open_store() as three:
+        for number in range(12):
+            await (one, two, three)[number % 3].journal.append(create_audited_event(str(number)))
         report = await one.audit.verify()
-    assert (report.rows, report.intact) == (10, True)
+        entries = await one.audit.list_entries()
+    assert (report.rows, report.intact, report.chains) == (12, True, 3), report.reason
+    assert [entry.seq for entry in entries] == [*range(12, 0, -1)]
+    assert sorted((entry.chain, entry.number) for entry in entries) == [
+        (chain, number) for chain in (1, 2, 3) for number in (1, 2, 3, 4)
+    ]
+    for _ in range(5):  # as the commands do: one process after the other
+        async with open_store() as store:
+            await store.journal.append(create_audited_event())
+            report = await store.audit.verify()
+    assert (report.rows, report.intact, report.chains) == (17, True, 3)
+
+
+@proves("H27")
+async def test_a_writer_that_was_silent_takes_another_chain_if_its_own_was_continued(
+    open_store: OpenStore, tamper: Tamper
+) -> None:
+    async with open_store() as one, open_store() as two:
+        await one.journal.append(create_audited_event("one"))
+        tamper("UPDATE audit_head SET leased_until = 0")  # as after a long silence
+        await two.journal.append(create_audited_event("two"))
+        await one.journal.append(create_audited_event("three"))
+        await two.journal.append(create_audited_event("four"))
+        report = await one.audit.verify()
+        entries = await one.audit.list_entries()
+    assert (report.intact, report.chains) == (True, 2), report.reason
+    assert [(entry.chain, entry.number) for entry in entries] == [(1, 3), (2, 1), (1, 2), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("statements", "reason"),
+    [
+        (["DELETE FROM audit WHERE chain = 2 AND number = 2"], "chain 2: row 2 is missing"),
+        (["DELETE FROM audit WHERE chain = 2 AND number = 3"], "chain 2: the chain ends at row 2"),
+        (["DELETE FROM audit WHERE chain = 2"], "chain 2: the chain ends at row 0"),
+        (["DELETE FROM audit_head WHERE chain = 2"], "chain 2: the record of the chain's head is missing"),
+        (
+            ["DELETE FROM audit WHERE chain = 2", "DELETE FROM audit_head WHERE chain = 2"],
+            "chain 2: the record of the chain's head is missing",
+        ),
+        (["UPDATE audit SET payload = '{}' WHERE chain = 3 AND number = 1"], "chain 3: row 1 was changed"),
+        (
+            [
+                "UPDATE audit SET number = 9 WHERE chain = 2 AND number = 2",
+                "UPDATE audit SET number = 2 WHERE chain = 2 AND number = 3",
+                "UPDATE audit SET number = 3 WHERE chain = 2 AND number = 9",
+            ],
+            "chain 2: row 2 does not follow",
+        ),
+        (
+            [
+                "UPDATE audit SET chain = 9 WHERE chain = 2",
+                "UPDATE audit SET chain = 2 WHERE chain = 3",
+                "UPDATE audit SET chain = 3 WHERE chain = 9",
+            ],
+            "chain 2: row 1 does not follow",
+        ),
+        (
+            ["INSERT INTO pruned (chain, seq, hash) SELECT chain, number, hash FROM audit WHERE seq = 1"],
+            "row 2",
+        ),
+        (
+            [
+                (
+                    "INSERT INTO pruned (chain, seq, hash) "
+                    "SELECT chain, number, hash FROM audit WHERE chain = 2 AND number = 1"
+                ),
+                "DELETE FROM audit WHERE chain = 2 AND number = 1",
+            ],
+            "rows of chain 2 up to 1 were removed, and the trail does not say so",
+        ),
+    ],
+)
+@proves("F39", "H27")
+async def test_tampering_with_one_chain_of_several_is_found_without_an_anchor(
+    open_store: OpenStore, tamper: Tamper, anchor: Path, statements: list[str], reason: str
+) -> None:
+    async with open_store() as one, open_store() as two, open_store() as three:
+        for number in range(9):
+            await (one, two, three)[number % 3].journal.append(create_audited_event(str(number)))
+    await anyio.Path(anchor).unlink()
+    for statement in statements:
+        tamper(statement)
+    async with open_store() as store:
+        report = await store.audit.verify()
+    assert not report.intact
+    assert reason in (report.reason or "")
+
+
+@proves("F39", "H27")
+async def test_the_last_chain_removed_as_a_whole_is_found_by_the_anchor(
+    open_store: OpenStore, tamper: Tamper
+) -> None:
+    async with open_store() as one, open_store() as two:
+        for store in (one, two):
+            await store.journal.append(create_audited_event())
+    tamper("DELETE FROM audit WHERE chain = 2")
+    tamper("DELETE FROM audit_head WHERE chain = 2")
+    async with open_store() as store:
+        report = await store.audit.verify()
+        with pytest.raises(StoreUnavailable, match="open for reading only"):
+            await store.journal.append(create_audited_event())
+    assert (report.intact, report.chain, report.first_bad) == (False, 2, 1)
+    assert "chain 2: rows after 0 are missing: the anchor file remembers row 1" in (report.reason or "")
+
+
+@proves("F39")
+async def test_rows_listed_in_another_order_are_found(sqlite_url: str) -> None:
+    async with Store.open(sqlite_url) as store:
+        await store.journal.append(*(create_audited_event(str(number)) for number in range(3)))
+    with closing(sqlite3.connect(sqlite_url.removeprefix("sqlite:///"))) as other, other:
+        other.execute("UPDATE audit SET seq = 7 - seq WHERE seq > 1")
+    async with Store.open(sqlite_url) as store:
+        report = await store.audit.verify()
+    assert not report.intact
+    assert "row 3 was moved" in (report.reason or "")
 
 
 async def test_the_trail_can_be_switched_off(open_store: OpenStore, anchor: Path) -> None:

@@ -4,6 +4,7 @@ import stat
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import anyio
 import anyio.to_thread
@@ -14,6 +15,7 @@ from fingerpost.errors import StoreTooNew
 from fingerpost.events import PacketReceived, encode
 from fingerpost.records import Packet
 from fingerpost.store import Store
+from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
 from tests.kit.store_samples import create_audited_event, ordinary
@@ -103,6 +105,47 @@ async def test_requests_from_before_are_found_by_their_conversation(
     await anyio.to_thread.run_sync(write_as_before)
     async with open_store() as store:
         assert await store.journal.list_session_packets('the "hall" \\ שיחה') == [packet]
+
+
+@proves("H7", "H27")
+async def test_the_chain_from_before_goes_on_as_the_first(engine: Engine, open_store: OpenStore) -> None:
+    """Step 15 gives each process a chain of its own."""
+
+    def write_as_before() -> None:
+        with engine.connect() as connection, connection.begin():
+            migrate(connection, MIGRATION_STEPS[:14])
+            before = GENESIS
+            for number in range(1, 6):
+                event = create_audited_event(str(number))
+                row: dict[str, Any] = {
+                    "seq": number,
+                    "event_id": event.event_id,
+                    "at": number,
+                    "kind": event.kind,
+                    "packet_id": event.packet_id,
+                    "payload": encode(event).decode(),
+                }
+                digest = hash_fact(ChainFact(**row), before)
+                columns = ", ".join(row)
+                marks = ", ".join(f":{name}" for name in row)
+                connection.execute(
+                    text(
+                        f"INSERT INTO audit ({columns}, prev_hash, hash) VALUES ({marks}, :before, :digest)"
+                    ),
+                    {**row, "before": before, "digest": digest},
+                )
+                before = digest
+            connection.execute(text("UPDATE audit_head SET seq = 5, hash = :hash"), {"hash": before})
+        engine.dispose()
+
+    await anyio.to_thread.run_sync(write_as_before)
+    async with open_store() as store:
+        assert (await store.audit.verify()).rows == 5
+        await store.journal.append(create_audited_event())
+        report = await store.audit.verify()
+        (newest, *_) = await store.audit.list_entries()
+    assert (report.rows, report.intact, report.chains) == (6, True, 1), report.reason
+    assert (newest.seq, newest.chain, newest.number) == (6, 1, 6)
 
 
 @proves("H7")

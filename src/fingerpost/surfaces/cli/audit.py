@@ -33,7 +33,10 @@ def verify_audit(
         if as_json:
             print_json(to_plain(report))
         elif report.intact:
-            click.echo(f"intact: {report.rows} rows, head {report.head}")
+            chains = f" in {report.chains} chains" if report.chains > 1 else ""
+            click.echo(f"intact: {report.rows} rows{chains}, head {report.head}")
+            if report.pruned:
+                click.echo(f"before them {report.pruned} rows were pruned, as the trail records")
             click.echo(_format_compared(report))
             if report.elsewhere:
                 click.echo(_format_elsewhere(report))

@@ -167,7 +167,8 @@ function Verify() {
 function Report({ report }) {
   if (report.intact) {
     return html`<p>
-      <${Badge} tone="good">intact<//> ${formatNumber(report.rows)} rows, each follows from the one before;
+      <${Badge} tone="good">intact<//> ${formatNumber(report.rows)} rows${report.chains > 1 ? ` in ${formatNumber(report.chains)} chains` : ""},
+      each follows from the one before${report.pruned ? `, ${formatNumber(report.pruned)} older ones were pruned` : ""};
       ${report.anchors
         ? ` compared with ${formatNumber(report.anchors)} hashes kept outside of the database.`
         : " no hash outside of the database to compare with, so a trail rewritten as a whole would not show."}
