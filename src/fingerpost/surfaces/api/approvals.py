@@ -299,13 +299,15 @@ class ApprovalOperations(OperationGroup):
         self._router = router
         self._resumer = resumer
 
-    @declare_operation("GET", "/api/approvals", "Calls that wait for a person, or waited, newest first")
+    @declare_operation(
+        "GET", "/api/approvals", "Calls that wait for a person, or waited, newest first", right=None
+    )
     async def list_approvals(self, request: ApiRequest, query: ApprovalQuery) -> ApprovalPage:
         found, following = await self._find_visible(query, request.principal)
         items = [await self._build_view(one, request.principal) for one in found]
         return ApprovalPage(items=tuple(items), next=following)
 
-    @declare_operation("GET", _ONE_PATH, "One call that waits, or waited", problems=(404,))
+    @declare_operation("GET", _ONE_PATH, "One call that waits, or waited", problems=(404,), right=None)
     async def get_approval(self, request: ApiRequest, pending_id: str) -> ApprovalView:
         pending = await self._get_pending(request.principal, pending_id)
         return await self._build_view(pending, request.principal, with_details=True)

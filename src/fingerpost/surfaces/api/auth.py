@@ -302,7 +302,7 @@ class AccountOperations(OperationGroup):
         self._auth = auth
         self._sessions = sessions
 
-    @declare_operation("GET", "/api/me", "The caller and its rights")
+    @declare_operation("GET", "/api/me", "The caller and its rights", right=None)
     async def get_me(self, request: ApiRequest) -> Account:
         return self._build_account(request.principal, request.session)
 
@@ -328,6 +328,7 @@ class AccountOperations(OperationGroup):
         "Sign in to the console with a key or a ticket: sets a cookie",
         is_sign_in=True,
         returns=Account,
+        right=None,
     )
     async def sign_in(self, request: ApiRequest, body: SignInBody) -> ApiResponse:
         if (body.key is None) is (body.ticket is None):
@@ -353,7 +354,7 @@ class AccountOperations(OperationGroup):
             raise ApiProblem(401, "This is no key", _INVALID_KEY_MESSAGE)
         return key
 
-    @declare_operation("DELETE", "/api/session", "Sign out", status=204)
+    @declare_operation("DELETE", "/api/session", "Sign out", status=204, right=None)
     async def sign_out(self, request: ApiRequest) -> ApiResponse:
         token = get_cookie(request.headers)
         if request.session is not None and token is not None:

@@ -108,7 +108,7 @@ class FeedbackOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", _FEEDBACK_PATH, "What was said of one request", problems=(404,))
+    @declare_operation("GET", _FEEDBACK_PATH, "What was said of one request", problems=(404,), right=None)
     async def get_feedback(self, request: ApiRequest, packet_id: str) -> FeedbackPage:
         own = get_visible_caller(request.principal)
         await self._check_packet(packet_id, own)
@@ -158,6 +158,7 @@ class FeedbackOperations(OperationGroup):
         "GET",
         "/api/learned",
         "What was learned from use and feedback; others' words are not shown without `watch`",
+        right=None,
     )
     async def get_learned(self, request: ApiRequest) -> Learned:
         return await self._router.learning.build_overview(person=get_visible_caller(request.principal))
@@ -166,6 +167,7 @@ class FeedbackOperations(OperationGroup):
         "POST",
         "/api/learned/forget",
         "Forget what was learned: one's own part with `use`, everybody's with `manage`",
+        right=None,
     )
     async def forget_learned(self, request: ApiRequest, body: ForgetBody) -> ForgetResponse:
         principal = request.principal

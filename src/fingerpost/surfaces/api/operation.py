@@ -119,7 +119,9 @@ class ApiOperation:
     cancels_on_disconnect: bool = False  # cancelled when the client disconnects
 
 
-def declare_operation(method: HttpMethod, path: str, summary: str, **more: Any) -> Callable[[Answer], Answer]:
+def declare_operation(
+    method: HttpMethod, path: str, summary: str, *, right: Right | None, **more: Any
+) -> Callable[[Answer], Answer]:
     """Mark a method of an `OperationGroup` as an operation. `more` are fields of `ApiOperation`.
 
     Its name is the operationId. Besides the request it takes what the path names, and `query` and `body`
@@ -127,7 +129,8 @@ def declare_operation(method: HttpMethod, path: str, summary: str, **more: Any) 
     """
 
     def mark(answer: Answer) -> Answer:
-        answer.__dict__["operation"] = {"method": method, "path": path, "summary": summary, **more}
+        declared = {"method": method, "path": path, "summary": summary, "right": right, **more}
+        answer.__dict__["operation"] = declared
         return answer
 
     return mark
@@ -154,7 +157,7 @@ class OperationGroup:
             parsed = {part: getattr(request, part) for part in shapes if part in hints}
             return await method(request, **parsed, **request.path)
 
-        declared: dict[str, Any] = {"right": None, "returns": returns, **shapes, **method.operation}
+        declared: dict[str, Any] = {"returns": returns, **shapes, **method.operation}
         return ApiOperation(name=name, tag=self.tag, answer=answer, **declared)
 
 

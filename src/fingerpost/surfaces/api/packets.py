@@ -141,7 +141,7 @@ class PacketOperations(OperationGroup):
         self._pending_counter = pending_counter
         self._streams = streams
 
-    @declare_operation("GET", "/api/packets", "Requests and bare calls, newest first")
+    @declare_operation("GET", "/api/packets", "Requests and bare calls, newest first", right=None)
     async def list_packets(self, request: ApiRequest, query: PacketListQuery) -> PacketPage:
         own = get_request_owner(request.principal)
         if own is not None and query.caller not in (None, own):
@@ -150,7 +150,11 @@ class PacketOperations(OperationGroup):
         return await self._ledger.get_page(copy_fields(PacketQuery, query, caller=own or query.caller))
 
     @declare_operation(
-        "GET", "/api/packets/{packet_id}", "Everything that happened to one request", problems=(404,)
+        "GET",
+        "/api/packets/{packet_id}",
+        "Everything that happened to one request",
+        problems=(404,),
+        right=None,
     )
     async def get_packet(self, request: ApiRequest, packet_id: str) -> PacketView:
         own = get_request_owner(request.principal)
@@ -170,6 +174,7 @@ class PacketOperations(OperationGroup):
         media=EVENT_STREAM_TYPE,
         returns=str,
         problems=(503,),
+        right=None,
     )
     async def follow_packets(self, request: ApiRequest) -> StreamingResponse:
         own = get_request_owner(request.principal)
@@ -211,6 +216,7 @@ class PacketOperations(OperationGroup):
         media=EVENT_STREAM_TYPE,
         returns=str,
         problems=(404, 503),
+        right=None,
     )
     async def follow_events(self, request: ApiRequest, query: EventQuery) -> StreamingResponse:
         after = _get_last_seen(request)

@@ -557,6 +557,7 @@ class AssetOperations(OperationGroup):
         media=DEFAULT_MEDIA_TYPE,
         other_media=_KNOWN_MEDIA_TYPES,
         problems=(404,),
+        right=None,
     )
     async def get_asset(self, request: ApiRequest, handle: str) -> ApiResponse:
         found = await fetch_asset(self._results, handle, caller=get_visible_caller(request.principal))
