@@ -9,15 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.llm import ModelRequest, ModelUsage, ResponseSchema
+from fingerpost.llm import ModelReply, ModelRequest, ModelUsage, ResponseSchema
 from fingerpost.llm.native import AnthropicDialect, GoogleDialect
-from fingerpost.llm.native_formats import (
-    NativeDialect,
-    NativeRequest,
-    ReplyDraft,
-    build_closed_schema,
-    build_plain_schema,
-)
+from fingerpost.llm.native_formats import NativeRequest, build_closed_schema, build_plain_schema
+from fingerpost.llm.stream import ReplyAssembler
 from fingerpost.records import JsonObject, Message
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.native_model_server import (
@@ -298,7 +293,9 @@ async def test_google_takes_names_that_begin_with_a_digit():
         ),
     ],
 )
-def test_where_it_is_asked(dialect: NativeDialect, base: str | None, model: str, address: str):
+def test_where_it_is_asked(
+    dialect: AnthropicDialect | GoogleDialect, base: str | None, model: str, address: str
+):
     assert dialect.build_url(base, model, streamed=False) == address
 
 
@@ -356,13 +353,16 @@ kinds = st.sampled_from(
 @given(st.lists(st.tuples(kinds, anything), max_size=6))
 def test_no_event_whatever_it_holds_breaks_the_reading(events: list[tuple[str | None, Any]]):
     for dialect in (AnthropicDialect(), GoogleDialect()):
-        draft = ReplyDraft("m")
+        draft, reader = ReplyAssembler("m", 10_000), dialect.create_reader()
         for kind, value in events:
             fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {"content": value}
-            dialect.read_event(draft, {**fields, "type": kind})
-            dialect.read_reply(ReplyDraft("m"), fields)
-        draft.finish = "stop"
-        json.dumps(draft.build_reply().tool_calls)
+            "".join(draft.add_chunks(reader.translate({**fields, "type": kind})))
+            "".join(ReplyAssembler("m", 10_000).add_chunks(dialect.create_reader().translate_whole(fields)))
+        draft.ended = False
+        "".join(draft.add_chunks([{"choices": [{"delta": {}, "finish_reason": "stop"}]}]))
+        whole = draft.build_reply()
+        assert isinstance(whole, ModelReply)
+        json.dumps(whole.tool_calls)
 
 
 schemas = st.recursive(

@@ -38,6 +38,14 @@ def parse_json(text: str | bytes) -> object:
         raise ValueError(message) from deep
 
 
+def parse_object(content: str | bytes) -> Mapping[str, Any]:
+    """Return the JSON object in this content, or an empty one."""
+    try:
+        return as_mapping(parse_json(content))
+    except ValueError:
+        return {}
+
+
 def read_raw_text(content: object) -> str:
     """Return the text of a message, plain or in parts, as written. It may contain lone surrogates."""
     if isinstance(content, list):
@@ -59,10 +67,16 @@ def read_reasoning(message: Mapping[str, Any]) -> str:
 def read_usage(value: object) -> ModelUsage | None:
     """Return the tokens counted by the server, or None if missing or implausible."""
     fields = as_mapping(value)
-    prompt, completion = fields.get("prompt_tokens"), fields.get("completion_tokens")
-    if not _is_count(prompt) or not _is_count(completion):
+    prompt, completion = read_count(fields.get("prompt_tokens")), read_count(fields.get("completion_tokens"))
+    if prompt is None or completion is None:
         return None
-    return ModelUsage(prompt_tokens=cast("int", prompt), completion_tokens=cast("int", completion))
+    return ModelUsage(prompt_tokens=prompt, completion_tokens=completion)
+
+
+def read_count(value: object) -> int | None:
+    """Return a number of tokens, or None if it is implausible."""
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
+    return cast("int", value) if is_count else None
 
 
 def read_calls(values: Iterable[object]) -> tuple[JsonObject, ...]:
@@ -93,10 +107,6 @@ def format_excerpt(content: bytes | str) -> str:
 def build_invalid_reply_error(what: str, model: str) -> ModelReplyInvalid:
     """Build the error for an invalid reply."""
     return ModelReplyInvalid(f"{model} answered with {what}", model=model, hint="Is its base_url right?")
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 SYSTEM_ROLES: Final = ("system", "developer")  # newer models use the latter

@@ -6,54 +6,62 @@ import json
 import os
 import re
 import ssl
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import anyio
 
-from fingerpost.errors import ConfigError
+from fingerpost.errors import ConfigError, ModelRefused, ModelReplyInvalid
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
-from fingerpost.llm.content import as_list, as_mapping, get_named_tool, get_number, get_stop_texts
+from fingerpost.llm.content import (
+    as_list,
+    as_mapping,
+    format_excerpt,
+    get_named_tool,
+    get_number,
+    get_stop_texts,
+    parse_json,
+    parse_object,
+    read_count,
+)
 from fingerpost.llm.native_formats import (
-    CUT_SHORT,
-    FILTERED,
-    GARBLED,
     NativeCall,
     NativeConversation,
-    NativeDialect,
     NativeMedia,
     NativePart,
     NativeRequest,
     NativeResult,
     NativeTurn,
-    ReplyDraft,
     apply_caller_options,
     build_closed_schema,
     build_parameters_schema,
     build_plain_schema,
-    build_status_failure,
-    build_unreadable_error,
     describe_schema,
-    parse_object,
-    parse_token_count,
 )
-from fingerpost.llm.openai_chat import CONNECT_SECONDS, limit_response
 from fingerpost.llm.remote import (
     MAX_REPLY_BYTES,
     FailedAttempt,
     RemoteChat,
     build_incomplete_failure,
     build_reported_failure,
+    build_status_failure,
     build_unreachable_failure,
 )
-from fingerpost.llm.stream import ModelEventParser
-from fingerpost.records import Json, JsonObject
+from fingerpost.llm.stream import ReplyAssembler, ReplyChunk, StreamBroken, read_response
+from fingerpost.records import Json, JsonObject, create_id
 from fingerpost.redaction import register_secret
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
     import httpx2
+
+FILTERED: Final = "content_filter"
+CUT_SHORT: Final = "length"
+GARBLED: Final = "malformed"
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 # The newer version does not accept a temperature, which selections use. A model that refuses it says so
 # and is not sent one again.
@@ -90,6 +98,9 @@ class AnthropicDialect:
     variables = ("ANTHROPIC_API_KEY",)
     options: Mapping[str, re.Pattern[str]] = _ANTHROPIC_OPTIONS
 
+    def create_reader(self) -> AnthropicReader:
+        return AnthropicReader()
+
     def build_url(self, base_url: str | None, model: str, *, streamed: bool) -> str:
         base = (base_url or ANTHROPIC_URL).rstrip("/")
         return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
@@ -105,6 +116,8 @@ class AnthropicDialect:
     def build_body(self, native_request: NativeRequest) -> dict[str, Json]:
         request = native_request.request
         unsampled = "version" in native_request.without
+        # Other APIs allow a temperature up to 2.
+        temperature = None if request.temperature is None else min(1.0, request.temperature)
         schema = (
             build_closed_schema(request.schema.schema)
             if request.schema and "schema" not in native_request.without
@@ -114,19 +127,15 @@ class AnthropicDialect:
         conversation = NativeConversation.from_request(request, instructions=schema_prompt)
         options: dict[str, Json] = {
             "system": conversation.system or None,
-            "temperature": None
-            if unsampled or "temperature" in native_request.without
-            else _clamp_temperature(request.temperature),
-            "top_p": None if unsampled or "top_p" in native_request.without else request.top_p,
+            "temperature": None if unsampled else native_request.choose("temperature", temperature),
+            "top_p": None if unsampled else native_request.choose("top_p", request.top_p),
             "tools": [_build_anthropic_tool(definition) for definition in request.tools] or None,
             "tool_choice": _build_anthropic_choice(request.tool_choice) if request.tools else None,
             "output_config": None
             if schema is None
             else {"format": {"type": "json_schema", "schema": schema}},
             # With tools the same prefix is sent again with every result, so caching is useful.
-            "cache_control": {"type": "ephemeral"}
-            if request.tools and "cache" not in native_request.without
-            else None,
+            "cache_control": native_request.choose("cache", {"type": "ephemeral"}) if request.tools else None,
             "stop_sequences": get_stop_texts(request.options) or None,
             "stream": native_request.streamed or None,
         }
@@ -139,35 +148,6 @@ class AnthropicDialect:
             ],
             **{name: value for name, value in options.items() if value is not None},
         }
-
-    def read_reply(self, draft: ReplyDraft, body: Mapping[str, Any]) -> bool:
-        if not isinstance(body.get("content"), list):
-            return False
-        _read_message_start(draft, body)
-        for at, block in enumerate(as_list(body["content"])):
-            _read_block_start(draft, at, as_mapping(block))
-        _set_anthropic_finish(draft, body.get("stop_reason"))
-        draft.ended = True
-        return True
-
-    def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
-        kind = event.get("type")
-        if kind == "message_start":
-            _read_message_start(draft, as_mapping(event.get("message")))
-        elif kind == "content_block_start":
-            _read_block_start(draft, event.get("index"), as_mapping(event.get("content_block")))
-        elif kind == "content_block_delta":
-            _read_block_delta(draft, event.get("index"), as_mapping(event.get("delta")))
-        elif kind == "message_delta":
-            _set_anthropic_finish(draft, as_mapping(event.get("delta")).get("stop_reason"))
-            _count_anthropic_tokens(draft, as_mapping(event.get("usage")))
-        elif kind == "message_stop":
-            draft.ended = True
-
-
-def _clamp_temperature(temperature: float | None) -> float | None:
-    """Limit the temperature to 1. Other APIs allow up to 2."""
-    return None if temperature is None else min(1.0, temperature)
 
 
 def _build_anthropic_tool(definition: JsonObject) -> JsonObject:
@@ -190,67 +170,105 @@ def _build_anthropic_choice(tool_choice: Json) -> JsonObject | None:
 
 
 def _build_block(part: NativePart) -> JsonObject:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    if isinstance(part, NativeMedia):
+        source: JsonObject = {"type": "url", "url": part.url}
+        if part.data:
+            source = {"type": "base64", "media_type": part.kind, "data": part.data}
+        return {"type": "document" if part.kind == "application/pdf" else "image", "source": source}
+    call_id = _INVALID_ID_CHARACTER.sub("_", part.id)
     if isinstance(part, NativeCall):
-        return {"type": "tool_use", "id": _clean_id(part.id), "name": part.name, "input": part.arguments}
-    if isinstance(part, NativeResult):
-        return {"type": "tool_result", "tool_use_id": _clean_id(part.id), "content": part.text}
-    return _build_anthropic_media(part) if isinstance(part, NativeMedia) else {"type": "text", "text": part}
+        return {"type": "tool_use", "id": call_id, "name": part.name, "input": part.arguments}
+    return {"type": "tool_result", "tool_use_id": call_id, "content": part.text}
 
 
-def _build_anthropic_media(media: NativeMedia) -> JsonObject:
-    source: JsonObject = {"type": "url", "url": media.url}
-    if media.data:
-        source = {"type": "base64", "media_type": media.kind, "data": media.data}
-    return {"type": "document" if media.kind == "application/pdf" else "image", "source": source}
+class AnthropicReader:
+    """Translates the events of one reply to chunks of the chat-completions format."""
+
+    def __init__(self) -> None:
+        self.has_reasoning = False  # whether it wrote reasoning, which counts towards the same token limit
+        self._counts: dict[str, int] = {}
+        self._calls: set[object] = set()  # the places of calls
+
+    def translate(self, event: Mapping[str, Any]) -> Sequence[ReplyChunk | None]:
+        match event.get("type"):
+            case "message_start":
+                message = as_mapping(event.get("message"))
+                return [{"model": message.get("model"), **self._count_tokens(message.get("usage"))}]
+            case "content_block_start":
+                return self._read_block(event.get("index"), as_mapping(event.get("content_block")))
+            case "content_block_delta":
+                return self._read_delta(event.get("index"), as_mapping(event.get("delta")))
+            case "message_delta":
+                finish = _build_finish(as_mapping(event.get("delta")).get("stop_reason"))
+                return [{**finish, **self._count_tokens(event.get("usage"))}]
+            case "message_stop":
+                return [None]
+            case _:
+                return []
+
+    def translate_whole(self, body: Mapping[str, Any]) -> Sequence[ReplyChunk | None]:
+        """Translate a complete reply. Empty if it is not one."""
+        if not isinstance(body.get("content"), list):
+            return []
+        blocks = [
+            self._read_block(at, as_mapping(block)) for at, block in enumerate(as_list(body["content"]))
+        ]
+        first = {"model": body.get("model"), **self._count_tokens(body.get("usage"))}
+        return [first, *chain.from_iterable(blocks), _build_finish(body.get("stop_reason")), None]
+
+    def _read_block(self, at: object, block: Mapping[str, Any]) -> Sequence[ReplyChunk]:
+        match block.get("type"):
+            case "text":
+                return [build_chunk(block.get("text"))]
+            case "tool_use" if isinstance(at, int) and isinstance(block.get("name"), str) and block["name"]:
+                self._calls.add(at)
+                return [build_call_chunk(at, block.get("input"), name=block["name"], call_id=block.get("id"))]
+            case kind:
+                self.has_reasoning = self.has_reasoning or kind in ("thinking", "redacted_thinking")
+                return []
+
+    def _read_delta(self, at: object, delta: Mapping[str, Any]) -> Sequence[ReplyChunk]:
+        match delta.get("type"):
+            case "text_delta":
+                return [build_chunk(delta.get("text"))]
+            case "input_json_delta" if isinstance(at, int) and at in self._calls:
+                return [build_call_chunk(at, delta.get("partial_json"))]
+            case _:
+                return []
+
+    def _count_tokens(self, usage: object) -> ReplyChunk:
+        """Add up the tokens. Cached tokens are reported separately. Later counts replace earlier ones."""
+        counts = {name: read_count(value) for name, value in as_mapping(usage).items()}
+        read, written = counts.get("input_tokens"), counts.get("output_tokens")
+        if read is not None:
+            cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
+            self._counts["prompt_tokens"] = read + sum(counts.get(name) or 0 for name in cached)
+        if written is not None:
+            self._counts["completion_tokens"] = written
+        return {"usage": dict(self._counts)}
 
 
-def _clean_id(written: str) -> str:
-    return _INVALID_ID_CHARACTER.sub("_", written)
+def _build_finish(reason: object) -> ReplyChunk:
+    finish = _ANTHROPIC_STOP_REASONS.get(reason, reason) if isinstance(reason, str) else None
+    return build_chunk(finish=finish)
 
 
-def _read_message_start(draft: ReplyDraft, message: Mapping[str, Any]) -> None:
-    named = message.get("model")
-    draft.model = named if isinstance(named, str) else ""
-    _count_anthropic_tokens(draft, as_mapping(message.get("usage")))
+def build_chunk(content: object = None, *, finish: str | None = None, **delta: Json) -> ReplyChunk:
+    """Return a chunk of the chat-completions format."""
+    return {"choices": [{"delta": {"content": content, **delta}, "finish_reason": finish}]}
 
 
-def _read_block_start(draft: ReplyDraft, at: object, block: Mapping[str, Any]) -> None:
-    kind = block.get("type")
-    if kind == "text":
-        draft.add_text(block.get("text"))
-    elif kind == "tool_use":
-        draft.open_call(_get_block_key(at), block.get("name"), id=block.get("id"))
-        draft.add_arguments(_get_block_key(at), block.get("input"))
-    elif kind in ("thinking", "redacted_thinking"):
-        draft.has_reasoning = True
-
-
-def _read_block_delta(draft: ReplyDraft, at: object, delta: Mapping[str, Any]) -> None:
-    kind = delta.get("type")
-    if kind == "text_delta":
-        draft.add_text(delta.get("text"))
-    elif kind == "input_json_delta":
-        draft.add_arguments(_get_block_key(at), delta.get("partial_json"))
-
-
-def _get_block_key(at: object) -> object:
-    return at if isinstance(at, int) else None
-
-
-def _set_anthropic_finish(draft: ReplyDraft, reason: object) -> None:
-    if isinstance(reason, str):
-        draft.finish = _ANTHROPIC_STOP_REASONS.get(reason, reason)
-
-
-def _count_anthropic_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
-    """Add up the tokens. Cached tokens are reported separately. Later counts replace earlier ones."""
-    read = parse_token_count(usage.get("input_tokens"))
-    if read is not None:
-        cached = ("cache_creation_input_tokens", "cache_read_input_tokens")
-        draft.prompt_tokens = read + sum(parse_token_count(usage.get(name)) or 0 for name in cached)
-    written = parse_token_count(usage.get("output_tokens"))
-    if written is not None:
-        draft.completion_tokens = written
+def build_call_chunk(
+    index: int, arguments: object, *, name: str = "", call_id: object = "", extra: JsonObject | None = None
+) -> ReplyChunk:
+    """Return the start of a call (with its name), or more of its arguments."""
+    if name and not (isinstance(call_id, str) and call_id):
+        call_id = create_id("call")
+    function = {"name": name, "arguments": arguments}
+    call: Any = {"index": index, "id": call_id, "function": function, "extra_content": extra}
+    return build_chunk(tool_calls=[call])
 
 
 GOOGLE_URL: Final = "https://generativelanguage.googleapis.com"
@@ -288,6 +306,9 @@ class GoogleDialect:
     variables = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
     options: Mapping[str, re.Pattern[str]] = _GOOGLE_OPTIONS
 
+    def create_reader(self) -> GoogleReader:
+        return GoogleReader()
+
     def build_url(self, base_url: str | None, model: str, *, streamed: bool) -> str:
         base = (base_url or GOOGLE_URL).rstrip("/")
         if not _VERSIONED.search(base):
@@ -321,28 +342,14 @@ class GoogleDialect:
                 body["toolConfig"] = {"functionCallingConfig": chosen}
         return body
 
-    def read_reply(self, draft: ReplyDraft, body: Mapping[str, Any]) -> bool:
-        self.read_event(draft, body)
-        return draft.ended
-
-    def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
-        """Add an event of a stream. It has the form of a complete reply and contains the next piece."""
-        named = event.get("modelVersion")
-        draft.model = named if isinstance(named, str) else draft.model
-        _count_google_tokens(draft, as_mapping(event.get("usageMetadata")))
-        if isinstance(as_mapping(event.get("promptFeedback")).get("blockReason"), str):
-            draft.finish, draft.ended = FILTERED, True
-        candidate = as_mapping(next(iter(as_list(event.get("candidates"))), None))
-        for part in as_list(as_mapping(candidate.get("content")).get("parts")):
-            _read_part(draft, as_mapping(part))
-        _set_google_finish(draft, candidate.get("finishReason"))
-
 
 def _build_config(native_request: NativeRequest, schema: JsonObject | None) -> dict[str, Json]:
     request = native_request.request
+    wanted = as_mapping(request.options.get("response_format")).get("type")
+    any_json = wanted == "json_object" and not request.tools  # JSON without a schema
     config: dict[str, Json] = {
-        "temperature": None if "temperature" in native_request.without else request.temperature,
-        "topP": None if "top_p" in native_request.without else request.top_p,
+        "temperature": native_request.choose("temperature", request.temperature),
+        "topP": native_request.choose("top_p", request.top_p),
         "maxOutputTokens": None
         if request.max_tokens is None
         else request.max_tokens + native_request.reasoning_tokens,
@@ -350,17 +357,10 @@ def _build_config(native_request: NativeRequest, schema: JsonObject | None) -> d
         "seed": request.options.get("seed"),
         "presencePenalty": get_number(request.options, "presence_penalty"),
         "frequencyPenalty": get_number(request.options, "frequency_penalty"),
-        "responseMimeType": "application/json" if schema is not None or _wants_any_json(request) else None,
+        "responseMimeType": "application/json" if schema is not None or any_json else None,
         "responseJsonSchema": schema,
     }
     return {name: value for name, value in config.items() if value is not None}
-
-
-def _wants_any_json(request: ModelRequest) -> bool:
-    """Return whether the caller wants JSON without a schema."""
-    return (
-        as_mapping(request.options.get("response_format")).get("type") == "json_object" and not request.tools
-    )
 
 
 def _build_google_choice(tool_choice: Json) -> JsonObject | None:
@@ -419,181 +419,153 @@ def _build_parts(parts: Sequence[NativePart]) -> list[Json]:
             response: JsonObject = {"id": part.id, "name": _encode_name(part.name), "response": answer}
             written.append({"functionResponse": response})
         elif isinstance(part, NativeMedia):
-            written.append(_build_google_media(part))
+            data = {"inlineData": {"mimeType": part.kind, "data": part.data}}
+            written.append(data if part.data else {"fileData": {"fileUri": part.url}})
         else:
             mark = part.signature or (None if signed else UNSIGNED_SIGNATURE)
             signed = True
-            written.append(_build_call_part(part, mark))
+            called: JsonObject = {"id": part.id, "name": _encode_name(part.name), "args": part.arguments}
+            written.append({"functionCall": called, **({"thoughtSignature": mark} if mark else {})})
     return written
 
 
-def _build_google_media(media: NativeMedia) -> JsonObject:
-    if media.data:
-        return {"inlineData": {"mimeType": media.kind, "data": media.data}}
-    return {"fileData": {"fileUri": media.url}}
+class GoogleReader:
+    """Translates the events of one reply to chunks of the chat-completions format."""
 
+    def __init__(self) -> None:
+        self.has_reasoning = False
+        self._calls = 0
 
-def _build_call_part(call: NativeCall, mark: str | None) -> JsonObject:
-    called: JsonObject = {"id": call.id, "name": _encode_name(call.name), "args": call.arguments}
-    return {"functionCall": called, **({"thoughtSignature": mark} if mark else {})}
-
-
-def _read_part(draft: ReplyDraft, part: Mapping[str, Any]) -> None:
-    if part.get("thought") is True:
-        draft.has_reasoning = True
-        return
-    draft.add_text(part.get("text"))
-    call = as_mapping(part.get("functionCall"))
-    if call:
-        key = draft.call_count
-        draft.open_call(
-            key, _decode_name(call.get("name")), id=call.get("id"), signature=part.get("thoughtSignature")
-        )
-        draft.add_arguments(key, call.get("args"))
-
-
-def _set_google_finish(draft: ReplyDraft, reason: object) -> None:
-    if isinstance(reason, str) and reason:
+    def translate(self, event: Mapping[str, Any]) -> Sequence[ReplyChunk | None]:
+        """Translate an event. It has the form of a complete reply and contains the next piece."""
+        first: dict[str, Any] = {
+            "model": event.get("modelVersion"),
+            "usage": self._count_tokens(as_mapping(event.get("usageMetadata"))),
+        }
+        candidate = as_mapping(next(iter(as_list(event.get("candidates"))), None))
+        parts = as_list(as_mapping(candidate.get("content")).get("parts"))
+        chunks = [first, *chain.from_iterable(self._read_part(as_mapping(part)) for part in parts)]
+        reason = candidate.get("finishReason")
+        if isinstance(as_mapping(event.get("promptFeedback")).get("blockReason"), str):
+            reason = "SAFETY"
+        if not isinstance(reason, str) or not reason:
+            return chunks
         finish = _GOOGLE_FINISH_REASONS.get(reason, reason.lower())
-        draft.finish = "tool_calls" if finish == "stop" and draft.call_count else finish
-        draft.ended = True
+        finish = "tool_calls" if finish == "stop" and self._calls else finish
+        return [*chunks, build_chunk(finish=finish), None]
+
+    def translate_whole(self, body: Mapping[str, Any]) -> Sequence[ReplyChunk | None]:
+        """Translate a complete reply. Empty if it is not one."""
+        chunks = self.translate(body)
+        return chunks if chunks[-1] is None else []
+
+    def _read_part(self, part: Mapping[str, Any]) -> Sequence[ReplyChunk]:
+        if part.get("thought") is True:
+            self.has_reasoning = True
+            return []
+        chunks = [build_chunk(part.get("text"))]
+        call = as_mapping(part.get("functionCall"))
+        name = _decode_name(call.get("name"))
+        if isinstance(name, str) and name:
+            mark = part.get("thoughtSignature")
+            extra: JsonObject = {"google": {"thought_signature": mark}} if isinstance(mark, str) else {}
+            chunks.append(
+                build_call_chunk(
+                    self._calls, call.get("args"), name=name, call_id=call.get("id"), extra=extra
+                )
+            )
+            self._calls += 1
+        return chunks
+
+    def _count_tokens(self, usage: Mapping[str, Any]) -> JsonObject:
+        """Add up the tokens. Reasoning is reported separately and billed as output."""
+        thoughts = read_count(usage.get("thoughtsTokenCount")) or 0
+        self.has_reasoning = self.has_reasoning or thoughts > 0
+        written = read_count(usage.get("candidatesTokenCount")) or 0
+        return {"prompt_tokens": usage.get("promptTokenCount"), "completion_tokens": written + thoughts}
 
 
-def _count_google_tokens(draft: ReplyDraft, usage: Mapping[str, Any]) -> None:
-    """Add up the tokens. Reasoning is reported separately and billed as output."""
-    thoughts = parse_token_count(usage.get("thoughtsTokenCount")) or 0
-    draft.has_reasoning = draft.has_reasoning or thoughts > 0
-    read, written = (
-        parse_token_count(usage.get("promptTokenCount")),
-        parse_token_count(usage.get("candidatesTokenCount")),
-    )
-    if read is not None:
-        draft.prompt_tokens = read
-        draft.completion_tokens = (written or 0) + thoughts
-
-
-AFTER_END_SECONDS: Final = 0.2  # for the connection to end after the reply is complete
 REASONING_TOKENS: Final = 8192  # tokens for a model whose reasoning counts towards the limit of its answer
+_DIALECTS: Final = {"anthropic": AnthropicDialect, "google": GoogleDialect}
 
 
-class NativeChat(RemoteChat["httpx2.AsyncClient"]):
+class NativeChat(RemoteChat):
     """One model behind a native API. Connections are kept until it is closed."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         super().__init__(settings, reply_bytes=reply_bytes)
-        self._dialect = _get_dialect(settings)
+        if settings.provider not in _DIALECTS:
+            message = (
+                f"the model {settings.model} is not behind a native API: its provider is {settings.provider}"
+            )
+            raise ConfigError(message, hint='Set provider to "anthropic" or "google", or use OpenAIChat.')
+        self._dialect = _DIALECTS[settings.provider]()
         self._reasoning_tokens = 0
         self._key: str | None = None
 
-    async def _complete_on(
-        self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
-    ) -> ModelReply:
-        """Return the reply, with retries. After text was streamed there are no more retries."""
-        failed = 0
-        while True:
-            draft = ReplyDraft(request.model or self.name, on_text, self._reply_bytes)
-            failure = await self._try_once(connection, request, draft)
-            if failure is None:
-                if not draft.is_out_of_tokens or self._reasoning_tokens:
-                    return draft.build_reply()
-                self._reasoning_tokens = REASONING_TOKENS
-            elif draft.has_streamed:
-                raise failure.error from None
-            elif not self._drop_refused_option(failure, request):
-                failed += 1
-                await self._wait_or_raise(failure, failed)
-
-    def _drop_refused_option(self, failed: FailedAttempt, request: ModelRequest) -> bool:
-        """Remember an option that the model refused. Return whether the request can be sent again without
-        it.
-        """
-        if not failed.option or failed.option in self._get_refused_options(request):
-            return False
-        if failed.option in request.options:  # the caller set it, so the error is returned
-            return False
-        self._note_refused_option(request, failed.option)
-        return True
-
     async def _try_once(
-        self, client: httpx2.AsyncClient, request: ModelRequest, draft: ReplyDraft
-    ) -> FailedAttempt | None:
-        """Make one attempt. The content is added to `draft`; a failure is returned."""
+        self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
+    ) -> ModelReply | FailedAttempt:
+        reader = self._dialect.create_reader()
+        result = await self._send(connection, request, reader, on_text)
+        if isinstance(result, FailedAttempt):
+            # The error about an option of the caller is returned.
+            return replace(result, option="") if result.option in request.options else result
+        starved = result.finish == CUT_SHORT and reader.has_reasoning
+        if starved and not self._reasoning_tokens and (on_text is None or not result.text):
+            self._reasoning_tokens = REASONING_TOKENS
+            return await self._try_once(connection, request, on_text)
+        _check_empty_reply(result, request.model or self.name)
+        return result
+
+    async def _send(
+        self,
+        connection: httpx2.AsyncClient,
+        request: ModelRequest,
+        reader: AnthropicReader | GoogleReader,
+        on_text: OnText | None,
+    ) -> ModelReply | FailedAttempt:
         import httpx2
 
-        streamed = draft.on_text is not None
         model, unwanted = request.model or self.name, self._get_refused_options(request)
         native_request = NativeRequest(
             request=apply_caller_options(request),
             model=model,
             without=unwanted,
             reasoning_tokens=self._reasoning_tokens,
-            streamed=streamed,
+            streamed=on_text is not None,
         )
-        address = self._dialect.build_url(self._settings.base_url, model, streamed=streamed)
-        headers = self._dialect.build_headers(self._key, unwanted)
+        address = self._dialect.build_url(self._settings.base_url, model, streamed=on_text is not None)
+        headers = {"content-type": "application/json", **self._dialect.build_headers(self._key, unwanted)}
         content = json.dumps(self._dialect.build_body(native_request)).encode()
-        has_started = False
-        try:
-            async with client.stream("POST", address, content=content, headers=headers) as response:
-                has_started = response.is_success
-                if not has_started:
-                    await response.aread()
-                    return build_status_failure(response, self._dialect.options, model=model)
-                if _is_event_stream(response):
-                    return await self._read_stream(response, draft)
-                return self._read_whole(await response.aread(), draft)
-        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
-            return (
-                build_incomplete_failure(self.name)
-                if has_started
-                else build_unreachable_failure(error, self.name)
-            )
+        reply = ReplyAssembler(model, self._reply_bytes, reader)
 
-    def _read_whole(self, content: bytes, draft: ReplyDraft) -> FailedAttempt | None:
-        """Read a complete reply."""
-        body = parse_object(content)
-        if body is None:
-            raise build_unreadable_error(content, model=self.name)
-        if body.get("error"):
-            return build_reported_failure(body["error"], self.name)
-        if not self._dialect.read_reply(draft, body):
-            raise build_unreadable_error(content, model=self.name)
-        return None
-
-    async def _read_stream(self, response: httpx2.Response, draft: ReplyDraft) -> FailedAttempt | None:
-        """Read a streamed reply to its end."""
-        reader = ModelEventParser()
-        with anyio.CancelScope() as scope:
-            async for piece in response.aiter_bytes():
-                if (broken := self._read_events(reader.parse(piece), draft)) is not None:
-                    return broken
-                if draft.ended:
-                    scope.deadline = min(scope.deadline, anyio.current_time() + AFTER_END_SECONDS)
-        return self._read_events(reader.finish(), draft) or (
-            None if draft.ended else build_incomplete_failure(self.name)
-        )
-
-    def _read_events(self, events: list[str], draft: ReplyDraft) -> FailedAttempt | None:
-        for event in events:
-            body = parse_object(event)
-            if body is None:  # a message of a proxy
-                continue
+        def read_whole(content: bytes) -> ModelReply | FailedAttempt:
+            body = parse_object(content)
             if body.get("error"):
-                return build_reported_failure(body["error"], self.name)
-            self._dialect.read_event(draft, body)
-        return None
+                return build_reported_failure(body["error"], model)
+            chunks = reader.translate_whole(body)
+            if not chunks:
+                message = f"{model} returned an invalid reply: {format_excerpt(content)}"
+                hint = "Are its base_url and its provider right?"
+                raise ModelReplyInvalid(message, model=model, hint=hint)
+            deque(reply.add_chunks(chunks), maxlen=0)
+            return reply.build_reply()
+
+        try:
+            async with connection.stream("POST", address, content=content, headers=headers) as response:
+                if response.is_success:
+                    return await read_response(response, reply, on_text, read_whole)
+                body = _parse_error_body(await response.aread())
+                return build_status_failure(response, body, model, self._dialect.options)
+        except StreamBroken:
+            return build_incomplete_failure(model)
+        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
+            return build_unreachable_failure(error, model)
 
     def _create_connection(self) -> httpx2.AsyncClient:
-        import httpx2
-
         self._key = self._find_key()
-        settings = self._settings
-        return httpx2.AsyncClient(
-            timeout=httpx2.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout)),
-            follow_redirects=False,
-            headers={"accept-encoding": "identity", "content-type": "application/json"},
-            event_hooks={"response": [self._limit_response]},
-        )
+        return super()._create_connection()
 
     def _find_key(self) -> str | None:
         """Return the API key. A key from the environment is sent only to the vendor's own address."""
@@ -607,21 +579,23 @@ class NativeChat(RemoteChat["httpx2.AsyncClient"]):
         hint = f"Set api_key of the model (better as ${{VARIABLE}}), or {self._dialect.variables[0]}."
         raise ConfigError(message, hint=hint)
 
-    async def _limit_response(self, response: httpx2.Response) -> None:
-        limit_response(response, limit=self._reply_bytes, model=self.name)
+
+def _check_empty_reply(reply: ModelReply, model: str) -> None:
+    """Raise if the reply is empty because the model refused or failed."""
+    if reply.text or reply.tool_calls:
+        return
+    if reply.finish == FILTERED:
+        message = f"{model} would not answer this"
+        raise ModelRefused(message, model=model, hint="Put the request in other words.")
+    if reply.finish == GARBLED:
+        message = f"{model} wrote a malformed tool call"
+        raise ModelReplyInvalid(message, model=model, hint="Ask again, or choose another model.")
 
 
-def _is_event_stream(response: httpx2.Response) -> bool:
-    return response.headers.get("content-type", "").startswith("text/event-stream")
-
-
-def _get_dialect(settings: ModelSettings) -> NativeDialect:
-    if settings.provider == "anthropic":
-        return AnthropicDialect()
-    if settings.provider == "google":
-        return GoogleDialect()
-    message = f"the model {settings.model} is not behind a native API: its provider is {settings.provider}"
-    raise ConfigError(message, hint='Set provider to "anthropic" or "google", or use OpenAIChat.')
-
-
-__all__ = ["NativeChat"]
+def _parse_error_body(content: bytes) -> object:
+    """Return the error of a response: an object, which Google may put in a list, or a text."""
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return format_excerpt(content)
+    return next(iter(as_list(value)), value)

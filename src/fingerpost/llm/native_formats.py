@@ -5,152 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
 
-from fingerpost.errors import ModelRefused, ModelReplyInvalid, ModelUnavailable
 from fingerpost.frozen import frozen
-from fingerpost.llm.base import ModelReply, ModelRequest, ModelUsage, OnText, ResponseSchema
+from fingerpost.llm.base import ModelRequest, ResponseSchema
 from fingerpost.llm.content import (
-    MAX_REPLY_CALLS,
     SYSTEM_ROLES,
-    as_list,
     as_mapping,
-    format_excerpt,
     get_media_parts,
     get_number,
     get_response_schema,
     get_token_limit,
     parse_json,
 )
-from fingerpost.llm.remote import FailedAttempt
-from fingerpost.records import Json, JsonObject, Message, create_id, find_json_problem, to_valid_text
-from fingerpost.records.json import has_lone_surrogate
-from fingerpost.redaction import scrub
+from fingerpost.records import Json, JsonObject, Message, to_valid_text
 from fingerpost.schemas import replace_parts
 
 if TYPE_CHECKING:
-    import httpx2
-
-
-FILTERED: Final = "content_filter"
-CUT_SHORT: Final = "length"
-GARBLED: Final = "malformed"
-
-
-@dataclass(slots=True, kw_only=True)
-class _NativeOpenCall:
-    id: str
-    name: str
-    arguments: list[str] = field(default_factory=list[str])
-    signature: str | None = None
-
-    def build_call(self) -> JsonObject:
-        """Return the call in the OpenAI format, which the rest of the program uses."""
-        function: JsonObject = {"name": self.name, "arguments": "".join(self.arguments) or "{}"}
-        call: dict[str, Json] = {"id": self.id, "type": "function", "function": function}
-        if self.signature:
-            call["extra_content"] = {"google": {"thought_signature": self.signature}}
-        return call
-
-
-@dataclass(slots=True)
-class ReplyDraft:
-    """One attempt at a reply. `has_streamed` is true after text was streamed; then no retry is allowed."""
-
-    requested_model: str  # the requested model
-    on_text: OnText | None = None
-    limit: int = 4 * 1024 * 1024  # characters
-    model: str = ""
-    finish: str | None = None
-    ended: bool = False
-    has_reasoning: bool = False  # whether it wrote reasoning, which counts towards the same token limit
-    has_streamed: bool = False
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    _size: int = 0
-    _pieces: list[str] = field(default_factory=list[str])
-    _calls: dict[object, _NativeOpenCall] = field(default_factory=dict[object, "_NativeOpenCall"])
-
-    def add_text(self, value: object) -> None:
-        if not isinstance(value, str) or not value:
-            return
-        piece = self._validate_text(value)
-        self._pieces.append(piece)
-        if self.on_text is not None:
-            self.has_streamed = True
-            self.on_text(piece)
-
-    def open_call(self, key: object, name: object, *, id: object = None, signature: object = None) -> None:
-        """Start a call. Its arguments follow. A call without a name is ignored."""
-        if not isinstance(name, str) or not name or len(self._calls) >= MAX_REPLY_CALLS:
-            return
-        identifier = id if isinstance(id, str) and id else create_id("call")
-        mark = signature if isinstance(signature, str) else None
-        self._calls[key] = _NativeOpenCall(id=identifier, name=to_valid_text(name), signature=mark)
-
-    def add_arguments(self, key: object, value: object) -> None:
-        """Add arguments to a call: a piece of JSON text, or all of them as an object."""
-        call = self._calls.get(key)
-        if call is None:
-            return
-        if isinstance(value, str):
-            call.arguments.append(self._validate_text(value))
-        elif isinstance(value, Mapping) and value and find_json_problem(cast("object", value)) is None:
-            call.arguments.append(self._validate_text(json.dumps(value, ensure_ascii=False)))
-
-    def _validate_text(self, text: str) -> str:
-        """Count the text and return it without lone surrogates. Raises `ModelReplyInvalid` when the reply
-        gets too long.
-        """
-        self._size += len(text)
-        if self._size > self.limit:
-            message = f"{self.requested_model} answered with more than {self.limit:,} characters"
-            raise ModelReplyInvalid(message, model=self.requested_model, hint="Set a limit on its answers.")
-        return to_valid_text(text) if has_lone_surrogate(text) else text
-
-    @property
-    def call_count(self) -> int:
-        return len(self._calls)
-
-    @property
-    def is_out_of_tokens(self) -> bool:
-        """Whether reasoning used up the tokens of the answer, and a retry is still possible."""
-        return self.finish == CUT_SHORT and self.has_reasoning and not self.has_streamed
-
-    def build_reply(self) -> ModelReply:
-        """Return the complete reply. Raises if it is empty because the model refused or failed."""
-        text = "".join(self._pieces)
-        if not text and not self._calls:
-            self._check_empty_reply()
-        return ModelReply(
-            text=text,
-            model=self.model or self.requested_model,
-            usage=self._build_usage(),
-            finish=self.finish,
-            tool_calls=tuple(call.build_call() for call in self._calls.values()),
-        )
-
-    def _check_empty_reply(self) -> None:
-        if self.finish == FILTERED:
-            message = f"{self.requested_model} would not answer this"
-            raise ModelRefused(message, model=self.requested_model, hint="Put the request in other words.")
-        if self.finish == GARBLED:
-            message = f"{self.requested_model} wrote a malformed tool call"
-            raise ModelReplyInvalid(
-                message, model=self.requested_model, hint="Ask again, or choose another model."
-            )
-
-    def _build_usage(self) -> ModelUsage | None:
-        if self.prompt_tokens is None or self.completion_tokens is None:
-            return None
-        return ModelUsage(prompt_tokens=self.prompt_tokens, completion_tokens=self.completion_tokens)
-
-
-def parse_token_count(value: object) -> int | None:
-    """Return a number of tokens, or None if it is invalid."""
-    counts = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
-    return cast("int", value) if counts else None
+    pass
 
 
 @frozen
@@ -163,115 +36,9 @@ class NativeRequest:
     reasoning_tokens: int = 0  # additional tokens for reasoning
     streamed: bool = False
 
-
-class NativeDialect(Protocol):
-    """One API: its URLs, its requests, and how to read its replies."""
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Environment variables that may contain a key for the vendor."""
-        ...
-
-    @property
-    def options(self) -> Mapping[str, re.Pattern[str]]:
-        """Optional request fields, with patterns that find them in the message of a refusal."""
-        ...
-
-    def build_url(self, base_url: str | None, model: str, *, streamed: bool) -> str: ...
-
-    def build_headers(self, key: str | None, without: Collection[str]) -> dict[str, str]: ...
-
-    def build_body(self, native_request: NativeRequest) -> dict[str, Json]: ...
-
-    def read_reply(self, draft: ReplyDraft, body: Mapping[str, Any]) -> bool:
-        """Read a complete reply. Return False if it is not one."""
-        ...
-
-    def read_event(self, draft: ReplyDraft, event: Mapping[str, Any]) -> None:
-        """Read one event of a streamed reply."""
-        ...
-
-
-_MAX_NATIVE_MESSAGE_LENGTH: Final = 200
-_NATIVE_BUSY_STATUSES: Final = (408, 409, 425, 429)
-_OVERLOADED_STATUSES: Final = (429, 529)
-# Google returns the status of an invalid request for a wrong key.
-_API_KEY_MENTION: Final = re.compile(r"\bapi[ _-]?key\b", re.IGNORECASE)
-_NATIVE_HINTS: Final = {
-    401: "Check the model's api_key.",
-    403: "Check what the model's api_key may do.",
-    404: "Check the model's name and base_url.",
-    413: "Shorten the request.",
-}
-
-
-def build_status_failure(
-    response: httpx2.Response, options: Mapping[str, re.Pattern[str]], *, model: str
-) -> FailedAttempt:
-    """Build the failure for an error status whose body was read. `options` are the patterns of each
-    option.
-    """
-    status, body = response.status_code, _parse_error(response.content)
-    reported = _get_error_message(body) or format_excerpt(response.content)
-    if status in _NATIVE_BUSY_STATUSES or status >= 500:
-        what = "is overloaded" if status in _OVERLOADED_STATUSES else "failed"
-        message = f"{model} {what} (status {status}): {reported}"
-        busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
-        return FailedAttempt(error=busy, can_retry=True, wait=_parse_wait(response, body))
-    hint = _NATIVE_HINTS[401] if _API_KEY_MENTION.search(reported) else _NATIVE_HINTS.get(status)
-    message = f"{model} refused the request (status {status}): {reported}"
-    refused = ModelRefused(message, model=model, hint=hint, status=status)
-    option = ""
-    if status in (400, 422):
-        option = next((name for name, named in options.items() if named.search(reported)), "")
-    return FailedAttempt(error=refused, option=option)
-
-
-def build_unreadable_error(content: bytes, *, model: str) -> ModelReplyInvalid:
-    message = f"{model} returned an invalid reply: {format_excerpt(content)}"
-    return ModelReplyInvalid(message, model=model, hint="Are its base_url and its provider right?")
-
-
-def parse_object(content: bytes | str) -> Mapping[str, Any] | None:
-    """Return the JSON object in this content, or None."""
-    try:
-        value = parse_json(content)
-    except ValueError:
-        return None
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
-
-
-def _parse_error(content: bytes) -> Mapping[str, Any]:
-    """Return the error object. Google may put it in a list."""
-    try:
-        value = parse_json(content)
-    except ValueError:
-        return {}
-    body = as_mapping(next(iter(as_list(value)), value))
-    return as_mapping(body.get("error"))
-
-
-def _get_error_message(error: Mapping[str, Any]) -> str:
-    for candidate in (error.get("message"), error.get("type"), error.get("status")):
-        if isinstance(candidate, str) and candidate.strip():
-            return scrub(" ".join(candidate[: 10 * _MAX_NATIVE_MESSAGE_LENGTH].split()))[
-                :_MAX_NATIVE_MESSAGE_LENGTH
-            ]
-    return ""
-
-
-def _parse_wait(response: httpx2.Response, error: Mapping[str, Any]) -> float | None:
-    """Return the requested delay from a header, or in Google's form (`"12s"`)."""
-    delays = [as_mapping(detail).get("retryDelay") for detail in as_list(error.get("details"))]
-    google_delays = [delay.removesuffix("s") for delay in delays if isinstance(delay, str)]
-    for text in (response.headers.get("retry-after", ""), *google_delays):
-        try:
-            seconds = float(text[:20])
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
-    return None
+    def choose(self, option: str, value: Json) -> Json:
+        """Return the value of an option, or None if the model has refused it."""
+        return None if option in self.without else value
 
 
 def apply_caller_options(request: ModelRequest) -> ModelRequest:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import ssl
-from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import aclosing
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import anyio
 from pydantic import ValidationError
 
-from fingerpost.errors import ConfigError, ModelReplyInvalid
-from fingerpost.llm.base import ModelReply, ModelRequest, OnText, TextRelay
+from fingerpost.errors import ConfigError
+from fingerpost.llm.base import ModelReply, ModelRequest, OnText
 from fingerpost.llm.content import (
     MAX_REPLY_CALLS,
     NEW_TOKEN_LIMIT_OPTION,
@@ -37,7 +35,7 @@ from fingerpost.llm.remote import (
     build_reported_failure,
     build_unreachable_failure,
 )
-from fingerpost.llm.stream import StreamBroken, assemble_reply
+from fingerpost.llm.stream import ReplyAssembler, StreamBroken, read_response
 from fingerpost.records import Json, JsonObject, Message
 from fingerpost.schemas import get_properties, get_required, get_types, iterate_schemas
 from fingerpost.settings import ModelSettings
@@ -175,7 +173,15 @@ def _format_fields(fields: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value!r:.60}" for name, value in list(fields.items())[:5])
 
 
-class OpenAIChat(RemoteChat["OpenAIConnection"]):
+OPENAI_URL: Final = "https://api.openai.com/v1"
+_PACKAGE_FIELDS: Final = ("model", "stream")  # fields that the package needs
+
+# Sent if a server needs no key: the package requires one, and a key for OpenAI (OPENAI_API_KEY) must
+# not be sent to another server.
+_NO_KEY: Final = "none"
+
+
+class OpenAIChat(RemoteChat):
     """One model behind an OpenAI-compatible API. Connections are kept until it is closed.
 
         OpenAIChat("small-instruct", base_url="http://127.0.0.1:8000/v1")
@@ -194,40 +200,73 @@ class OpenAIChat(RemoteChat["OpenAIConnection"]):
     ) -> None:
         settings = _build_settings(model, base_url=base_url, api_key=api_key, timeout=timeout)
         super().__init__(settings, reply_bytes=reply_bytes)
+        self._client: AsyncOpenAI | None = None
 
-    async def _complete_on(
-        self, connection: OpenAIConnection, request: ModelRequest, on_text: OnText | None
-    ) -> ModelReply:
-        """Return the reply. Options that the model refuses are left out from then on.
+    async def _try_once(
+        self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
+    ) -> ModelReply | FailedAttempt:
+        without = self._get_refused_options(request)
+        body = build_body(request, model=self.name, without=without, stream=on_text is not None)
+        result = await self._ask(body, on_text)
+        if isinstance(result, ModelReply):
+            return result
+        # The error about an option of the caller is returned. The token limit can be renamed instead.
+        is_callers = result.option in request.options and result.option != TOKEN_LIMIT_OPTION
+        return replace(result, option="") if is_callers or result.option not in body else result
 
-        After text was streamed there are no more retries.
-        """
-        relay = None if on_text is None else TextRelay(on_text)
-        failed = 0
-        while True:
-            unwanted = self._get_refused_options(request)
-            body = build_body(request, model=self.name, without=unwanted, stream=relay is not None)
-            result = await connection.ask(body, relay)
-            if isinstance(result, ModelReply):
-                return result
-            if relay is not None and relay.used:
-                raise result.error from None
-            if result.option in body and not _is_callers_option(result.option, request):
-                self._note_refused_option(request, result.option)
-                continue
-            failed += 1
-            await self._wait_or_raise(result, failed)
+    async def _ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | FailedAttempt:
+        """Send this body and return the reply. Text is streamed to `on_text`."""
+        import httpx2
+        from openai import OpenAIError
 
-    def _create_connection(self) -> OpenAIConnection:
+        # Untyped, because options are selected at run time, and the package does not know a caller's options.
+        # Messages are sent unchanged as well: the package would compare each with its types, which blocks the
+        # event loop for a millisecond each.
+        create = cast("Any", self._client).chat.completions.with_streaming_response.create
+        model = str(body["model"])
+        named = {name: body[name] for name in _PACKAGE_FIELDS if name in body}
+        rest = {name: value for name, value in body.items() if name not in _PACKAGE_FIELDS}
+        reply = ReplyAssembler(model, self._reply_bytes)
+        try:
+            async with create(**named, messages=(), extra_body=rest) as raw:
+                return await read_response(
+                    raw.http_response, reply, on_text, lambda content: _read_whole(content, model)
+                )
+        except OpenAIError as error:
+            return FailedAttempt.from_error(error, model=model, timeout=self._settings.timeout)
+        except StreamBroken as cut:
+            return build_unreachable_failure(cut.__cause__ or cut, model)
+        except httpx2.HTTPError as error:  # while the package read the body of an error
+            return build_unreachable_failure(error, model)
 
-        return OpenAIConnection(self._settings, reply_bytes=self._reply_bytes)
+    def _create_connection(self) -> httpx2.AsyncClient:
+        try:
+            from openai import AsyncOpenAI, OpenAIError
+        except ImportError as missing:
+            message = f"the model {self.name} needs the package `openai`, which is not installed"
+            raise ConfigError(message, hint="pip install 'fingerpost[openai]'") from missing
+        settings = self._settings
+        connection = super()._create_connection()
+        try:
+            self._client = AsyncOpenAI(
+                api_key=settings.api_key or (_NO_KEY if settings.base_url else None),
+                base_url=settings.base_url or OPENAI_URL,
+                timeout=connection.timeout,
+                max_retries=0,
+                http_client=connection,
+            )
+        except OpenAIError as error:
+            message = f"no key is configured for the model {self.name}"
+            hint = "Set api_key of the model (better as ${VARIABLE}), or OPENAI_API_KEY."
+            raise ConfigError(message, hint=hint) from error
+        return connection
 
 
-def _is_callers_option(option: str, request: ModelRequest) -> bool:
-    """Return whether the caller set this option, so that the error is returned. The token limit can be
-    renamed instead.
-    """
-    return option in request.options and option != TOKEN_LIMIT_OPTION
+def _read_whole(content: bytes, model: str) -> ModelReply | FailedAttempt:
+    fields = read_body(content, model=model)
+    if fields.get("error") and not fields.get("choices"):
+        return build_reported_failure(fields["error"], model)
+    return read_reply(fields, model=model)
 
 
 def _build_settings(
@@ -243,133 +282,3 @@ def _build_settings(
         location = ".".join(map(str, first["loc"]))
         message = f"this model cannot be used: {location}: {first['msg']}"
         raise ConfigError(message, hint="See the settings of [models.prime].") from None
-
-
-OPENAI_URL: Final = "https://api.openai.com/v1"
-CONNECT_SECONDS: Final = 10.0
-# An event contains one word of text in a few hundred bytes.
-ENVELOPE_FACTOR: Final = 16
-_EVENT_STREAM_TYPE: Final = "text/event-stream"
-_PACKAGE_FIELDS: Final = ("model", "stream")  # fields that the package needs
-_EVENT_STARTS: Final = (b"data:", b"event:", b":")
-
-# Sent if a server needs no key: the package requires one, and a key for OpenAI (OPENAI_API_KEY) must
-# not be sent to another server.
-_NO_KEY: Final = "none"
-
-
-class OpenAIConnection:
-    """Sends single requests. Failures are returned as values; the caller decides about retries."""
-
-    def __init__(self, settings: ModelSettings, *, reply_bytes: int) -> None:
-        self._settings = settings
-        self._model = settings.model
-        self._limit = reply_bytes
-        self._client = self._create_client()
-
-    async def aclose(self) -> None:
-        await self._client.close()
-
-    async def ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | FailedAttempt:
-        """Send this body and return the reply. Text is streamed to `on_text`."""
-        import httpx2
-        from openai import OpenAIError
-
-        # Untyped, because options are selected at run time, and the package does not know a caller's options.
-        # Messages are sent unchanged as well: the package would compare each with its types, which blocks the
-        # event loop for a millisecond each.
-        create = cast("Any", self._client.chat.completions.with_streaming_response.create)
-        model = str(body["model"])
-        named = {name: body[name] for name in _PACKAGE_FIELDS if name in body}
-        rest = {name: value for name, value in body.items() if name not in _PACKAGE_FIELDS}
-        try:
-            async with create(**named, messages=(), extra_body=rest) as raw:
-                return await self._read_response(cast("httpx2.Response", raw.http_response), model, on_text)
-        except OpenAIError as error:
-            return FailedAttempt.from_error(error, model=model, timeout=self._settings.timeout)
-        except StreamBroken as cut:
-            return build_unreachable_failure(cut.__cause__ or cut, model)
-        except httpx2.HTTPError as error:  # while the package read the body of an error
-            return build_unreachable_failure(error, model)
-
-    async def _read_response(
-        self, response: httpx2.Response, model: str, on_text: OnText | None
-    ) -> ModelReply | FailedAttempt:
-        async with aclosing(_iterate_body(response)) as pieces:
-            if response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE):
-                return await assemble_reply(pieces, model=model, limit=self._limit, on_text=on_text)
-            content = b"".join([piece async for piece in pieces])
-        if content.lstrip().startswith(_EVENT_STARTS):
-            return await assemble_reply(
-                _iterate_once(content), model=model, limit=self._limit, on_text=on_text
-            )
-        fields = read_body(content, model=model)
-        if fields.get("error") and not fields.get("choices"):
-            return build_reported_failure(fields["error"], model)
-        reply = read_reply(fields, model=model)
-        if on_text is not None and reply.text:
-            on_text(reply.text)
-        return reply
-
-    def _create_client(self) -> AsyncOpenAI:
-        try:
-            import httpx2
-            from openai import AsyncOpenAI, OpenAIError
-        except ImportError as missing:
-            message = f"the model {self._model} needs the package `openai`, which is not installed"
-            raise ConfigError(message, hint="pip install 'fingerpost[openai]'") from missing
-        settings = self._settings
-        timeout = httpx2.Timeout(settings.timeout, connect=min(CONNECT_SECONDS, settings.timeout))
-        connections = httpx2.AsyncClient(
-            timeout=timeout,
-            follow_redirects=False,
-            headers={"accept-encoding": "identity"},
-            event_hooks={"response": [self._limit_response]},
-        )
-        try:
-            return AsyncOpenAI(
-                api_key=settings.api_key or (_NO_KEY if settings.base_url else None),
-                base_url=settings.base_url or OPENAI_URL,
-                timeout=timeout,
-                max_retries=0,
-                http_client=connections,
-            )
-        except OpenAIError as error:
-            message = f"no key is configured for the model {self._model}"
-            hint = "Set api_key of the model (better as ${VARIABLE}), or OPENAI_API_KEY."
-            raise ConfigError(message, hint=hint) from error
-
-    async def _limit_response(self, response: httpx2.Response) -> None:
-        limit_response(response, limit=self._limit, model=self._model)
-
-
-def limit_response(response: httpx2.Response, *, limit: int, model: str) -> None:
-    """Limit the size of a response, regardless of its status and headers.
-
-    Event streams may be larger by their envelope. Raises `ModelReplyInvalid` for a compressed response.
-    """
-    # This import loads the HTTP library, which is already loaded when there is a response.
-    from fingerpost.llm.byte_limit import limit_bytes
-
-    if response.headers.get("content-encoding", "identity").lower() != "identity":
-        message = f"{model} sent a compressed reply, which was not asked for"
-        raise ModelReplyInvalid(message, model=model, hint="Look at the proxy in front of the model.")
-    is_stream = response.headers.get("content-type", "").startswith(_EVENT_STREAM_TYPE)
-    allowed = limit * ENVELOPE_FACTOR if is_stream else limit
-    response.stream = limit_bytes(response.stream, limit=allowed, model=model)
-
-
-async def _iterate_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """Yield the body as it arrives. Any connection error is raised as `StreamBroken`."""
-    import httpx2
-
-    try:
-        async with aclosing(response.aiter_bytes()) as pieces:
-            async for piece in pieces:
-                yield piece
-    except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as broken:
-        raise StreamBroken(str(broken) or type(broken).__name__) from broken
-
-
-async def _iterate_once(content: bytes) -> AsyncGenerator[bytes]:
-    yield content

@@ -7,17 +7,17 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import anyio.to_thread
 
-from fingerpost.errors import ModelError, ModelRefused, ModelTimeout, ModelUnavailable
+from fingerpost.errors import ModelError, ModelRefused, ModelReplyInvalid, ModelTimeout, ModelUnavailable
 from fingerpost.frozen import frozen
-from fingerpost.llm.base import Closable, ModelReply, ModelRequest, OnText
+from fingerpost.llm.base import ModelReply, ModelRequest, OnText, TextRelay
 from fingerpost.llm.content import as_list, as_mapping
 from fingerpost.redaction import register_secret, scrub
 from fingerpost.settings import ModelSettings
@@ -29,28 +29,25 @@ if TYPE_CHECKING:
 
 _MAX_MESSAGE_LENGTH: Final = 200
 _BUSY_STATUSES: Final = (408, 409, 425, 429)
-# Options that do not change the meaning of a request. Tools are not among them.
-_OPTIONS: Final = (
-    "response_format",
-    "temperature",
-    "top_p",
-    "max_tokens",
-    "tool_choice",
-    "stream_options",
-    "stream",
-)
+_OVERLOADED_STATUSES: Final = (429, 529)
+# Options that do not change the meaning of a request, with patterns that find them in the message of a
+# refusal. Tools are not among them. Some are found only where an error has a field that names them.
 _OPTION_PATTERNS: Final = {
     "response_format": re.compile(r"response_format|json_schema|structured output", re.IGNORECASE),
     "tool_choice": re.compile(r"tool_choice|tool choice", re.IGNORECASE),
     "stream_options": re.compile(r"stream_options|include_usage", re.IGNORECASE),
     "stream": re.compile(r"streaming (?:is )?not supported|not support stream", re.IGNORECASE),
+    **dict.fromkeys(("temperature", "top_p", "max_tokens"), re.compile(r"(?!)")),
 }
+# Google returns the status of an invalid request for a wrong key.
+_API_KEY_MENTION: Final = re.compile(r"\bapi[ _-]?key\b", re.IGNORECASE)
 # Sent with status 500 although a retry is useless: llama.cpp without tool support.
 _UNSUPPORTED_PATTERN: Final = re.compile(r"not supported|unsupported|not support|requires --", re.IGNORECASE)
 _HINTS: Final = {
     401: "Check the model's api_key.",
     403: "Check what the model's api_key may do.",
     404: "Check the model's name and base_url.",
+    413: "Shorten the request.",
 }
 
 
@@ -74,9 +71,7 @@ class FailedAttempt:
         if isinstance(error, APIConnectionError):
             return build_unreachable_failure(error.__cause__ or error, model)
         if isinstance(error, APIStatusError):
-            return _build_status_failure(
-                error.response.status_code, error.body, model, _parse_retry_after(error.response)
-            )
+            return build_status_failure(error.response, error.body, model)
         return cls(error=ModelUnavailable(f"{model} failed: {_clean_message(str(error))}", model=model))
 
 
@@ -108,59 +103,65 @@ def build_reported_failure(error: object, model: str) -> FailedAttempt:
     """Build the failure for an error in the body of a successful response."""
     code = as_mapping(error).get("code", as_mapping(error).get("status"))
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return _build_status_failure(status, error, model, None)
+    return _build_failure(status, error, model, None, _OPTION_PATTERNS)
 
 
-def _build_status_failure(status: int, body: object, model: str, wait: float | None) -> FailedAttempt:
+def build_status_failure(
+    response: httpx2.Response,
+    body: object,
+    model: str,
+    options: Mapping[str, re.Pattern[str]] = _OPTION_PATTERNS,
+) -> FailedAttempt:
+    """Build the failure for an error status. `options` find refused options in the server's message."""
+    return _build_failure(response.status_code, body, model, _parse_wait(response, body), options)
+
+
+def _build_failure(
+    status: int, body: object, model: str, wait: float | None, options: Mapping[str, re.Pattern[str]]
+) -> FailedAttempt:
     reported = _find_message(body)
     words = f": {reported}" if reported else ""
+    option = _find_refused_option(body, reported, options) if status in (400, 422, 501) else ""
     if status in _BUSY_STATUSES or (status >= 500 and not _UNSUPPORTED_PATTERN.search(reported)):
-        what = "is overloaded" if status == 429 else "failed"
+        what = "is overloaded" if status in _OVERLOADED_STATUSES else "failed"
         message = f"{model} {what} (status {status}){words}"
         busy = ModelUnavailable(message, model=model, hint="Try again later.", status=status)
-        return FailedAttempt(
-            error=busy, can_retry=True, wait=wait, option=_find_refused_option(body, reported, status)
-        )
-    refused = ModelRefused(
-        f"{model} refused the request (status {status}){words}",
-        model=model,
-        hint=_HINTS.get(status),
-        status=status,
-    )
-    return FailedAttempt(error=refused, option=_find_refused_option(body, reported, status))
+        return FailedAttempt(error=busy, can_retry=True, wait=wait, option=option)
+    message = f"{model} refused the request (status {status}){words}"
+    hint = _HINTS[401] if _API_KEY_MENTION.search(reported) else _HINTS.get(status)
+    return FailedAttempt(error=ModelRefused(message, model=model, hint=hint, status=status), option=option)
 
 
-def _find_refused_option(body: object, message: str, status: int) -> str:
-    """Return the option that a server refuses, from a field of the error or from its message."""
-    if status not in (400, 422, 501):
-        return ""
-    named = next((name for name in _iterate_named_fields(body) if name in _OPTIONS), "")
-    return named or next((option for option, words in _OPTION_PATTERNS.items() if words.search(message)), "")
-
-
-def _iterate_named_fields(body: object) -> Iterator[str]:
-    """Yield the fields that the error names: OpenAI's `param`, or FastAPI's error location."""
+def _find_refused_option(body: object, message: str, options: Mapping[str, re.Pattern[str]]) -> str:
+    """Return the option that a server refuses: OpenAI's `param`, FastAPI's error location, or a message."""
     fields = as_mapping(body)
     candidates: list[object] = [fields.get("param"), as_mapping(fields.get("error")).get("param")]
     for problem in as_list(fields.get("detail"))[:20]:
         candidates += as_list(as_mapping(problem).get("loc"))[:5]
-    return (name for name in candidates if isinstance(name, str))
+    named = (name for name in candidates if isinstance(name, str) and name in options)
+    return next(named, "") or next((name for name, words in options.items() if words.search(message)), "")
 
 
-def _parse_retry_after(response: httpx2.Response) -> float | None:
-    """Return the seconds of a `Retry-After` header. A date is ignored."""
-    try:
-        seconds = float(response.headers.get("retry-after", ""))
-    except ValueError:
-        return None
-    return seconds if 0 <= seconds < float("inf") else None
+def _parse_wait(response: httpx2.Response, body: object) -> float | None:
+    """Return the delay that a server asks for, in a header or in Google's form. A date is ignored."""
+    details = as_list(as_mapping(as_mapping(body).get("error")).get("details"))
+    delays = (as_mapping(detail).get("retryDelay") for detail in details)
+    for text in (response.headers.get("retry-after", ""), *map(str, delays)):
+        try:
+            seconds = float(text.removesuffix("s")[:20])
+        except ValueError:
+            continue
+        if 0 <= seconds < float("inf"):
+            return seconds
+    return None
 
 
 def _find_message(body: object) -> str:
     """Return the server's message from the error body."""
     fields = as_mapping(body)
     inner = as_mapping(fields.get("error")) or fields
-    for candidate in (inner.get("message"), fields.get("error"), fields.get("detail"), body):
+    named = (inner.get("message"), fields.get("error"), fields.get("detail"), inner.get("type"))
+    for candidate in (*named, inner.get("status"), body):
         if isinstance(candidate, str) and candidate.strip():
             return _clean_message(candidate)
     return ""
@@ -191,23 +192,21 @@ def _compute_backoff(tries: int) -> float:
     return random.uniform(longest / 2, longest)  # noqa: S311 - spreading load, not guarding a secret
 
 
+CONNECT_SECONDS: Final = 10.0
 MAX_REPLY_BYTES: Final = 4 * 1024 * 1024
+ENVELOPE_FACTOR: Final = 16  # an event contains one word of text in a few hundred bytes
 MAX_REMEMBERED_MODELS: Final = 32  # models at one address with stored findings
 
-C = TypeVar("C", bound=Closable)
 
-
-class RemoteChat(ABC, Generic[C]):
+class RemoteChat(ABC):
     """The base class of models behind an HTTP API. Connections are kept until the model is closed."""
 
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._settings = settings
         self._reply_bytes = reply_bytes
         self._lock = anyio.Lock()
-        self._connection: C | None = None
-        self._refused_options: OrderedDict[str, frozenset[str]] = (
-            OrderedDict()
-        )  # options refused by each model
+        self._connection: httpx2.AsyncClient | None = None
+        self._refused_options: OrderedDict[str, frozenset[str]] = OrderedDict()  # by model
         if settings.api_key:
             register_secret(settings.api_key)
 
@@ -238,7 +237,10 @@ class RemoteChat(ABC, Generic[C]):
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
         """Return one reply within `timeout` seconds, including retries."""
-        connection = await self._get_connection()
+        async with self._lock:
+            if self._connection is None:
+                self._connection = await anyio.to_thread.run_sync(self._create_connection)
+            connection = self._connection
         began = time.perf_counter()
         try:
             with anyio.fail_after(self._settings.timeout):
@@ -246,6 +248,27 @@ class RemoteChat(ABC, Generic[C]):
         except TimeoutError as passed:
             raise build_timeout_error(request.model or self.name, self._settings.timeout) from passed
         return replace(reply, milliseconds=(time.perf_counter() - began) * 1000)
+
+    async def _complete_on(
+        self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
+    ) -> ModelReply:
+        """Return the reply, with retries. Options that the model refuses are left out from then on.
+
+        After text was streamed there are no more retries.
+        """
+        relay = None if on_text is None else TextRelay(on_text)
+        failed = 0
+        while True:
+            result = await self._try_once(connection, request, relay)
+            if isinstance(result, ModelReply):
+                return result
+            if relay is not None and relay.used:
+                raise result.error from None
+            if result.option and result.option not in self._get_refused_options(request):
+                self._note_refused_option(request, result.option)
+                continue
+            failed += 1
+            await self._wait_or_raise(result, failed)
 
     def _get_refused_options(self, request: ModelRequest) -> frozenset[str]:
         """Return the options that the model of this request has refused."""
@@ -269,16 +292,39 @@ class RemoteChat(ABC, Generic[C]):
             raise failed_attempt.error from None
         await anyio.sleep(wait)
 
-    async def _get_connection(self) -> C:
-        async with self._lock:
-            if self._connection is None:
-                self._connection = await anyio.to_thread.run_sync(self._create_connection)
-            return self._connection
+    def _create_connection(self) -> httpx2.AsyncClient:
+        """Return a new client. Nothing is sent yet."""
+        import httpx2
+
+        timeout = self._settings.timeout
+        return httpx2.AsyncClient(
+            timeout=httpx2.Timeout(timeout, connect=min(CONNECT_SECONDS, timeout)),
+            follow_redirects=False,
+            headers={"accept-encoding": "identity"},
+            event_hooks={"response": [self._limit_response]},
+        )
+
+    async def _limit_response(self, response: httpx2.Response) -> None:
+        """Limit the size of a response, regardless of its status and headers.
+
+        Event streams may be larger by their envelope. Raises `ModelReplyInvalid` for a compressed response.
+        """
+        # This import loads the HTTP library, which is already loaded when there is a response.
+        from fingerpost.llm.byte_limit import limit_bytes
+
+        if response.headers.get("content-encoding", "identity").lower() != "identity":
+            message = f"{self.name} sent a compressed reply, which was not asked for"
+            hint = "Look at the proxy in front of the model."
+            raise ModelReplyInvalid(message, model=self.name, hint=hint)
+        allowed = self._reply_bytes * (ENVELOPE_FACTOR if is_event_stream(response) else 1)
+        response.stream = limit_bytes(response.stream, limit=allowed, model=self.name)
 
     @abstractmethod
-    async def _complete_on(self, connection: C, request: ModelRequest, on_text: OnText | None) -> ModelReply:
-        """Return the reply, with retries."""
+    async def _try_once(
+        self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
+    ) -> ModelReply | FailedAttempt:
+        """Make one attempt. A failure names only an option that was sent and that the caller did not set."""
 
-    @abstractmethod
-    def _create_connection(self) -> C:
-        """Return a new connection. Nothing is sent yet."""
+
+def is_event_stream(response: httpx2.Response) -> bool:
+    return response.headers.get("content-type", "").startswith("text/event-stream")

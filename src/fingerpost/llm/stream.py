@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 
@@ -19,15 +20,24 @@ from fingerpost.llm.content import (
     build_invalid_reply_error,
     format_excerpt,
     parse_json,
+    parse_object,
     read_calls,
     read_model_name,
     read_raw_text,
     read_reasoning,
     read_usage,
 )
-from fingerpost.llm.remote import FailedAttempt, build_incomplete_failure, build_reported_failure
-from fingerpost.records import JsonObject, find_json_problem, to_valid_text
+from fingerpost.llm.remote import (
+    FailedAttempt,
+    build_incomplete_failure,
+    build_reported_failure,
+    is_event_stream,
+)
+from fingerpost.records import Json, JsonObject, find_json_problem, to_valid_text
 from fingerpost.sse import SseEvent, SseParser
+
+if TYPE_CHECKING:
+    import httpx2
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +45,7 @@ class _ToolCallDraft:
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list[str])
+    extra: JsonObject = field(default_factory=dict[str, Json])  # such as Google's thought signature
 
     def add(self, delta: Mapping[str, Any]) -> int:
         """Add one piece and return the number of characters added."""
@@ -45,12 +56,14 @@ class _ToolCallDraft:
             self.name += name
         written = _to_argument_text(function.get("arguments"))
         self.arguments.append(written)
+        self.extra = as_mapping(delta.get("extra_content")) or self.extra
         return len(name) + len(written)
 
     def build_call(self) -> JsonObject:
-        arguments = to_valid_text("".join(self.arguments))
-        function = {"name": to_valid_text(self.name), "arguments": arguments}
-        return {"id": to_valid_text(self.id), "type": "function", "function": function}
+        arguments = to_valid_text("".join(self.arguments)) or "{}"
+        function: JsonObject = {"name": to_valid_text(self.name), "arguments": arguments}
+        extra = {"extra_content": self.extra} if self.extra else {}
+        return {"id": to_valid_text(self.id), "type": "function", "function": function, **extra}
 
 
 class ToolCallAssembler:
@@ -123,6 +136,7 @@ def _read_texts(events: list[SseEvent]) -> list[str]:
 
 
 DONE_EVENT: Final = "[DONE]"
+_EVENT_STARTS: Final = (b"data:", b"event:", b":")
 _AFTER_END_SECONDS: Final = 0.2  # seconds for the connection to end properly, so that it can be reused
 _EMPTY_STREAM_MESSAGE: Final = "an empty stream"
 
@@ -131,14 +145,33 @@ class StreamBroken(Exception):
     """The connection broke during a reply."""
 
 
-async def assemble_reply(
-    pieces: AsyncIterator[bytes], *, model: str, limit: int, on_text: OnText | None
+async def read_response(
+    response: httpx2.Response,
+    reply: ReplyAssembler,
+    on_text: OnText | None,
+    read_whole: Callable[[bytes], ModelReply | FailedAttempt],
 ) -> ModelReply | FailedAttempt:
-    """Return the reply of an event stream, or its failure. `pieces` raises `StreamBroken` if the connection
-    breaks.
+    """Return the reply of a successful response, or its failure. `read_whole` reads one without events.
+
+    Raises `StreamBroken` if the connection breaks while there are no events yet.
     """
-    reader, reply = ModelEventParser(), ReplyAssembler(model, limit)
     forward = on_text or _ignore_text
+    async with aclosing(_iterate_body(response)) as pieces:
+        if is_event_stream(response):
+            return await _assemble_reply(pieces, reply, forward)
+        content = b"".join([piece async for piece in pieces])
+    if content.lstrip().startswith(_EVENT_STARTS):
+        return await _assemble_reply(_iterate_once(content), reply, forward)
+    result = read_whole(content)
+    if isinstance(result, ModelReply) and result.text:
+        forward(result.text)
+    return result
+
+
+async def _assemble_reply(
+    pieces: AsyncIterator[bytes], reply: ReplyAssembler, forward: OnText
+) -> ModelReply | FailedAttempt:
+    reader = ModelEventParser()
     with suppress(StreamBroken):  # `build_reply` determines whether the reply was complete
         async for piece in pieces:
             for text in filter(None, reply.add_events(reader.parse(piece))):
@@ -153,15 +186,41 @@ async def assemble_reply(
     return reply.build_reply()
 
 
+async def _iterate_body(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """Yield the body as it arrives. Any connection error is raised as `StreamBroken`."""
+    import httpx2
+
+    try:
+        async with aclosing(response.aiter_bytes()) as pieces:
+            async for piece in pieces:
+                yield piece
+    except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as broken:
+        raise StreamBroken(str(broken) or type(broken).__name__) from broken
+
+
+async def _iterate_once(content: bytes) -> AsyncGenerator[bytes]:
+    yield content
+
+
 def _ignore_text(_: str) -> None:
     """Ignore the text."""
+
+
+ReplyChunk: TypeAlias = Mapping[str, Any]  # in the chat-completions format
+
+
+class ReplyTranslator(Protocol):
+    """Translates the events of another API to chunks. None marks the end of the reply."""
+
+    def translate(self, event: Mapping[str, Any]) -> Sequence[ReplyChunk | None]: ...
 
 
 class ReplyAssembler:
     """The received part of one streamed reply, of at most `limit` characters."""
 
-    def __init__(self, model: str, limit: int) -> None:
+    def __init__(self, model: str, limit: int, translator: ReplyTranslator | None = None) -> None:
         self._model = model
+        self._translator = translator
         self._reported_model = model
         self._limit = limit
         self._length = 0
@@ -179,13 +238,17 @@ class ReplyAssembler:
     def add_events(self, events: list[str]) -> Iterator[str]:
         """Add these events and yield the text of each."""
         for event in events:
-            for chunk in self._parse_chunks(event):
-                if self.ended:
-                    return
-                if chunk is None:
-                    self.ended = True
-                else:
-                    yield self._add_chunk(chunk)
+            yield from self.add_chunks(self._parse_chunks(event))
+
+    def add_chunks(self, chunks: Iterable[ReplyChunk | None]) -> Iterator[str]:
+        """Add these chunks and yield the text of each. None marks the end."""
+        for chunk in chunks:
+            if self.ended:
+                return
+            if chunk is None:
+                self.ended = True
+            else:
+                yield self._add_chunk(chunk)
 
     def take_held_text(self) -> str:
         """Return and clear text that was held because a character was incomplete."""
@@ -211,11 +274,14 @@ class ReplyAssembler:
             reasoning=to_valid_text("".join(self._thoughts)),
         )
 
-    def _parse_chunks(self, event: str) -> list[Mapping[str, Any] | None]:
+    def _parse_chunks(self, event: str) -> Sequence[ReplyChunk | None]:
         """Return the objects of an event; None marks the end.
 
         There may be several, one per line, if a server omits the empty line between events.
         """
+        if self._translator is not None:
+            body = parse_object(event)  # anything else is a message of a proxy
+            return [body] if body.get("error") else self._translator.translate(body)
         try:
             return [self._parse_chunk(event)]
         except ValueError:
