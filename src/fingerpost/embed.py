@@ -115,7 +115,10 @@ class EmbeddedAgent:
 
 
 class EventLoopThread:
-    """A thread with an event loop. It runs within the `with` block, whose end waits for the thread."""
+    """A thread with an event loop. It runs within the `with` block, whose end waits for the thread.
+
+    Not anyio's `start_blocking_portal`: its copy in a forked process would wait for the thread at exit.
+    """
 
     def __init__(self, name: str) -> None:
         self._ready: Future[BlockingPortal] = Future()

@@ -56,6 +56,11 @@ from fingerpost.settings.variables import (
     register_variable_secrets,
 )
 
+# Passed to the spec as they are.
+_SPEC_FIELDS = (
+    "command", "args", "env", "cwd", "url", "headers", "era", "enabled", "prefix", "isolate",
+    "forward_authorization", "trust_hints", "new_tools", "allow_link_local",
+)  # fmt: skip
 _PROGRAM_FIELDS = ("args", "env", "env_file", "cwd")
 _ADDRESS_FIELDS = ("headers", "oauth")
 # Fields that contain secrets. A command or a folder from a variable is not a secret.
@@ -118,7 +123,9 @@ def resolve_server(
     scope = VariableScope(environ=environ, folder=draft.document.folder, home=home, inputs=draft.inputs)
     entry = _ServerEntry(draft, scope)
     _check_name(entry)
-    values = _expand_values(entry)
+    disabled = draft.values.get("enabled") is False
+    expanded = _expand_value(entry, draft.values, (), silent=disabled)
+    values = dict(as_table(expanded) or {})
     _merge_env_file(entry, values)
     context = ValidationContext(entry.get_origin, ("servers", draft.name))
     server, wrong = validate(ServerSettings, values, context)
@@ -145,16 +152,8 @@ def _check_name(entry: _ServerEntry) -> None:
         entry.report("has a control character in its name", "write the name with visible characters")
 
 
-def _expand_values(entry: _ServerEntry) -> dict[str, object]:
-    """Return the values with variables replaced. Missing variables of a disabled server are ignored."""
-    disabled = entry.draft.values.get("enabled") is False
-    values: dict[str, object] = {}
-    for name, value in entry.draft.values.items():
-        values[name] = _expand_value(entry, value, (name,), silent=disabled)
-    return values
-
-
 def _expand_value(entry: _ServerEntry, value: object, path: KeyPath, *, silent: bool) -> object:
+    """Return the value with variables replaced. With `silent` missing variables are not reported."""
     if isinstance(value, str):
         return _expand_text(entry, value, path, silent=silent)
     if (entries := as_table(value)) is not None:
@@ -279,34 +278,13 @@ def _report_unused(entry: _ServerEntry, server: ServerSettings, names: tuple[str
 def _build_spec(
     entry: _ServerEntry, server: ServerSettings, transport: Transport, connect_timeout: float
 ) -> ServerSpec:
-    oauth = server.oauth
     return ServerSpec(
         name=entry.draft.name,
         transport=transport,
-        command=server.command,
-        args=server.args,
-        env=server.env,
-        cwd=server.cwd,
-        url=server.url,
-        headers=server.headers,
-        oauth=None
-        if oauth is None
-        else OAuthSpec(
-            client_id=oauth.client_id,
-            client_secret=oauth.client_secret,
-            scopes=oauth.scopes,
-            redirect_port=oauth.redirect_port,
-        ),
-        era=server.era,
-        enabled=server.enabled,
+        oauth=None if server.oauth is None else OAuthSpec(**dict(server.oauth)),
         connect_timeout=server.connect_timeout or connect_timeout,
-        prefix=server.prefix,
-        isolate=server.isolate,
-        forward_authorization=server.forward_authorization,
-        trust_hints=server.trust_hints,
-        new_tools=server.new_tools,
-        allow_link_local=server.allow_link_local,
         origin=str(entry.get_origin()),
+        **{name: getattr(server, name) for name in _SPEC_FIELDS},
     )
 
 

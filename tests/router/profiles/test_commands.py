@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from fingerpost.surfaces.cli.server_commands import profiles as command
+from fingerpost.surfaces.cli.commands import build_command
 from tests.kit import warm
 from tests.kit.programs import PATH
 from tests.requirements import proves
@@ -40,7 +40,7 @@ def variables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
 def profiles(variables: dict[str, str]) -> Callable[..., Result]:
     """`fingerpost profiles`, as far as it opens nothing."""
     runner = CliRunner(env=variables)
-    return lambda *arguments: runner.invoke(command, [*arguments], standalone_mode=False)
+    return lambda *arguments: runner.invoke(build_command("profiles"), [*arguments], standalone_mode=False)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.settings.client_files import read_drafts
 from fingerpost.settings.document import SettingsDocument, read_document
 from fingerpost.surfaces.cli.client_install import CLIENTS
-from fingerpost.surfaces.cli.server_commands import install
+from fingerpost.surfaces.cli.commands import build_command
 from tests.requirements import proves
 
 FILES = {
@@ -56,7 +56,8 @@ class ClientHome:
         return file
 
     def runs(self, *arguments: str, answer: str | None = None) -> Result:
-        return self._runner.invoke(install, [*arguments], input=answer, standalone_mode=False)
+        command = build_command("install")
+        return self._runner.invoke(command, [*arguments], input=answer, standalone_mode=False)
 
 
 @pytest.fixture

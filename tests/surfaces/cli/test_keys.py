@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from fingerpost.errors import ConfigError
 from fingerpost.events import KeyChanged
 from fingerpost.store import Store
-from fingerpost.surfaces.cli.server_commands import keys
+from fingerpost.surfaces.cli.commands import build_command
 from tests.requirements import proves
 
 
@@ -32,7 +32,7 @@ class KeysCommand:
         if not settings.exists():
             settings.write_text('[profiles.daily]\n[servers.git]\ncommand = "git-mcp"\n')
         given = [*arguments, "--config", str(settings)]
-        return self._runner.invoke(keys, given, standalone_mode=False)
+        return self._runner.invoke(build_command("keys"), given, standalone_mode=False)
 
     def reads(self, *arguments: str) -> Any:
         return json.loads(self.runs(*arguments, "--json").stdout)

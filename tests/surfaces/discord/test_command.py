@@ -45,7 +45,7 @@ async def test_the_command_says_who_it_is_answers_and_stops_when_told(tmp_path: 
             process.send_signal(signal.SIGTERM)
             noted = "".join([text async for text in TextReceiveStream(process.stderr)])
             assert await process.wait() == 0
-    assert "nobody may approve" in noted
+    assert "no approvers are configured" in noted
     assert TOKEN not in output + noted and "Traceback" not in noted
 
 

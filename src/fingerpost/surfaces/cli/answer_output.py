@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from functools import singledispatchmethod
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.text import Text
@@ -27,8 +27,7 @@ from fingerpost.events import (
     ThoughtNoted,
     ToolSelected,
 )
-from fingerpost.surfaces.cli.screen import clean_text, format_count, get_error_output
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.screen import clean_text, format_count, get_error_output, shorten
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -44,88 +43,69 @@ class ProgressText:
 
     def describe(self, event: Event) -> str | None:
         """Return the text to show for the event, or None to keep the current one."""
-        text = self._describe(event)
-        if text is None:
-            return None
-        text = clean_text(text)
-        return text if len(text) <= MAX_PROGRESS_LENGTH else text[: MAX_PROGRESS_LENGTH - 1].rstrip() + "…"
+        if isinstance(event, RouteBegan):
+            self._has_model = (event.lite or event.prime) is not None
+            self._selecting_model = event.lite or event.prime or self._selecting_model
+            self._answering_model = event.prime or event.lite or self._answering_model
+        describe = _PROGRESS_TEXTS.get(type(event))
+        text = None if describe is None else describe(self, event)
+        return None if text is None else shorten(clean_text(text), MAX_PROGRESS_LENGTH)
 
-    @singledispatchmethod
-    def _describe(self, event: Event) -> str | None:
-        return None
+    def format_selecting(self) -> str:
+        return f", asking {self._selecting_model}…" if self._has_model else ""
 
-    @_describe.register
-    def _(self, event: PacketReceived) -> str | None:
-        return "reading the request"
+    def format_answering(self) -> str:
+        return f", asking {self._answering_model}…" if self._has_model else ""
 
-    @_describe.register
-    def _(self, event: RouteBegan) -> str | None:
-        self._has_model = (event.lite or event.prime) is not None
-        self._selecting_model = event.lite or event.prime or self._selecting_model
-        self._answering_model = event.prime or event.lite or self._answering_model
-        return "reading the request"
 
-    @_describe.register
-    def _(self, event: SmartRoutingStart) -> str | None:
-        return f"choosing among {format_count(event.total_servers, 'server')}"
+def _describe_narrowed(progress: ProgressText, event: RequestNarrowed) -> str:
+    shortlist = event.narrowing.shortlist
+    if not shortlist.offered:
+        return f"no tool is needed{progress.format_answering()}"
+    fit = "fits" if len(shortlist.offered) == 1 else "fit"
+    of = f"{len(shortlist.offered)} of {format_count(shortlist.considered, 'tool')} {fit}"
+    return f"{of}{progress.format_selecting()}"
 
-    @_describe.register
-    def _(self, event: RequestNarrowed) -> str | None:
-        shortlist = event.narrowing.shortlist
-        if not shortlist.offered:
-            return f"no tool is needed{self._format_next(self._answering_model)}"
-        fit = "fits" if len(shortlist.offered) == 1 else "fit"
-        of = f"{len(shortlist.offered)} of {format_count(shortlist.considered, 'tool')} {fit}"
-        return f"{of}{self._format_next(self._selecting_model)}"
 
-    @_describe.register
-    def _(self, event: ShortlistWidened) -> str | None:
-        return (
-            f"looking at {format_count(len(event.tools), 'tool')}{self._format_next(self._selecting_model)}"
-        )
+def _describe_selected(progress: ProgressText, event: ToolSelected) -> str:
+    if event.selection is None:
+        return f"no tool was chosen{progress.format_answering()}"
+    return f"{event.selection.tool} was chosen, checking it"
 
-    @_describe.register
-    def _(self, event: ToolSelected) -> str | None:
-        if event.selection is None:
-            return f"no tool was chosen{self._format_next(self._answering_model)}"
-        return f"{event.selection.tool} was chosen, checking it"
 
-    @_describe.register
-    def _(self, event: SelectionReviewed) -> str | None:
-        return f"the choice was {'approved' if event.review.approved else 'not approved'}"
+def _describe_attempt(_: ProgressText, event: AttemptFinished) -> str | None:
+    made = event.attempt
+    return None if made.error is None else f"{made.tool} did not work ({made.error})"
 
-    @_describe.register
-    def _(self, event: ThoughtNoted) -> str | None:
-        return event.text
 
-    @_describe.register
-    def _(self, event: AttemptStarted) -> str | None:
-        return f"{event.tool}…" if event.number == 1 else f"{event.tool}, attempt {event.number}…"
+def _describe_finished(progress: ProgressText, event: CallFinished) -> str:
+    return f"{event.tool} {'answered' if event.success else 'did not work'}{progress.format_answering()}"
 
-    @_describe.register
-    def _(self, event: CallProgressed) -> str | None:
-        return event.summary()
 
-    @_describe.register
-    def _(self, event: AttemptFinished) -> str | None:
-        made = event.attempt
-        return None if made.error is None else f"{made.tool} did not work ({made.error})"
-
-    @_describe.register
-    def _(self, event: FallbackTaken) -> str | None:
-        return f"{event.tool} instead…"
-
-    @_describe.register
-    def _(self, event: CallFinished) -> str | None:
-        done = f"{event.tool} {'answered' if event.success else 'did not work'}"
-        return f"{done}{self._format_next(self._answering_model)}"
-
-    @_describe.register
-    def _(self, event: HistorySummarised) -> str | None:
-        return f"{format_count(event.messages, 'earlier message')} put into fewer words"
-
-    def _format_next(self, model: str) -> str:
-        return f", asking {model}…" if self._has_model else ""
+_PROGRESS_TEXTS: Final[Mapping[type[Event], Callable[[ProgressText, Any], str | None]]] = {
+    PacketReceived: lambda _, event: "reading the request",
+    RouteBegan: lambda _, event: "reading the request",
+    SmartRoutingStart: lambda _, event: f"choosing among {format_count(event.total_servers, 'server')}",
+    RequestNarrowed: _describe_narrowed,
+    ShortlistWidened: lambda progress, event: (
+        f"looking at {format_count(len(event.tools), 'tool')}{progress.format_selecting()}"
+    ),
+    ToolSelected: _describe_selected,
+    SelectionReviewed: lambda _, event: (
+        f"the choice was {'approved' if event.review.approved else 'not approved'}"
+    ),
+    ThoughtNoted: lambda _, event: event.text,
+    AttemptStarted: lambda _, event: (
+        f"{event.tool}…" if event.number == 1 else f"{event.tool}, attempt {event.number}…"
+    ),
+    CallProgressed: lambda _, event: event.summary(),
+    AttemptFinished: _describe_attempt,
+    FallbackTaken: lambda _, event: f"{event.tool} instead…",
+    CallFinished: _describe_finished,
+    HistorySummarised: lambda _, event: (
+        f"{format_count(event.messages, 'earlier message')} put into fewer words"
+    ),
+}
 
 
 # Kept unchanged: line ends, tabs, backslashes (code), and the joiners and marks that Hebrew, Persian
@@ -136,11 +116,6 @@ _KEPT_CHARACTERS: Final = "\n\t\\\u200c\u200d\u200e\u200f\ufe0f"
 def make_readable(text: str) -> str:
     """Return `text` with control characters made visible; line breaks are kept."""
     return escape_invisible_except(text.replace("\r", ""), keep=_KEPT_CHARACTERS)
-
-
-def print_note(text: str) -> None:
-    """Print a note to stderr."""
-    click.echo(style_text(text, dim=True), err=True)
 
 
 class AnswerWriter:

@@ -6,12 +6,11 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from getpass import getuser
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio.to_thread
 import click
+from rich.text import Text
 
 from fingerpost.call.approvals import (
     CallApprovals,
@@ -26,37 +25,31 @@ from fingerpost.errors import CallError
 from fingerpost.records import Decision, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import find_secret_paths, scrub_json
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_pairs,
-    read_settings,
-    run_async,
-    run_on_store,
-)
-from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.common import connect_servers, read_pairs, run_on_router, run_on_store
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
-    build_table,
     clean_text,
     format_count,
-    get_output,
     print_json,
     print_lines,
+    print_table,
+    shorten,
 )
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.cli.terminal_input import ask_line, discard_typed_ahead, refuse_tools
+from fingerpost.surfaces.cli.terminal_input import ask_line, discard_typed_ahead, get_person, refuse_tools
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
     from fingerpost.records import Approval, Pending, ToolCard
     from fingerpost.router import Router
-    from fingerpost.settings import Loaded, Settings
+    from fingerpost.settings import Settings
     from fingerpost.store import Store
 
 
 MAX_VALUE_LENGTH: Final = 2_000
+MAX_LISTED_LENGTH: Final = 200
+UNNAMED: Final = "an unnamed caller"
 MAX_TRIES: Final = 5  # invalid answers
 
 _EFFECT_PHRASES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
@@ -79,28 +72,18 @@ def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
     width = max((len(name) for name in pending.arguments), default=0)
     for name, value in pending.arguments.items():
         mark = "" if masked[name] == value else "  (looks like a secret)"
-        yield f"  {escape_invisible_except(name):<{width}}  {_format_value(value, whole=whole)}{mark}"
+        shown = _spell_out(value)
+        if not whole and len(shown) > MAX_VALUE_LENGTH:
+            shown = f"{shown[:MAX_VALUE_LENGTH]}… ({len(shown):,} characters)"
+        yield f"  {escape_invisible_except(name):<{width}}  {shown}{mark}"
     if not pending.arguments:
         yield "  (no arguments)"
     yield style_text(f"  because: {clean_text(pending.reason)}", dim=True)
 
 
-def _format_value(value: object, *, whole: bool) -> str:
-    shown = _spell_out(value)
-    if whole or len(shown) <= MAX_VALUE_LENGTH:
-        return shown
-    return f"{shown[:MAX_VALUE_LENGTH]}… ({len(shown):,} characters)"
-
-
 def _spell_out(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return escape_invisible_except(
-        text
-    )  # line breaks are escaped: each line of the question is exactly one argument
-
-
-def _is_cut(pending: Pending) -> bool:
-    return any(len(_spell_out(value)) > MAX_VALUE_LENGTH for value in pending.arguments.values())
+    return escape_invisible_except(text)  # also line breaks: one line of the question is one argument
 
 
 def ask_permission(
@@ -121,18 +104,20 @@ def ask_permission(
     choices = "[y]es, " + ("yes for this [c]onversation, " if wide else "")
     choices += "yes and do not ask again: it only [r]eads, " if uncertain else ""
     choices += "[e]dit, [n]o"
-    choices += ", [s]how all of it: " if _is_cut(pending) else ": "
+    is_cut = any(len(_spell_out(value)) > MAX_VALUE_LENGTH for value in pending.arguments.values())
+    choices += ", [s]how all of it: " if is_cut else ": "
     for _ in range(MAX_TRIES):
-        answer = ask_line(f"Run it? {choices}")
-        if answer is None:
+        line = ask_line(f"Run it? {choices}")
+        if line is None:
             return None
-        if answer.strip().lower() in ("s", "show"):
+        answer = line.strip().lower()
+        if answer in ("s", "show"):
             show_pending(pending, whole=True)
             continue
-        if uncertain and answer.strip().lower() in ("r", "reads"):
+        if uncertain and answer in ("r", "reads"):
             mark_read_only()
             return pending.approve(by=by)
-        approval = _read_decision(answer.strip().lower(), pending, by=by, wide=wide, card=card)
+        approval = _read_decision(answer, pending, by=by, wide=wide, card=card)
         if approval is not None:
             return approval
     return None
@@ -197,36 +182,37 @@ R = TypeVar("R")
 EXIT_NOT_DECIDED = 1
 
 
-def list_approvals(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def list_approvals(*, common: CommonOptions) -> int:
     """Approve, edit or reject calls that wait for you."""
-    waiting = _run_on_approvals(config, servers, lambda approvals: approvals.list_waiting())
-    _show_list(waiting, as_json=as_json)
+    waiting = _run_on_approvals(common, lambda approvals: approvals.list_waiting())
+    if common.as_json:
+        print_json([_convert_pending(pending) for pending in waiting])
+    elif not waiting:
+        click.echo("Nothing waits for you.")
+    else:
+        _show_list(waiting)
     return 0
 
 
-def show_approval(*, pending_id: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def show_approval(*, pending_id: str, common: CommonOptions) -> int:
     """Show everything about one call that waits, or waited."""
-    pending = _run_on_approvals(config, servers, lambda approvals: approvals.get(pending_id))
+    pending = _run_on_approvals(common, lambda approvals: approvals.get(pending_id))
     if pending is None:
         return _report_unknown(pending_id)
-    _show_details(pending, as_json=as_json)
+    if common.as_json:
+        print_json(_convert_pending(pending, exact=pending.decision is Decision.WAITING))
+    else:
+        _show_details(pending)
     return 0
 
 
 def approve_call(
-    *,
-    pending_id: str,
-    for_conversation: bool,
-    only_reads: bool,
-    seen: bool,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
+    *, pending_id: str, for_conversation: bool, only_reads: bool, seen: bool, common: CommonOptions
 ) -> int:
     """Let a waiting call run: exactly as it is, once."""
     if only_reads:
-        return _approve_read(pending_id, seen=seen, options=CommonOptions(config, servers, as_json))
-    by = _get_user()
+        return _approve_read(pending_id, seen=seen, common=common)
+    by = get_person()
     notes: list[str] = []
 
     async def settle(approvals: CallApprovals, pending: Pending) -> DecisionResult:
@@ -240,16 +226,15 @@ def approve_call(
     async def work(approvals: CallApprovals) -> DecisionResult | None:
         return await _settle_waiting(approvals, pending_id, lambda pending: settle(approvals, pending))
 
-    settled = _run_on_approvals(config, servers, work)
+    settled = _run_on_approvals(common, work)
     for note in notes if settled is not None and settled.counted else ():
         click.echo(clean_text(note), err=True)
-    return _report_decision(pending_id, settled, as_json=as_json)
+    return _report_decision(pending_id, settled, as_json=common.as_json)
 
 
-def _approve_read(pending_id: str, *, seen: bool, options: CommonOptions) -> int:
+def _approve_read(pending_id: str, *, seen: bool, common: CommonOptions) -> int:
     """Approve a call and record that its tool only reads."""
-    loaded = read_settings(options)
-    by = _get_user()
+    by = get_person()
     marked: list[str] = []
 
     async def settle(router: Router, pending: Pending) -> DecisionResult:
@@ -266,18 +251,15 @@ def _approve_read(pending_id: str, *, seen: bool, options: CommonOptions) -> int
             marked.append(f"{clean_text(card.key)} only reads: it is not asked about again.")
         return settled
 
-    settled = _run_on_router(loaded, pending_id, settle)
-    code = _report_decision(pending_id, settled, as_json=options.as_json)
-    for note in () if options.as_json else marked:
-        click.echo(note)
+    settled = _run_on_router(common, pending_id, settle)
+    code = _report_decision(pending_id, settled, as_json=common.as_json)
+    print_lines(() if common.as_json else marked)
     return code
 
 
-def reject_call(
-    *, pending_id: str, reason: str | None, config: Path | None, servers: Path | None, as_json: bool
-) -> int:
+def reject_call(*, pending_id: str, reason: str | None, common: CommonOptions) -> int:
     """Refuse a waiting call, and say why."""
-    by = _get_user()
+    by = get_person()
 
     async def work(approvals: CallApprovals) -> DecisionResult | None:
         return await _settle_waiting(
@@ -286,22 +268,13 @@ def reject_call(
             lambda _: approvals.settle_decision(pending_id, Decision.REJECTED, by=by, reason=reason),
         )
 
-    return _report_decision(pending_id, _run_on_approvals(config, servers, work), as_json=as_json)
+    return _report_decision(pending_id, _run_on_approvals(common, work), as_json=common.as_json)
 
 
-def edit_call(
-    *,
-    pending_id: str,
-    changes: tuple[str, ...],
-    seen: bool,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
-) -> int:
+def edit_call(*, pending_id: str, changes: tuple[str, ...], seen: bool, common: CommonOptions) -> int:
     """Change arguments of a waiting call, then let it run once."""
     changed = read_pairs(changes)
-    loaded = read_settings(CommonOptions(config, servers, as_json))
-    by = _get_user()
+    by = get_person()
 
     async def settle(router: Router, pending: Pending) -> DecisionResult:
         unchanged = {name: value for name, value in pending.arguments.items() if name not in changed}
@@ -312,28 +285,25 @@ def edit_call(
             pending_id, Decision.APPROVED, by=by, edited=edited
         )
 
-    return _report_decision(pending_id, _run_on_router(loaded, pending_id, settle), as_json=as_json)
+    return _report_decision(pending_id, _run_on_router(common, pending_id, settle), as_json=common.as_json)
 
 
 def _run_on_router(
-    loaded: Loaded, pending_id: str, settle: Callable[[Router, Pending], Awaitable[DecisionResult]]
+    common: CommonOptions, pending_id: str, settle: Callable[[Router, Pending], Awaitable[DecisionResult]]
 ) -> DecisionResult | None:
     """Settle the call if it still waits, with a router whose servers can be asked about its tool."""
 
-    async def work() -> DecisionResult | None:
-        async with open_router(loaded) as router:
-            settled = await _settle_waiting(
-                router.calls.approvals, pending_id, lambda pending: settle(router, pending)
-            )
-            await router.store.journal.flush()
-            return settled
+    async def work(router: Router) -> DecisionResult | None:
+        settled = await _settle_waiting(
+            router.calls.approvals, pending_id, lambda pending: settle(router, pending)
+        )
+        await router.store.journal.flush()
+        return settled
 
-    return run_async(work)
+    return run_on_router(common, work)
 
 
-def _run_on_approvals(
-    config: Path | None, servers: Path | None, work: Callable[[CallApprovals], Coroutine[Any, Any, R]]
-) -> R:
+def _run_on_approvals(common: CommonOptions, work: Callable[[CallApprovals], Coroutine[Any, Any, R]]) -> R:
     """Run `work` on the approvals in the store, without connecting servers."""
 
     async def ask(store: Store, settings: Settings) -> R:
@@ -341,7 +311,7 @@ def _run_on_approvals(
         await store.journal.flush()
         return found
 
-    return run_on_store(config, servers, ask)
+    return run_on_store(common, ask)
 
 
 async def _settle_waiting(
@@ -354,10 +324,6 @@ async def _settle_waiting(
     if pending.decision is not Decision.WAITING:
         return DecisionResult(pending=pending, counted=False)
     return await settle(pending)
-
-
-def _get_user() -> str:
-    return getuser()
 
 
 def _report_unknown(pending_id: str) -> int:
@@ -378,7 +344,7 @@ def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json
             f"Too late: {decided_call.pending_id} expired at {decided_call.expires:%H:%M} UTC.", err=True
         )
     else:
-        by = clean_text(decided_call.decided_by or "somebody")
+        by = clean_text(decided_call.decided_by or UNNAMED)
         words = f"{clean_text(decided_call.tool)} is {decided_call.decision} by {by}"
         why = f": {clean_text(decided_call.decision_reason)}" if decided_call.decision_reason else ""
         click.echo(f"{words}{why}" if counted else f"Decided before: {words}{why}", err=not counted)
@@ -390,7 +356,7 @@ def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json
 def _is_partly_hidden(pending: Pending) -> bool:
     """Return whether the list does not show all of the call."""
     shown, whole = _format_arguments(pending.arguments), _format_arguments(pending.arguments, exact=True)
-    return shown != whole or _shorten(shown) != shown
+    return shown != whole or len(shown) > MAX_LISTED_LENGTH
 
 
 async def _check_read(pending: Pending, *, seen: bool) -> None:
@@ -423,43 +389,31 @@ def _convert_pending(pending: Pending, *, exact: bool = False) -> dict[str, Any]
     return {**masked, "arguments": whole["arguments"]} if exact else masked
 
 
-def _show_list(waiting: list[Pending], *, as_json: bool) -> None:
-    if as_json:
-        print_json([_convert_pending(pending) for pending in waiting])
-        return
-    if not waiting:
-        click.echo("Nothing waits for you.")
-        return
-    title = f"{format_count(len(waiting), 'call')} waiting"
-    me = _get_user()
+def _show_list(waiting: list[Pending]) -> None:
+    me = get_person()
     others = any(pending.caller != me for pending in waiting)
-    columns = ("id", "tool", "effect", "arguments", "why", *(["asked by"] if others else []), "expires in")
-    table = build_table(title, *columns)
-    for pending in waiting:
-        asked_by = "you" if pending.caller == me else _format_caller(pending)
-        table.add_row(
-            pending.pending_id,
-            clean_text(pending.operation),
-            pending.effect,
-            _shorten(_format_arguments(pending.arguments)),
-            clean_text(pending.reason),
-            *([asked_by] if others else []),
-            _format_time_left(pending),
-        )
-    get_output().print(table)
+    print_table(
+        f"{format_count(len(waiting), 'call')} waiting",
+        ("id", "tool", "effect", "arguments", "why", *(["asked by"] if others else []), "expires in"),
+        (
+            (
+                pending.pending_id,
+                pending.operation,
+                pending.effect,
+                Text(shorten(_format_arguments(pending.arguments), MAX_LISTED_LENGTH)),
+                pending.reason,
+                *(["you" if pending.caller == me else pending.caller or UNNAMED] if others else []),
+                _format_time_left(pending),
+            )
+            for pending in waiting
+        ),
+    )
     onward = "Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`."
     click.echo(repeat_options(onward))
 
 
-def _format_caller(pending: Pending) -> str:
-    return clean_text(pending.caller or "somebody without a name")
-
-
-def _show_details(pending: Pending, *, as_json: bool) -> None:
+def _show_details(pending: Pending) -> None:
     waits = pending.decision is Decision.WAITING  # decided calls are shown as in the list
-    if as_json:
-        print_json(_convert_pending(pending, exact=waits))
-        return
     lines = {
         "id": pending.pending_id,
         "tool": clean_text(pending.tool),
@@ -468,7 +422,7 @@ def _show_details(pending: Pending, *, as_json: bool) -> None:
         "arguments": _format_arguments(pending.arguments, exact=waits),
         "look secret": ", ".join(clean_text(path) for path in find_secret_paths(pending.arguments)) or "none",
         "why": clean_text(pending.reason),
-        "asked by": _format_caller(pending),
+        "asked by": clean_text(pending.caller or UNNAMED),
         "conversation": clean_text(pending.conversation or "none"),
         "asked at": f"{pending.created:%Y-%m-%d %H:%M:%S} UTC",
         "state": str(pending.decision),
@@ -488,10 +442,6 @@ def _format_arguments(arguments: object, *, exact: bool = False) -> str:
     """Return JSON on one line, invisible characters escaped and secrets masked unless `exact`."""
     shown = arguments if exact else scrub_json(arguments)
     return escape_invisible_json(json.dumps(shown, ensure_ascii=False, default=str))
-
-
-def _shorten(text: str, limit: int = 200) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def _format_time_left(pending: Pending) -> str:

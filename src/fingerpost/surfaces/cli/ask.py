@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -15,24 +15,18 @@ from anyio.from_thread import start_blocking_portal
 
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
-from fingerpost.records import Approval, Message, Pending, RouteOutcome, create_id
+from fingerpost.records import Approval, Pending, RouteOutcome, create_id
 from fingerpost.redaction import scrub_json
 from fingerpost.router.conversations import append_exchange, find_open_question
 from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import AnswerWriter, make_readable
 from fingerpost.surfaces.cli.approvals import ask_permission, show_pending
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_any_router,
-    open_router,
-    read_settings,
-)
+from fingerpost.surfaces.cli.common import connect_servers, open_any_router, open_router, read_settings
 from fingerpost.surfaces.cli.explanation import show_explanation
-from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.route import settle_tools
-from fingerpost.surfaces.cli.screen import clean_text, print_json
+from fingerpost.surfaces.cli.screen import clean_text, print_dim, print_json
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import (
     ask_line,
@@ -59,33 +53,29 @@ CANCEL_TIMEOUT_S: Final = 10.0  # time for a cancelled answer to release its res
 POLL_SECONDS: Final = 0.2  # a wait without a timeout cannot be interrupted on all platforms
 
 
-class EventRelay:
-    """An event sink that passes events to a handler, if one is set."""
-
-    def __init__(self) -> None:
-        self.handler: OutputHandler | None = None
-
-    def emit(self, event: Event) -> None:
-        if self.handler is not None:
-            self.handler(event)
-
-
 class RouterThread:
-    """Context manager: a router on an event loop in another thread. The main thread stays free for input."""
+    """Context manager: a router on an event loop in another thread. The main thread stays free for input.
+
+    It is an event sink: while work runs, its events are passed to the handler of the work.
+    """
 
     router: Router
 
     def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
-        self._relay = EventRelay()
+        self._on_event: OutputHandler | None = None
         self._stack = ExitStack()
+
+    def emit(self, event: Event) -> None:
+        if self._on_event is not None:
+            self._on_event(event)
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._portal = stack.enter_context(start_blocking_portal())
             opened = self._portal.wrap_async_context_manager(_open_answering_router(self._loaded))
             self.router = stack.enter_context(opened)
-            self.router.events.add(self._relay)
+            self.router.events.add(self)
             self._stack = stack.pop_all()
         return self
 
@@ -102,9 +92,7 @@ class RouterThread:
         """Connect all servers or one, and wait for the vectors of the tools."""
 
         async def work() -> None:
-            if server is not None:
-                self.router.servers.get_status(server)  # an unknown name gets similar names in the error
-            await connect_servers(self.router, *([server] if server else []), wait=wait)
+            await connect_servers(self.router, server, wait=wait)
             await settle_tools(self.router)
 
         self.run(lambda _: work())
@@ -130,16 +118,18 @@ class RouterThread:
         outputs: SimpleQueue[RouterOutput | None] = SimpleQueue()
 
         async def run_work() -> R:
-            self._relay.handler = outputs.put
+            self._on_event = outputs.put
             try:
                 return await work(outputs.put)
             finally:
-                self._relay.handler = None
+                self._on_event = None
                 outputs.put(None)
 
         task = self._portal.start_task_soon(run_work)
         try:
-            _relay_output(outputs, handle or _ignore)
+            while (output := _get_output(outputs)) is not None:
+                if handle is not None:
+                    handle(output)
         except BaseException:  # Ctrl-C, or the output is closed
             task.cancel()
             _drain(outputs)
@@ -156,28 +146,17 @@ async def _open_answering_router(loaded: Loaded) -> AsyncGenerator[Router]:
         yield router
 
 
-def _relay_output(outputs: SimpleQueue[RouterOutput | None], handle: OutputHandler) -> None:
+def _get_output(outputs: SimpleQueue[RouterOutput | None]) -> RouterOutput | None:
     while True:
-        try:
-            output = outputs.get(timeout=POLL_SECONDS)
-        except Empty:
-            continue
-        if output is None:
-            return
-        handle(output)
+        with suppress(Empty):
+            return outputs.get(timeout=POLL_SECONDS)
 
 
 def _drain(outputs: SimpleQueue[RouterOutput | None]) -> None:
     """Discard output until the work has ended."""
-    try:
+    with suppress(Empty):
         while outputs.get(timeout=CANCEL_TIMEOUT_S) is not None:
             pass
-    except Empty:
-        return
-
-
-def _ignore(output: RouterOutput) -> None:
-    """Discard the output."""
 
 
 MAX_APPROVALS: Final = 50  # per request: limits a model that requests ever more approvals
@@ -237,12 +216,8 @@ class AnswerDialog:
         if self._quiet:
             return self.thread.run(lambda _: run_route(None))
         writer = AnswerWriter()
-
-        def work(on_output: OutputHandler) -> Coroutine[Any, Any, Route]:
-            return run_route(on_output)
-
         try:
-            route = self.thread.run(work, writer.handle)
+            route = self.thread.run(run_route, writer.handle)
         except BaseException:
             writer.stop()
             raise
@@ -270,68 +245,19 @@ class AskOptions:
     """The options of `fingerpost ask`."""
 
     text: str
-    conversation: str
+    route: RouteOptions
     known: bool  # the conversation may have started earlier
-    resume: str | None = None
-    server: str | None = None
-    profile: str | None = None
-    mode: str | None = None
-    effort: str | None = None
-    seconds: float | None = None
-    max_turns: int | None = None
-    dry_run: bool = False
-    yes: bool = False
-    explain: bool = False
-    technical: bool = False
-    as_json: bool = False
-    wait: float = 10.0
-
-    @classmethod
-    def from_options(cls, text: str, options: Mapping[str, Any]) -> AskOptions:
-        """Build them from the options of the command line."""
-        same = (
-            "resume",
-            "server",
-            "profile",
-            "mode",
-            "effort",
-            "max_turns",
-            "dry_run",
-            "yes",
-            "explain",
-            "technical",
-            "as_json",
-            "wait",
-        )
-        return cls(
-            text=text,
-            conversation=options["conversation"] or create_id("ses"),
-            known=options["conversation"] is not None,
-            seconds=options["timeout"],
-            **{name: options[name] for name in same},
-        )
-
-    def build_route_options(self, history: tuple[Message, ...] | None, *, by: str) -> RouteOptions:
-        """Return the arguments for the router; without a history it loads the conversation."""
-        return RouteOptions(
-            history=history,
-            conversation=self.conversation,
-            caller=by,
-            server=self.server,
-            profile=self.profile,
-            mode=self.mode,
-            effort=self.effort,
-            max_turns=self.max_turns,
-            seconds=self.seconds,
-            working_directory=str(Path.cwd()),
-            dry_run=self.dry_run,
-        )
+    resume: str | None
+    yes: bool
+    explain: bool
+    technical: bool
+    as_json: bool
 
 
-def run_request(loaded: Loaded, options: AskOptions) -> int:
+def run_request(loaded: Loaded, options: AskOptions, *, wait: float) -> int:
     """Answer the request, show the answer and return the exit code."""
     with RouterThread(loaded) as thread:
-        thread.connect(server=options.server, wait=options.wait)
+        thread.connect(server=options.route.server, wait=wait)
         request = _AskRequest(thread, options)
         route = request.run()
         request.show(route)
@@ -345,7 +271,7 @@ class _AskRequest:
         self._thread = thread
         self._options = options
         self._by = get_person()
-        limits = RouteOptions(max_turns=options.max_turns, seconds=options.seconds)
+        limits = RouteOptions(max_turns=options.route.max_turns, seconds=options.route.seconds)
         self._dialogue = AnswerDialog(thread, quiet=options.as_json, limits=limits)
         self._can_ask = is_at_terminal() and not options.as_json
 
@@ -359,9 +285,8 @@ class _AskRequest:
             line = (ask_line("> ") or "").strip()
             if not line:
                 break
-            route_options = self._options.build_route_options(
-                append_exchange(route.packet, route.answer), by=self._by
-            )
+            history = append_exchange(route.packet, route.answer)
+            route_options = replace(self._options.route, history=history)
             route = self._dialogue.settle(self._dialogue.follow(route, line, route_options), self._decide)
         return route
 
@@ -370,14 +295,11 @@ class _AskRequest:
         if options.resume is not None:
             return self._dialogue.resume(options.resume)
         if not options.known:
-            return self._dialogue.ask(options.text, options.build_route_options((), by=self._by))
-        store = self._thread.router.store
-        question_route = self._thread.run(
-            lambda _: find_open_question(store, options.conversation, caller=self._by)
-        )
-        return self._dialogue.follow(
-            question_route, options.text, options.build_route_options(None, by=self._by)
-        )
+            return self._dialogue.ask(options.text, replace(options.route, history=()))
+        store, conversation = self._thread.router.store, options.route.conversation
+        assert conversation is not None
+        question_route = self._thread.run(lambda _: find_open_question(store, conversation, caller=self._by))
+        return self._dialogue.follow(question_route, options.text, options.route)
 
     def _decide(self, pending: Pending) -> Approval | None:
         if self._options.yes:
@@ -393,9 +315,9 @@ class _AskRequest:
 
     def show(self, route: Route) -> None:
         if self._options.as_json:
-            _print_route(route)
+            print_json(scrub_json(route.as_json()))
         elif route.outcome not in (RouteOutcome.WAITING, RouteOutcome.ASKED):
-            click.echo(style_text(format_footer(route), dim=True), err=True)
+            print_dim(format_footer(route))
         self._show_next_step(route)
         if self._options.technical and route.detail:
             click.echo(f"Technical details:\n{make_readable(route.detail)}", err=True)
@@ -455,15 +377,26 @@ def format_footer(route: Route) -> str:
     return " · ".join(clean_text(part) for part in (*parts, f"trace {route.packet_id}"))
 
 
-def _print_route(route: Route) -> None:
-    print_json(scrub_json(route.as_json()))
-
-
-def answer_request(*, request: tuple[str, ...], **options: Any) -> int:
+def answer_request(*, request: tuple[str, ...], common: CommonOptions, **options: Any) -> int:
     """Answer REQUEST, with a tool where it needs one. With - it is read from stdin."""
     text = _read_text(request, options["resume"])
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
-    return run_request(loaded, AskOptions.from_options(text, options))
+    same = ("server", "profile", "mode", "effort", "max_turns", "dry_run")
+    route_options = RouteOptions(
+        history=None,  # the router loads the conversation
+        conversation=options["conversation"] or create_id("ses"),
+        caller=get_person(),
+        seconds=options["timeout"],
+        working_directory=str(Path.cwd()),
+        **{name: options[name] for name in same},
+    )
+    asked = AskOptions(
+        text=text,
+        route=route_options,
+        known=options["conversation"] is not None,
+        as_json=common.as_json,
+        **{name: options[name] for name in ("resume", "yes", "explain", "technical")},
+    )
+    return run_request(read_settings(common), asked, wait=options["wait"])
 
 
 def _read_text(request: tuple[str, ...], resume: str | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,17 +10,15 @@ from fingerpost.errors import ConfigError
 from fingerpost.events import decode
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.options import CommonOptions
+from fingerpost.surfaces.cli.screen import print_error, print_json, print_table
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
     from fingerpost.store import AuditReport, Store
 
 
-def verify_audit(
-    *, anchors: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool
-) -> int:
+def verify_audit(*, anchors: tuple[str, ...], common: CommonOptions) -> int:
     """Check the whole chain. Exit code 1 when a row was changed, removed or inserted."""
 
     async def work(store: Store, _: Settings) -> int:
@@ -30,7 +27,7 @@ def verify_audit(
         except OSError as error:
             message = f"an anchor cannot be read: {error}"
             raise ConfigError(message, hint="check the file or address given with --anchor") from error
-        if as_json:
+        if common.as_json:
             print_json(to_plain(report))
         elif report.intact:
             chains = f" in {report.chains} chains" if report.chains > 1 else ""
@@ -39,46 +36,45 @@ def verify_audit(
                 click.echo(f"before them {report.pruned} rows were pruned, as the trail records")
             click.echo(_format_compared(report))
             if report.elsewhere:
-                click.echo(_format_elsewhere(report))
+                alike = f"{report.elsewhere_alike} are the same"
+                click.echo(f"of {report.elsewhere} rows remembered of a store at another place {alike}")
         else:
-            click.echo(style_text("not intact: ", fg="red", bold=True) + (report.reason or ""), err=True)
-            click.echo(
-                "  fix: keep a copy of the database and of its .audit.anchor file, find out who could "
-                "write to them, and restore the newest backup that verifies",
-                err=True,
+            fix = (
+                "keep a copy of the database and of its .audit.anchor file, find out who could "
+                "write to them, and restore the newest backup that verifies"
             )
+            print_error(report.reason or "", fix, label="not intact")
         unknown = bool(anchors) and not report.anchors and not report.elsewhere_alike
         return 0 if report.intact and not unknown else 1
 
-    return run_on_store(config, servers, work)
+    return run_on_store(common, work)
 
 
-def show_audit(*, limit: int, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def show_audit(*, limit: int, common: CommonOptions) -> int:
     """Show the newest rows of the trail."""
 
     async def work(store: Store, _: Settings) -> int:
         entries = await store.audit.list_entries(limit=limit)
-        if as_json:
+        if common.as_json:
             print_json([to_plain(entry) for entry in entries])
             return 0
-        table = build_table(f"{len(entries)} newest rows", "#", "when", "what", "about", "hash")
-        for entry in entries:
-            table.add_row(
-                str(entry.seq),
-                f"{entry.at:%Y-%m-%d %H:%M:%S}",
-                entry.kind,
-                clean_text(decode(entry.payload).summary()),
-                entry.hash[:12],
-            )
-        get_output().print(table)
+        print_table(
+            f"{len(entries)} newest rows",
+            ("#", "when", "what", "about", "hash"),
+            (
+                (
+                    str(entry.seq),
+                    f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                    entry.kind,
+                    decode(entry.payload).summary(),
+                    entry.hash[:12],
+                )
+                for entry in entries
+            ),
+        )
         return 0
 
-    return run_on_store(config, servers, work)
-
-
-def _format_elsewhere(report: AuditReport) -> str:
-    alike, total = report.elsewhere_alike, report.elsewhere
-    return f"of {total} rows remembered of a store at another place {alike} are the same"
+    return run_on_store(common, work)
 
 
 def _format_compared(report: AuditReport) -> str:

@@ -20,9 +20,10 @@ from fingerpost.builtin.standalone import open_http, serve_stdio
 from fingerpost.builtin.workspace.server import build_unreviewed_writes
 from fingerpost.errors import ConfigError
 from fingerpost.settings.validation import is_loopback
-from fingerpost.surfaces.cli.common import CommonOptions, read_settings, run_async
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
-from fingerpost.surfaces.cli.server_commands import KEY_VARIABLE
+from fingerpost.surfaces.cli.commands import KEY_VARIABLE
+from fingerpost.surfaces.cli.common import read_settings
+from fingerpost.surfaces.cli.options import CommonOptions
+from fingerpost.surfaces.cli.screen import clean_text, print_json, print_note, print_table
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.http.addresses import AllowedHosts, Authority
 from fingerpost.surfaces.http.asgi import (
@@ -74,9 +75,9 @@ def read_key(value: str | None, file: Path | None) -> str:
     return key
 
 
-async def serve_http(server: BuiltinServer, options: CommonOptions, *, host: str, port: int, key: str) -> int:
+async def serve_http(server: BuiltinServer, common: CommonOptions, *, host: str, port: int, key: str) -> int:
     """Serve until a signal. Raises `ConfigError` if the address cannot be bound."""
-    gateway = (await anyio.to_thread.run_sync(read_settings, options)).settings.gateway
+    gateway = (await anyio.to_thread.run_sync(read_settings, common)).settings.gateway
     listening = listen_at(host, port)
     with listening:
         bound = get_address(listening)
@@ -89,7 +90,7 @@ async def serve_http(server: BuiltinServer, options: CommonOptions, *, host: str
                 listening,
                 arrival_seconds=gateway.request_seconds,
                 on_started=lambda: _print_address(
-                    server, f"http://{bound}{MCP_PATH}", host, as_json=options.as_json
+                    server, f"http://{bound}{MCP_PATH}", host, as_json=common.as_json
                 ),
             )
     return 0
@@ -98,7 +99,7 @@ async def serve_http(server: BuiltinServer, options: CommonOptions, *, host: str
 def _print_address(server: BuiltinServer, address: str, host: str, *, as_json: bool) -> None:
     if not is_loopback(host):
         note = "served without encryption: the key can be read on the way. Put a proxy with TLS in front."
-        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+        print_note(note)
     if as_json:
         print_json({"name": server.name, "address": address, "tools": list(server.tools)})
     else:
@@ -212,34 +213,29 @@ def run_builtin(
     host: str,
     port: int,
     key_file: Path | None,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
+    common: CommonOptions,
 ) -> int:
     """List the built-in servers, or run one of them for any MCP client."""
     # Removed from the environment, so that programs started by the server do not get it.
     key = os.environ.pop(KEY_VARIABLE, None)
-    options = CommonOptions(config, servers, as_json)
     if reviewed:
-        return _mark_reviewed(name, options)
+        return _mark_reviewed(name, common)
     if name is None:
-        return _list_builtins(options)
-
-    server = make_server(name, _build_host(options))
+        return _list_builtins(common)
+    server = make_server(name, _build_host(common))
     if http:
         given = read_key(key, key_file)
-        return run_async(lambda: serve_http(server, options, host=host, port=port, key=given))
-
-    run_async(lambda: serve_stdio(server))
+        return anyio.run(lambda: serve_http(server, common, host=host, port=port, key=given))
+    anyio.run(serve_stdio, server)
     return 0
 
 
-def _mark_reviewed(name: str | None, options: CommonOptions) -> int:
+def _mark_reviewed(name: str | None, common: CommonOptions) -> int:
     if name != "workspace":
         message = "only the workspace has files to review"
         raise click.BadParameter(message, param_hint="--reviewed")
-    names = build_unreviewed_writes(_build_host(options)).mark_reviewed()
-    if options.as_json:
+    names = build_unreviewed_writes(_build_host(common)).mark_reviewed()
+    if common.as_json:
         print_json({"reviewed": names})
         return 0
     for each in names:
@@ -248,15 +244,15 @@ def _mark_reviewed(name: str | None, options: CommonOptions) -> int:
     return 0
 
 
-def _build_host(options: CommonOptions) -> BuiltinHost:
-    return BuiltinHost(settings=read_settings(options).settings, folder=Path.cwd())
+def _build_host(common: CommonOptions) -> BuiltinHost:
+    return BuiltinHost(settings=read_settings(common).settings, folder=Path.cwd())
 
 
-def _list_builtins(options: CommonOptions) -> int:
-    host = _build_host(options)
+def _list_builtins(common: CommonOptions) -> int:
+    host = _build_host(common)
     on = host.settings.builtin.enabled
     tools = {name: list(make_server(name, host).tools) for name in SERVER_NAMES}
-    if options.as_json:
+    if common.as_json:
         print_json(
             [
                 {"name": name, "about": SERVER_TITLES[name], "tools": tools[name], "enabled": name in on}
@@ -264,10 +260,14 @@ def _list_builtins(options: CommonOptions) -> int:
             ]
         )
         return 0
-    table = build_table(None, "name", "on", "what it is", "tools")
-    for name in SERVER_NAMES:
-        table.add_row(name, "yes" if name in on else "no", SERVER_TITLES[name], ", ".join(tools[name]))
-    get_output().print(table)
+    print_table(
+        None,
+        ("name", "on", "what it is", "tools"),
+        (
+            (name, "yes" if name in on else "no", SERVER_TITLES[name], ", ".join(tools[name]))
+            for name in SERVER_NAMES
+        ),
+    )
     click.echo(
         "Switch one on with builtin.enabled in the settings; run it alone with `fingerpost builtin NAME`."
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from getpass import getuser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,43 +20,35 @@ from fingerpost.events import CallProgressed
 from fingerpost.llm.content import read_arguments
 from fingerpost.records import CallContext, Decision, ToolCall, create_id
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_pairs,
-    read_settings,
-    run_async,
-    run_on_store,
-)
-from fingerpost.surfaces.cli.options import repeat_options
-from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_json
+from fingerpost.surfaces.cli.common import connect_servers, read_pairs, run_on_router, run_on_store
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
+from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_dim, print_error, print_json
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.cli.terminal_input import confirm, refuse_tools
+from fingerpost.surfaces.cli.terminal_input import confirm, get_person, refuse_tools
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from fingerpost.call.digest import ResultPage
     from fingerpost.records import Outcome
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
-    ResultWork = Callable[[ResultStore], Awaitable[int]]
-
 
 EXIT_WAITING = 4
 
 
-def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **options: Any) -> int:
+def call_tool(
+    *, name: str, arguments: tuple[str, ...], whole: str | None, common: CommonOptions, **options: Any
+) -> int:
     """Call the tool NAME."""
-    tool_call = ToolCall(name=name, arguments=_merge_arguments(arguments, whole))
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+    given = read_arguments(whole)
+    if isinstance(given, str):
+        raise click.BadParameter(given, param_hint="--args")
+    tool_call = ToolCall(name=name, arguments={**given, **read_pairs(arguments)})
     base_context = CallContext(
         call_id=create_id("cal"),
         conversation=options["conversation"],
-        caller=_get_user(),
+        caller=get_person(),
         working_directory=str(Path.cwd()),
         seconds=options["timeout"],
         tokens_left=None if options["tokens"] is None else 4 * options["tokens"],
@@ -66,29 +57,20 @@ def call_tool(*, name: str, arguments: tuple[str, ...], whole: str | None, **opt
         idempotency_key=options["idempotency_key"],
     )
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            profile = router.profiles.resolve_profile(options["profile"], caller=base_context.caller)
-            context = replace(base_context, profile=profile)
-            outcome = await _connect_and_call(
-                router, tool_call, context, yes=options["yes"], quiet=options["as_json"]
-            )
-            await router.store.journal.flush()
-            _show_outcome(outcome, as_json=options["as_json"], technical=options["technical"])
-            return 0 if outcome.success else EXIT_WAITING if outcome.pending_id else 1
+    async def work(router: Router) -> int:
+        profile = router.profiles.resolve_profile(options["profile"], caller=base_context.caller)
+        context = replace(base_context, profile=profile)
+        outcome = await _connect_and_call(
+            router, tool_call, context, yes=options["yes"], quiet=common.as_json
+        )
+        await router.store.journal.flush()
+        if common.as_json:
+            print_json(to_plain(outcome))
+        else:
+            _show_outcome(outcome, technical=options["technical"])
+        return 0 if outcome.success else EXIT_WAITING if outcome.pending_id else 1
 
-    return run_async(work)
-
-
-def _merge_arguments(pairs: tuple[str, ...], whole: str | None) -> dict[str, Any]:
-    given = read_arguments(whole)
-    if isinstance(given, str):
-        raise click.BadParameter(given, param_hint="--args")
-    return {**given, **read_pairs(pairs)}
-
-
-def _get_user() -> str:
-    return getuser()
+    return run_on_router(common, work)
 
 
 async def _connect_and_call(
@@ -98,7 +80,7 @@ async def _connect_and_call(
         (s.name for s in router.servers.statuses if tool_call.name.startswith((f"{s.name}/", f"{s.name}__"))),
         None,
     )
-    await connect_servers(router, *([owner] if owner else []), wait=10.0)
+    await connect_servers(router, owner, wait=10.0)
     outcome = await _call_with_progress(router, tool_call, context, quiet=quiet)
     if outcome.pending_id is None or not (yes or (sys.stdin.isatty() and not quiet)):
         return outcome
@@ -133,23 +115,25 @@ async def _ask_and_resume(router: Router, outcome: Outcome, context: CallContext
     await run_sync(refuse_tools)
     agreed = yes or await run_sync(lambda: confirm("Run it?", err=True))
     decision = Decision.APPROVED if agreed else Decision.REJECTED
-    await router.calls.decide(outcome.pending_id, decision, by=context.caller or "somebody")
+    await router.calls.decide(outcome.pending_id, decision, by=context.caller or get_person())
     return await router.calls.resume(outcome.pending_id, context)
 
 
-def _show_outcome(outcome: Outcome, *, as_json: bool, technical: bool) -> None:
-    if as_json:
-        print_json(to_plain(outcome))
-        return
+def _show_outcome(outcome: Outcome, *, technical: bool) -> None:
     for repair in outcome.repairs:
-        click.echo(_format_repair(repair.path, repair.kind, repair.before, repair.after), err=True)
+        values = (
+            json.dumps(value, ensure_ascii=False, default=str) for value in (repair.before, repair.after)
+        )
+        change = " → ".join(clean_text(value)[:60] for value in values)
+        text = f"repaired {clean_text(repair.path)} ({repair.kind}): {change}"
+        click.echo(style_text(text, fg="yellow"), err=True)
     for note in _collect_notes(outcome):
         click.echo(style_text(clean_text(note), fg="yellow"), err=True)
     if outcome.success:
         click.echo(_make_readable(outcome.content))
     else:
         _show_failure(outcome, technical=technical)
-    click.echo(style_text(f"trace {outcome.call_id}", dim=True), err=True)
+    print_dim(f"trace {outcome.call_id}")
 
 
 def _collect_notes(outcome: Outcome) -> list[str]:
@@ -171,7 +155,7 @@ def _show_failure(outcome: Outcome, *, technical: bool) -> None:
     assert outcome.error is not None
     explanation = explain_to_person(outcome)
     if explanation:
-        click.echo(style_text(f"{outcome.error}: ", fg="red", bold=True) + clean_text(explanation), err=True)
+        print_error(clean_text(explanation), label=str(outcome.error))
     help_ = build_guidance(
         outcome.attempts,
         outcome.error,
@@ -192,11 +176,6 @@ def _format_fix(outcome: Outcome) -> str:
     return str(outcome.metadata.get("fix", ""))
 
 
-def _format_repair(path: str, kind: str, before: object, after: object) -> str:
-    shown = [clean_text(json.dumps(value, ensure_ascii=False, default=str))[:60] for value in (before, after)]
-    return style_text(f"repaired {clean_text(path)} ({kind}): {shown[0]} → {shown[1]}", fg="yellow")
-
-
 def _make_readable(text: str) -> str:
     """Return `text` with control characters made visible; line breaks are kept."""
     return escape_invisible_except(text, keep="\n\t")
@@ -206,31 +185,27 @@ _MAX_SEARCHED_PARTS = 20  # parts searched for the first file
 
 
 def show_result(
-    *,
-    handle: str,
-    page: int,
-    tokens: int,
-    part: int | None,
-    output: Path | None,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
+    *, handle: str, page: int, tokens: int, part: int | None, output: Path | None, common: CommonOptions
 ) -> int:
     """Show the full result of a call whose digest left something out."""
     if part is not None and output is None:
         message = "--part needs --out: the file to write it to"
         raise click.UsageError(message)
 
-    async def work(results: ResultStore) -> int:
+    async def work(store: Store, settings: Settings) -> int:
+        results = ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
         if output is not None:
             return await _write_part(results, handle, part or await _find_first_file(results, handle), output)
         found = await results.read_page(handle, page=page, tokens=tokens)
         if found is None:
             return _report_missing(f"there is no page {page} of {handle}")
-        _show_page(found, as_json=as_json)
+        if common.as_json:
+            print_json(to_plain(found))
+        else:
+            _show_page(found)
         return 0
 
-    return _run_on_results(config, servers, work)
+    return run_on_store(common, work)
 
 
 async def _find_first_file(results: ResultStore, handle: str) -> int:
@@ -254,10 +229,7 @@ async def _write_part(results: ResultStore, handle: str, part: int, output: Path
     return 0
 
 
-def _show_page(found: ResultPage, *, as_json: bool) -> None:
-    if as_json:
-        print_json(to_plain(found))
-        return
+def _show_page(found: ResultPage) -> None:
     click.echo(escape_invisible(found.text.replace("\r\n", "\n")).replace("\r", "\\x0d"))
     more = f"; next: fingerpost result {found.handle} --page {found.page + 1}"
     click.echo(f"page {found.page} of {found.pages}" + (more if found.page < found.pages else ""), err=True)
@@ -266,13 +238,6 @@ def _show_page(found: ResultPage, *, as_json: bool) -> None:
 
 
 def _report_missing(what: str) -> int:
-    click.echo(style_text("nothing found: ", fg="red", bold=True) + clean_text(what), err=True)
-    click.echo("  fix: results are kept for a while, and newer ones need the room; repeat the call", err=True)
+    fix = "results are kept for a while, and newer ones need the room; repeat the call"
+    print_error(clean_text(what), fix, label="nothing found")
     return 1
-
-
-def _run_on_results(config: Path | None, servers: Path | None, work: ResultWork) -> int:
-    async def run_opened(store: Store, settings: Settings) -> int:
-        return await work(ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds))
-
-    return run_on_store(config, servers, run_opened)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,14 +15,8 @@ from fingerpost.events import encode
 from fingerpost.records import Known, Source, ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.schemas import get_properties
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_settings,
-    run_async,
-)
-from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.common import connect_servers, run_on_router
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     build_table,
     clean_text,
@@ -32,17 +25,18 @@ from fingerpost.surfaces.cli.screen import (
     format_effect,
     get_output,
     print_json,
+    print_table,
 )
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from fingerpost.catalog import Snapshot
     from fingerpost.records import ServerStatus, ToolCard
     from fingerpost.router import Router
     from fingerpost.settings import CallSettings
 
 
+UP_STATES = ("ready", "degraded")
 STATE_COLOURS = {
     "ready": "green",
     "degraded": "yellow",
@@ -53,36 +47,34 @@ STATE_COLOURS = {
 }
 
 
-def show_servers(
-    *, config: Path | None, servers: Path | None, as_json: bool, wait: float, watch: bool
-) -> int:
+def show_servers(*, common: CommonOptions, wait: float, watch: bool) -> int:
     """Connect every configured server and show how it is doing."""
-    options = CommonOptions(config, servers, as_json)
-    loaded = read_settings(options)
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            if watch:
-                await _watch_servers(router, as_json=as_json)
-                return 0
-            await connect_servers(router, wait=wait)
-            _show_statuses(router.servers.statuses, as_json=as_json)
-            return 0 if _is_any_up(router.servers.statuses) else 1
+    async def work(router: Router) -> int:
+        if watch:
+            await _watch_servers(router, as_json=common.as_json)
+            return 0
+        await connect_servers(router, wait=wait)
+        statuses = router.servers.statuses
+        if common.as_json:
+            print_json([to_plain(status) for status in statuses])
+        else:
+            get_output().print(_build_status_table(statuses))
+        enabled = [status for status in statuses if status.state != "disabled"]
+        return 0 if not enabled or any(status.state in UP_STATES for status in enabled) else 1
 
-    return run_async(work)
+    return run_on_router(common, work)
 
 
-def sign_in(*, name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def sign_in(*, name: str, common: CommonOptions) -> int:
     """Sign in to the server NAME with OAuth; the browser opens, the token is kept in the store."""
-    loaded = read_settings(CommonOptions(config, servers, as_json))
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            status = await router.sign_in(name, open_browser=_open_browser)
-            click.echo(f"signed in; {name} is {status.state} with {status.tools} tools")
+    async def work(router: Router) -> int:
+        status = await router.sign_in(name, open_browser=_open_browser)
+        click.echo(f"signed in; {name} is {status.state} with {status.tools} tools")
         return 0
 
-    return run_async(work)
+    return run_on_router(common, work)
 
 
 def _open_browser(url: str) -> None:
@@ -90,27 +82,13 @@ def _open_browser(url: str) -> None:
     click.launch(url)
 
 
-def _is_any_up(statuses: tuple[ServerStatus, ...]) -> bool:
-    enabled = [status for status in statuses if status.state != "disabled"]
-    return not enabled or any(status.state in ("ready", "degraded") for status in enabled)
-
-
-def _show_statuses(statuses: tuple[ServerStatus, ...], *, as_json: bool) -> None:
-    if as_json:
-        print_json([to_plain(status) for status in statuses])
-    else:
-        get_output().print(_build_status_table(statuses))
-
-
 def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
-    up = sum(status.state in ("ready", "degraded") for status in statuses)
+    up = sum(status.state in UP_STATES for status in statuses)
     tools = sum(status.tools for status in statuses)
     table = build_table(
         f"{up} of {format_count(len(statuses), 'server')} up, {format_count(tools, 'tool')}",
-        "server", "state", "via", "protocol", "connect", "tools", "note",
+        "server", "state", "via", "protocol", "connect", "tools", "note", right=(4, 5),
     )  # fmt: skip
-    for column in (4, 5):
-        table.columns[column].justify = "right"
     for status in statuses:
         table.add_row(
             Text(clean_text(status.name), style="bold"),
@@ -118,7 +96,7 @@ def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
             status.transport,
             status.protocol or "",
             f"{status.connect_ms:.0f} ms" if status.connect_ms is not None else "",
-            f"{status.tools}" if status.state in ("ready", "degraded") else "",
+            f"{status.tools}" if status.state in UP_STATES else "",
             Text(clean_text(status.reason or status.product or ""), style="" if status.reason else "dim"),
         )
     return table
@@ -136,66 +114,45 @@ async def _watch_servers(router: Router, *, as_json: bool) -> None:
                 async for _ in changes:
                     live.update(_build_status_table(router.servers.statuses))
         async for event in changes:
-            if as_json:
-                click.echo(encode(event))
-            else:
-                click.echo(f"{event.at:%H:%M:%S} {event.kind} {event.summary()}")
+            click.echo(encode(event) if as_json else f"{event.at:%H:%M:%S} {event.kind} {event.summary()}")
 
 
 EFFECT_COLOURS = {"read": "green", "write": "yellow", "destroy": "red"}
 
 
-def list_tools(
-    *,
-    query: tuple[str, ...],
-    server: str | None,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
-    wait: float,
-) -> int:
+def list_tools(*, query: tuple[str, ...], server: str | None, common: CommonOptions, wait: float) -> int:
     """List the tools of all servers, or those that match the words of QUERY."""
-    loaded = read_settings(CommonOptions(config, servers, as_json))
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            if server is not None:
-                router.servers.get_status(server)  # an unknown name gets similar names in the error
-            await connect_servers(router, *([server] if server else []), wait=wait)
-            cards = _find_matching(router.tools, " ".join(query), server)
-            if as_json:
-                _print_cards(cards)
-            else:
-                _show_cards(router, cards)
-            return 0 if cards else 1
+    async def work(router: Router) -> int:
+        await connect_servers(router, server, wait=wait)
+        found = router.tools.search(" ".join(query)) if query else router.tools.cards
+        cards = [card for card in found if server is None or card.server == server]
+        if common.as_json:
+            print_json([convert_card(card) for card in cards])
+        else:
+            _show_cards(router, cards)
+        return 0 if cards else 1
 
-    return run_async(work)
+    return run_on_router(common, work)
 
 
-def show_tool(*, name: str, config: Path | None, servers: Path | None, as_json: bool, wait: float) -> int:
+def show_tool(*, name: str, common: CommonOptions, wait: float) -> int:
     """Show everything known about the tool NAME, and where each piece comes from."""
-    loaded = read_settings(CommonOptions(config, servers, as_json))
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            owner = name.partition("/")[0]
-            known = any(status.name == owner for status in router.servers.statuses)
-            await connect_servers(router, *([owner] if known and "/" in name else []), wait=wait)
-            card = router.tools.find(name)
-            if card is None:
-                return _report_unknown(router, name)
-            if as_json:
-                print_json(convert_card(card))
-            else:
-                _show_card(router, card)
-            return 0
+    async def work(router: Router) -> int:
+        owner, slash, _ = name.partition("/")
+        known = slash and any(status.name == owner for status in router.servers.statuses)
+        await connect_servers(router, owner if known else None, wait=wait)
+        card = router.tools.find(name)
+        if card is None:
+            return _report_unknown(router, name)
+        if common.as_json:
+            print_json(convert_card(card))
+        else:
+            _show_card(router, card)
+        return 0
 
-    return run_async(work)
-
-
-def _find_matching(snapshot: Snapshot, query: str, server: str | None) -> list[ToolCard]:
-    cards = snapshot.search(query) if query else snapshot.cards
-    return [card for card in cards if server is None or card.server == server]
+    return run_on_router(common, work)
 
 
 def convert_card(card: ToolCard) -> dict[str, Any]:
@@ -217,28 +174,22 @@ def convert_card(card: ToolCard) -> dict[str, Any]:
     }
 
 
-def _print_cards(cards: list[ToolCard]) -> None:
-    print_json([convert_card(card) for card in cards])
-
-
 def _show_cards(router: Router, cards: list[ToolCard]) -> None:
     owners = len({card.server for card in cards})
-    table = build_table(
+    print_table(
         f"{format_count(len(cards), 'tool')} of {format_count(owners, 'server')}",
-        "tool",
-        "effect",
-        "category",
-        "what it does",
+        ("tool", "effect", "category", "what it does"),
+        (
+            (
+                Text(clean_text(card.key), style="bold"),
+                style_effect(card),
+                card.intelligence.category.value,
+                Text(cut_sentence(card.description)),
+            )
+            for card in cards
+        ),
     )
-    for card in cards:
-        table.add_row(
-            Text(clean_text(card.key), style="bold"),
-            style_effect(card),
-            card.intelligence.category.value,
-            cut_sentence(card.description),
-        )
     screen = get_output()
-    screen.print(table)
     for line in _list_missing(router):
         screen.print(repeat_options(line), style="yellow", soft_wrap=True)
 
@@ -286,15 +237,14 @@ def _show_card(router: Router, card: ToolCard) -> None:
     screen = get_output()
     screen.print(Text(clean_text(card.key), style="bold"), Text(f"  seen by models as {card.exposed_name}"))
     screen.print(Text(clean_text(card.description)))
-    facts = build_table(None, "what", "value", "from", "because")
-    for label, known in _list_facts(card, router.settings.call):
-        facts.add_row(
-            label,
-            Text(clean_text(_format_value(known.value))),
-            known.source,
-            Text(clean_text(known.reason), style="dim"),
-        )
-    screen.print(facts)
+    print_table(
+        None,
+        ("what", "value", "from", "because"),
+        (
+            (label, _format_value(known.value), known.source, Text(clean_text(known.reason), style="dim"))
+            for label, known in _list_facts(card, router.settings.call)
+        ),
+    )
     _show_parameters(card)
     screen.print(Text(f"fingerprint {card.fingerprint}", style="dim"))
     status = router.servers.get_status(card.server)
@@ -353,25 +303,15 @@ def _show_parameters(card: ToolCard) -> None:
     if not hints.required and not hints.optional:
         get_output().print("takes no parameters")
         return
-    table = build_table(None, "parameter", "", "type", "example", "what it is")
-    for names, need in ((hints.required, "required"), (hints.optional, "optional")):
-        for name in names:
-            kind, meaning = _read_parameter(card, name)
-            example = str(hints.examples.get(name, ""))
-            table.add_row(
-                clean_text(name),
-                need,
-                clean_text(kind),
-                Text(clean_text(example)),
-                Text(cut_sentence(meaning)),
-            )
-    get_output().print(table)
-
-
-def _read_parameter(card: ToolCard, name: str) -> tuple[str, str]:
-    """Return the type and description of a parameter from the schema, or empty texts."""
-    schema = get_properties(card.definition.get("inputSchema")).get(name)
-    if not isinstance(schema, dict):
-        return "", ""
-    kind, meaning = schema.get("type", ""), schema.get("description", "")
-    return str(kind), str(meaning)
+    needs = {
+        **dict.fromkeys(hints.required, "required"),
+        **dict.fromkeys(hints.optional, "optional"),
+    }
+    schemas = get_properties(card.definition.get("inputSchema"))
+    rows: list[tuple[str | Text, ...]] = []
+    for name, need in needs.items():
+        schema = schemas.get(name)
+        described = schema if isinstance(schema, dict) else {}
+        meaning = Text(cut_sentence(str(described.get("description", ""))))
+        rows.append((name, need, str(described.get("type", "")), str(hints.examples.get(name, "")), meaning))
+    print_table(None, ("parameter", "", "type", "example", "what it is"), rows)

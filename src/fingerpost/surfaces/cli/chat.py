@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,17 +16,22 @@ from fingerpost.errors import FingerpostError
 from fingerpost.records import Approval, Message, Mode, Pending, ToolCard, create_id
 from fingerpost.router.conversations import append_exchange, find_open_question, read_history
 from fingerpost.router.options import RouteOptions
-from fingerpost.settings import Loaded
-from fingerpost.surfaces.cli.answer_output import print_note
 from fingerpost.surfaces.cli.approvals import approve_edited, show_pending
 from fingerpost.surfaces.cli.ask import AnswerDialog, RouterThread, format_footer, show_question
 from fingerpost.surfaces.cli.commands import CHOICES, MODES
-from fingerpost.surfaces.cli.common import CommonOptions, read_pairs, read_settings
+from fingerpost.surfaces.cli.common import read_pairs, read_settings
 from fingerpost.surfaces.cli.learning import describe_feedback, format_preference, update_preference
-from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.route import explain_tool, show_narrowing
-from fingerpost.surfaces.cli.screen import build_table, clean_text, format_count, get_output, print_lines
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.screen import (
+    clean_text,
+    format_count,
+    get_output,
+    print_dim,
+    print_error,
+    print_lines,
+    print_table,
+)
 from fingerpost.surfaces.cli.terminal_input import (
     InputLineTooLong,
     LineReader,
@@ -38,18 +43,6 @@ from fingerpost.surfaces.cli.trace import draw_trace, read_children, read_events
 
 if TYPE_CHECKING:
     from fingerpost.router import Route
-
-
-def write_transcript(path: Path, messages: Sequence[Message]) -> None:
-    """Write the conversation as Markdown to a new file with mode 0600. Raises `OSError`."""
-    names = {"user": "You", "assistant": "Fingerpost"}
-    parts = [f"**{names.get(one.role, one.role)}**\n\n{one.text.strip()}\n" for one in messages]
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
-        file.write("\n".join(parts))
-
-
-MAX_SHOWN_ROWS: Final = 12
 
 
 def is_command(line: str) -> bool:
@@ -65,7 +58,7 @@ def run_command(chat: ChatSession, line: str) -> None:
         CHAT_COMMANDS[word][1](chat, rest.strip())
         return
     near = get_close_matches(word, CHAT_COMMANDS, n=1)
-    print_note(
+    print_dim(
         f"There is no {clean_text(word)}."
         + (f" Did you mean {near[0]}?" if near else " /help lists what there is.")
     )
@@ -84,24 +77,20 @@ def _show_tools(chat: ChatSession, _: str) -> None:
     router = chat.thread.router
     if chat.last is not None:
         offered = chat.last.packet.context.available_tools
-        print_lines(["offered for the last request: " + (", ".join(map(clean_text, offered)) or "none")])
+        click.echo("offered for the last request: " + (", ".join(map(clean_text, offered)) or "none"))
     cards = router.tools.cards
     by_server = {status.name: len(router.tools.by_server(status.name)) for status in router.servers.statuses}
-    table = build_table(
+    print_table(
         f"{format_count(len(cards), 'tool')} of {format_count(len(by_server), 'server')}",
-        "server",
-        "tools",
-        "state",
+        ("server", "tools", "state"),
+        ((status.name, str(by_server[status.name]), str(status.state)) for status in router.servers.statuses),
     )
-    for status in router.servers.statuses:
-        table.add_row(clean_text(status.name), str(by_server[status.name]), str(status.state))
-    get_output().print(table)
 
 
 def _show_why(chat: ChatSession, tool: str) -> None:
     """Why these tools were offered, or why this one was not."""
     if chat.last is None or chat.last.narrowing is None:
-        print_note("Nothing was asked yet.")
+        print_dim("Nothing was asked yet.")
     elif not tool:
         show_narrowing(chat.last.narrowing, explain=True)
     else:
@@ -113,7 +102,7 @@ def _show_why(chat: ChatSession, tool: str) -> None:
 def _show_trace(chat: ChatSession, _: str) -> None:
     """The events of the last request."""
     if chat.last is None:
-        print_note("Nothing was asked yet.")
+        print_dim("Nothing was asked yet.")
         return
     store, packet_id = chat.thread.router.store, chat.last.packet_id
 
@@ -128,11 +117,11 @@ def _show_trace(chat: ChatSession, _: str) -> None:
 def _set_mode(chat: ChatSession, name: str) -> None:
     """How requests are answered; with a name, from now on that way."""
     if name and name not in MODES:
-        print_note(f"There is no mode {clean_text(name)}. There are: {', '.join(MODES)}.")
+        print_dim(f"There is no mode {clean_text(name)}. There are: {', '.join(MODES)}.")
         return
     if name:
         chat.mode = name
-    print_lines([f"mode {chat.mode or chat.thread.router.settings.choose.mode}"])
+    click.echo(f"mode {chat.mode or chat.thread.router.settings.choose.mode}")
 
 
 def _show_models(chat: ChatSession, _: str) -> None:
@@ -148,27 +137,27 @@ def _show_models(chat: ChatSession, _: str) -> None:
 def _set_preference(chat: ChatSession, what: str) -> None:
     """What you want of answers: quick, thorough or usual ones; it is kept."""
     if what and what not in CHOICES:
-        print_note(f"There is no preference {clean_text(what)}. There are: {', '.join(CHOICES)}.")
+        print_dim(f"There is no preference {clean_text(what)}. There are: {', '.join(CHOICES)}.")
         return
     router = chat.thread.router
     effort = chat.thread.run(lambda _: update_preference(router, chat.by, what or None))
-    print_lines([clean_text(format_preference(chat.by, effort))])
+    click.echo(clean_text(format_preference(chat.by, effort)))
 
 
 def _approve_waiting(chat: ChatSession, words: str) -> None:
     """Let the call that waits run: once, for the `conversation`, with `edit KEY=VALUE`, or `no REASON`."""
     pending = chat.waiting.pending if chat.waiting is not None else None
     if pending is None:
-        print_note("Nothing waits for you here. `fingerpost approvals` lists what waits elsewhere.")
+        print_dim("Nothing waits for you here. `fingerpost approvals` lists what waits elsewhere.")
         return
     try:
         card = chat.thread.router.tools.get(pending.tool)
         approval = _read_approval(pending, words, by=chat.by, card=card)
     except click.BadParameter as wrong:
-        print_note(wrong.message)
+        print_dim(wrong.message)
         return
     if approval is None:
-        print_note("Say /approve, /approve conversation, /approve edit KEY=VALUE or /approve no REASON.")
+        print_dim("Say /approve, /approve conversation, /approve edit KEY=VALUE or /approve no REASON.")
     else:
         chat.approve(approval)
 
@@ -206,7 +195,7 @@ def _mark_bad(chat: ChatSession, tool: str) -> None:
 
 def _record_verdict(chat: ChatSession, verdict: str, should_have: str | None) -> None:
     if chat.last is None:
-        print_note("Nothing was asked yet.")
+        print_dim("Nothing was asked yet.")
         return
     router, packet_id = chat.thread.router, chat.last.packet_id
     feedback = chat.thread.run(
@@ -218,21 +207,25 @@ def _record_verdict(chat: ChatSession, verdict: str, should_have: str | None) ->
 def _start_conversation(chat: ChatSession, _: str) -> None:
     """Begin another conversation."""
     chat.start_over()
-    print_note(f"conversation {chat.conversation}")
+    print_dim(f"conversation {chat.conversation}")
 
 
 def _save_transcript(chat: ChatSession, name: str) -> None:
     """Write the conversation to FILE, as Markdown."""
     if not name:
-        print_note("Name a file: /save FILE")
+        print_dim("Name a file: /save FILE")
         return
     path = Path(name).expanduser()
+    names = {"user": "You", "assistant": "Fingerpost"}
+    parts = [f"**{names.get(one.role, one.role)}**\n\n{one.text.strip()}\n" for one in chat.history]
     try:
-        write_transcript(path, chat.history)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+            file.write("\n".join(parts))
     except OSError as error:
-        print_note(f"{clean_text(name)} cannot be written: {error.strerror or error}")
+        print_dim(f"{clean_text(name)} cannot be written: {error.strerror or error}")
         return
-    print_note(f"{format_count(len(chat.history), 'message')} written to {clean_text(str(path))}")
+    print_dim(f"{format_count(len(chat.history), 'message')} written to {clean_text(str(path))}")
 
 
 CHAT_COMMANDS: Final[dict[str, tuple[str, Callable[[ChatSession, str], None]]]] = {
@@ -255,27 +248,6 @@ STILL_WAITING_MESSAGE: Final = "\nstopped; the call still waits for you."
 DECIDE_HINT: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
 
 
-def run_chat(
-    loaded: Loaded,
-    *,
-    conversation: str | None,
-    mode: str | None,
-    server: str | None,
-    wait: float,
-    profile: str | None = None,
-) -> int:
-    """Run a conversation until its input ends."""
-    with RouterThread(loaded) as thread:
-        thread.connect(server=server, wait=wait)
-        lines = LineReader(list(CHAT_COMMANDS))
-        chat = ChatSession(
-            thread, lines, conversation=conversation, mode=mode, server=server, profile=profile
-        )
-        chat.greet()
-        chat.read_lines()
-    return 0
-
-
 class ChatSession:
     """The state of one person's conversation."""
 
@@ -287,7 +259,7 @@ class ChatSession:
         conversation: str | None,
         mode: str | None,
         server: str | None,
-        profile: str | None = None,
+        profile: str | None,
     ) -> None:
         thread.router.profiles.resolve_profile(profile, caller=get_person())  # report an unknown name first
         self.profile = profile
@@ -297,9 +269,7 @@ class ChatSession:
         self.by = get_person()
         self.conversation = conversation or create_id("ses")
         self.history: tuple[Message, ...] = ()
-        self._question_route: Route | None = (
-            None  # the question that the next line may answer, without a model
-        )
+        self._question_route: Route | None = None  # the question that the next line may answer
         if conversation is not None:
             store = thread.router.store
             self.history = thread.run(lambda _: read_history(store, conversation, caller=self.by))
@@ -314,7 +284,7 @@ class ChatSession:
     def greet(self) -> None:
         tools = format_count(len(self.thread.router.tools.cards), "tool")
         before = f", {format_count(len(self.history), 'message')} so far" if self.history else ""
-        print_note(
+        print_dim(
             f"{tools}; conversation {clean_text(self.conversation)}{before}. /help says what else there is."
         )
 
@@ -324,11 +294,11 @@ class ChatSession:
             try:
                 line = self._lines.next()
             except KeyboardInterrupt:
-                print_note("\nCtrl-D ends the conversation.")
+                print_dim("\nCtrl-D ends the conversation.")
                 continue
             except InputLineTooLong as refused:
                 self.waiting = None
-                _print_error(refused)
+                _report_error(refused)
                 continue
             if line is None:
                 break
@@ -336,7 +306,7 @@ class ChatSession:
                 self._handle_line(line.strip())
         if self._lines.is_interactive:
             click.echo(err=True)
-        print_note(
+        print_dim(
             repeat_options(
                 f"Go on later with `fingerpost chat --conversation {clean_text(self.conversation)}`."
             )
@@ -350,9 +320,9 @@ class ChatSession:
             else:
                 self.ask(line)
         except KeyboardInterrupt:
-            print_note("stopped")
+            print_dim("stopped")
         except FingerpostError as error:
-            _print_error(error)
+            _report_error(error)
 
     def ask(self, text: str) -> None:
         """Run a request with the history of the conversation."""
@@ -389,13 +359,13 @@ class ChatSession:
         if route.pending is not None:
             if not self._lines.is_interactive:
                 show_pending(route.pending)
-            print_note(DECIDE_HINT)
+            print_dim(DECIDE_HINT)
             return
         self.history = append_exchange(route.packet, route.answer)
         if route.question is not None:
             show_question(route)
         else:
-            print_note(format_footer(route))
+            print_dim(format_footer(route))
 
     def _decide(self, pending: Pending) -> Approval | None:
         # In a pipe the next line may be the next request, so only /approve counts as an answer.
@@ -404,14 +374,12 @@ class ChatSession:
         try:
             return self.thread.ask_permission(pending, by=self.by)
         except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
-            print_note(STILL_WAITING_MESSAGE)
+            print_dim(STILL_WAITING_MESSAGE)
             return None
 
 
-def _print_error(error: FingerpostError) -> None:
-    click.echo(style_text("error: ", fg="red", bold=True) + clean_text(str(error)), err=True)
-    if error.hint:
-        click.echo(style_text("  fix: ", fg="green") + clean_text(repeat_options(error.hint)), err=True)
+def _report_error(error: FingerpostError) -> None:
+    print_error(clean_text(str(error)), clean_text(repeat_options(error.hint)) if error.hint else None)
 
 
 def _takes_answer(route: Route) -> bool:
@@ -419,17 +387,14 @@ def _takes_answer(route: Route) -> bool:
     return route.mode is Mode.KEYLESS or (route.question is not None and route.question.call is not None)
 
 
-def start_chat(**options: Any) -> int:
+def start_chat(*, common: CommonOptions, wait: float, server: str | None, **options: Any) -> int:
     """Talk with your tools: each line is a request, and what was said before is remembered."""
-    if options["as_json"]:
+    if common.as_json:
         message = "a conversation is for people; programs use `fingerpost ask --json --conversation ID`"
         raise click.UsageError(message)
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], as_json=False))
-    return run_chat(
-        loaded,
-        conversation=options["conversation"],
-        mode=options["mode"],
-        server=options["server"],
-        profile=options["profile"],
-        wait=options["wait"],
-    )
+    with RouterThread(read_settings(common)) as thread:
+        thread.connect(server=server, wait=wait)
+        chat = ChatSession(thread, LineReader(list(CHAT_COMMANDS)), server=server, **options)
+        chat.greet()
+        chat.read_lines()
+    return 0

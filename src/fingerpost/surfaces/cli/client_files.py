@@ -53,8 +53,7 @@ def put_json(text: str, path: Sequence[str], name: str, value: object) -> str:
     if not plain.strip():
         whole = json.dumps(_nest([*path, name], value), indent=2, ensure_ascii=False)
         return f"{text.rstrip()}\n{whole}\n" if text.strip() else f"{whole}\n"
-    at = _SPACE.match(plain)
-    found = _parse_object(plain, at.end() if at else 0)
+    found = _parse_object(plain, _skip_space(plain, 0))
     for depth, key in enumerate(path):
         member = found.find_last(key)
         if member is None:
@@ -78,8 +77,7 @@ def drop_json(text: str, path: Sequence[str], name: str) -> str:
     plain = to_plain_json(text)
     if not plain.strip():
         return text
-    at = _SPACE.match(plain)
-    found = _parse_object(plain, at.end() if at else 0)
+    found = _parse_object(plain, _skip_space(plain, 0))
     for key in path:
         member = found.find_last(key)
         if member is None or plain[member.value] != "{":
@@ -199,7 +197,7 @@ def put_toml(text: str, path: Sequence[str], name: str, entry: Mapping[str, obje
     """Return the text with the table `[path.name]` set to `entry`. An existing table is replaced, a new one
     is appended.
     """
-    newline = "\r\n" if "\r\n" in text else "\n"
+    newline = _find_newline(text)
     block = newline.join(_format_table((*path, name), entry))
     lines = text.splitlines(keepends=True)
     span = _find_span(lines, (*path, name))

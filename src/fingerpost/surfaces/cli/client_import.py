@@ -8,7 +8,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.text import Text
@@ -24,16 +23,11 @@ from fingerpost.settings.client_files import (
     read_drafts,
 )
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
-from fingerpost.settings.document import as_table as entries_of
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.variables import register_literal_secrets
 from fingerpost.surfaces.cli.client_files import PRIVATE_MODE, write_atomically
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, style_change
 from fingerpost.surfaces.cli.terminal_input import confirm
-
-if TYPE_CHECKING:
-    from fingerpost.settings.client_files import FoundClientFile, MergedServers
 
 
 def explain_invalid_target(target: Path) -> str | None:
@@ -162,22 +156,24 @@ def _print_found_json(found: tuple[FoundClientFile, ...], merged: MergedServers)
 
 
 def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> None:
-
     screen = get_output()
     if not merged.servers:
         screen.print("No servers of other MCP clients were found.")
     else:
-        table = build_table(None, "server", "connects to", "known to", "from")
-        safe = entries_of(mask_secrets(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
-        for name, entry in safe.items():
-            cells = (
-                name,
-                _format_target(entry),
-                ", ".join(merged.clients[name]),
-                ", ".join(merged.origins[name]),
-            )
-            table.add_row(*(Text(clean_text(cell)) for cell in cells))
-        screen.print(table)
+        safe = as_table(mask_secrets(dict(merged.servers), merged.secrets, ("mcpServers",))) or {}
+        print_table(
+            None,
+            ("server", "connects to", "known to", "from"),
+            (
+                (
+                    name,
+                    _format_target(entry),
+                    ", ".join(merged.clients[name]),
+                    ", ".join(merged.origins[name]),
+                )
+                for name, entry in safe.items()
+            ),
+        )
         screen.print(f"{len(merged.servers)} servers in {len(found)} files")
     for one in merged.renamed:
         text = (
@@ -193,7 +189,7 @@ def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> N
 
 
 def _format_target(entry: object) -> str:
-    values = entries_of(entry) or {}
+    values = as_table(entry) or {}
     if values.get("url"):
         return str(values["url"])
     return " ".join(str(word) for word in (values.get("command"), *as_list(values.get("args"))))
@@ -206,7 +202,7 @@ def _write_merged(target: Path, merged: MergedServers, *, yes: bool, quiet: bool
         return
     if not quiet:
         for line in build_difference(old, new, merged.secrets, str(target)):
-            click.echo(style_text(line, fg={"+": "green", "-": "red"}.get(line[:1])))
+            click.echo(style_change(line))
     if not yes:
         confirm(f"Write {target}?", abort=True)
     backup = replace_file(target, new)

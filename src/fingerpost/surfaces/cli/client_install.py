@@ -42,16 +42,16 @@ from fingerpost.surfaces.cli.client_files import (
     put_toml,
     write_atomically,
 )
-from fingerpost.surfaces.cli.common import CommonOptions, read_settings
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.common import read_settings
+from fingerpost.surfaces.cli.options import CommonOptions
+from fingerpost.surfaces.cli.screen import print_note, print_table, style_change
 from fingerpost.surfaces.cli.terminal_input import confirm
 from fingerpost.surfaces.http.authenticator import is_exposed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fingerpost.settings import GatewaySettings
+    from fingerpost.settings import GatewaySettings, Loaded
 
 ServerEntry = dict[str, object]
 
@@ -224,8 +224,9 @@ def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChan
         return ConfigFileChange(file, data, original[0])
     expected = copy.deepcopy(values)
     del _look_up(expected, client.servers_path)[name]
+    drop = drop_toml if client.is_toml else drop_json
     return _plan_checked_edit(
-        client, file, data, lambda text: _drop_entry(client, text, name), expected, None
+        client, file, data, lambda text: drop(text, client.servers_path, name), expected, None
     )
 
 
@@ -331,13 +332,7 @@ def _find_original(
 
 
 def _put_entry(client: InstallClient, text: str, name: str, entry: ServerEntry) -> str:
-    edit = put_toml if client.is_toml else put_json
-    return edit(text, client.servers_path, name, entry)
-
-
-def _drop_entry(client: InstallClient, text: str, name: str) -> str:
-    edit = drop_toml if client.is_toml else drop_json
-    return edit(text, client.servers_path, name)
+    return (put_toml if client.is_toml else put_json)(text, client.servers_path, name, entry)
 
 
 def _read_client_file(client: InstallClient, file: Path) -> SettingsDocument:
@@ -429,28 +424,33 @@ def install_client(
         raise click.UsageError(message)
     if undo:
         return _remove_entry(client_file, name, yes=yes, dry_run=dry_run)
-    path = f"/p/{profile}" if profile else "" if mode == "auto" else f"/{mode}"
+    loaded = read_settings(CommonOptions(config, servers))
+    notes: list[str] = []
+    if profile is not None and profile not in loaded.settings.profiles:
+        notes.append(f"no profile is named {profile} in the settings at the moment")
     if way == "http":
-        entry, notes = _describe_http_entry(client_file.client, path, config, servers)
+        path = f"/p/{profile}" if profile else "" if mode == "auto" else f"/{mode}"
+        entry = _describe_http_entry(client_file.client, path, loaded.settings.gateway, notes)
     else:
         mode_options = ["--profile", profile] if profile else [] if mode == "auto" else ["--mode", mode]
-        entry, notes = _describe_stdio_entry(client_file.client, mode_options, config, servers, profile)
+        entry = _describe_stdio_entry(client_file.client, mode_options, config, servers, loaded, notes)
     return _add_entry(client_file, name, entry, notes, yes=yes, dry_run=dry_run)
 
 
 def _list_clients(*, project: bool, name: str) -> int:
-    table = build_table(None, "client", "file", "Fingerpost")
-    for client_file in _list_current_files(project=project):
-        if client_file.present:
-            table.add_row(
-                client_file.client.name,
-                clean_text(shorten_path(client_file.file, Path.home())),
-                _describe_install_state(client_file, name),
-            )
-    if table.row_count == 0:
+    rows = [
+        (
+            client_file.client.name,
+            shorten_path(client_file.file, Path.home()),
+            _describe_install_state(client_file, name),
+        )
+        for client_file in _list_current_files(project=project)
+        if client_file.present
+    ]
+    if not rows:
         click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
         return 1
-    get_output().print(table)
+    print_table(None, ("client", "file", "Fingerpost"), rows)
     click.echo("Write the entry with `fingerpost install CLIENT`.")
     return 0
 
@@ -482,11 +482,10 @@ def _describe_stdio_entry(
     mode_options: list[str],
     config: Path | None,
     servers: Path | None,
-    profile: str | None,
-) -> tuple[ServerEntry, list[str]]:
-    """Return the entry that starts `fingerpost stdio` with absolute paths of the settings, and notes."""
-    loaded = read_settings(CommonOptions(config, servers, as_json=False))
-    notes = [_format_unknown_profile(profile)] if profile and profile not in loaded.settings.profiles else []
+    loaded: Loaded,
+    notes: list[str],
+) -> ServerEntry:
+    """Return the entry that starts `fingerpost stdio` with absolute paths of the settings. Adds notes."""
     if not loaded.specs:
         notes.append("no servers are configured yet: name a file with --servers, or run `fingerpost import`")
     if variables := _find_variables(loaded.files):
@@ -495,14 +494,15 @@ def _describe_stdio_entry(
             "and what is started from a desktop does not read your shell's profile"
         )
     files: list[str] = []
-    if (settings_file := _find_settings_file(config)) is not None:
-        files += ["--config", str(settings_file)]
+    sources = Sources(config=config, servers=None, overrides={}, environ=os.environ, cwd=Path.cwd())
+    if (settings_file := find_config(sources)) is not None:
+        files += ["--config", str(settings_file.absolute())]
     if (named := servers or os.environ.get(SERVERS_FILE_VARIABLE)) is not None:
         files += ["--servers", str(Path(named).expanduser().absolute())]
     beside = Path(sys.executable).with_name("fingerpost")
     # Desktop programs do not have the shell's PATH: write the full path of the command.
     command, first = (str(beside), []) if beside.is_file() else (sys.executable, ["-m", "fingerpost"])
-    return build_stdio_entry(client, command, [*first, "stdio", *mode_options, *files]), notes
+    return build_stdio_entry(client, command, [*first, "stdio", *mode_options, *files])
 
 
 def _find_variables(files: Iterable[str]) -> list[str]:
@@ -515,46 +515,26 @@ def _find_variables(files: Iterable[str]) -> list[str]:
     return sorted(names - COMMON_VARIABLES)
 
 
-def _find_settings_file(config: Path | None) -> Path | None:
-    sources = Sources(config=config, servers=None, overrides={}, environ=os.environ, cwd=Path.cwd())
-    found = find_config(sources)
-    return None if found is None else found.absolute()
-
-
 def _describe_http_entry(
-    client: InstallClient, path: str, config: Path | None, servers: Path | None
-) -> tuple[ServerEntry, list[str]]:
-    """Return the entry that connects to the gateway, and notes."""
+    client: InstallClient, path: str, gateway: GatewaySettings, notes: list[str]
+) -> ServerEntry:
+    """Return the entry that connects to the gateway. Adds notes."""
     if client.url is None:
         message = f"{client.label} starts programs only; its file takes no addresses"
         raise ConfigError(message, hint="leave --http away")
-    settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
-    gateway = settings.gateway
     if gateway.port == 0 and gateway.public_url is None:
         message = "the gateway's port is 0, another at each start"
         raise ConfigError(message, hint="set gateway.port to a fixed one")
-    profile = path.removeprefix("/p/")
-    notes = (
-        [_format_unknown_profile(profile)]
-        if path.startswith("/p/") and profile not in settings.profiles
-        else []
-    )
     needs_key = (gateway.require_key or is_exposed(gateway)) and gateway.sign_in is None
-    if needs_key:
-        notes.append(_format_key_note(client))
+    if needs_key and client.variable is None and not client.is_toml:
+        notes.append(
+            "a key is needed: make one with `fingerpost keys add NAME`, and add it to the entry's headers"
+        )
+    elif needs_key:
+        notes.append(f"a key is needed in the variable {KEY_VARIABLE}: `fingerpost keys add NAME` makes one")
     notes.append("the gateway has to run: `fingerpost serve`")
     url = f"{_format_address(gateway)}/mcp{path}"
-    return build_http_entry(client, url, key_variable=KEY_VARIABLE if needs_key else None), notes
-
-
-def _format_key_note(client: InstallClient) -> str:
-    if client.variable is None and not client.is_toml:
-        return "a key is needed: make one with `fingerpost keys add NAME`, and add it to the entry's headers"
-    return f"a key is needed in the variable {KEY_VARIABLE}: `fingerpost keys add NAME` makes one"
-
-
-def _format_unknown_profile(name: str) -> str:
-    return f"no profile is named {name} in the settings at the moment"
+    return build_http_entry(client, url, key_variable=KEY_VARIABLE if needs_key else None)
 
 
 def _format_address(gateway: GatewaySettings) -> str:
@@ -577,7 +557,7 @@ def _add_entry(
     else:
         _show_change(change, client_file)
     for note in notes:
-        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+        print_note(note)
     if dry_run or not change.needed:
         return 0
     _write_change(change, client_file, yes=yes)
@@ -598,13 +578,13 @@ def _remove_entry(client_file: ClientFile, name: str, *, yes: bool, dry_run: boo
 
 def _show_change(change: ConfigFileChange, client_file: ClientFile) -> None:
     for line in format_change(change, shorten_path(client_file.file, Path.home()), client_file.client):
-        click.echo(style_text(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1])))
+        click.echo(style_change(line))
 
 
 def _write_change(change: ConfigFileChange, client_file: ClientFile, *, yes: bool) -> None:
     if not client_file.present and client_file.scope == "user" and not change.file.parent.is_dir():
         absent = f"{client_file.client.label} does not seem to be here; {change.file.parent} is made"
-        click.echo(style_text("note: ", fg="yellow") + absent, err=True)
+        print_note(absent)
     if not yes:
         verb = "Remove" if change.after is None else "Write"
         confirm(f"{verb} {change.file}?", abort=True)

@@ -1,443 +1,427 @@
-"""Commands that look at tools, ask for answers and call tools.
+"""All commands: which function runs each, its arguments and options. Their help is in `help.txt`.
 
-This module, `server_commands` and `setup_commands` declare all commands: options, arguments and help.
-They import click and nothing heavy, because `fingerpost COMMAND --help` loads one of them. `run` imports
-the implementing module when the command runs.
+Imported for `fingerpost COMMAND --help`: it imports click and nothing heavy. The module with the function is
+imported when the command runs.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from functools import partial
+from pathlib import Path
+from typing import Final
 
 import click
 
+from fingerpost.surfaces.cli.main import HELP, CommandGroup
 from fingerpost.surfaces.cli.options import (
+    COMMON,
+    CONNECTING,
+    EFFORT,
     FILE,
-    common_options,
-    effort_options,
-    profile_option,
-    run,
-    smart_routing_options,
-    wait_option,
+    JSON,
+    PROFILE,
+    SMART_ROUTING,
+    argument,
+    choice,
+    command,
+    file_option,
+    flag,
+    option,
+    run_command,
 )
 
-
-@click.group(invoke_without_command=True)
-@common_options
-@wait_option
-@click.option("--watch", is_flag=True, help="Stay connected and show every change until Ctrl-C.")
-@click.pass_context
-def servers(ctx: click.Context, **options: Any) -> Any:
-    """Connect every configured server and show how it is doing.
-
-    Servers connect side by side; one that is dead or slow delays no other.
-    Exit code 1 when not a single enabled server came up.
-
-    \b
-    Examples:
-      fingerpost servers --servers mcp.json
-      fingerpost servers --watch
-      fingerpost servers --json | jq '.[] | select(.state != "ready")'
-    """
-    return None if ctx.invoked_subcommand is not None else run("catalog:show_servers", **options)
-
-
-@servers.command("login")
-@click.argument("name")
-@common_options
-def servers_login(**options: Any) -> Any:
-    """Sign in to the server NAME with OAuth; the browser opens, the token is kept in the store.
-
-    \b
-    Example:
-      fingerpost servers login linear --servers mcp.json
-    """
-    return run("catalog:sign_in", **options)
-
-
-@click.command()
-@click.argument("query", nargs=-1)
-@click.option("--server", metavar="NAME", help="Only this server's tools (and connect only it).")
-@common_options
-@wait_option
-def tools(**options: Any) -> Any:
-    """List the tools of all servers, or those that match the words of QUERY.
-
-    Exit code 1 when nothing matches.
-
-    \b
-    Examples:
-      fingerpost tools
-      fingerpost tools read file
-      fingerpost tools --server github --json
-    """
-    return run("catalog:list_tools", **options)
-
-
-@click.command()
-@click.argument("name")
-@common_options
-@wait_option
-def tool(**options: Any) -> Any:
-    """Show everything known about the tool NAME, and where each piece comes from.
-
-    NAME is its key (server/tool), the name models see, or the bare name when only one server has it.
-
-    \b
-    Examples:
-      fingerpost tool time/get_current_time
-      fingerpost tool get_current_time --json
-    """
-    return run("catalog:show_tool", **options)
-
-
-@click.command()
-@click.argument("request", nargs=-1, required=True)
-@click.option("--explain", is_flag=True, help="Also show every candidate, why it lost, and what was hidden.")
-@click.option(
-    "--max-tools",
-    type=click.IntRange(min=1, max=64),
-    metavar="N",
-    help="Offer at most this many [default: narrow.max_tools].",
-)
-@click.option(
-    "--ask-model",
-    is_flag=True,
-    help="Let the model choose servers first, as smart routing does for a request.",
-)
-@effort_options
-@click.option("--server", metavar="NAME", help="Look only at this server's tools (and connect only it).")
-@profile_option
-@smart_routing_options
-@common_options
-@wait_option
-def route(**options: Any) -> Any:
-    """Show which tools would be offered to a model for REQUEST, and why.
-
-    No tool is called, and no model is asked unless --ask-model is given. Exit code 1 when no tool is offered.
-
-    \b
-    Examples:
-      fingerpost route "what is the weather in Oslo tomorrow"
-      fingerpost route --explain "close the stale issues and tell Dana"
-      fingerpost route --json --max-tools 2 "תמצא לי את הקובץ של הדוח"
-    """
-    return run("route:show_route", **options)
-
-
-@click.command()
-@click.argument("tool")
-@click.argument("request", nargs=-1, required=True)
-@smart_routing_options
-@common_options
-@wait_option
-def why(**options: Any) -> Any:
-    """Say why TOOL is or is not offered for REQUEST.
-
-    TOOL is its key (server/tool), the name models see, or the bare name when only one server has it.
-    Exit code 0 when it is offered, 1 when not.
-
-    \b
-    Examples:
-      fingerpost why github/search_issues "find the bug about login"
-      fingerpost why delete_file "clean up my downloads" --json
-    """
-    return run("route:show_reasons", **options)
-
-
-KINDS = ("corrections", "outcomes", "preferences", "decisions", "thresholds")
-
-
-@click.command("learned")
-@click.argument("what", nargs=-1, type=click.Choice(KINDS))
-@click.option("--reset", is_flag=True, help="Forget WHAT, or everything that was learned.")
-@click.option("--person", metavar="NAME", help="Only what this person said and is used to.")
-@common_options
-@wait_option
-def show_learned(**options: Any) -> Any:
-    """Show what was learned from use and feedback, which of it counts, and why.
-
-    With --reset it is forgotten: corrections (what people said), outcomes (what worked for which
-    request), preferences (what one person is used to), decisions (servers remembered for a request) or
-    thresholds (settings that moved).
-
-    \b
-    Examples:
-      fingerpost learned
-      fingerpost learned --reset corrections
-      fingerpost learned --reset preferences --person dana
-    """
-    return run("learning:show_learned", **options)
-
-
-MAX_HOURS = 24 * 366
-
-
-@click.command()
-@click.option(
-    "--hours", type=click.FloatRange(0, MAX_HOURS, min_open=True), default=24.0, show_default=True,
-    help="How far back.",
-)  # fmt: skip
-@common_options
-def insight(**options: Any) -> Any:
-    """Show figures of the last hours: requests, failures, fallbacks, tokens, time, and rollouts.
-
-    \b
-    Examples:
-      fingerpost insight
-      fingerpost insight --hours 168 --json
-    """
-    return run("trace:show_figures", **options)
-
-
-@click.command()
-@click.argument("request", nargs=-1)
-@click.option(
-    "--requests",
-    "requests_file",
-    type=FILE,
-    metavar="FILE",
-    help='Many at once: one request per line, as text or as {"query"}; shows the mean.',
-)
-@click.option(
-    "--recorded",
-    is_flag=True,
-    help="Show how choosing servers has done so far, by the journal; asks nothing.",
-)
-@click.option(
-    "--self-test",
-    is_flag=True,
-    help="Make the call that chooses servers fail on purpose; exit code 1 unless all tools stay.",
-)
-@smart_routing_options
-@common_options
-@wait_option
-def compare(**options: Any) -> Any:
-    """Show what routing saves for REQUEST: tools, tokens of definitions, and time.
-
-    With a model configured (models.lite, else models.prime) it is also asked once
-    each way, with all definitions and with those that are offered. No tool is called.
-    Exit code 1 when there are no tools.
-
-    \b
-    Examples:
-      fingerpost compare "put the dentist into my calendar for Tuesday" --servers mcp.json
-      fingerpost compare --json "which of my pull requests wait for a review"
-      fingerpost compare --requests requests.txt
-      fingerpost compare --self-test
-    """
-    return run("comparison:compare_routing", **options)
-
-
+KINDS: Final = ("corrections", "outcomes", "preferences", "decisions", "thresholds")
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")
-
-
-@click.command()
-@click.argument("request", nargs=-1)
-@click.option("--resume", metavar="ID", help="Go on with a request whose call waited for approval as ID.")
-@click.option("--mode", type=click.Choice(MODES), help="How to answer [default: choose.mode].")
-@effort_options
-@click.option(
-    "--explain", is_flag=True, help="After the answer, show why: tools, choice, calls, time, tokens."
-)
-@click.option("--yes", is_flag=True, help="Approve as yourself whatever the policy asks about.")
-@click.option("--dry-run", is_flag=True, help="Choose, and show what would be called, without calling it.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Give up after this long.")
-@click.option("--max-turns", type=click.IntRange(1, 100), metavar="N", help="Most tool calls in a row.")
-@click.option("--server", metavar="NAME", help="Use only this server's tools (and connect only it).")
-@click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
-@click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
-@profile_option
-@smart_routing_options
-@common_options
-@wait_option
-def ask(**options: Any) -> Any:
-    """Answer REQUEST, with a tool where it needs one. With - it is read from stdin.
-
-    The answer is written to stdout as it comes, everything else to stderr. What
-    writes or destroys asks first: at a terminal you are asked, elsewhere the
-    request waits. Without any model Fingerpost answers with what the tools say.
-
-    Exit code 0 when it was answered, 1 when not (no tool suits, everything failed,
-    a limit was reached), 4 when a person must approve a call, 5 when a person must
-    answer a question first.
-
-    \b
-    Examples:
-      fingerpost ask "what time is it in Tokyo?" --servers mcp.json
-      fingerpost ask --explain "which of my notes mention Dana?"
-      git diff | fingerpost ask -
-      fingerpost approvals approve apr_019a… && fingerpost ask --resume apr_019a…
-    """
-    return run("ask:answer_request", **options)
-
-
-@click.command()
-@click.option("--conversation", metavar="ID", help="Go on with this conversation, or begin it.")
-@click.option("--mode", type=click.Choice(MODES), help="How to answer [default: choose.mode].")
-@click.option("--server", metavar="NAME", help="Use only this server's tools (and connect only it).")
-@profile_option
-@smart_routing_options
-@common_options
-@wait_option
-def chat(**options: Any) -> Any:
-    """Talk with your tools: each line is a request, and what was said before is remembered.
-
-    Ctrl-C stops an answer, Ctrl-D ends the conversation. /help lists what else
-    there is: /tools, /why, /trace, /mode, /model, /approve, /new, /save. Lines may
-    come from a pipe, too; then a call that needs you waits for a line with /approve.
-
-    \b
-    Examples:
-      fingerpost chat --servers mcp.json
-      fingerpost chat --conversation garden
-    """
-    return run("chat:start_chat", **options)
-
-
-@click.command()
-@click.argument("name")
-@click.argument("arguments", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--args", "whole", metavar="JSON", help="All arguments as one JSON object.")
-@click.option("--dry-run", is_flag=True, help="Show what would happen, without doing it.")
-@click.option("--yes", is_flag=True, help="Approve as yourself if the policy asks.")
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Give up after this long.")
-@click.option(
-    "--tokens", type=click.IntRange(min=50), metavar="N", help="Cut the result to this many tokens."
-)
-@click.option("--technical", is_flag=True, help="When it fails, also show the technical details.")
-@click.option("--no-fallback", is_flag=True, help="This tool alone: no other answers when it fails.")
-@click.option(
-    "--idempotency-key",
-    metavar="KEY",
-    help="Run the call once under this key: made again, it returns the first result.",
-)
-@click.option("--conversation", metavar="ID", help="The conversation a grant may be bound to.")
-@profile_option
-@common_options
-def call(**options: Any) -> Any:
-    """Call the tool NAME.
-
-    KEY=VALUE gives text, which is turned into what the tool's schema wants;
-    KEY:=JSON gives JSON. Wrong names and types are put right where that is
-    certain, and every repair is shown. What writes or destroys asks first.
-
-    NAME is `tool` or `server/tool`. Either way, when a tool that only reads
-    fails or finds nothing, the next tool of its hierarchy answers (see
-    `fingerpost tool NAME`), and that is said; --no-fallback means this tool alone.
-
-    Exit code 0 when the tool succeeded, 1 when not, 4 when a person must approve it.
-
-    \b
-    Examples:
-      fingerpost call time/get_current_time timezone=Europe/Oslo
-      fingerpost call files/write_file path=a.txt content=hello --dry-run
-      fingerpost call search --args '{"query": "opening hours", "limit": 3}' --json
-    """
-    return run("calls:call_tool", **options)
-
-
 CHOICES: Final = ("quick", "thorough", "usual")
+KEY_VARIABLE: Final = "FINGERPOST_BUILTIN_KEY"
+EFFECTS: Final = ("read", "write", "destroy")
+RIGHTS: Final = ("use", "watch", "confirm", "approve", "manage")
 
+POSITIVE: Final = click.IntRange(min=1)
+NETWORK_PORT: Final = click.IntRange(0, 65535)
+GATEWAY_MODE: Final = choice(["auto", "route", "all"])
+OUT: Final = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
-@click.command()
-@click.argument("what", required=False, type=click.Choice(CHOICES))
-@common_options
-def prefer(**options: Any) -> Any:
-    """Say whether you want quick or thorough answers, or see what you said. `usual` takes it back.
-
-    Quick answers come from fast tools and one decision of a model; thorough ones prefer research tools,
-    look at more tools and are reviewed. A request can say otherwise: --quick, --thorough.
-
-    \b
-    Examples:
-      fingerpost prefer quick
-      fingerpost prefer
-      fingerpost prefer usual
-    """
-    return run("learning:set_preference", **options)
-
-
-@click.command()
-@click.argument("words", nargs=-1, metavar="[PACKET] good|bad")
-@click.option("--last", is_flag=True, help="About your latest request.")
-@click.option("--should-have-used", metavar="TOOL", help="The tool that would have been right.")
-@click.option("--tool", metavar="TOOL", help="The tool you mean, where several were used.")
-@click.option("--comment", default="", metavar="TEXT", help="The reason, stored with the feedback.")
-@common_options
-@wait_option
-def feedback(**options: Any) -> Any:
-    """Say whether a request got the right tool.
-
-    PACKET is the id under which `fingerpost ask --explain`, `fingerpost trace` and the console show the
-    request. A later word of yours about the same request takes the place of the first. It is kept in any
-    case; `flags.learn_from_feedback` lets it count.
-
-    \b
-    Examples:
-      fingerpost feedback --last good
-      fingerpost feedback pkt_01a1dd… bad --should-have-used calendar/list_events
-    """
-    return run("learning:record_feedback", **options)
-
-
-@click.command()
-@click.argument("identity", metavar="ID")
-@common_options
-def trace(**options: Any) -> Any:
-    """Show the events of one call (cal_…) or packet (pkt_…): repairs, rulings, waits, attempts, cuts.
-
-    Subagents are drawn inside of the packet that began them.
-
-    \b
-    Examples:
-      fingerpost trace cal_01a1dd…
-      fingerpost trace cal_01a1dd… --json
-    """
-    return run("trace:show_trace", **options)
-
-
-@click.command()
-@common_options
-def breakers(**options: Any) -> Any:
-    """Show the circuit breaker of every server that ever had one move, newest state first.
-
-    A breaker belongs to a running Fingerpost; this reads what they recorded. It
-    heals by itself. To close one at once use the console of `fingerpost serve`,
-    under Servers, or POST /api/servers/NAME/breaker/reset.
-
-    \b
-    Example:
-      fingerpost breakers --json
-    """
-    return run("trace:show_breakers", **options)
-
-
-@click.command()
-@click.argument("handle")
-@click.option("--page", type=click.IntRange(min=1), default=1, show_default=True, help="Which page.")
-@click.option(
-    "--tokens", type=click.IntRange(min=50), default=2000, show_default=True, help="Tokens to a page."
+ANSWER_MODE: Final = option("--mode", "How to answer [default: choose.mode].", type=choice(MODES))
+CONVERSATION: Final = option("--conversation", "Go on with this conversation, or begin it.", metavar="ID")
+ONE_SERVER: Final = option("--server", "Use only this server's tools (and connect only it).", metavar="NAME")
+OTHER_PROFILE: Final = option("--profile", "Offer this profile of the settings instead.", metavar="NAME")
+PENDING_ID: Final = argument("pending_id", metavar="ID")
+QUERIES: Final = file_option("--queries queries_file", "The set's queries.", required=True)
+SEEN: Final = flag("--seen", "You have read the exact call (`approvals show ID`).")
+TECHNICAL: Final = flag("--technical", "When it fails, also show the technical details.")
+TIMEOUT: Final = option(
+    "--timeout", "Give up after this long.", type=click.FloatRange(min=0.1), metavar="SECONDS"
 )
-@click.option(
-    "--part", type=click.IntRange(min=1), help="Which part (a picture, a file) --out writes; else the first."
-)
-@click.option(
-    "--out",
-    "--output",
-    "output",
-    type=FILE,
-    metavar="FILE",
-    help="Write what was kept aside (a picture, a sound) to this file instead.",
-)
-@common_options
-def result(**options: Any) -> Any:
-    """Show the full result of a call whose digest left something out.
 
-    \b
-    Examples:
-      fingerpost result res_kqzvbnwtyhdca
-      fingerpost result res_kqzvbnwtyhdca --page 2
-      fingerpost result res_kqzvbnwtyhdca --out picture.png
-    """
-    return run("calls:show_result", **options)
+COMMANDS: Final = {
+    "servers": command(
+        "catalog:show_servers",
+        *CONNECTING,
+        flag("--watch", "Stay connected and show every change until Ctrl-C."),
+    ),
+    "servers login": command("catalog:sign_in", argument("name"), *COMMON),
+    "tools": command(
+        "catalog:list_tools",
+        argument("query", nargs=-1),
+        option("--server", "Only this server's tools (and connect only it).", metavar="NAME"),
+        *CONNECTING,
+    ),
+    "tool": command("catalog:show_tool", argument("name"), *CONNECTING),
+    "route": command(
+        "route:show_route",
+        argument("request", nargs=-1, required=True),
+        flag("--explain", "Also show every candidate, why it lost, and what was hidden."),
+        option(
+            "--max-tools",
+            "Offer at most this many [default: narrow.max_tools].",
+            type=click.IntRange(min=1, max=64),
+            metavar="N",
+        ),
+        flag("--ask-model", "Let the model choose servers first, as smart routing does for a request."),
+        *EFFORT,
+        option("--server", "Look only at this server's tools (and connect only it).", metavar="NAME"),
+        PROFILE,
+        *SMART_ROUTING,
+        *CONNECTING,
+    ),
+    "why": command(
+        "route:show_reasons",
+        argument("tool"),
+        argument("request", nargs=-1, required=True),
+        *SMART_ROUTING,
+        *CONNECTING,
+    ),
+    "learned": command(
+        "learning:show_learned",
+        argument("what", nargs=-1, type=choice(KINDS)),
+        flag("--reset", "Forget WHAT, or everything that was learned."),
+        option("--person", "Only what this person said and is used to.", metavar="NAME"),
+        *CONNECTING,
+    ),
+    "insight": command(
+        "trace:show_figures",
+        option("--hours", "How far back.", type=click.FloatRange(0, 24 * 366, min_open=True), default=24.0),
+        *COMMON,
+    ),
+    "compare": command(
+        "comparison:compare_routing",
+        argument("request", nargs=-1),
+        file_option(
+            "--requests requests_file",
+            'Many at once: one request per line, as text or as {"query"}; shows the mean.',
+        ),
+        flag("--recorded", "Show how choosing servers has done so far, by the journal; asks nothing."),
+        flag(
+            "--self-test",
+            "Make the call that chooses servers fail on purpose; exit code 1 unless all tools stay.",
+        ),
+        *SMART_ROUTING,
+        *CONNECTING,
+    ),
+    "ask": command(
+        "ask:answer_request",
+        argument("request", nargs=-1),
+        option("--resume", "Go on with a request whose call waited for approval as ID.", metavar="ID"),
+        ANSWER_MODE,
+        *EFFORT,
+        flag("--explain", "After the answer, show why: tools, choice, calls, time, tokens."),
+        flag("--yes", "Approve as yourself whatever the policy asks about."),
+        flag("--dry-run", "Choose, and show what would be called, without calling it."),
+        TIMEOUT,
+        option("--max-turns", "Most tool calls in a row.", type=click.IntRange(1, 100), metavar="N"),
+        ONE_SERVER,
+        CONVERSATION,
+        TECHNICAL,
+        PROFILE,
+        *SMART_ROUTING,
+        *CONNECTING,
+    ),
+    "chat": command(
+        "chat:start_chat",
+        CONVERSATION,
+        ANSWER_MODE,
+        ONE_SERVER,
+        PROFILE,
+        *SMART_ROUTING,
+        *CONNECTING,
+    ),
+    "call": command(
+        "calls:call_tool",
+        argument("name"),
+        argument("arguments", nargs=-1, metavar="[KEY=VALUE]..."),
+        option("--args whole", "All arguments as one JSON object.", metavar="JSON"),
+        flag("--dry-run", "Show what would happen, without doing it."),
+        flag("--yes", "Approve as yourself if the policy asks."),
+        TIMEOUT,
+        option("--tokens", "Cut the result to this many tokens.", type=click.IntRange(min=50), metavar="N"),
+        TECHNICAL,
+        flag("--no-fallback", "This tool alone: no other answers when it fails."),
+        option(
+            "--idempotency-key",
+            "Run the call once under this key: made again, it returns the first result.",
+            metavar="KEY",
+        ),
+        option("--conversation", "The conversation a grant may be bound to.", metavar="ID"),
+        PROFILE,
+        *COMMON,
+    ),
+    "prefer": command(
+        "learning:set_preference", argument("what", required=False, type=choice(CHOICES)), *COMMON
+    ),
+    "feedback": command(
+        "learning:record_feedback",
+        argument("words", nargs=-1, metavar="[PACKET] good|bad"),
+        flag("--last", "About your latest request."),
+        option("--should-have-used", "The tool that would have been right.", metavar="TOOL"),
+        option("--tool", "The tool you mean, where several were used.", metavar="TOOL"),
+        option("--comment", "The reason, stored with the feedback.", default="", metavar="TEXT"),
+        *CONNECTING,
+    ),
+    "trace": command("trace:show_trace", argument("identity", metavar="ID"), *COMMON),
+    "result": command(
+        "calls:show_result",
+        argument("handle"),
+        option("--page", "Which page.", type=POSITIVE, default=1),
+        option("--tokens", "Tokens to a page.", type=click.IntRange(min=50), default=2000),
+        option("--part", "Which part (a picture, a file) --out writes; else the first.", type=POSITIVE),
+        file_option(
+            "--out --output output", "Write what was kept aside (a picture, a sound) to this file instead."
+        ),
+        *COMMON,
+    ),
+    "breakers": command("trace:show_breakers", *COMMON),
+    "serve": command(
+        "services:serve_gateway",
+        *COMMON,
+        *SMART_ROUTING,
+        option("--host", "Where to listen [default: 127.0.0.1, this machine alone].", metavar="ADDRESS"),
+        option("--port", "0 takes any free port [default: 8642].", type=NETWORK_PORT),
+        option("--mode", "What /mcp offers [default: auto].", type=GATEWAY_MODE),
+        option("--profile", "What everybody gets who names no profile.", metavar="NAME"),
+        flag("--open open_browser", "Show the console in a browser, signed in."),
+    ),
+    "console": command(
+        "services:print_console_link",
+        *COMMON,
+        flag("--open open_browser", "Show it in a browser."),
+        people_only=True,
+    ),
+    "stdio": command(
+        "services:serve_stdio_client",
+        *COMMON,
+        *SMART_ROUTING,
+        option("--mode", "What is offered [default: auto].", type=GATEWAY_MODE),
+        OTHER_PROFILE,
+    ),
+    "discord": command("services:run_discord_bot", *COMMON),
+    "install": command(
+        "client_install:install_client",
+        argument("client", required=False),
+        option("--mode", "What is offered.", type=GATEWAY_MODE, default="auto", show_default=False),
+        OTHER_PROFILE,
+        option("--stdio way", "The client starts Fingerpost itself [default].", flag_value="stdio"),
+        option("--http way", "The client connects to `fingerpost serve`.", flag_value="http"),
+        option("--name", "What the client calls it.", default="fingerpost"),
+        flag("--project", "Write the file of this folder, not the one of the person."),
+        flag("--yes", "Write without asking."),
+        flag("--dry-run", "Show what would change, and change nothing."),
+        flag("--undo", "Take the entry out again."),
+        file_option("--servers"),
+        file_option("--config"),
+    ),
+    "builtin": command(
+        "builtin:run_builtin",
+        argument("name", required=False),
+        flag(
+            "--reviewed",
+            "workspace: you have looked at what was written in its folder; commands may run its files again.",
+        ),
+        flag("--http", "Serve it at an address instead, for callers with the key."),
+        option("--host", "Where to listen.", default="127.0.0.1", metavar="ADDRESS"),
+        option("--port", "0 takes any free port.", type=NETWORK_PORT, default=8643),
+        file_option("--key-file", f"The key is its first line [default: the variable {KEY_VARIABLE}]."),
+        *COMMON,
+    ),
+    "profiles": command("config:list_profiles", *COMMON),
+    "profiles list": command("config:list_profiles", *COMMON),
+    "profiles show": command(
+        "config:show_profile",
+        argument("name"),
+        flag("--prompt", "Also print the system prompt it makes."),
+        *CONNECTING,
+    ),
+    "profiles check": command("config:check_profiles", *COMMON),
+    "profiles add": command(
+        "config:add_profiles", argument("names", nargs=-1, metavar="[EXAMPLE]..."), *COMMON
+    ),
+    "keys": command("keys:list_keys", *COMMON),
+    "keys add": command(
+        "keys:add_key",
+        argument("name"),
+        option("--server only_servers", "Only this server, `*` allowed.", multiple=True, metavar="NAME"),
+        option("--tool tools", "Only this tool, `server/tool`, `*` allowed.", multiple=True, metavar="KEY"),
+        option("--effect effects", "Only tools that do this.", multiple=True, type=choice(EFFECTS)),
+        option("--profile profiles", "Only the endpoint of this profile.", multiple=True, metavar="NAME"),
+        option("--may rights", "What its holder may do [default: use].", multiple=True, type=choice(RIGHTS)),
+        option("--expires", "After 30d, 12h or 45m, or on a date such as 2027-01-31.", metavar="WHEN"),
+        flag("--same-holder", "An earlier key had this name, and was theirs."),
+        *COMMON,
+        people_only=True,
+    ),
+    "keys list": command("keys:list_keys", *COMMON),
+    "keys revoke": command("keys:revoke_key", argument("name"), *COMMON, people_only=True),
+    "eval": command(""),
+    "eval predict": command(
+        "evals:write_set_predictions",
+        file_option("--tools tools_file", "The set's tools.", required=True),
+        QUERIES,
+        option("--out", "Where predictions go; - is stdout.", type=OUT, required=True, metavar="FILE"),
+        option("--top", "How many tools a ranking holds.", type=click.IntRange(1, 200), default=20),
+        option(
+            "--scope",
+            "Route over all tools, or a query that has candidates among those only.",
+            type=choice(["catalog", "candidates"]),
+            default="catalog",
+        ),
+        option("--limit", "Only the first N queries.", type=POSITIVE, metavar="N"),
+        flag("--lexical", "By words alone, without the encoder."),
+        option(
+            "--select/--no-select",
+            "Have the configured model select a tool for each query [default: when there is one].",
+            default=None,
+        ),
+        option(
+            "--at-once",
+            "Questions to the model at a time.",
+            type=click.IntRange(1, 64),
+            default=4,
+            metavar="N",
+        ),
+        file_option("--config", "The settings file, as for every command."),
+    ),
+    "eval report": command(
+        "evals:report_predictions",
+        argument("predictions", nargs=-1, required=True, type=FILE),
+        QUERIES,
+        file_option("--tools tools_file", "The set's tools, to check labels by."),
+        option("--least", "Exit code 1 when the figure is below.", multiple=True, metavar="NAME=VALUE"),
+        option("--most", "Exit code 1 when the figure is above.", multiple=True, metavar="NAME=VALUE"),
+        option("--keep", "Keep the figures in the store; the console and the API show them.", metavar="NAME"),
+        JSON,
+    ),
+    "eval own": command(
+        "evals:make_own_set",
+        option("--out", "Where the two files go.", type=DIRECTORY, metavar="FOLDER"),
+        flag("--compare", "Say whether learning from feedback would help."),
+        option("--limit", "Newest choices.", type=POSITIVE, default=2000),
+        *CONNECTING,
+    ),
+    "eval shadow": command(
+        "evals:compare_settings",
+        file_option(
+            "--requests requests_file",
+            'One request per line, as text or as {"query"}; by default those recorded.',
+        ),
+        option("--set changes", "A setting of the new configuration.", multiple=True, metavar="NAME=VALUE"),
+        *CONNECTING,
+    ),
+    "doctor": command("doctor:run_checks", *COMMON),
+    "import": command(
+        "client_import:import_servers",
+        file_option(
+            "--write target", "Write the merged servers to this mcpServers file; what it holds stays."
+        ),
+        flag("--yes", "Write without asking."),
+        JSON,
+    ),
+    "config": command(""),
+    "config check": command("config:check_settings", *COMMON),
+    "config show": command(
+        "config:show_settings",
+        argument("section", required=False),
+        flag("--changed", "Only what is not a default."),
+        *COMMON,
+    ),
+    "completion": command("main:print_completion", argument("shell", type=choice(["bash", "zsh", "fish"]))),
+    "approvals": command("approvals:list_approvals", *COMMON),
+    "approvals show": command("approvals:show_approval", PENDING_ID, *COMMON),
+    "approvals approve": command(
+        "approvals:approve_call",
+        PENDING_ID,
+        flag(
+            "--for-conversation",
+            "Also allow its caller's further calls on the same target in this conversation, for a while.",
+        ),
+        flag(
+            "--only-reads",
+            "Also say that its tool only reads, so that it is not asked about again (see `pins reads`).",
+        ),
+        SEEN,
+        *COMMON,
+        people_only=True,
+    ),
+    "approvals reject": command(
+        "approvals:reject_call",
+        PENDING_ID,
+        option("--reason", "Why not; the model is told, so that it can do better.", metavar="TEXT"),
+        *COMMON,
+        people_only=True,
+    ),
+    "approvals edit": command(
+        "approvals:edit_call",
+        PENDING_ID,
+        argument("changes", nargs=-1, required=True, metavar="KEY=VALUE..."),
+        SEEN,
+        *COMMON,
+        people_only=True,
+    ),
+    "pins": command("pins:list_pins", *COMMON),
+    "pins diff": command("pins:show_changes", argument("tool"), *COMMON),
+    "pins accept": command(
+        "pins:accept_changes",
+        argument("tool"),
+        flag("--yes", "Do not ask; for scripts that reviewed the change before."),
+        *COMMON,
+        people_only=True,
+    ),
+    "pins reads": command(
+        "pins:mark_read_only",
+        argument("tool"),
+        flag("--undo", "Take it back: the tool is asked about again."),
+        flag("--yes", "Do not ask; for scripts that reviewed the tool before."),
+        *COMMON,
+        people_only=True,
+    ),
+    "pins forget": command("pins:forget_pin", argument("tool"), *COMMON, people_only=True),
+    "audit": command(""),
+    "audit verify": command(
+        "audit:verify_audit",
+        option(
+            "--anchor anchors", "Compare with this anchor elsewhere, too.", multiple=True, metavar="FILE|URL"
+        ),
+        *COMMON,
+    ),
+    "audit show": command(
+        "audit:show_audit",
+        option("--limit", "How many of the newest rows.", type=POSITIVE, default=50),
+        *COMMON,
+    ),
+}
+
+
+def build_command(path: str) -> click.Command:
+    """Build the command with this path, such as `keys add`, from its entry in `COMMANDS` and its help."""
+    spec, shown = COMMANDS[path], HELP[path]
+    has_subcommands = any(name.startswith(f"{path} ") for name in COMMANDS)
+    build = (
+        partial(CommandGroup, invoke_without_command=bool(spec.target)) if has_subcommands else click.Command
+    )
+    return build(
+        name=path,
+        callback=partial(run_command, spec) if spec.target else None,
+        params=[make() for make in spec.params],
+        help=shown.text,
+        epilog=shown.epilog,
+    )

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import click
 
 from fingerpost.errors import ConfigError
-from fingerpost.frozen import frozen
 from fingerpost.llm.content import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
-from fingerpost.surfaces.cli.options import OVERRIDES_KEY
-from fingerpost.surfaces.cli.screen import clean_text, get_error_output
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.options import OVERRIDES_KEY, CommonOptions
+from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_warning
 
 if TYPE_CHECKING:
     # Imported in `open_any_router`, because it is slow.
@@ -30,45 +27,42 @@ R = TypeVar("R")
 CONNECTING_STATES = (ServerState.IDLE, ServerState.CONNECTING)
 
 
-@frozen(kw_only=False)
-class CommonOptions:
-    """The options that every command takes."""
-
-    config: Path | None
-    servers: Path | None
-    as_json: bool
-
-
-def run_async(work: Callable[[], Coroutine[Any, Any, R]]) -> R:
-    """Run `work` on a new event loop."""
-    return anyio.run(work)
-
-
-def read_settings(options: CommonOptions) -> Loaded:
+def read_settings(common: CommonOptions) -> Loaded:
     """Load the settings and print their warnings to stderr."""
     context = click.get_current_context(silent=True)
     overrides: dict[str, object] = {} if context is None else context.meta.get(OVERRIDES_KEY, {})
-    loaded = load(config=options.config, servers=options.servers, overrides=overrides)
+    loaded = load(config=common.config, servers=common.servers, overrides=overrides)
     for warning in loaded.warnings:
         fix = f" (fix: {clean_text(warning.fix)})" if warning.fix else ""
-        click.echo(style_text("warning: ", fg="yellow") + clean_text(str(warning)) + fix, err=True)
+        print_warning(clean_text(str(warning)) + fix)
     return loaded
 
 
-def run_on_store(
-    config: Path | None, servers: Path | None, work: Callable[[Store, Settings], Awaitable[R]]
-) -> R:
+def run_on_store(common: CommonOptions, work: Callable[[Store, Settings], Awaitable[R]]) -> R:
     """Open the store, run `work` on it and return its result."""
     # Loads the database library; commands that only read settings do not need it.
     from fingerpost.store import Store
 
-    settings = read_settings(CommonOptions(config, servers, as_json=False)).settings
+    settings = read_settings(common).settings
 
     async def run_opened() -> R:
         async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
             return await work(store, settings)
 
-    return run_async(run_opened)
+    return anyio.run(run_opened)
+
+
+def run_on_router(
+    opened: CommonOptions | Loaded, work: Callable[[Router], Awaitable[R]], *, need_servers: bool = True
+) -> R:
+    """Open the router with these settings, run `work` on it and return its result."""
+    loaded = opened if isinstance(opened, Loaded) else read_settings(opened)
+
+    async def run_opened() -> R:
+        async with (open_router if need_servers else open_any_router)(loaded) as router:
+            return await work(router)
+
+    return anyio.run(run_opened)
 
 
 @asynccontextmanager
@@ -89,37 +83,31 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
 
 @asynccontextmanager
 async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
-    """Open the router, also without servers."""
+    """Open the router, also without servers. It reloads profile files when they change."""
+    # Both load the MCP library, which takes seconds; commands that only use the store do not need it.
     if loaded.settings.builtin.enabled:
-        # Takes seconds to import; needed only if a built-in server is enabled.
-        from fingerpost.builtin import open_router as with_own_servers
+        from fingerpost.builtin import open_router as open_with_own_servers
 
-        async with with_own_servers(loaded.specs, settings=loaded.settings) as router:
-            _follow_profiles(router, loaded)
-            yield router
-        return
-    # Loads the MCP library, which takes seconds; commands that only use the store do not need it.
-    from fingerpost.router import Router
+        opened = open_with_own_servers(loaded.specs, settings=loaded.settings)
+    else:
+        from fingerpost.router import Router
 
-    async with Router(loaded.specs, settings=loaded.settings) as router:
-        _follow_profiles(router, loaded)
+        opened = Router(loaded.specs, settings=loaded.settings)
+    async with opened as router:
+        if loaded.profile_files is not None:
+            router.follow_profiles(loaded.profile_files)
         yield router
 
 
-def _follow_profiles(router: Router, loaded: Loaded) -> None:
-    """Reload profile files when they change."""
-    if loaded.profile_files is not None:
-        router.follow_profiles(loaded.profile_files)
-
-
-async def connect_servers(router: Router, *names: str, wait: float | None = None) -> None:
-    """Connect the servers and show on stderr which are still connecting.
+async def connect_servers(router: Router, *names: str | None, wait: float | None = None) -> None:
+    """Connect the named servers, or all if every name is None, and show on stderr which still connect.
 
     Return after `wait` seconds at most; None waits for all.
     """
     screen = get_error_output()
+    given = [name for name in names if name is not None]
     if not screen.is_terminal:
-        await router.connect(*names, timeout=wait)
+        await router.connect(*given, timeout=wait)
         return
     from rich.text import Text  # server names must not be parsed as markup
 
@@ -132,7 +120,7 @@ async def connect_servers(router: Router, *names: str, wait: float | None = None
                     await anyio.sleep(0.1)
 
             group.start_soon(show)
-            await router.connect(*names, timeout=wait)
+            await router.connect(*given, timeout=wait)
             group.cancel_scope.cancel()
 
 
@@ -151,16 +139,12 @@ def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
         if not equals or not key.strip(":"):
             message = f"{pair!r} is not KEY=VALUE"
             raise click.BadParameter(message, param_hint="KEY=VALUE")
-        if key.endswith(":"):
-            given[key[:-1]] = _parse_json_value(pair, value)
-        else:
+        if not key.endswith(":"):
             given[key] = value
+            continue
+        parsed = read_arguments(f'{{"value": {value}}}')
+        if isinstance(parsed, str):
+            message = f"{pair}: {parsed}"
+            raise click.BadParameter(message, param_hint="KEY:=JSON")
+        given[key[:-1]] = parsed["value"]
     return given
-
-
-def _parse_json_value(pair: str, value: str) -> Any:
-    parsed = read_arguments(f'{{"value": {value}}}')
-    if isinstance(parsed, str):
-        message = f"{pair}: {parsed}"
-        raise click.BadParameter(message, param_hint="KEY:=JSON")
-    return parsed["value"]

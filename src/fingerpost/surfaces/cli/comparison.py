@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import anyio
 import click
@@ -27,24 +27,14 @@ from fingerpost.records import Message, Narrowing, ToolCard, create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub
 from fingerpost.router import Router
-from fingerpost.settings import Loaded, ModelsSettings, Settings
+from fingerpost.settings import ModelsSettings, Settings
 from fingerpost.store import Store
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_settings,
-    run_async,
-    run_on_store,
-)
+from fingerpost.surfaces.cli.common import connect_servers, read_settings, run_on_router, run_on_store
 from fingerpost.surfaces.cli.evals import read_requests
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json, print_lines
+from fingerpost.surfaces.cli.options import CommonOptions
+from fingerpost.surfaces.cli.route import settle_tools
+from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_lines, print_table
 
-if TYPE_CHECKING:
-    pass
-VECTOR_TIMEOUT_S: Final = (
-    20.0  # a first run computes the vectors of all tools; after this time only words are used
-)
 MAX_ANSWER_TOKENS: Final = 300
 
 
@@ -160,21 +150,11 @@ def _compute_saving(before: float, after: float) -> float:
     return round(1 - after / before, 4) if before else 0.0
 
 
-def disable_cache(loaded: Loaded) -> Loaded:
-    """Return the settings with caches disabled."""
-    flags = loaded.settings.flags.model_copy(update={"narrow_cache": False})
-    return replace(loaded, settings=loaded.settings.model_copy(update={"flags": flags}))
-
-
-def open_pool(models: ModelsSettings) -> ModelPool:
-    """Return a pool with one model: lite, else prime."""
-    return ModelPool.of(ModelsSettings(lite=models.lite or models.prime))
-
-
 async def measure_all(router: Router, texts: Sequence[str]) -> list[RoutingComparison]:
     """Measure the requests one after another."""
-    await router.settle(VECTOR_TIMEOUT_S)
-    pool = open_pool(router.settings.models)
+    await settle_tools(router)
+    models = router.settings.models
+    pool = ModelPool.of(ModelsSettings(lite=models.lite or models.prime))
     try:
         await _warm_up(router, texts[0], pool)
         return [await measure(router, text, pool) for text in texts]
@@ -305,42 +285,48 @@ def _average(values: Sequence[float]) -> float:
 
 
 def compare_routing(
-    *, request: tuple[str, ...], requests_file: Path | None, recorded: bool, self_test: bool, **options: Any
+    *,
+    request: tuple[str, ...],
+    requests_file: Path | None,
+    recorded: bool,
+    self_test: bool,
+    common: CommonOptions,
+    wait: float,
 ) -> int:
     """Show what routing saves for REQUEST: tools, tokens of definitions, and time."""
     if recorded:
-        return _show_recorded(options)
+        return _show_recorded(common)
     if self_test:
-        return _show_fallbacks(options)
+        return _show_fallbacks(common, wait)
     texts = _collect_requests(request, requests_file)
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> list[RoutingComparison]:
-        async with open_router(disable_cache(loaded)) as router:
-            await connect_servers(router, wait=options["wait"])
-            return await measure_all(router, texts)
+    async def work(router: Router) -> list[RoutingComparison]:
+        await connect_servers(router, wait=wait)
+        return await measure_all(router, texts)
 
-    comparisons = run_async(work)
+    loaded = read_settings(common)
+    flags = loaded.settings.flags.model_copy(update={"narrow_cache": False})
+    uncached = replace(loaded, settings=loaded.settings.model_copy(update={"flags": flags}))
+    comparisons = run_on_router(uncached, work)
     whole = comparisons[0] if requests_file is None else average(comparisons)
-    if options["as_json"]:
+    if common.as_json:
         _print_comparisons(texts, comparisons, None if requests_file is None else whole)
     else:
         _show_comparison(whole, None if requests_file is None else len(comparisons))
     return 0 if whole.without.tools else 1
 
 
-def _show_recorded(options: Mapping[str, Any]) -> int:
+def _show_recorded(common: CommonOptions) -> int:
     """Show figures about smart routing from the journal."""
 
-    async def read(store: Store, settings: Settings) -> SmartRoutingStats:
-        del settings
+    async def read(store: Store, _: Settings) -> SmartRoutingStats:
         return await read_stored_stats(store)
 
-    figures = run_on_store(options["config"], options["servers"], read)
-    if options["as_json"]:
+    figures = run_on_store(common, read)
+    if common.as_json:
         print_json(to_plain(figures))
     elif not figures.runs:
-        print_lines(["No servers were chosen so far: see smart_routing in the settings."])
+        click.echo("No servers were chosen so far: see smart_routing in the settings.")
     else:
         by = f"{figures.by_model:,} by a model, {figures.widened:,} widened by later requests"
         print_lines(
@@ -356,28 +342,24 @@ def _show_recorded(options: Mapping[str, Any]) -> int:
     return 0
 
 
-def _show_fallbacks(options: Mapping[str, Any]) -> int:
+def _show_fallbacks(common: CommonOptions, wait: float) -> int:
     """Run the self-test: what happens when choosing servers fails."""
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> list[FallbackResult]:
-        async with open_router(loaded) as router:
-            await connect_servers(router, wait=options["wait"])
-            if len({card.server for card in router.tools.cards}) < 2:
-                message = "there is nothing to choose: fewer than two servers have tools"
-                raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
-            return await try_fallbacks(router)
+    async def work(router: Router) -> list[FallbackResult]:
+        await connect_servers(router, wait=wait)
+        if len({card.server for card in router.tools.cards}) < 2:
+            message = "there is nothing to choose: fewer than two servers have tools"
+            raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
+        return await try_fallbacks(router)
 
-    found = run_async(work)
-    if options["as_json"]:
+    found = run_on_router(common, work)
+    if common.as_json:
         print_json([{**to_plain(one), "right": one.is_right} for one in found])
     else:
         print_lines(
-            [
-                f"{'ok  ' if one.is_right else 'FAIL'} {one.failure}: {one.tools} of {one.of} tools offered "
-                f"({clean_text(one.error or 'no error was reported')})"
-                for one in found
-            ]
+            f"{'ok  ' if one.is_right else 'FAIL'} {one.failure}: {one.tools} of {one.of} tools offered "
+            f"({clean_text(one.error or 'no error was reported')})"
+            for one in found
         )
     return 0 if all(one.is_right for one in found) else 1
 
@@ -415,25 +397,29 @@ def _convert_comparison(comparison: RoutingComparison) -> dict[str, Any]:
 
 def _show_comparison(comparison: RoutingComparison, requests: int | None) -> None:
     asked = any(variant.model is not None for variant in comparison.variants)
-    columns = ("", "servers", "tools", "tokens of definitions")
-    title = None if requests is None else f"{requests:,} requests, on average"
-    shown = build_table(title, *columns, *(("model ms", "model tokens") if asked else ()))
-    for column in shown.columns[1:]:
-        column.justify = "right"
-    for variant in comparison.variants:
-        shown.add_row(
-            clean_text(variant.name),
-            *_format_cells(variant),
-            *(_format_model_cells(variant) if asked else ()),
-        )
+    columns = (
+        "",
+        "servers",
+        "tools",
+        "tokens of definitions",
+        *(("model ms", "model tokens") if asked else ()),
+    )
+    print_table(
+        None if requests is None else f"{requests:,} requests, on average",
+        columns,
+        (
+            (
+                variant.name,
+                *(_format_figure(value) for value in (variant.servers, variant.tools, variant.tokens)),
+                *(_format_model_cells(variant) if asked else ()),
+            )
+            for variant in comparison.variants
+        ),
+        right=range(1, len(columns)),
+    )
     screen = get_output()
-    screen.print(shown)
     for line in _summarise(comparison):
         screen.print(clean_text(line), soft_wrap=True)
-
-
-def _format_cells(variant: RoutingVariant) -> tuple[str, ...]:
-    return tuple(_format_figure(value) for value in (variant.servers, variant.tools, variant.tokens))
 
 
 def _format_figure(value: float) -> str:

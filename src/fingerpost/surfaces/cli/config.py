@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,22 +22,19 @@ from fingerpost.settings.problems import format_path
 from fingerpost.settings.profiles import read_examples
 from fingerpost.settings.reference import build_rows, list_sections
 from fingerpost.surfaces.cli.answer_output import make_readable
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_settings,
-    run_async,
-)
+from fingerpost.surfaces.cli.common import connect_servers, read_settings, run_on_router
+from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
     build_table,
     clean_text,
     cut_sentence,
     format_count,
     format_effect,
-    get_error_output,
     get_output,
+    print_error,
     print_json,
+    print_table,
+    print_warning,
 )
 from fingerpost.surfaces.cli.streams import style_text
 
@@ -48,27 +44,34 @@ if TYPE_CHECKING:
     from fingerpost.settings import Loaded, ProfileFiles, ProfileSettings
 
 
-def check_settings(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def check_settings(*, common: CommonOptions) -> int:
     """Explain everything that is wrong with the settings: file, line and fix."""
-    problems = find_problems(config=config, servers=servers)
+    problems = find_problems(config=common.config, servers=common.servers)
     if not any(not problem.warning for problem in problems):
-        problems = (*problems, *_find_command_rule_problems(config, servers))
+        problems = (*problems, *_find_command_rule_problems(common))
     wrong = sum(not problem.warning for problem in problems)
-    if as_json:
+    if common.as_json:
         print_json([_convert_problem(problem) for problem in problems])
-    else:
-        for problem in problems:
-            _print_problem(problem)
-        click.echo(_summarise_problems(problems, wrong, config, servers))
-    return 1 if wrong else 0
+        return 1 if wrong else 0
+    for problem in problems:
+        _print_problem(problem)
+    warnings = format_count(len(problems) - wrong, "warning")
+    if wrong:
+        click.echo(f"{format_count(wrong, 'problem')}, {warnings}")
+        return 1
+    loaded = load(config=common.config, servers=common.servers)
+    given = sum(origin.kind != "default" for origin in loaded.origins.values())
+    verdict = f"no problems, {warnings}" if problems else "no problems"
+    click.echo(f"{format_count(len(loaded.specs), 'server')}, {format_count(given, 'setting')}, {verdict}")
+    return 0
 
 
-def _find_command_rule_problems(config: Path | None, servers: Path | None) -> tuple[Problem, ...]:
+def _find_command_rule_problems(common: CommonOptions) -> tuple[Problem, ...]:
     """Return warnings about allowed workspace commands."""
     # The built-in servers take seconds to import; only `config check` needs them.
     from fingerpost.builtin.workspace.command_rules import describe_rules
 
-    loaded = load(config=config, servers=servers)
+    loaded = load(config=common.config, servers=common.servers)
     own = loaded.settings.builtin.workspace
     path = "builtin.workspace.commands"
     origin = loaded.origins[path]
@@ -79,26 +82,11 @@ def _find_command_rule_problems(config: Path | None, servers: Path | None) -> tu
 
 
 def _print_problem(problem: Problem) -> None:
-    mark = style_text("warning: ", fg="yellow") if problem.warning else style_text("error: ", fg="red")
-    click.echo(f"{mark}{clean_text(str(problem))}")
-    click.echo(style_text("  fix: ", fg="green") + clean_text(problem.fix))
-
-
-def _summarise_problems(
-    problems: tuple[Problem, ...], wrong: int, config: Path | None, servers: Path | None
-) -> str:
-    warnings = _format_count(len(problems) - wrong, "warning")
-    if wrong:
-        return f"{_format_count(wrong, 'problem')}, {warnings}"
-
-    loaded = load(config=config, servers=servers)
-    given = sum(origin.kind != "default" for origin in loaded.origins.values())
-    verdict = "no problems" if not problems else f"no problems, {warnings}"
-    return f"{_format_count(len(loaded.specs), 'server')}, {_format_count(given, 'setting')}, {verdict}"
-
-
-def _format_count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    if problem.warning:
+        click.echo(style_text("warning: ", fg="yellow") + clean_text(str(problem)))
+        click.echo(style_text("  fix: ", fg="green") + clean_text(problem.fix))
+    else:
+        print_error(clean_text(str(problem)), clean_text(problem.fix), err=False)
 
 
 def _convert_problem(problem: Problem) -> dict[str, object]:
@@ -113,76 +101,61 @@ def _convert_problem(problem: Problem) -> dict[str, object]:
     }
 
 
-def show_settings(
-    *, config: Path | None, servers: Path | None, as_json: bool, section: str | None, changed: bool
-) -> int:
+def show_settings(*, common: CommonOptions, section: str | None, changed: bool) -> int:
     """Print the effective settings, each with where it comes from. Secrets are masked."""
     if section is not None and section not in list_sections():
         known = ", ".join(list_sections())
         message = f"no section {section!r}; there are: {known}"
         raise click.BadParameter(message, param_hint="SECTION")
-    loaded = load(config=config, servers=servers)
-    if as_json:
-        _print_settings_json(loaded, section, changed=changed)
-    else:
-        _print_settings_table(loaded, section, changed=changed)
-    return 0
-
-
-def _print_settings_json(loaded: Loaded, section: str | None, *, changed: bool) -> None:
-    print_json(
-        {
-            "settings": [
-                {"path": row.path, "value": row.value, "origin": str(row.origin), "kind": row.origin.kind}
-                for row in build_rows(loaded, section)
-                if not changed or row.origin.kind != "default"
-            ],
-            "files": list(loaded.files),
-            "warnings": [_convert_problem(warning) for warning in loaded.warnings],
-        }
-    )
-
-
-def _print_settings_table(loaded: Loaded, section: str | None, *, changed: bool) -> None:
+    loaded = load(config=common.config, servers=common.servers)
+    rows = [row for row in build_rows(loaded, section) if not changed or row.origin.kind != "default"]
+    if common.as_json:
+        settings = [
+            {"path": row.path, "value": row.value, "origin": str(row.origin), "kind": row.origin.kind}
+            for row in rows
+        ]
+        warnings = [_convert_problem(warning) for warning in loaded.warnings]
+        print_json({"settings": settings, "files": list(loaded.files), "warnings": warnings})
+        return 0
     table = build_table(None, "setting", "value", "from")
-    for row in build_rows(loaded, section):
-        is_default = row.origin.kind == "default"
-        if changed and is_default:
-            continue
+    for row in rows:
         value = "" if row.value is None else json.dumps(row.value, ensure_ascii=False)
-        style = "dim" if is_default else ""
+        style = "dim" if row.origin.kind == "default" else ""
         table.add_row(*(Text(clean_text(cell), style=style) for cell in (row.path, value, str(row.origin))))
     get_output().print(table)
     for warning in loaded.warnings:
-        get_error_output().print(Text(f"warning: {clean_text(str(warning))}", style="yellow"))
+        print_warning(clean_text(str(warning)))
+    return 0
 
 
-def list_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def list_profiles(*, common: CommonOptions) -> int:
     """List all profiles."""
-    loaded = read_settings(CommonOptions(config, servers, as_json))
+    loaded = read_settings(common)
     found = sorted(loaded.settings.profiles.items())
-    if as_json:
+    if common.as_json:
         print_json(
             [
                 {"name": name, "written": _find_origin(loaded, name), **_convert_profile(one)}
                 for name, one in found
             ]
         )
-        return 0
-    if not found:
+    elif not found:
         click.echo("There are no profiles. `fingerpost profiles add` lists examples to begin with.")
-        return 0
-    table = build_table(None, "profile", "for", "who", "meant", "written")
-    for name, one in found:
-        cells = (
-            name,
-            one.description or "",
-            _format_users(one),
-            _format_when(one),
-            _find_origin(loaded, name),
+    else:
+        print_table(
+            None,
+            ("profile", "for", "who", "meant", "written"),
+            (
+                (
+                    name,
+                    one.description or "",
+                    _format_users(one),
+                    _format_when(one),
+                    _find_origin(loaded, name),
+                )
+                for name, one in found
+            ),
         )
-        table.add_row(*(clean_text(cell) for cell in cells))
-    get_output().print(table)
     return 0
 
 
@@ -209,32 +182,26 @@ def _find_origin(loaded: Loaded, name: str) -> str:
     return "" if first is None else str(first)
 
 
-def show_profile(*, name: str, prompt: bool, **options: Any) -> int:
+def show_profile(*, name: str, prompt: bool, common: CommonOptions, wait: float) -> int:
     """Show the tools and the prompt of the profile NAME with the configured servers."""
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            router.profiles.get_profile(name)  # report an unknown name first
-            await connect_servers(router, wait=options["wait"])
-            view = await router.look(profile=name)
-            if options["as_json"]:
-                _print_profile_json(router, name, view)
-            else:
-                _print_profile(router, name, view, prompt=prompt)
+    async def work(router: Router) -> int:
+        profile = router.profiles.get_profile(name)  # report an unknown name first
+        await connect_servers(router, wait=wait)
+        view = await router.look(profile=name)
+        if not common.as_json:
+            _print_profile(router, name, view, prompt=prompt)
+            return 0
+        document = {
+            "name": name,
+            "profile": _convert_profile(profile),
+            "tools": [card.key for card in view.visible.cards],
+            "prompt": _build_prompt(router, name, view),
+        }
+        print_json(scrub_json(document))
         return 0
 
-    return run_async(work)
-
-
-def _print_profile_json(router: Router, name: str, view: VisibleCatalog) -> None:
-    document = {
-        "name": name,
-        "profile": _convert_profile(router.profiles[name]),
-        "tools": [card.key for card in view.visible.cards],
-        "prompt": _build_prompt(router, name, view),
-    }
-    print_json(scrub_json(document))
+    return run_on_router(common, work)
 
 
 def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: bool) -> None:
@@ -247,10 +214,14 @@ def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: b
     sees = format_count(len(view.visible.cards), "tool")
     click.echo(f"  sees   {sees} of {len(router.tools.cards)}")
     if view.visible.cards:
-        table = build_table(None, "tool", "effect", "what it does")
-        for card in view.visible.cards:
-            table.add_row(clean_text(card.key), format_effect(card), cut_sentence(card.description))
-        get_output().print(table)
+        print_table(
+            None,
+            ("tool", "effect", "what it does"),
+            (
+                (card.key, format_effect(card), Text(cut_sentence(card.description)))
+                for card in view.visible.cards
+            ),
+        )
     else:
         click.echo("Nothing fits its servers, tools and effects. Are those servers configured?", err=True)
     if prompt:
@@ -269,22 +240,21 @@ def _build_prompt(router: Router, name: str, view: VisibleCatalog) -> str:
     )
 
 
-def check_profiles(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def check_profiles(*, common: CommonOptions) -> int:
     """Explain what is wrong with profiles: file, line and fix. Exit code 1 when something is."""
-    found = find_problems(config=config, servers=servers)
+    found = find_problems(config=common.config, servers=common.servers)
     wrong = [problem for problem in found if not problem.warning and problem.path.startswith("profiles")]
-    if as_json:
+    if common.as_json:
         print_json([{"where": str(one.origin), "problem": one.message, "fix": one.fix} for one in wrong])
         return 1 if wrong else 0
     for problem in wrong:
-        click.echo(style_text("error: ", fg="red") + clean_text(str(problem)))
-        click.echo(style_text("  fix: ", fg="green") + clean_text(problem.fix))
+        _print_problem(problem)
     if not wrong:
         click.echo("Nothing is wrong with the profiles.")
     return 1 if wrong else 0
 
 
-def add_profiles(*, names: tuple[str, ...], config: Path | None, servers: Path | None, as_json: bool) -> int:
+def add_profiles(*, names: tuple[str, ...], common: CommonOptions) -> int:
     """Write ready profiles into the folder of profiles; without a name, list those there are."""
     ready = read_examples()
     if not names:
@@ -294,17 +264,13 @@ def add_profiles(*, names: tuple[str, ...], config: Path | None, servers: Path |
     if unknown := [name for name in names if name not in ready]:
         message = f"there is no example {unknown[0]!r}; there are {', '.join(ready)}"
         raise click.UsageError(message)
-    folder = _get_profile_files(read_settings(CommonOptions(config, servers, as_json)))
+    folder = read_settings(common).profile_files
+    if folder is None:
+        message = "there is no fingerpost.toml that profiles could stand beside"
+        raise ConfigError(message, hint="create one (it may be empty), or set profiles_folder")
     for name in names:
         _write_profile(folder, name, ready[name])
     return 0
-
-
-def _get_profile_files(loaded: Loaded) -> ProfileFiles:
-    if loaded.profile_files is None:
-        message = "there is no fingerpost.toml that profiles could stand beside"
-        raise ConfigError(message, hint="create one (it may be empty), or set profiles_folder")
-    return loaded.profile_files
 
 
 def _write_profile(files: ProfileFiles, name: str, text: str) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+import anyio
 import anyio.to_thread
 from rich.text import Text
 
@@ -20,19 +20,17 @@ from fingerpost.records.codec import to_plain
 from fingerpost.router import Router
 from fingerpost.router.extensions import KINDS, Extension, Extensions
 from fingerpost.settings import ExtensionSettings, Loaded, Problem, Settings, load
-from fingerpost.surfaces.cli.common import CommonOptions, connect_servers, open_any_router, run_async
-from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.common import connect_servers, open_any_router
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json
 
-if TYPE_CHECKING:
-    pass
 Severity = Literal["broken", "limited", "advice"]
 SEVERITY_ORDER: dict[Severity, int] = {"broken": 0, "limited": 1, "advice": 2}
 MAX_STDERR_LINES = 5
 MAX_NAMED_TOOLS = 20
 
 
-@frozen
+@frozen(kw_only=False)
 class SetupFinding:
     """One problem or advice, and how to fix it."""
 
@@ -43,10 +41,10 @@ class SetupFinding:
     detail: tuple[str, ...] = ()
 
 
-async def examine(options: CommonOptions) -> tuple[SetupFinding, ...]:
+async def examine(common: CommonOptions) -> tuple[SetupFinding, ...]:
     """Return all findings, most urgent first."""
     try:
-        loaded = load(config=options.config, servers=options.servers)
+        loaded = load(config=common.config, servers=common.servers)
     except ConfigError as error:
         return tuple(_describe_config_error(error))
     findings = [_describe_problem(problem, "limited") for problem in loaded.warnings]
@@ -71,7 +69,7 @@ def _describe_extension(extension: Extension) -> SetupFinding:
         severity = "broken" if extension.kind == "rules" else "limited"
         what, fix = f"cannot be used: {extension.error}", f"repair or install its package, or {fix}"
     subject = f"{extension.kind.removesuffix('s')} {extension.name}"
-    return SetupFinding(severity=severity, subject=subject, what=what, fix=fix)
+    return SetupFinding(severity, subject, what, fix)
 
 
 def _leave_out_broken(loaded: Loaded, found: Sequence[Extension]) -> Loaded:
@@ -87,15 +85,8 @@ async def _examine_router(loaded: Loaded) -> list[SetupFinding]:
     async with open_any_router(loaded) as router:
         findings = await _examine_store(router)
         if not router.servers.statuses:
-            findings.append(
-                SetupFinding(
-                    severity="broken",
-                    subject="servers",
-                    what="none are configured",
-                    fix="run `fingerpost import`, or name a file with --servers FILE",
-                )
-            )
-            return findings
+            fix = "run `fingerpost import`, or name a file with --servers FILE"
+            return [*findings, SetupFinding("broken", "servers", "none are configured", fix)]
         await connect_servers(router)
         for status in router.servers.statuses:
             findings.extend(_examine_server(status))
@@ -117,48 +108,40 @@ def _examine_sandbox(settings: Settings) -> list[SetupFinding]:
     fix = 'use Linux 5.13 or newer with Landlock, or set sandbox = "required" to run none without'
     if own.sandbox == "off":
         severity, fix = "advice", 'set builtin.workspace.sandbox = "auto"'
-    return [SetupFinding(severity=severity, subject="workspace", what=missing, fix=fix)]
+    return [SetupFinding(severity, "workspace", missing, fix)]
 
 
 async def _examine_store(router: Router) -> list[SetupFinding]:
     findings: list[SetupFinding] = []
     report = await router.store.audit.verify()
     if not report.intact:
-        findings.append(
-            SetupFinding(
-                severity="broken",
-                subject="audit trail",
-                what=report.reason or "does not verify",
-                fix="run `fingerpost audit verify`, and restore the newest backup that verifies",
-            )
-        )
+        fix = "run `fingerpost audit verify`, and restore the newest backup that verifies"
+        findings.append(SetupFinding("broken", "audit trail", report.reason or "does not verify", fix))
     if (fault := await router.store.secret.find_fault()) is not None:
-        what, fix = fault
-        findings.append(SetupFinding(severity="limited", subject="store", what=what, fix=fix))
+        findings.append(SetupFinding("limited", "store", *fault))
     return findings
 
 
 def _examine_server(status: ServerStatus) -> Iterator[SetupFinding]:
-    if (
-        status.state is ServerState.DISABLED
-        and (unavailable := build_server_unavailable("", status)) is not None
-    ):
-        what = status.reason or "disabled in the configuration"
-        yield SetupFinding(severity="advice", subject=f"server {status.name}", what=what, fix=unavailable.fix)
-    if status.state is ServerState.READY and status.reason is not None:
-        fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/servers.md"
-        yield SetupFinding(severity="advice", subject=f"server {status.name}", what=status.reason, fix=fix)
-    if status.state not in ("down", "connecting", "degraded"):
-        return
-    lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
-    yield SetupFinding(
-        severity="limited" if status.state == "degraded" else "broken",
-        subject=f"server {status.name}",
-        what=f"{status.state}: {status.reason or 'no reason given'}",
-        fix=status.hint
-        or f"look at its entry and try `fingerpost servers --watch`; it is {status.transport}",
-        detail=lines[-MAX_STDERR_LINES:],
-    )
+    subject = f"server {status.name}"
+    if status.state is ServerState.DISABLED:
+        if (unavailable := build_server_unavailable("", status)) is not None:
+            what = status.reason or "disabled in the configuration"
+            yield SetupFinding("advice", subject, what, unavailable.fix)
+    elif status.state is ServerState.READY:
+        if status.reason is not None:
+            fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/servers.md"
+            yield SetupFinding("advice", subject, status.reason, fix)
+    elif status.state is not ServerState.IDLE:
+        lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
+        yield SetupFinding(
+            "limited" if status.state is ServerState.DEGRADED else "broken",
+            subject,
+            f"{status.state}: {status.reason or 'no reason given'}",
+            status.hint
+            or f"look at its entry and try `fingerpost servers --watch`; it is {status.transport}",
+            lines[-MAX_STDERR_LINES:],
+        )
 
 
 def _examine_tools(router: Router) -> Iterator[SetupFinding]:
@@ -182,16 +165,10 @@ def _describe_unavailable(tools: Sequence[UnavailableTool], severity: Severity) 
     """Return one finding for all tools that are unavailable for the same reason."""
     first = tools[0]
     if len(tools) == 1:
-        return SetupFinding(severity=severity, subject=f"tool {first.tool}", what=first.reason, fix=first.fix)
+        return SetupFinding(severity, f"tool {first.tool}", first.reason, first.fix)
     more = len(tools) - MAX_NAMED_TOOLS
     named = [tool.tool for tool in tools[:MAX_NAMED_TOOLS]] + ([f"and {more} more"] if more > 0 else [])
-    return SetupFinding(
-        severity=severity,
-        subject=f"{len(tools)} tools",
-        what=first.reason,
-        fix=first.fix,
-        detail=tuple(named),
-    )
+    return SetupFinding(severity, f"{len(tools)} tools", first.reason, first.fix, tuple(named))
 
 
 def _describe_config_error(error: ConfigError) -> Iterator[SetupFinding]:
@@ -205,24 +182,21 @@ def _describe_config_error(error: ConfigError) -> Iterator[SetupFinding]:
 def _describe_problem(problem: Problem, severity: Severity) -> SetupFinding:
     where = "configuration" if problem.origin.kind == "default" else str(problem.origin)
     what = f"{problem.path}: {problem.message}" if problem.path else problem.message
-    return SetupFinding(severity=severity, subject=where, what=what, fix=problem.fix)
+    return SetupFinding(severity, where, what, problem.fix)
 
 
 def _describe_error(subject: str, error: FingerpostError) -> SetupFinding:
-    return SetupFinding(
-        severity="broken", subject=subject, what=str(error), fix=error.hint or "see docs/troubleshooting.md"
-    )
+    return SetupFinding("broken", subject, str(error), error.hint or "see docs/troubleshooting.md")
 
 
 SEVERITY_MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}
 
 
-def run_checks(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def run_checks(*, common: CommonOptions) -> int:
     """Say what is wrong with the set-up, in order of what to fix."""
-    options = CommonOptions(config, servers, as_json)
-    found = run_async(lambda: examine(options))
+    found = anyio.run(examine, common)
     findings = tuple(replace(finding, fix=repeat_options(finding.fix)) for finding in found)
-    if as_json:
+    if common.as_json:
         print_json([to_plain(finding) for finding in findings])
     else:
         _show_findings(findings)

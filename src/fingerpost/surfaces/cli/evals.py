@@ -14,6 +14,7 @@ import anyio.to_thread
 import click
 from anyio.from_thread import start_blocking_portal
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from fingerpost.catalog import Snapshot
 from fingerpost.errors import ConfigError
@@ -37,7 +38,6 @@ from fingerpost.evals.metrics import (
 )
 from fingerpost.evals.predictions import (
     EvalSelector,
-    OfferContrast,
     RankingScope,
     RoutedQuery,
     ShadowReport,
@@ -52,17 +52,17 @@ from fingerpost.evals.predictions import (
 )
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import JsonObject, utc_now
+from fingerpost.records.codec import to_plain
 from fingerpost.router.feedback import CHECK_NAME
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.common import (
-    CommonOptions,
     connect_servers,
-    open_router,
     read_pairs,
     read_settings,
-    run_async,
+    run_on_router,
     run_on_store,
 )
+from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
     build_table,
     clean_text,
@@ -70,10 +70,12 @@ from fingerpost.surfaces.cli.screen import (
     format_count,
     get_error_output,
     get_output,
+    print_error,
     print_json,
     print_lines,
+    print_note,
+    print_table,
 )
-from fingerpost.surfaces.cli.streams import style_text
 
 if TYPE_CHECKING:
     from fingerpost.evals.feedback import FeedbackReport
@@ -139,11 +141,20 @@ def show_learning(report: FeedbackReport, *, as_json: bool) -> int:
             first = f"{report.first_before} without it, for {report.first_after} with it"
             print_lines([f"of {requests} the right tool is first for {first}"])
         if report.differences:
-            table = build_table(None, "figure", "without", "with", "95 % of the change", "")
-            for one in report.differences:
-                interval = f"{one.low:+.3f} … {one.high:+.3f}"
-                table.add_row(one.name, f"{one.before:.3f}", f"{one.after:.3f}", interval, one.verdict)
-            get_output().print(table)
+            print_table(
+                None,
+                ("figure", "without", "with", "95 % of the change", ""),
+                (
+                    (
+                        one.name,
+                        f"{one.before:.3f}",
+                        f"{one.after:.3f}",
+                        f"{one.low:+.3f} … {one.high:+.3f}",
+                        one.verdict,
+                    )
+                    for one in report.differences
+                ),
+            )
     return 0 if report.verdict in ("would help", "no loss") else 1
 
 
@@ -183,7 +194,10 @@ def write_predictions(
             catalog.snapshot, settings, progress=lambda done: bar.update(indexing, completed=done)
         ) as narrower:
             bar.update(indexing, completed=1.0)
-            _note_unencoded(get_ready_share(narrower, settings))
+            if (share := get_ready_share(narrower, settings)) < 1:
+                print_note(
+                    f"{1 - share:.0%} of the tools could not be compared by meaning; their words stand in"
+                )
             task = bar.add_task("routing", total=len(queries))
             try:
                 for prediction in select(
@@ -194,7 +208,7 @@ def write_predictions(
                     written += 1
                     bar.advance(task)
             except KeyboardInterrupt:
-                _print_note(f"stopped: {written:,} of {len(queries):,} predictions are written")
+                print_note(f"stopped: {written:,} of {len(queries):,} predictions are written")
                 raise
 
 
@@ -207,7 +221,7 @@ def _open_selection(catalog: EvalCatalog, settings: Settings, at_once: int) -> G
 
     pool = ModelPool.of(settings.models)
     selector = EvalSelector(pool, catalog, settings)
-    _print_note(f"{clean_text(pool.name(Role.LITE))} selects for each query; --no-select leaves that out")
+    print_note(f"{clean_text(pool.name(Role.LITE))} selects for each query; --no-select leaves that out")
     with start_blocking_portal() as portal:
         try:
             yield lambda routed: iterate_with_selections(routed, selector, portal, concurrency=at_once)
@@ -218,17 +232,17 @@ def _open_selection(catalog: EvalCatalog, settings: Settings, at_once: int) -> G
 
 def _note_tally(tally: SelectionTally) -> None:
     tokens = f", {tally.tokens:,} tokens" if tally.tokens else ""
-    _print_note(f"{format_count(tally.calls, 'question')} to the model{tokens}")
+    print_note(f"{format_count(tally.calls, 'question')} to the model{tokens}")
     if tally.failures:
-        _print_note(f"{tally.failures:,} of them failed; the first: {clean_text(tally.first_failure)}")
+        print_note(f"{tally.failures:,} of them failed; the first: {clean_text(tally.first_failure)}")
 
 
 def note_left_out(catalog: EvalCatalog, offered: int) -> None:
     """Print which tools were left out."""
     for line in catalog.left_out[:MAX_SHOWN_NAMES]:
-        _print_note(f"left out: {clean_text(line)}")
+        print_note(f"left out: {clean_text(line)}")
     if (more := len(catalog.left_out) - MAX_SHOWN_NAMES) > 0:
-        _print_note(f"left out: {more:,} more of {format_count(offered, 'tool')}")
+        print_note(f"left out: {more:,} more of {format_count(offered, 'tool')}")
 
 
 def note_unknown(unknown: Mapping[str, int]) -> None:
@@ -236,18 +250,9 @@ def note_unknown(unknown: Mapping[str, int]) -> None:
     if unknown:
         named = ", ".join(clean_text(tool) for tool in list(unknown)[:MAX_SHOWN_NAMES])
         more = " …" if len(unknown) > MAX_SHOWN_NAMES else ""
-        _print_note(
+        print_note(
             f"passed over: {format_count(len(unknown), 'candidate id')} of no tool in the set: {named}{more}"
         )
-
-
-def _note_unencoded(share: float) -> None:
-    if share < 1:
-        _print_note(f"{1 - share:.0%} of the tools could not be compared by meaning; their words stand in")
-
-
-def _print_note(text: str) -> None:
-    click.echo(style_text("note: ", fg="yellow") + text, err=True)
 
 
 @contextlib.contextmanager
@@ -302,7 +307,7 @@ def show_report(
     else:
         _show_measures(runs[0], files[0])
     for text in broken:
-        click.echo(style_text("not met: ", fg="red", bold=True) + text, err=True)
+        print_error(text, label="not met")
     return 1 if broken else 0
 
 
@@ -310,12 +315,13 @@ def _keep_report(name: str, report: dict[str, Any]) -> None:
     async def work(store: Store, _: Settings) -> None:
         await store.evals.add(name, report)
 
-    run_on_store(None, None, work)
+    run_on_store(CommonOptions(), work)
 
 
 def _measure_run(path: Path, queries: Sequence[QueryRecord]) -> list[EvalMeasure]:
     predictions = read_predictions(path)
-    _note_missing_lines(path, queries, predictions)
+    if missing := sum(query.id not in predictions for query in queries):
+        print_note(f"{path} has no line for {missing:,} of the {len(queries):,} queries; they are left out")
     found = compute_measures(queries, predictions)
     if not found:
         message = f"{path} holds no prediction for any of these queries"
@@ -323,44 +329,29 @@ def _measure_run(path: Path, queries: Sequence[QueryRecord]) -> list[EvalMeasure
     return found
 
 
-def _note_missing_lines(
-    path: Path, queries: Sequence[QueryRecord], predictions: Mapping[str, Prediction]
-) -> None:
-    missing = sum(query.id not in predictions for query in queries)
-    if missing:
-        get_error_output().print(
-            f"note: {path} has no line for {missing:,} of the {len(queries):,} queries; they are left out"
-        )
-
-
 def _note_unknown_labels(queries: Sequence[QueryRecord], tools_file: Path) -> None:
     known = {tool.id for tool in read_tools(tools_file)}
     labels = {tool for query in queries for group in query.wanted_groups for tool in group}
     if unknown := sorted(labels - known):
         named = ", ".join(clean_text(tool) for tool in unknown[:3])
-        unknown_labels = format_count(len(unknown), "label")
-        get_error_output().print(
-            f"note: {unknown_labels} name no tool of the set and can never be found: {named}"
-            + (" …" if len(unknown) > 3 else "")
-        )
+        more = " …" if len(unknown) > 3 else ""
+        labels_text = format_count(len(unknown), "label")
+        print_note(f"{labels_text} name no tool of the set and can never be found: {named}{more}")
 
 
 def _show_measures(found: Sequence[EvalMeasure], path: Path) -> None:
-    shown = build_table(str(path), "figure", "value", "queries", "what it is")
-    for column in (1, 2):
-        shown.columns[column].justify = "right"
-    for measure in found:
-        shown.add_row(
-            measure.name, _format_number(measure.name, measure.value), f"{len(measure.ids):,}", measure.about
-        )
-    get_output().print(shown)
+    print_table(
+        str(path),
+        ("figure", "value", "queries", "what it is"),
+        ((one.name, _format_number(one.name, one.value), f"{len(one.ids):,}", one.about) for one in found),
+        right=(1, 2),
+    )
 
 
 def _show_differences(found: Sequence[MeasureDifference], files: Sequence[Path]) -> None:
     title = f"{files[1]} compared with {files[0]}"
-    shown = build_table(title, "figure", "before", "after", "change", "95 % interval", "queries", "")
-    for column in range(1, 6):
-        shown.columns[column].justify = "right"
+    columns = ("figure", "before", "after", "change", "95 % interval", "queries", "")
+    shown = build_table(title, *columns, right=range(1, 6))
     colours = {"better": "green", "worse": "red"}
     for one in found:
         low, high = (_format_number(one.name, value, signed=True) for value in (one.low, one.high))
@@ -442,11 +433,19 @@ def _parse_request(line: str) -> str:
     return line
 
 
-def show_contrasts(
-    before: Loaded, after: Settings, given: Sequence[str] | None, *, wait: float, as_json: bool
-) -> int:
-    """Route the requests under both settings and show differences. Return 1 if there are any."""
-    snapshot, requests = run_async(lambda: _gather_requests(before, given, wait))
+def _compare_configurations(
+    before: Loaded, after: Settings, given: Sequence[str] | None, wait: float
+) -> ShadowReport:
+    """Route the requests, or those recorded, under both settings."""
+
+    async def gather(router: Router) -> tuple[Snapshot, Sequence[str]]:
+        await connect_servers(router, wait=wait)
+        if given is not None:
+            return router.tools, given
+        recorded = await router.store.choices.list_recent(MAX_RECORDED_REQUESTS)
+        return router.tools, remove_repeated_requests(choice.request for choice in recorded)
+
+    snapshot, requests = run_on_router(before, gather)
     if not requests:
         message = "there are no requests to compare"
         raise ConfigError(message, hint="Give some with --requests FILE; none are recorded in the store yet.")
@@ -454,24 +453,7 @@ def show_contrasts(
         open_ready_narrower(snapshot, before.settings) as old,
         open_ready_narrower(snapshot, after) as new,
     ):
-        found = compare_offers(requests, old.narrow, new.narrow)
-    if as_json:
-        print_json(_convert_shadow(found))
-    else:
-        _show_shadow(found)
-    return 1 if found.differing else 0
-
-
-async def _gather_requests(
-    loaded: Loaded, given: Sequence[str] | None, wait: float
-) -> tuple[Snapshot, Sequence[str]]:
-    async with open_router(loaded) as router:
-        await connect_servers(router, wait=wait)
-        if given is None:
-            given = remove_repeated_requests(
-                choice.request for choice in await router.store.choices.list_recent(MAX_RECORDED_REQUESTS)
-            )
-        return router.tools, given
+        return compare_offers(requests, old.narrow, new.narrow)
 
 
 def _show_shadow(found: ShadowReport) -> None:
@@ -481,29 +463,22 @@ def _show_shadow(found: ShadowReport) -> None:
     )
     if not found.differing:
         return
-    by_tool = build_table(None, "tool", "newly offered", "no longer")
-    for tool, gained, lost in found.count_moved_tools()[:MAX_SHOWN_ROWS]:
-        by_tool.add_row(clean_text(tool), str(gained), str(lost))
-    by_request = build_table(None, "request", "newly offered", "no longer")
-    for one in found.differing[:MAX_SHOWN_ROWS]:
-        by_request.add_row(cut_sentence(one.request, 60), _join_names(one.gained), _join_names(one.lost))
-    get_output().print(by_tool, by_request)
-
-
-def _join_names(tools: tuple[str, ...]) -> str:
-    return ", ".join(clean_text(tool) for tool in tools)
+    print_table(
+        None,
+        ("tool", "newly offered", "no longer"),
+        ((tool, str(gained), str(lost)) for tool, gained, lost in found.count_moved_tools()[:MAX_SHOWN_ROWS]),
+    )
+    print_table(
+        None,
+        ("request", "newly offered", "no longer"),
+        (
+            (Text(cut_sentence(one.request, 60)), ", ".join(one.gained), ", ".join(one.lost))
+            for one in found.differing[:MAX_SHOWN_ROWS]
+        ),
+    )
 
 
 def _convert_shadow(found: ShadowReport) -> dict[str, Any]:
-    def entry(one: OfferContrast) -> dict[str, Any]:
-        return {
-            "request": one.request,
-            "before": one.before,
-            "after": one.after,
-            "gained": one.gained,
-            "lost": one.lost,
-        }
-
     return {
         "requests": len(found.contrasts),
         "differing": len(found.differing),
@@ -511,7 +486,7 @@ def _convert_shadow(found: ShadowReport) -> dict[str, Any]:
         "tools": [
             {"tool": tool, "gained": gained, "lost": lost} for tool, gained, lost in found.count_moved_tools()
         ],
-        "contrasts": [entry(one) for one in found.differing],
+        "contrasts": [{**to_plain(one), "gained": one.gained, "lost": one.lost} for one in found.differing],
     }
 
 
@@ -531,7 +506,7 @@ def write_set_predictions(
     """Route every query of a set and write one JSON line for each, as soon as it is known."""
     queries = read_queries(queries_file)[:limit]
     tools = read_tools(tools_file)
-    given = read_settings(CommonOptions(config, None, as_json=False)).settings
+    given = read_settings(CommonOptions(config)).settings
     settings = build_eval_settings(given, queries, top=top, scope=scope, lexical=lexical)
     concurrency = at_once if _should_select(settings, select) else 0
     catalog = EvalCatalog.from_tools(tools, settings)
@@ -572,58 +547,44 @@ def report_predictions(
     return show_report(queries_file, tools_file, predictions, bounds, keep=keep, as_json=as_json)
 
 
-def make_own_set(
-    *,
-    out: Path | None,
-    compare: bool,
-    limit: int,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
-    wait: float,
-) -> int:
+def make_own_set(*, out: Path | None, compare: bool, limit: int, common: CommonOptions, wait: float) -> int:
     """Make a set of your own tools, and of the requests for which one of them worked."""
     if (out is None) is not compare:
         message = "say either where the set goes (--out FOLDER), or --compare"
         raise click.UsageError(message)
-    loaded = read_settings(CommonOptions(config, servers, as_json))
 
-    async def work() -> Any:
-        async with open_router(loaded) as router:
-            await connect_servers(router, wait=wait)
-            if compare:
-                return await compare_learning(router, limit)
-            return OperatorSet.from_choices(router.tools.cards, await router.store.choices.list_recent(limit))
+    async def compare_own(router: Router) -> FeedbackReport:
+        await connect_servers(router, wait=wait)
+        return await compare_learning(router, limit)
+
+    async def collect_own(router: Router) -> OperatorSet:
+        await connect_servers(router, wait=wait)
+        return OperatorSet.from_choices(router.tools.cards, await router.store.choices.list_recent(limit))
 
     if out is None:
-        return show_learning(run_async(work), as_json=as_json)
-    operator_set = run_async(work)
-    write_set(operator_set, out, as_json=as_json)
+        return show_learning(run_on_router(common, compare_own), as_json=common.as_json)
+    operator_set = run_on_router(common, collect_own)
+    write_set(operator_set, out, as_json=common.as_json)
     return 0 if operator_set.queries else 1
 
 
 def compare_settings(
-    *,
-    requests_file: Path | None,
-    changes: tuple[str, ...],
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
-    wait: float,
+    *, requests_file: Path | None, changes: tuple[str, ...], common: CommonOptions, wait: float
 ) -> int:
     """Route the same requests under your settings and under changed ones, and show what differs."""
     if not changes:
         message = "nothing is changed; name what the new configuration sets with --set NAME=VALUE"
         raise click.UsageError(message)
-    before = read_settings(CommonOptions(config, servers, as_json))
-    after = _load_changed(config, servers, changes)
+    before = read_settings(common)
+    changed = {name: _parse_value(value) for name, value in read_pairs(changes).items()}
+    after = load(config=common.config, servers=common.servers, overrides=changed).settings
     given = None if requests_file is None else read_requests(requests_file)
-    return show_contrasts(before, after.settings, given, wait=wait, as_json=as_json)
-
-
-def _load_changed(config: Path | None, servers: Path | None, changes: tuple[str, ...]) -> Loaded:
-    given = {name: _parse_value(value) for name, value in read_pairs(changes).items()}
-    return load(config=config, servers=servers, overrides=given)
+    found = _compare_configurations(before, after, given, wait)
+    if common.as_json:
+        print_json(_convert_shadow(found))
+    else:
+        _show_shadow(found)
+    return 1 if found.differing else 0
 
 
 def _parse_value(value: Any) -> Any:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -38,11 +37,12 @@ from fingerpost.events import (
 from fingerpost.frozen import frozen
 from fingerpost.records import RouteOutcome, Selection
 from fingerpost.surfaces.cli.route import show_narrowing
-from fingerpost.surfaces.cli.screen import build_table, clean_text, format_count, get_output
+from fingerpost.surfaces.cli.screen import build_table, clean_text, format_count, get_output, shorten
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from fingerpost.records import Confidence
     from fingerpost.router import Route
 _FAILED_OUTCOMES = (RouteOutcome.FAILED, RouteOutcome.LIMITED, RouteOutcome.LEFT)
 
@@ -136,15 +136,21 @@ def _build_span(event: Event, clock: _TimelineClock) -> TimelineSpan | None:
     match event:
         case RequestNarrowed():
             length = event.narrowing.milliseconds
-            return TimelineSpan(
-                stage="narrow", name="narrowing", start=_compute_start(event, length, clock), length=length
-            )
+            start = _compute_start(event, length, clock)
+            return TimelineSpan(stage="narrow", name="narrowing", start=start, length=length)
         case ModelAnswered():
             return _build_model_span(event, clock)
         case AttemptFinished():
             return _build_attempt_span(event, clock)
-        case SubagentEnded():
-            return _build_subagent_span(event, clock)
+        case SubagentEnded():  # overlaps the tool that started it
+            return TimelineSpan(
+                stage="tool",
+                name=f"subagent {event.child}",
+                start=_compute_start(event, event.milliseconds, clock),
+                length=event.milliseconds,
+                note=f"{event.outcome}, {event.tokens:,} tokens",
+                failed=event.outcome in _FAILED_OUTCOMES,
+            )
         case _:
             return None
 
@@ -176,18 +182,6 @@ def _build_attempt_span(event: AttemptFinished, clock: _TimelineClock) -> Timeli
         length=made.milliseconds,
         note=", ".join(notes),
         failed=made.error is not None,
-    )
-
-
-def _build_subagent_span(event: SubagentEnded, clock: _TimelineClock) -> TimelineSpan:
-    """Build the span of a subagent; it overlaps the tool that started it."""
-    return TimelineSpan(
-        stage="tool",
-        name=f"subagent {event.child}",
-        start=_compute_start(event, event.milliseconds, clock),
-        length=event.milliseconds,
-        note=f"{event.outcome}, {event.tokens:,} tokens",
-        failed=event.outcome in _FAILED_OUTCOMES,
     )
 
 
@@ -226,24 +220,59 @@ def show_explanation(route: Route, events: Sequence[Event]) -> None:
 def describe_events(events: Sequence[Event]) -> Iterator[ExplanationLine]:
     """Yield one line for each notable event, in order."""
     for event in events:
-        for what, words, style in _describe_event(event):
-            shown = clean_text(words)
-            yield what, shown if len(shown) <= MAX_TEXT_LENGTH else shown[: MAX_TEXT_LENGTH - 1] + "…", style
+        if (labelled := _SUMMARISED.get(type(event))) is not None:
+            lines: Iterable[ExplanationLine] = [(labelled[0], event.summary(), labelled[1])]
+        else:
+            lines = _describe_event(event)
+        for what, words, style in lines:
+            yield what, shorten(clean_text(words), MAX_TEXT_LENGTH), style
 
 
-@singledispatch
+_SUMMARISED: Final[Mapping[type[Event], tuple[str, str]]] = {  # label and style
+    CallRefused: ("refused", "red"),
+    ApprovalRequested: ("approval", "yellow"),
+    ApprovalDecided: ("approval", "yellow"),
+    FallbackTaken: ("fallback", "yellow"),
+    ShortlistWidened: ("widened", "yellow"),
+    ReplyRejected: ("rejected", "red"),
+    HistorySummarised: ("shorter", "dim"),
+    BudgetReached: ("limit", "red"),
+}
+
+
 def _describe_event(event: Event) -> Iterator[ExplanationLine]:
-    return iter(())
+    match event:
+        case ToolsOffered() if event.kept:
+            kept = f"{', '.join(event.kept)}: also offered, as in an earlier turn of the conversation"
+            yield "kept", kept, ""
+        case ToolSelected():
+            yield from _describe_selection(event)
+        case SelectionReviewed():
+            yield "review", event.summary(), "" if event.review.approved else "yellow"
+        case ConfidenceJudged():
+            yield _describe_confidence(event.confidence)
+        case CallPrepared():
+            yield from _describe_repairs(event)
+        case ResultDigested() if event.dropped:
+            rest = f"; the rest: fingerpost result {event.handle}" if event.handle else ""
+            yield "cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
+        case SyntaxStopped():
+            yield "stopped", f"tool syntax in the answer: {event.summary()}", "yellow"
+        case PlanNoted() if event.remaining:
+            yield "then", event.remaining, ""
+        case ThoughtNoted():
+            yield "thought", event.text, "dim"
+        case _:
+            pass
 
 
-@_describe_event.register
-def _(event: ToolsOffered) -> Iterator[ExplanationLine]:
-    if event.kept:
-        yield "kept", f"{', '.join(event.kept)}: also offered, as in an earlier turn of the conversation", ""
+def _describe_repairs(event: CallPrepared) -> Iterator[ExplanationLine]:
+    for repair in event.repairs:
+        change = f"{_format_json(repair.before)} → {_format_json(repair.after)}"
+        yield "repaired", f"{repair.path} ({repair.kind}): {change}  {repair.reason}", "yellow"
 
 
-@_describe_event.register
-def _(event: ToolSelected) -> Iterator[ExplanationLine]:
+def _describe_selection(event: ToolSelected) -> Iterator[ExplanationLine]:
     if event.selection is None:
         yield "chose", "no tool", ""
         return
@@ -259,95 +288,20 @@ def _format_selection(chosen: Selection) -> str:
     return f"{chosen.tool} {_format_json(chosen.arguments)}{sure}"
 
 
-@_describe_event.register
-def _(event: SelectionReviewed) -> Iterator[ExplanationLine]:
-    yield "review", event.summary(), "" if event.review.approved else "yellow"
-
-
-@_describe_event.register
-def _(event: ConfidenceJudged) -> Iterator[ExplanationLine]:
-    sure = event.confidence
+def _describe_confidence(sure: Confidence) -> ExplanationLine:
     parts = f"claim {sure.claim:.2f}, review {sure.review:.2f}, margin {sure.margin:.2f}"
     how = "calibrated" if sure.calibrated else "not calibrated"
     reason = f"; {sure.reason}" if sure.reason else ""
     style = "green" if sure.verdict == "go" else "yellow"
-    yield "sure", f"{sure.verdict} at {sure.score:.2f} ({parts}; {how}){reason}", style
-
-
-@_describe_event.register
-def _(event: CallPrepared) -> Iterator[ExplanationLine]:
-    for repair in event.repairs:
-        change = f"{_format_json(repair.before)} → {_format_json(repair.after)}"
-        yield "repaired", f"{repair.path} ({repair.kind}): {change}  {repair.reason}", "yellow"
-
-
-@_describe_event.register
-def _(event: CallRefused) -> Iterator[ExplanationLine]:
-    yield "refused", event.summary(), "red"
-
-
-@_describe_event.register(ApprovalRequested)
-@_describe_event.register(ApprovalDecided)
-def _(event: Event) -> Iterator[ExplanationLine]:
-    yield "approval", event.summary(), "yellow"
-
-
-@_describe_event.register
-def _(event: FallbackTaken) -> Iterator[ExplanationLine]:
-    yield "fallback", event.summary(), "yellow"
-
-
-@_describe_event.register
-def _(event: ResultDigested) -> Iterator[ExplanationLine]:
-    if event.dropped:
-        rest = f"; the rest: fingerpost result {event.handle}" if event.handle else ""
-        yield "cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
-
-
-@_describe_event.register
-def _(event: ShortlistWidened) -> Iterator[ExplanationLine]:
-    yield "widened", event.summary(), "yellow"
-
-
-@_describe_event.register
-def _(event: ReplyRejected) -> Iterator[ExplanationLine]:
-    yield "rejected", event.summary(), "red"
-
-
-@_describe_event.register
-def _(event: SyntaxStopped) -> Iterator[ExplanationLine]:
-    yield "stopped", f"tool syntax in the answer: {event.summary()}", "yellow"
-
-
-@_describe_event.register
-def _(event: PlanNoted) -> Iterator[ExplanationLine]:
-    if event.remaining:
-        yield "then", event.remaining, ""
-
-
-@_describe_event.register
-def _(event: ThoughtNoted) -> Iterator[ExplanationLine]:
-    yield "thought", event.text, "dim"
-
-
-@_describe_event.register
-def _(event: HistorySummarised) -> Iterator[ExplanationLine]:
-    yield "shorter", event.summary(), "dim"
-
-
-@_describe_event.register
-def _(event: BudgetReached) -> Iterator[ExplanationLine]:
-    yield "limit", event.summary(), "red"
+    return "sure", f"{sure.verdict} at {sure.score:.2f} ({parts}; {how}){reason}", style
 
 
 def _format_json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
+    return shorten(json.dumps(value, ensure_ascii=False, default=str), MAX_TEXT_LENGTH)
 
 
 def _build_axis(found: Timeline, *, coloured: bool) -> Table:
-    table = build_table(None, "", "ms", f"0 … {found.length:,.0f} ms", "")
-    table.columns[1].justify = "right"
+    table = build_table(None, "", "ms", f"0 … {found.length:,.0f} ms", "", right=(1,))
     for span in found.spans:
         name = Text(clean_text(span.name), style="red" if span.failed else "")
         table.add_row(
@@ -361,9 +315,7 @@ def _build_axis(found: Timeline, *, coloured: bool) -> Table:
 
 def draw_bar(span: TimelineSpan, whole: float, *, coloured: bool, width: int = AXIS_WIDTH) -> Text:
     """Return the span as a bar of at least one character."""
-    whole = (
-        whole or 1.0
-    )  # avoids a division by zero; shares are computed first, because the scale may be huge
+    whole = whole or 1.0  # shares are computed first, because the scale may be huge
     start = min(int(span.start / whole * width), width - 1)
     length = max(1, min(round(span.length / whole * width), width - start))
     mark = "█" if coloured else _SHADES[span.stage]
@@ -375,18 +327,12 @@ def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> It
     models, tools = found.sum_stage("model"), found.sum_stage("tool")
     own = max(0.0, found.length - models - tools)
     waited = f"; {found.waited / 1000:,.1f} s more for a person" if found.waited >= 1 else ""
-    yield (
-        "time",
-        f"{found.length:,.0f} ms: models {models:,.0f}, tools {tools:,.0f}, the rest {own:,.0f}{waited}",
-        "",
-    )
+    stages = f"models {models:,.0f}, tools {tools:,.0f}, the rest {own:,.0f}{waited}"
+    yield "time", f"{found.length:,.0f} ms: {stages}", ""
     asked = [event for event in events if isinstance(event, ModelAnswered)]
     if asked:
         read = sum(event.prompt_tokens or 0 for event in asked)
         written = sum(event.completion_tokens or 0 for event in asked)
         price = f", cost {route.cost:.4f}" if route.cost is not None else ""
-        yield (
-            "tokens",
-            f"{format_count(len(asked), 'question')}: {read:,} read, {written:,} written{price}",
-            "",
-        )
+        asked_count = format_count(len(asked), "question")
+        yield "tokens", f"{asked_count}: {read:,} read, {written:,} written{price}", ""

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from fingerpost.events import KeyChanged
 from fingerpost.records import Effect, Right, Scope, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
-from fingerpost.surfaces.cli.streams import style_text
+from fingerpost.surfaces.cli.options import CommonOptions
+from fingerpost.surfaces.cli.screen import clean_text, print_json, print_note, print_table
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
@@ -31,9 +31,7 @@ def add_key(
     rights: tuple[str, ...],
     expires: str | None,
     same_holder: bool,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
+    common: CommonOptions,
 ) -> int:
     """Create a key for NAME and print it. It cannot be shown again."""
     end = _parse_expiry(expires)
@@ -48,12 +46,19 @@ def add_key(
         await store.journal.append(KeyChanged(key_id=made.key_id, name=made.name, change="made"))
         return made, key
 
-    made, key = run_on_store(config, servers, work)
-    _print_new_key(made, key, as_json=as_json)
+    made, key = run_on_store(common, work)
+    if common.as_json:
+        print_json({**_convert_key(made, utc_now()), "key": key})
+        return 0
+    until = f" until {made.expires:%Y-%m-%d %H:%M} UTC" if made.expires else ""
+    shown = f"{made.name} opens {_format_scope(made)}{until}. This is the key; it is not shown again:"
+    click.echo(shown, err=True)
+    click.echo(key)
+    click.echo(f"Send it as `Authorization: Bearer {key[:6]}…` or `X-API-Key: {key[:6]}…`.", err=True)
     return 0
 
 
-def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def revoke_key(*, name: str, common: CommonOptions) -> int:
     """Revoke the key with this name or id. A running gateway rejects it within seconds."""
 
     async def work(store: Store, _: Settings) -> bool:
@@ -63,8 +68,8 @@ def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json:
             await store.journal.append(KeyChanged(key_id=key.key_id, name=key.name, change="revoked"))
         return revoked
 
-    revoked = run_on_store(config, servers, work)
-    if as_json:
+    revoked = run_on_store(common, work)
+    if common.as_json:
         print_json({"name": name, "revoked": revoked})
     elif revoked:
         click.echo(f"{name} is revoked.")
@@ -73,47 +78,37 @@ def revoke_key(*, name: str, config: Path | None, servers: Path | None, as_json:
     return 0 if revoked else 1
 
 
-def list_keys(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def list_keys(*, common: CommonOptions) -> int:
     """List all keys."""
 
     async def work(store: Store, _: Settings) -> list[ApiKey]:
         return await store.keys.list_all()
 
-    known = run_on_store(config, servers, work)
+    known = run_on_store(common, work)
     now = utc_now()
-    if as_json:
+    if common.as_json:
         print_json([_convert_key(key, now) for key in known])
         return 0
     if not known:
         click.echo("There are no keys. Make one with `fingerpost keys add NAME`.")
         return 0
-    table = build_table(None, "name", "opens", "may", "state", "made", "last used", "id")
-    for key in sorted(known, key=lambda key: not key.is_valid(now)):
-        used = f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never"
-        may = ", ".join(key.rights)
-        table.add_row(
-            key.name,
-            _format_scope(key),
-            may,
-            _format_state(key, now),
-            f"{key.created:%Y-%m-%d}",
-            used,
-            key.key_id,
-        )
-    get_output().print(table)
-    return 0
-
-
-def _print_new_key(made: ApiKey, key: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({**_convert_key(made, utc_now()), "key": key})
-        return
-    until = f" until {made.expires:%Y-%m-%d %H:%M} UTC" if made.expires else ""
-    click.echo(
-        f"{made.name} opens {_format_scope(made)}{until}. This is the key; it is not shown again:", err=True
+    print_table(
+        None,
+        ("name", "opens", "may", "state", "made", "last used", "id"),
+        (
+            (
+                key.name,
+                Text(_format_scope(key)),
+                ", ".join(key.rights),
+                _format_state(key, now),
+                f"{key.created:%Y-%m-%d}",
+                f"{key.last_used:%Y-%m-%d %H}h" if key.last_used else "never",
+                key.key_id,
+            )
+            for key in sorted(known, key=lambda key: not key.is_valid(now))
+        ),
     )
-    click.echo(key)
-    click.echo(f"Send it as `Authorization: Bearer {key[:6]}…` or `X-API-Key: {key[:6]}…`.", err=True)
+    return 0
 
 
 def _convert_key(key: ApiKey, now: datetime) -> dict[str, Any]:
@@ -165,6 +160,4 @@ def _warn_unknown(settings: Settings, servers: tuple[str, ...], profiles: tuple[
     ):
         for name in names:
             if not any(sign in name for sign in "*?[") and name not in known:
-                click.echo(
-                    style_text("note: ", fg="yellow") + f"no {kind} is named {name} at the moment", err=True
-                )
+                print_note(f"no {kind} is named {name} at the moment")

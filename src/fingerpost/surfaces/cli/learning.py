@@ -6,24 +6,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.text import Text
 
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.commands import KINDS
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_any_router,
-    read_settings,
-    run_async,
-)
+from fingerpost.surfaces.cli.common import connect_servers, run_on_router
+from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
-    build_table,
     clean_text,
     cut_sentence,
     format_count,
-    get_output,
     print_json,
     print_lines,
+    print_table,
 )
 from fingerpost.surfaces.cli.terminal_input import get_person
 
@@ -37,32 +32,33 @@ if TYPE_CHECKING:
 VERDICTS = ("good", "bad")
 
 
-def record_feedback(*, words: tuple[str, ...], **options: Any) -> int:
+def record_feedback(*, words: tuple[str, ...], common: CommonOptions, **options: Any) -> int:
     """Say whether a request got the right tool."""
     packet_id, verdict = _parse_words(words, last=options["last"])
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
     by = get_person()
 
-    async def work() -> int:
-        async with open_any_router(loaded) as router:
-            if options["should_have_used"] or options["tool"]:
-                await connect_servers(router, wait=options["wait"])
-            request_id = packet_id or await router.learning.find_latest_request(caller=by)
-            if request_id is None:
-                click.echo("You have asked nothing yet.", err=True)
-                return 1
-            feedback = await router.feedback(
-                request_id,
-                verdict,
-                by=by,
-                tool=options["tool"],
-                should_have=options["should_have_used"],
-                comment=options["comment"],
-            )
-            await _show_feedback(router, feedback, as_json=options["as_json"])
-            return 0
+    async def work(router: Router) -> int:
+        if options["should_have_used"] or options["tool"]:
+            await connect_servers(router, wait=options["wait"])
+        request_id = packet_id or await router.learning.find_latest_request(caller=by)
+        if request_id is None:
+            click.echo("You have asked nothing yet.", err=True)
+            return 1
+        feedback = await router.feedback(
+            request_id,
+            verdict,
+            by=by,
+            tool=options["tool"],
+            should_have=options["should_have_used"],
+            comment=options["comment"],
+        )
+        if common.as_json:
+            print_json(to_plain(feedback))
+        else:
+            print_lines(await describe_feedback(router, feedback))
+        return 0
 
-    return run_async(work)
+    return run_on_router(common, work, need_servers=False)
 
 
 def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str]:
@@ -75,27 +71,15 @@ def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str
     return (None if last else words[0]), words[-1]
 
 
-async def _show_feedback(router: Router, feedback: Feedback, *, as_json: bool) -> None:
-    if as_json:
-        print_json(to_plain(feedback))
-        return
-    print_lines(await describe_feedback(router, feedback))
-
-
 async def describe_feedback(router: Router, feedback: Feedback) -> list[str]:
-    """Return lines that say what was recorded."""
-    used = await router.learning.find_used_tools(feedback.packet_id)
-    return format_feedback(feedback, used=used, counts=router.settings.flags.learn_from_feedback)
-
-
-def format_feedback(feedback: Feedback, *, used: Sequence[str], counts: bool) -> list[str]:
     """Return lines that say what was recorded and whether it counts."""
     about = f" of {clean_text(feedback.tool)}" if feedback.tool else ""
     right = f"; should have used {clean_text(feedback.should_have)}" if feedback.should_have else ""
     lines = [f"kept: {feedback.verdict.value}{about}{right}"]
     if feedback.tool is None and feedback.should_have is None:
+        used = await router.learning.find_used_tools(feedback.packet_id)
         lines.append(_explain_no_tool(feedback.verdict.value, used))
-    if not counts:
+    if not router.settings.flags.learn_from_feedback:
         lines.append(
             "It is kept and does not count yet: flags.learn_from_feedback is off. "
             "`fingerpost eval own --compare` says whether it would help."
@@ -115,45 +99,32 @@ def _explain_no_tool(verdict: str, used: Sequence[str]) -> str:
 MAX_SHOWN_ROWS = 20
 
 
-def show_learned(*, what: tuple[str, ...], **options: Any) -> int:
+def show_learned(*, what: tuple[str, ...], common: CommonOptions, **options: Any) -> int:
     """Show what was learned from use and feedback, which of it counts, and why."""
     if what and not options["reset"]:
         message = "name what to forget together with --reset"
         raise click.UsageError(message)
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> int:
-        async with open_any_router(loaded) as router:
-            if options["reset"]:
-                gone = await router.learning.forget(*what, by=get_person(), person=options["person"])
-                _show_reset(what, gone, as_json=options["as_json"])
-                return 0
-            if loaded.specs and not options["as_json"]:
-                await connect_servers(router, wait=options["wait"])  # categories come from the tools
-            print_learned(
-                await router.learning.build_overview(person=options["person"]), as_json=options["as_json"]
-            )
-            return 0
+    async def forget(router: Router) -> int:
+        gone = await router.learning.forget(*what, by=get_person(), person=options["person"])
+        if common.as_json:
+            print_json({"forgotten": list(what or KINDS), "entries": gone})
+        else:
+            click.echo(f"forgotten: {', '.join(what or KINDS)} ({gone:,} recorded)")
+        return 0
 
-    return run_async(work)
+    async def show(router: Router) -> int:
+        if router.servers.statuses and not common.as_json:
+            await connect_servers(router, wait=options["wait"])  # categories come from the tools
+        found = await router.learning.build_overview(person=options["person"])
+        if common.as_json:
+            print_json(to_plain(found))
+        else:
+            print_lines(_list_overview(found))
+            _print_tables(found)
+        return 0
 
-
-def _show_reset(what: tuple[str, ...], gone: int, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"forgotten": list(what or KINDS), "entries": gone})
-        return
-    print_lines([f"forgotten: {', '.join(what or KINDS)} ({gone:,} recorded)"])
-
-
-def print_learned(found: Learned, *, as_json: bool) -> None:
-    """Print everything that was learned, and what of it counts."""
-    if as_json:
-        print_json(to_plain(found))
-        return
-    print_lines(list(_list_overview(found)))
-    screen = get_output()
-    for table in _build_tables(found):
-        screen.print(table)
+    return run_on_router(common, forget if options["reset"] else show, need_servers=False)
 
 
 def _list_overview(found: Learned) -> Iterator[str]:
@@ -174,59 +145,57 @@ def _list_overview(found: Learned) -> Iterator[str]:
         yield f"threshold:       {moved.name} {moved.base:.2f} → {moved.value:.2f}, {moved.reason}"
 
 
-def _build_tables(found: Learned) -> Iterator[Any]:
+def _print_tables(found: Learned) -> None:
     if found.corrections:
-        table = build_table("corrections", "right", "not", "times", "by", "for")
-        for one in found.corrections[:MAX_SHOWN_ROWS]:
-            words = "; ".join(cut_sentence(text, 60) for text in one.requests)
-            names = clean_text(", ".join(one.by)) or "others"
-            table.add_row(
-                _format_tool(one.right),
-                _format_tool(one.wrong),
-                str(one.times),
-                names,
-                words or _format_unseen(one),
-            )
-        yield table
+        print_table(
+            "corrections",
+            ("right", "not", "times", "by", "for"),
+            (
+                (
+                    one.right or "",
+                    one.wrong or "",
+                    str(one.times),
+                    ", ".join(one.by) or "others",
+                    Text("; ".join(cut_sentence(text, 60) for text in one.requests) or _format_unseen(one)),
+                )
+                for one in found.corrections[:MAX_SHOWN_ROWS]
+            ),
+        )
     if found.preferences:
-        table = build_table("preferences", "person", "takes", "for", "rather than", "uses")
-        for habit in found.preferences[:MAX_SHOWN_ROWS]:
-            over = ", ".join(clean_text(tool) for tool in habit.over)
-            uses = f"{habit.weight:.1f}"
-            table.add_row(
-                clean_text(habit.person), clean_text(habit.tool), clean_text(habit.category), over, uses
-            )
-        yield table
+        print_table(
+            "preferences",
+            ("person", "takes", "for", "rather than", "uses"),
+            (
+                (one.person, one.tool, one.category, ", ".join(one.over), f"{one.weight:.1f}")
+                for one in found.preferences[:MAX_SHOWN_ROWS]
+            ),
+        )
     if found.uses:
-        table = build_table("outcomes", "tool", "worked", "failed")
-        for use in found.uses[:MAX_SHOWN_ROWS]:
-            table.add_row(clean_text(use.tool), str(use.worked), str(use.failed))
-        yield table
-
-
-def _format_tool(tool: str | None) -> str:
-    return "" if tool is None else clean_text(tool)
+        uses = found.uses[:MAX_SHOWN_ROWS]
+        print_table(
+            "outcomes",
+            ("tool", "worked", "failed"),
+            ((use.tool, str(use.worked), str(use.failed)) for use in uses),
+        )
 
 
 def _format_unseen(one: LearnedCorrection) -> str:
     return "(words of others)" if one.times else ""
 
 
-def set_preference(*, what: str | None, **options: Any) -> int:
+def set_preference(*, what: str | None, common: CommonOptions) -> int:
     """Set or show the preferred effort of answers. `usual` removes the preference."""
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> int:
-        async with open_any_router(loaded) as router:
-            person = get_person()
-            effort = await update_preference(router, person, what)
-            if options["as_json"]:
-                print_json({"caller": person, "effort": effort})
-            else:
-                print_lines([format_preference(person, effort)])
-            return 0
+    async def work(router: Router) -> int:
+        person = get_person()
+        effort = await update_preference(router, person, what)
+        if common.as_json:
+            print_json({"caller": person, "effort": effort})
+        else:
+            click.echo(format_preference(person, effort))
+        return 0
 
-    return run_async(work)
+    return run_on_router(common, work, need_servers=False)
 
 
 async def update_preference(router: Router, person: str, what: str | None) -> Effort | None:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import re
 import sys
 from importlib import import_module
 from typing import Final, NamedTuple
@@ -29,7 +30,6 @@ from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.surfaces.cli.streams import discard_errors, discard_output, make_streams_usable, style_text
 
 EXIT_OK = 0
-EXIT_FOUND_WRONG = 1
 EXIT_USAGE = 2
 EXIT_FAILED = 3
 EXIT_BUG = 70
@@ -112,150 +112,101 @@ def _handle_closed_pipe() -> int:
     return EXIT_OK
 
 
-class CommandEntry(NamedTuple):
-    """One command: its declaration, heading and summary in the overview."""
+class CommandHelp(NamedTuple):
+    """The help of one command; heading and summary are for the overview."""
 
-    where: str
     heading: str
     summary: str
+    text: str
+    epilog: str
 
 
 GC_THRESHOLD: Final = 20_000
-
-LOOK: Final = "See what there is"
-ACT: Final = "Ask and call"
-SERVE: Final = "Serve"
-SET_UP: Final = "Set up"
-TRUST: Final = "Trust"
-
-COMMANDS: Final = {
-    "servers": CommandEntry("commands:servers", LOOK, "Connect every server and show how it is doing"),
-    "tools": CommandEntry(
-        "commands:tools", LOOK, "List the tools of all servers, or those that match some words"
-    ),
-    "tool": CommandEntry("commands:tool", LOOK, "Show everything known about one tool, and from where"),
-    "route": CommandEntry("commands:route", LOOK, "Show which tools a request would be offered, and why"),
-    "why": CommandEntry("commands:why", LOOK, "Say why one tool is or is not offered for a request"),
-    "learned": CommandEntry(
-        "commands:show_learned", LOOK, "Show what was learned from use and feedback, or forget it"
-    ),
-    "insight": CommandEntry(
-        "commands:insight", LOOK, "Show figures over time, and both arms of every rollout"
-    ),
-    "compare": CommandEntry(
-        "commands:compare", LOOK, "Show what routing saves for a request: tools, tokens, time"
-    ),
-    "ask": CommandEntry("commands:ask", ACT, "Answer a request, with a tool where it needs one"),
-    "chat": CommandEntry("commands:chat", ACT, "Talk with your tools: answers, approvals, and why"),
-    "call": CommandEntry("commands:call", ACT, "Call a tool, with repair, policy, approval and progress"),
-    "prefer": CommandEntry("commands:prefer", ACT, "Say whether you want quick or thorough answers"),
-    "feedback": CommandEntry("commands:feedback", ACT, "Say whether a request got the right tool"),
-    "trace": CommandEntry("commands:trace", ACT, "Show the events of one call"),
-    "result": CommandEntry("commands:result", ACT, "Fetch the rest of a long result"),
-    "breakers": CommandEntry("commands:breakers", ACT, "Show the circuit breakers of servers"),
-    "serve": CommandEntry(
-        "server_commands:serve", SERVE, "Serve all tools at one MCP address, for any client"
-    ),
-    "console": CommandEntry(
-        "server_commands:console", SERVE, "Print a link that signs you in to the console"
-    ),
-    "stdio": CommandEntry("server_commands:stdio", SERVE, "The same for a client that starts a program"),
-    "discord": CommandEntry("server_commands:discord", SERVE, "Answer on Discord, as a bot"),
-    "install": CommandEntry(
-        "server_commands:install", SERVE, "Write Fingerpost into the configuration of an MCP client"
-    ),
-    "builtin": CommandEntry(
-        "server_commands:builtin", SERVE, "List our own servers, or run one of them alone"
-    ),
-    "profiles": CommandEntry("server_commands:profiles", SERVE, "List, show, check and add profiles"),
-    "keys": CommandEntry("server_commands:keys", SERVE, "Make, list and revoke the gateway's API keys"),
-    "eval": CommandEntry(
-        "setup_commands:eval_", SET_UP, "Measure how well requests find their tools, and compare settings"
-    ),
-    "doctor": CommandEntry(
-        "setup_commands:doctor", SET_UP, "Say what is wrong with the set-up, in order of what to fix"
-    ),
-    "import": CommandEntry(
-        "setup_commands:import_", SET_UP, "Find and merge the configurations of other MCP clients"
-    ),
-    "config": CommandEntry(
-        "setup_commands:config", SET_UP, "Check the settings, or show where each value comes from"
-    ),
-    "completion": CommandEntry(
-        "setup_commands:completion", SET_UP, "Print the completion script for your shell"
-    ),
-    "approvals": CommandEntry(
-        "setup_commands:approvals", TRUST, "Approve, edit or reject calls that wait for you"
-    ),
-    "pins": CommandEntry(
-        "setup_commands:pins", TRUST, "Review tools whose definition changed since it was first seen"
-    ),
-    "audit": CommandEntry("setup_commands:audit", TRUST, "Verify that the audit trail was not tampered with"),
-}
-
-EXAMPLES: Final = """\
-Examples:
-  fingerpost servers --servers mcp.json       every server in the file, live
-  fingerpost ask "what time is it in Oslo?"   an answer, with a tool where it needs one
-  fingerpost tools weather                    the tools that mention weather
-  fingerpost doctor                           what to fix first
-"""
+_SECTION: Final = re.compile(r"^(#+) ([^:\n]+)(?:: (.*))?\n", re.MULTILINE)
+_EXAMPLES: Final = re.compile(r"^(?=Examples?:$)", re.MULTILINE)
 
 
-class LazyGroup(click.Group):
-    """A group that imports a command when it is used and lists commands under headings."""
+def _read_help() -> dict[str, CommandHelp]:
+    """Read `help.txt`: the help of every command by its path, and of the root under an empty path.
+
+    A section begins with `## PATH: SUMMARY`, under `# HEADING`. What follows a line `---` is the epilog.
+    """
+    # Not with pathlib, which takes longer to load than the file.
+    with open(os.path.join(os.path.dirname(__file__), "help.txt"), encoding="utf-8") as file:  # noqa: PTH118, PTH120, PTH123
+        first, *parts = _SECTION.split(file.read())
+    found = {"": _parse_help("", "", first)}
+    heading = ""
+    for level, name, summary, body in zip(*[iter(parts)] * 4, strict=True):
+        if level == "#":
+            heading = name
+        else:
+            found[name] = _parse_help(heading, summary or "", body)
+    return found
+
+
+def _parse_help(heading: str, summary: str, body: str) -> CommandHelp:
+    text, _, epilog = body.partition("---\n")
+    keep_lines = "\b\n"  # click then keeps the line breaks of a paragraph
+    text = _EXAMPLES.sub(keep_lines, text.strip())
+    return CommandHelp(heading, summary, text, f"{keep_lines}{epilog.strip()}" if epilog else "")
+
+
+HELP: Final = _read_help()
+
+
+class CommandGroup(click.Group):
+    """A group that builds a command when it is used. The root lists its commands under headings."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        prefix = f"{self.name} " if self.name else ""
+        names = [path.removeprefix(prefix) for path in HELP if path and path.startswith(prefix)]
+        found = [name for name in names if " " not in name]
+        return sorted(found) if self.name else found
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        entry = COMMANDS.get(cmd_name)
-        if entry is None:
+        if cmd_name not in self.list_commands(ctx):
             return None
-        module, _, name = entry.where.partition(":")
-        command = getattr(import_module(f"fingerpost.surfaces.cli.{module}"), name)
-        assert isinstance(command, click.Command)
-        return command
+        commands = import_module("fingerpost.surfaces.cli.commands")
+        return commands.build_command(f"{self.name} {cmd_name}" if self.name else cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}.{_suggest_command(args[0])}")
+        known = self.list_commands(ctx)
+        if not self.name and args and args[0] not in known and not args[0].startswith("-"):
+            ctx.fail(f"No such command {args[0]!r}.{_suggest_command(args[0], known)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for heading in (LOOK, ACT, SERVE, SET_UP, TRUST):
+        if self.name:
+            super().format_commands(ctx, formatter)
+            return
+        known = self.list_commands(ctx)
+        for heading in dict.fromkeys(HELP[name].heading for name in known):
             with formatter.section(style_text(heading, bold=True)):
                 formatter.write_dl(
                     [
-                        (style_text(name, fg="cyan"), entry.summary)
-                        for name, entry in COMMANDS.items()
-                        if entry.heading == heading
+                        (style_text(name, fg="cyan"), HELP[name].summary)
+                        for name in known
+                        if HELP[name].heading == heading
                     ]
                 )
 
 
-def _suggest_command(word: str) -> str:
+def _suggest_command(word: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, COMMANDS, n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(COMMANDS)}."
+    near = get_close_matches(word, known, n=1, cutoff=0.5)
+    return f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(known)}."
 
 
-@click.group(
-    cls=LazyGroup,
-    epilog="\b\n" + EXAMPLES,
+fingerpost = CommandGroup(
+    help=HELP[""].text,
+    epilog=HELP[""].epilog,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    params=[],
 )
-@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
-def fingerpost() -> None:
-    """The intelligent router between language models and tools.
-
-    Point it at the MCP servers you have (a standard mcpServers file) and see
-    what they offer. Settings are read from fingerpost.toml, the environment
-    and the options of each command, the later ones winning.
-    """
+click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")(fingerpost)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and loading a command's implementation.
+"""What commands are declared with: shared options, and the function that runs a command.
 
 Loaded for `fingerpost COMMAND --help`: it imports click and nothing heavy.
 """
@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator
-from functools import wraps
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
 from fingerpost.errors import FingerpostError
 
-Command = Callable[..., Any]
 FILE: Final = click.Path(
     path_type=Path, dir_okay=False
 )  # shared: click looks up translations for each instance
@@ -25,126 +24,132 @@ OVERRIDES_KEY = "fingerpost.overrides"  # settings given as options, in the cont
 _COMMAND_PATTERN: Final = re.compile(r"`(fingerpost(?: [^`]*)?)`")
 _COMMANDS_WITHOUT_FILES: Final = ("fingerpost import", "fingerpost completion")
 
-
-def run(target: str, /, **options: Any) -> Any:
-    """Import `module:function` of this package, call it with the options and return what it returns."""
-    module, _, name = target.partition(":")
-    return getattr(import_module(f"fingerpost.surfaces.cli.{module}"), name)(**options)
+ParameterFactory = Callable[[], click.Parameter]
 
 
-def wait_option(command: Command) -> Command:
-    """Add `--wait`, for commands that connect servers."""
-    return click.option(
-        "--wait",
-        type=click.FloatRange(min=0.1),
-        default=20.0,
-        show_default=True,
-        metavar="SECONDS",
-        help="Show what there is after this long, even if a server is still connecting.",
-    )(command)
+class CommandSpec(NamedTuple):
+    """The function that runs a command, as `module:function`, and the command's parameters."""
+
+    target: str
+    params: tuple[ParameterFactory, ...]
+    people_only: bool
 
 
-def smart_routing_options(command: Command) -> Command:
-    """Add `--smart-routing` and its thresholds, which override the settings."""
-    for option in (
-        click.option(
-            "--smart-routing-servers",
-            type=click.IntRange(min=0),
-            metavar="N",
-            expose_value=False,
-            callback=_store_override("smart_routing.max_servers"),
-            help="auto chooses among servers when there are more than N.",
-        ),
-        click.option(
-            "--smart-routing-tools",
-            type=click.IntRange(min=0),
-            metavar="N",
-            expose_value=False,
-            callback=_store_override("smart_routing.max_tools"),
-            help="auto chooses among servers when there are more than N tools.",
-        ),
-        click.option(
-            "--smart-routing",
-            type=click.Choice(["auto", "on", "off"]),
-            expose_value=False,
-            callback=_store_override("smart_routing.mode"),
-            help="Choose among servers first: always, never, or above both thresholds.",
-        ),
-    ):
-        command = option(command)
-    return command
+class CommonOptions(NamedTuple):
+    """The options that nearly every command takes."""
+
+    config: Path | None = None
+    servers: Path | None = None
+    as_json: bool = False
 
 
-def _store_override(setting: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+def command(target: str, /, *params: ParameterFactory, people_only: bool = False) -> CommandSpec:
+    """Declare a command. With `people_only` a tool cannot run it. Without a target it is only a group."""
+    return CommandSpec(target, params, people_only)
+
+
+def argument(name: str, **attributes: Any) -> ParameterFactory:
+    """Declare an argument."""
+    return partial(click.Argument, [name], **attributes)
+
+
+def option(names: str, help_: str | None = None, **attributes: Any) -> ParameterFactory:
+    """Declare an option. `names` are its names on the command line, and its parameter if that differs."""
+    shown = {"show_default": bool(attributes.get("default")), **attributes}
+    return partial(click.Option, names.split(), help=help_, **shown)
+
+
+def flag(names: str, help_: str) -> ParameterFactory:
+    """Declare an option without a value."""
+    return option(names, help_, is_flag=True)
+
+
+def file_option(names: str, help_: str | None = None, **attributes: Any) -> ParameterFactory:
+    """Declare an option that takes a file."""
+    return option(names, help_, type=FILE, metavar="FILE", **attributes)
+
+
+def choice(values: Sequence[str]) -> click.Choice[str]:
+    """Return the type of an option that takes one of these values."""
+    return click.Choice(values)
+
+
+def _override(names: str, help_: str, setting: str, **attributes: Any) -> ParameterFactory:
+    """Declare an option that overrides a setting."""
+
     def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
         del parameter
         context.meta.setdefault(OVERRIDES_KEY, {})[setting] = value
 
-    return keep
+    return option(names, help_, expose_value=False, callback=keep, **attributes)
 
 
-def profile_option(command: Command) -> Command:
-    """Add `--profile`."""
-    return click.option(
-        "--profile", metavar="NAME", help="Under this profile (`fingerpost profiles` lists them)."
-    )(command)
+_NUMBER: Final = {"type": click.IntRange(min=0), "metavar": "N"}
+JSON: Final = flag("--json as_json", "Print JSON for programs instead of tables.")
+COMMON: Final = (
+    file_option("--config", "The settings file [default: fingerpost.toml here, then the user's]."),
+    file_option("--servers", "A standard mcpServers JSON file, as Claude Desktop, Cursor and VS Code use."),
+    JSON,
+)
+CONNECTING: Final = (
+    *COMMON,
+    option(
+        "--wait",
+        "Show what there is after this long, even if a server is still connecting.",
+        type=click.FloatRange(min=0.1),
+        default=20.0,
+        metavar="SECONDS",
+    ),
+)
+EFFORT: Final = (
+    option("--quick effort", "Be quick: fast tools, one decision.", flag_value="quick"),
+    option(
+        "--thorough effort",
+        "Take more time: research tools, more tools, a reviewed choice.",
+        flag_value="thorough",
+    ),
+)
+PROFILE: Final = option("--profile", "Under this profile (`fingerpost profiles` lists them).", metavar="NAME")
+SMART_ROUTING: Final = (
+    _override(
+        "--smart-routing",
+        "Choose among servers first: always, never, or above both thresholds.",
+        "smart_routing.mode",
+        type=choice(["auto", "on", "off"]),
+    ),
+    _override(
+        "--smart-routing-tools",
+        "auto chooses among servers when there are more than N tools.",
+        "smart_routing.max_tools",
+        **_NUMBER,
+    ),
+    _override(
+        "--smart-routing-servers",
+        "auto chooses among servers when there are more than N.",
+        "smart_routing.max_servers",
+        **_NUMBER,
+    ),
+)
 
 
-def effort_options(command: Command) -> Command:
-    """Add `--quick` and `--thorough`."""
-    for name, help_ in (
-        ("thorough", "Take more time: research tools, more tools, a reviewed choice."),
-        ("quick", "Be quick: fast tools, one decision."),
-    ):
-        command = click.option(f"--{name}", "effort", flag_value=name, default=None, help=help_)(command)
-    return command
+def run_command(spec: CommandSpec, **options: Any) -> Any:
+    """Run a command with its options. Options that commands share are passed as one `CommonOptions`."""
+    if click.get_current_context().invoked_subcommand is not None:
+        return None
+    try:
+        if spec.people_only:
+            _import_function("terminal_input:refuse_tools")()
+        if options.keys() >= set(CommonOptions._fields):
+            options["common"] = CommonOptions(*(options.pop(name) for name in CommonOptions._fields))
+        return _import_function(spec.target)(**options)
+    except FingerpostError as error:
+        error.hint = error.hint and repeat_options(error.hint)
+        raise
 
 
-def people_only(command: Command) -> Command:
-    """Raise `CallError` if a tool has started the command. For commands that decide something."""
-
-    @wraps(command)
-    def check_and_run(*args: Any, **options: Any) -> Any:
-        run("terminal_input:refuse_tools")
-        return command(*args, **options)
-
-    return check_and_run
-
-
-def common_options(command: Command) -> Command:
-    """Add `--config`, `--servers` and `--json`."""
-    command = _repeat_in_hints(command)
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Print JSON for programs instead of tables."),
-        click.option(
-            "--servers",
-            type=FILE,
-            metavar="FILE",
-            help="A standard mcpServers JSON file, as Claude Desktop, Cursor and VS Code use.",
-        ),
-        click.option(
-            "--config",
-            type=FILE,
-            metavar="FILE",
-            help="The settings file [default: fingerpost.toml here, then the user's].",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def _repeat_in_hints(command: Command) -> Command:
-    """Add the files given to this command to commands in the hints of errors."""
-
-    @wraps(command)
-    def run_with_hints(*args: Any, **options: Any) -> Any:
-        try:
-            return command(*args, **options)
-        except FingerpostError as error:
-            error.hint = error.hint and repeat_options(error.hint)
-            raise
-
-    return run_with_hints
+def _import_function(target: str) -> Callable[..., Any]:
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"fingerpost.surfaces.cli.{module}"), name)
 
 
 def repeat_options(text: str) -> str:
@@ -153,9 +158,9 @@ def repeat_options(text: str) -> str:
     return _COMMAND_PATTERN.sub(lambda found: f"`{_append_files(found[1], files)}`", text) if files else text
 
 
-def _append_files(command: str, files: str) -> str:
-    knows_none = command.startswith(_COMMANDS_WITHOUT_FILES) or command.endswith("--help")
-    return command if knows_none else f"{command}{files}"
+def _append_files(words: str, files: str) -> str:
+    knows_none = words.startswith(_COMMANDS_WITHOUT_FILES) or words.endswith("--help")
+    return words if knows_none else f"{words}{files}"
 
 
 def _list_file_options() -> Iterator[str]:

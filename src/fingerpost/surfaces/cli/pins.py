@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from getpass import getuser
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -14,30 +12,21 @@ from rich.text import Text
 from fingerpost.catalog import find_differences
 from fingerpost.catalog.pins import is_server_key
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_settings,
-    run_async,
-    run_on_store,
-)
-from fingerpost.surfaces.cli.options import repeat_options
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
-from fingerpost.surfaces.cli.terminal_input import confirm
+from fingerpost.surfaces.cli.common import connect_servers, run_on_router, run_on_store
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
+from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table
+from fingerpost.surfaces.cli.terminal_input import confirm, get_person
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from fingerpost.records import ChangedInstructions, Quarantined, ToolCard
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
-    Work = Callable[[Router], Awaitable[int]]
 
-
-def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def list_pins(*, common: CommonOptions) -> int:
     """Review tools whose definition changed since it was first seen."""
 
     async def work(router: Router) -> int:
@@ -47,32 +36,28 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
             key: pin for key, pin in (await router.store.pins.list_all()).items() if not is_server_key(key)
         }
         texts = router.catalog.changed_instructions
-        if as_json:
+        if common.as_json:
             print_json(
                 [{**to_plain(pin), "state": _get_state(router, key)} for key, pin in sorted(known.items())]
             )
             return 1 if changed or texts else 0
-        table = build_table(
+        print_table(
             f"{len(known)} pinned, {len(changed) + len(texts)} to review",
-            "tool",
-            "state",
-            "pinned",
-            "fingerprint",
+            ("tool", "state", "pinned", "fingerprint"),
+            (
+                (
+                    key,
+                    _get_state(router, key),
+                    f"{pin.pinned_at:%Y-%m-%d %H:%M}" + (f" by {pin.accepted_by}" if pin.accepted_by else ""),
+                    pin.fingerprint[:12],
+                )
+                for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0]))
+            ),
         )
-        for key, pin in sorted(known.items(), key=lambda item: (item[0] not in changed, item[0])):
-            by = f" by {clean_text(pin.accepted_by)}" if pin.accepted_by else ""
-            table.add_row(
-                clean_text(key),
-                _get_state(router, key),
-                f"{pin.pinned_at:%Y-%m-%d %H:%M}{by}",
-                pin.fingerprint[:12],
-            )
-        get_output().print(table)
         for text in texts:
-            click.echo(
-                f"{clean_text(text.server)}: what it says of itself changed, and is not passed on "
-                f"(`pins diff {clean_text(text.server)}`)"
-            )
+            server = clean_text(text.server)
+            what = "what it says of itself changed, and is not passed on"
+            click.echo(f"{server}: {what} (`pins diff {server}`)")
         if changed or texts:
             onward = (
                 "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`; "
@@ -81,41 +66,35 @@ def list_pins(*, config: Path | None, servers: Path | None, as_json: bool) -> in
             click.echo(repeat_options(onward))
         return 1 if changed or texts else 0
 
-    return _run_on_router(config, servers, work)
+    return _run_on_connected(common, work)
 
 
-def show_changes(*, tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def show_changes(*, tool: str, common: CommonOptions) -> int:
     """Show what changed in the definition of TOOL since it was pinned."""
 
     async def work(router: Router) -> int:
         entries, text = _find_waiting(router, tool)
-        for entry in entries:
-            _show_change(entry, as_json=as_json)
-        if text is not None:
-            _show_text(text)
+        _show_waiting(entries, text, as_json=common.as_json)
         return 1 if entries or text is not None else 0
 
-    return _run_on_router(config, servers, work)
+    return _run_on_connected(common, work)
 
 
-def accept_changes(*, tool: str, yes: bool, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def accept_changes(*, tool: str, yes: bool, common: CommonOptions) -> int:
     """Trust the new definition of TOOL, after showing what changed."""
 
     async def work(router: Router) -> int:
         entries, text = _find_waiting(router, tool)
         if not entries and text is None:
             return 0
-        for entry in entries:
-            _show_change(entry, as_json=False)
-        if text is not None:
-            _show_text(text)
+        _show_waiting(entries, text, as_json=False)
         question = (
             "Trust this definition from now on?" if len(entries) == 1 and text is None else "Trust all of it?"
         )
         if not yes and not await run_sync(lambda: confirm(question)):
             click.echo("Nothing changed; the tool stays hidden.")
             return 1
-        person = await run_sync(getuser)
+        person = await run_sync(get_person)
         for entry in entries:
             pin = await router.accept(entry.card.key, by=person, fingerprint=entry.card.fingerprint)
             click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
@@ -124,12 +103,10 @@ def accept_changes(*, tool: str, yes: bool, config: Path | None, servers: Path |
             click.echo(f"What {text.server} says of itself is passed on again.")
         return 0
 
-    return _run_on_router(config, servers, work)
+    return _run_on_connected(common, work)
 
 
-def mark_read_only(
-    *, tool: str, undo: bool, yes: bool, config: Path | None, servers: Path | None, as_json: bool
-) -> int:
+def mark_read_only(*, tool: str, undo: bool, yes: bool, common: CommonOptions) -> int:
     """Say that TOOL only reads, so that it runs without a question."""
 
     async def work(router: Router) -> int:
@@ -142,16 +119,16 @@ def mark_read_only(
         if not yes and not await run_sync(lambda: confirm(question)):
             click.echo("Nothing changed.")
             return 1
-        person = await run_sync(getuser)
+        person = await run_sync(get_person)
         await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
         result = "is classified by its definition again" if undo else "only reads: it runs without a question"
         click.echo(f"{clean_text(card.key)} {result}.")
         return 0
 
-    return _run_on_router(config, servers, work)
+    return _run_on_connected(common, work)
 
 
-def forget_pin(*, tool: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def forget_pin(*, tool: str, common: CommonOptions) -> int:
     """Remove the pin of TOOL (its key); the next definition seen is pinned instead."""
 
     async def work(store: Store, _: Settings) -> int:  # a pin can outlive its server
@@ -162,19 +139,17 @@ def forget_pin(*, tool: str, config: Path | None, servers: Path | None, as_json:
         click.echo(f"{tool} is no longer pinned.")
         return 0
 
-    return run_on_store(config, servers, work)
+    return run_on_store(common, work)
 
 
-def _run_on_router(config: Path | None, servers: Path | None, work: Work) -> int:
+def _run_on_connected(common: CommonOptions, work: Callable[[Router], Awaitable[int]]) -> int:
     """Run `work` on a router whose servers have all been asked for their tools."""
-    loaded = read_settings(CommonOptions(config, servers, as_json=False))
 
-    async def run_opened() -> int:
-        async with open_router(loaded) as router:
-            await connect_servers(router)
-            return await work(router)
+    async def connect_and_work(router: Router) -> int:
+        await connect_servers(router)
+        return await work(router)
 
-    return run_async(run_opened)
+    return run_on_router(common, connect_and_work)
 
 
 def _get_state(router: Router, key: str) -> str:
@@ -199,45 +174,37 @@ def _find_waiting(router: Router, name: str) -> tuple[list[Quarantined], Changed
     return entries, text
 
 
-def _show_text(text: ChangedInstructions) -> None:
-    screen = get_output()
-    screen.print(Text(f"{clean_text(text.server)} says something else of itself:", style="bold"))
-    for line in text.before.splitlines():
-        screen.print(Text(f"    - {clean_text(line)}", style="red"))
-    for line in text.after.splitlines():
-        screen.print(Text(f"    + {clean_text(line)}", style="green"))
+def _show_waiting(entries: list[Quarantined], text: ChangedInstructions | None, *, as_json: bool) -> None:
+    for entry in entries:
+        changes = find_differences(entry.pin.definition, entry.card.definition)
+        if as_json:
+            print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})
+            continue
+        what = f"{entry.card.key} {'is new' if entry.new else 'changed'}"
+        _print_line(f"{what} since {entry.pin.pinned_at:%Y-%m-%d %H:%M}:", style="bold")
+        for change in changes:
+            _print_line(change.path, "  ")
+            _print_change([change.before], [change.after])
+    if text is not None:
+        _print_line(f"{text.server} says something else of itself:", style="bold")
+        _print_change(text.before.splitlines(), text.after.splitlines())
+
+
+def _print_change(before: Iterable[str | None], after: Iterable[str | None]) -> None:
+    for lines, mark, style in ((before, "    - ", "red"), (after, "    + ", "green")):
+        for line in lines:
+            if line is not None:
+                _print_line(line, mark, style=style)
+
+
+def _print_line(text: str, before: str = "", *, style: str = "") -> None:
+    get_output().print(Text(before + clean_text(text), style=style))
 
 
 def _show_tool(card: ToolCard) -> None:
     """Print the definition of a tool and its assumed effect."""
-    screen = get_output()
-    screen.print(Text(clean_text(card.key), style="bold"))
-    screen.print(Text(clean_text(card.description)))
-    screen.print(
-        Text(clean_text(json.dumps(card.definition.get("inputSchema"), ensure_ascii=False, default=dict)))
-    )
+    _print_line(card.key, style="bold")
+    _print_line(card.description)
+    _print_line(json.dumps(card.definition.get("inputSchema"), ensure_ascii=False, default=dict))
     judged = f"judged: {card.effect.value} ({card.effect.reason})"
-    screen.print(
-        Text(clean_text(f"{judged}; not certain: {card.doubt}" if card.doubt else judged), style="dim")
-    )
-
-
-def _show_change(entry: Quarantined, *, as_json: bool) -> None:
-    changes = find_differences(entry.pin.definition, entry.card.definition)
-    if as_json:
-        print_json({"tool": entry.card.key, "changes": [to_plain(change) for change in changes]})
-        return
-    screen = get_output()
-    screen.print(
-        Text(
-            f"{clean_text(entry.card.key)} {'is new' if entry.new else 'changed'} since "
-            f"{entry.pin.pinned_at:%Y-%m-%d %H:%M}:",
-            style="bold",
-        )
-    )
-    for change in changes:
-        screen.print(Text(f"  {clean_text(change.path)}"))
-        if change.before is not None:
-            screen.print(Text(f"    - {clean_text(change.before)}", style="red"))
-        if change.after is not None:
-            screen.print(Text(f"    + {clean_text(change.after)}", style="green"))
+    _print_line(f"{judged}; not certain: {card.doubt}" if card.doubt else judged, style="dim")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from rich.text import Text
 
@@ -12,62 +13,35 @@ from fingerpost.records import ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import scrub_json
 from fingerpost.surfaces.cli.catalog import get_certainty, style_effect
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    connect_servers,
-    open_router,
-    read_settings,
-    run_async,
-)
-from fingerpost.surfaces.cli.options import repeat_options
+from fingerpost.surfaces.cli.common import connect_servers, run_on_router
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
-    build_table,
     clean_text,
     get_error_output,
     get_output,
     print_json,
     print_lines,
+    print_table,
 )
 from fingerpost.surfaces.cli.terminal_input import get_person
 
 if TYPE_CHECKING:
-    from fingerpost.records import Candidate, HiddenTool, Message, Narrowing, Need, ServerChoice, Signals
-    from fingerpost.router import Route, Router
+    from fingerpost.records import Candidate, Narrowing, ServerChoice, Signals
+    from fingerpost.router import NarrowKeywords, Route, Router
 
 
 VECTOR_TIMEOUT_S = 20.0  # a first run computes the vectors of all tools; after this time only words are used
 
 
-async def narrow(
-    router: Router,
-    text: str,
-    *,
-    server: str | None = None,
-    max_tools: int | None = None,
-    about: str | None = None,
-    history: tuple[Message, ...] = (),
-    servers: ServerChoice | None = None,
-    profile: str | None = None,
-    ask_model: bool = False,
-    effort: str | None = None,
-) -> Narrowing:
+async def narrow(router: Router, text: str, **wanted: Unpack[NarrowKeywords]) -> Narrowing:
     """Narrow the current tools for `text` and return the result.
 
     No model is asked, not even for servers, unless `ask_model` says so.
     """
     await settle_tools(router)
-    return await router.narrow(
-        text,
-        server=server,
-        max_tools=max_tools,
-        about=about,
-        history=history,
-        chosen_servers=servers,
-        profile=profile,
-        effort=effort,
-        caller=get_person(),
-        ask_model=ask_model,
-    )
+    wanted.setdefault("ask_model", False)
+    wanted.setdefault("caller", get_person())
+    return await router.narrow(text, **wanted)
 
 
 async def settle_tools(router: Router) -> None:
@@ -83,44 +57,33 @@ async def settle_tools(router: Router) -> None:
 # Each signal has a colour, and a shade for terminals without colours.
 SIGNAL_STYLES = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
 OTHER_SIGNAL_STYLE = ("magenta", "░")
-VERDICT_COLOURS = {"tool": "green", "none": "blue", "unclear": "yellow"}
+NEED_TEXTS = {
+    "tool": ("a tool is needed", "bold green"),
+    "none": ("no tool is needed", "bold blue"),
+    "unclear": ("unclear", "bold yellow"),
+}
 BAR_WIDTH = 30
 
 
-def show_route(*, request: tuple[str, ...], **options: Any) -> int:
+def show_route(*, request: tuple[str, ...], common: CommonOptions, **options: Any) -> int:
     """Show which tools would be offered to a model for REQUEST, and why."""
-    text, server = " ".join(request), options["server"]
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
+    text = " ".join(request)
 
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            if server is not None:
-                router.servers.get_status(server)  # an unknown name gets similar names in the error
-            await connect_servers(router, *([server] if server else []), wait=options["wait"])
-            narrowing = await narrow(
-                router,
-                text,
-                server=server,
-                max_tools=options["max_tools"],
-                profile=options["profile"],
-                ask_model=options["ask_model"],
-                effort=options["effort"],
-            )
-            if options["as_json"]:
-                _print_narrowing(text, narrowing)
-            else:
-                show_narrowing(narrowing, explain=options["explain"])
-                if options["explain"]:
-                    _show_effects(router, narrowing)
-                    _show_rules(router)
-            return 0 if narrowing.shortlist.offered else 1
+    async def work(router: Router) -> int:
+        await connect_servers(router, options["server"], wait=options["wait"])
+        wanted = ("server", "max_tools", "profile", "ask_model", "effort")
+        narrowing = await narrow(router, text, **{name: options[name] for name in wanted})
+        if common.as_json:
+            offered = [candidate.tool for candidate in narrowing.shortlist.offered]
+            print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
+        else:
+            show_narrowing(narrowing, explain=options["explain"])
+            if options["explain"]:
+                _show_effects(router, narrowing)
+                _show_rules(router)
+        return 0 if narrowing.shortlist.offered else 1
 
-    return run_async(work)
-
-
-def _print_narrowing(text: str, narrowing: Narrowing) -> None:
-    offered = [candidate.tool for candidate in narrowing.shortlist.offered]
-    print_json(scrub_json({"request": text, "offered": offered, "narrowing": to_plain(narrowing)}))
+    return run_on_router(common, work)
 
 
 def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -> None:
@@ -136,7 +99,9 @@ def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -
 
 
 def _format_overview(narrowing: Narrowing) -> Iterator[Text]:
-    yield _format_need(narrowing.need)
+    need = narrowing.need
+    reasons = "".join(f"; {clean_text(reason)}" for reason in need.reasons)
+    yield Text.assemble(("need     ", "dim"), NEED_TEXTS[need.verdict], f" ({need.score:.0%}){reasons}")
     if signals_text := ", ".join(_describe_signals(narrowing.signals)):
         yield Text.assemble(("read     ", "dim"), clean_text(signals_text))
     shortlist = narrowing.shortlist
@@ -157,15 +122,6 @@ def _format_overview(narrowing: Narrowing) -> Iterator[Text]:
         ("found    ", "dim"),
         f"{len(shortlist.offered)} of {shortlist.considered} tools by {how} in "
         f"{narrowing.milliseconds:.1f} ms; one that suits is there with {shortlist.fit:.0%} certainty",
-    )
-
-
-def _format_need(need: Need) -> Text:
-    verdicts = {"tool": "a tool is needed", "none": "no tool is needed", "unclear": "unclear"}
-    return Text.assemble(
-        ("need     ", "dim"),
-        (verdicts[need.verdict], f"bold {VERDICT_COLOURS[need.verdict]}"),
-        f" ({need.score:.0%})" + "".join(f"; {clean_text(reason)}" for reason in need.reasons),
     )
 
 
@@ -190,27 +146,25 @@ def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
         screen.print(Text("No tool is offered.", style="yellow"))
         return
     several = len(narrowing.shortlist.needs) > 1
-    table = build_table(
-        None, "offered", "score", "sure", "speed", "made of", *(["need"] if several else []), "because"
-    )
     largest = max(candidate.score for candidate in offered)
     width = max(min(BAR_WIDTH, screen.width // 5), 6)
-    for candidate in offered:
-        table.add_row(
-            Text(clean_text(candidate.tool), style="bold"),
-            f"{candidate.score:.2f}",
-            candidate.confidence,
-            _format_speed(candidate),
-            draw_score_bar(candidate, largest, width=width, coloured=screen.is_terminal),
-            *([str(candidate.need + 1)] if several else []),
-            Text(clean_text(format_reasons(candidate, all_of_them=explain)), style="dim"),
-        )
-    screen.print(table)
+    print_table(
+        None,
+        ("offered", "score", "sure", "speed", "made of", *(["need"] if several else []), "because"),
+        (
+            (
+                Text(clean_text(candidate.tool), style="bold"),
+                f"{candidate.score:.2f}",
+                candidate.confidence,
+                candidate.latency.replace("_", " "),
+                draw_score_bar(candidate, largest, width=width, coloured=screen.is_terminal),
+                *([str(candidate.need + 1)] if several else []),
+                Text(clean_text(format_reasons(candidate, all_of_them=explain)), style="dim"),
+            )
+            for candidate in offered
+        ),
+    )
     screen.print(_format_legend(offered, coloured=screen.is_terminal))
-
-
-def _format_speed(candidate: Candidate) -> str:
-    return candidate.latency.replace("_", " ")
 
 
 def draw_score_bar(candidate: Candidate, largest: float, *, width: int = BAR_WIDTH, coloured: bool) -> Text:
@@ -250,19 +204,14 @@ def _format_legend(candidates: Sequence[Candidate], *, coloured: bool) -> Text:
 
 def _show_effects(router: Router, narrowing: Narrowing) -> None:
     """Show the effect of each offered tool, whether it is certain, and why."""
-    cards = [router.tools.get(candidate.tool) for candidate in narrowing.shortlist.offered]
-    table = build_table("effects", "tool", "effect", "certain", "why")
-    for card in cards:
-        if card is not None:
+    rows: list[tuple[str | Text, ...]] = []
+    for candidate in narrowing.shortlist.offered:
+        if (card := router.tools.get(candidate.tool)) is not None:
             certain = get_certainty(card)
-            table.add_row(
-                Text(clean_text(card.key)),
-                style_effect(card),
-                "yes" if certain.value else "no",
-                Text(clean_text(certain.reason or card.effect.reason), style="dim"),
-            )
-    if table.row_count:
-        get_output().print(table)
+            reason = Text(clean_text(certain.reason or card.effect.reason), style="dim")
+            rows.append((card.key, style_effect(card), "yes" if certain.value else "no", reason))
+    if rows:
+        print_table("effects", ("tool", "effect", "certain", "why"), rows)
 
 
 def _show_rules(router: Router) -> None:
@@ -273,47 +222,41 @@ def _show_rules(router: Router) -> None:
 
 
 def _show_rest(narrowing: Narrowing) -> None:
-    screen = get_output()
     losers = [candidate for candidate in narrowing.shortlist.candidates if not candidate.offered]
     if losers:
-        table = build_table("not offered", "tool", "score", "sure", "speed", "why not", "made of")
-        for candidate in losers:
-            table.add_row(
-                Text(clean_text(candidate.tool)),
-                f"{candidate.score:.2f}",
-                candidate.confidence,
-                _format_speed(candidate),
-                Text(clean_text(candidate.lost)),
-                Text(clean_text(format_reasons(candidate, all_of_them=True)), style="dim"),
-            )
-        screen.print(table)
-    if narrowing.shortlist.hidden:
-        table = build_table("hidden", "tool", "by", "reason")
-        for hidden in narrowing.shortlist.hidden:
-            table.add_row(
-                Text(clean_text(hidden.tool)), Text(clean_text(hidden.rule)), Text(clean_text(hidden.reason))
-            )
-        screen.print(table)
-
-
-def show_reasons(*, tool: str, request: tuple[str, ...], **options: Any) -> int:
-    """Say why TOOL is or is not offered for REQUEST."""
-    text = " ".join(request)
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
-
-    async def work() -> int:
-        async with open_router(loaded) as router:
-            await connect_servers(router, wait=options["wait"])
-            offered, sentences = await explain_tool(router, tool, text)
-            if options["as_json"]:
-                print_json(
-                    {"tool": tool, "offered": offered, "because": [clean_text(line) for line in sentences]}
+        print_table(
+            "not offered",
+            ("tool", "score", "sure", "speed", "why not", "made of"),
+            (
+                (
+                    candidate.tool,
+                    f"{candidate.score:.2f}",
+                    candidate.confidence,
+                    candidate.latency.replace("_", " "),
+                    candidate.lost,
+                    Text(clean_text(format_reasons(candidate, all_of_them=True)), style="dim"),
                 )
-            else:
-                print_lines([clean_text(line) for line in sentences])
-            return 0 if offered else 1
+                for candidate in losers
+            ),
+        )
+    if hidden := narrowing.shortlist.hidden:
+        print_table("hidden", ("tool", "by", "reason"), ((one.tool, one.rule, one.reason) for one in hidden))
 
-    return run_async(work)
+
+def show_reasons(*, tool: str, request: tuple[str, ...], common: CommonOptions, wait: float) -> int:
+    """Say why TOOL is or is not offered for REQUEST."""
+
+    async def work(router: Router) -> int:
+        await connect_servers(router, wait=wait)
+        offered, sentences = await explain_tool(router, tool, " ".join(request))
+        lines = [clean_text(line) for line in sentences]
+        if common.as_json:
+            print_json({"tool": tool, "offered": offered, "because": lines})
+        else:
+            print_lines(lines)
+        return 0 if offered else 1
+
+    return run_on_router(common, work)
 
 
 async def explain_tool(
@@ -326,7 +269,7 @@ async def explain_tool(
     narrowing = await _narrow_again(router, text, card.key, route)
     hidden = next((entry for entry in narrowing.shortlist.hidden if entry.tool == card.key), None)
     if hidden is not None:
-        return False, [_explain_hidden(hidden)]
+        return False, [f"{hidden.tool} is hidden by {hidden.rule}: {hidden.reason}."]
     found = next((one for one in narrowing.shortlist.candidates if one.tool == card.key), None)
     was_offered = route is not None and card.key in route.packet.context.available_tools
     if was_offered and (found is None or not found.offered):
@@ -345,7 +288,7 @@ async def _narrow_again(router: Router, text: str, tool: str, route: Route | Non
     if route is None or route.narrowing is None:
         return await narrow(router, text, about=tool)
     history = route.packet.context.history
-    return await narrow(router, text, about=tool, history=history, servers=route.narrowing.servers)
+    return await narrow(router, text, about=tool, history=history, chosen_servers=route.narrowing.servers)
 
 
 def _explain_missing(router: Router, tool: str) -> Iterator[str]:
@@ -359,10 +302,6 @@ def _explain_missing(router: Router, tool: str) -> Iterator[str]:
     yield f"No tool is called {tool!r}."
     if near := router.tools.near(tool):
         yield "Did you mean " + ", ".join(near) + "?"
-
-
-def _explain_hidden(hidden: HiddenTool) -> str:
-    return f"{hidden.tool} is hidden by {hidden.rule}: {hidden.reason}."
 
 
 def _explain_left_out(tool: str, server: str, choice: ServerChoice) -> Iterator[str]:
@@ -382,19 +321,12 @@ def _explain_considered(found: Candidate, narrowing: Narrowing) -> Iterator[str]
         yield f"{found.tool} is offered, number {rank} of {len(offered)}, with a score of {found.score:.2f}."
     else:
         yield f"{found.tool} is not offered: {found.lost}."
-    yield f"Its score is made of {_format_score(found)}."
+    reasons = format_reasons(found, all_of_them=True)
+    yield f"Its score is made of {reasons or 'nothing: no signal speaks for it'}."
     if not found.offered and offered:
         yield from _compare_with(found, offered[-1] if found.need != offered[0].need else offered[0])
     if narrowing.need.verdict == "none":
         yield "Besides, the request seems to need no tool: " + "; ".join(narrowing.need.reasons) + "."
-
-
-def _format_score(candidate: Candidate) -> str:
-    parts = [
-        f"{part.signal} {part.points:+.2f}" + (f" ({part.note})" if part.note else "")
-        for part in candidate.parts
-    ]
-    return ", ".join(parts) or "nothing: no signal speaks for it"
 
 
 def _compare_with(found: Candidate, winner: Candidate) -> Iterator[str]:
@@ -408,7 +340,7 @@ def _compare_with(found: Candidate, winner: Candidate) -> Iterator[str]:
 
 
 def _sum_by_signal(candidate: Candidate) -> dict[str, float]:
-    points: dict[str, float] = {}
+    points: dict[str, float] = defaultdict(float)
     for part in candidate.parts:
-        points[part.signal] = points.get(part.signal, 0.0) + part.points
+        points[part.signal] += part.points
     return points

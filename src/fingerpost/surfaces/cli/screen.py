@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.redaction import scrub
-from fingerpost.surfaces.cli.streams import is_colour_wanted
+from fingerpost.surfaces.cli.streams import is_colour_wanted, style_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from fingerpost.records import ToolCard
 
@@ -55,8 +56,12 @@ def cut_sentence(text: str, limit: int = 100) -> str:
     """Return the first sentence of a description, cut to `limit`."""
     line = clean_text(text)
     sentence, dot, _ = line.partition(". ")
-    short = sentence + dot.strip()
-    return short if len(short) <= limit else short[: limit - 1].rstrip() + "…"
+    return shorten(sentence + dot.strip(), limit)
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return `text`, cut to `limit` characters."""
+    return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def format_count(number: int, noun: str) -> str:
@@ -69,15 +74,29 @@ def format_effect(card: ToolCard) -> str:
     return card.effect.value if card.certain else f"{card.effect.value}?"
 
 
-def build_table(title: str | None, *columns: str) -> Table:
-    """Build a table without box drawing characters."""
+def build_table(title: str | None, *columns: str, right: Sequence[int] = ()) -> Table:
+    """Build a table without box drawing characters. The columns numbered in `right` are aligned right."""
     from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, overflow="fold")
+    for number, column in enumerate(columns):
+        table.add_column(column, overflow="fold", justify="right" if number in right else "left")
     return table
+
+
+def print_table(
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str | Text]],
+    *,
+    right: Sequence[int] = (),
+) -> None:
+    """Print a table to stdout. Cells of text are cleaned, a `Text` is printed as it is."""
+    table = build_table(title, *columns, right=right)
+    for row in rows:
+        table.add_row(*(clean_text(cell) if isinstance(cell, str) else cell for cell in row))
+    get_output().print(table)
 
 
 def print_json(value: Any) -> None:
@@ -85,6 +104,33 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def print_lines(lines: Sequence[str]) -> None:
+def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         click.echo(line)
+
+
+def print_error(message: str, fix: str | None = None, *, label: str = "error", err: bool = True) -> None:
+    """Print a message in red after its label, and below it how to fix it."""
+    click.echo(style_text(f"{label}: ", fg="red", bold=True) + message, err=err)
+    if fix:
+        click.echo(style_text("  fix: ", fg="green") + fix, err=err)
+
+
+def print_warning(message: str, *, label: str = "warning") -> None:
+    """Print a message to stderr after its label in yellow."""
+    click.echo(style_text(f"{label}: ", fg="yellow") + message, err=True)
+
+
+def print_note(message: str) -> None:
+    """Print a note to stderr."""
+    print_warning(message, label="note")
+
+
+def print_dim(message: str) -> None:
+    """Print a remark to stderr in a dim colour."""
+    click.echo(style_text(message, dim=True), err=True)
+
+
+def style_change(line: str) -> str:
+    """Return a line of a unified diff in the colour of its kind."""
+    return style_text(line, fg={"+": "green", "-": "red", "@": "cyan"}.get(line[:1]))

@@ -5,20 +5,19 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 import click
 
 from fingerpost.errors import ConfigError, StoreError
-from fingerpost.surfaces.cli.common import CommonOptions, open_router, read_settings, run_async, run_on_store
-from fingerpost.surfaces.cli.options import repeat_options
-from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json
+from fingerpost.surfaces.cli.common import open_router, read_settings, run_on_store
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
+from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_note
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.discord import load_library
 from fingerpost.surfaces.gateway.listing.tools import ROUTE_MODE, resolve_mode
@@ -46,12 +45,12 @@ if TYPE_CHECKING:
 SETTLE_TIMEOUT_S = 60.0
 
 
-def serve_until_stopped(
-    loaded: Loaded, *, as_json: bool, open_browser: bool = False, profile: str | None = None
+def serve_gateway(
+    *, common: CommonOptions, profile: str | None, open_browser: bool, **overrides: object
 ) -> int:
-    """Serve on the port until a signal. `profile` applies to callers that name none."""
-    settings = loaded.settings
-    gateway = settings.gateway
+    """Serve all configured servers on one port until a signal. `profile` is for callers that name none."""
+    loaded = override_gateway(read_settings(common), **overrides)
+    gateway = loaded.settings.gateway
 
     async def work() -> int:
         async with open_router(loaded) as router:
@@ -63,15 +62,15 @@ def serve_until_stopped(
             def show_start(address: str) -> None:
                 public_url = gateway.public_url or address
                 page = None if ticket is None else build_sign_in_url(public_url, ticket)
-                _print_endpoints(address, loaded, page, as_json=as_json)
+                _print_endpoints(address, loaded, page, as_json=common.as_json)
                 if open_browser:
                     click.launch(page or public_url)
 
             router.profiles.set_default(profile)
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
             if note is not None:
-                click.echo(style_text("note: ", fg="yellow") + note, err=True)
-            async with _connect_in_background(router, quiet=as_json):
+                print_note(note)
+            async with _connect_in_background(router, quiet=common.as_json):
                 await serve(
                     router,
                     host=gateway.host,
@@ -88,11 +87,12 @@ def serve_until_stopped(
                 )
         return 0
 
-    return _run_loop(work)
+    return anyio.run(work, backend_options=get_backend_options())
 
 
-def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
+def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str | None) -> int:
     """Serve the gateway on stdin and stdout until the client closes stdin."""
+    loaded = override_gateway(read_settings(common), mode=mode)
     settings = loaded.settings
     if profile is not None and profile not in settings.profiles:
         known = ", ".join(sorted(settings.profiles)) or "none yet"
@@ -112,10 +112,6 @@ def serve_one_client(loaded: Loaded, *, profile: str | None) -> int:
             await serve_stdio(methods, settings.gateway, router.events, audience=audience, endpoint=endpoint)
         return 0
 
-    return _run_loop(work)
-
-
-def _run_loop(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     return anyio.run(work, backend_options=get_backend_options())
 
 
@@ -203,27 +199,7 @@ def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_js
     click.echo("Connect an MCP client: fingerpost install")
 
 
-def serve_gateway(
-    *,
-    config: Path | None,
-    servers: Path | None,
-    as_json: bool,
-    host: str | None,
-    port: int | None,
-    mode: str | None,
-    profile: str | None,
-    open_browser: bool,
-) -> int:
-    """Serve all configured servers on one port."""
-    loaded = override_gateway(
-        read_settings(CommonOptions(config, servers, as_json)), host=host, port=port, mode=mode
-    )
-    return serve_until_stopped(loaded, as_json=as_json, open_browser=open_browser, profile=profile)
-
-
-def print_console_link(
-    *, config: Path | None, servers: Path | None, as_json: bool, open_browser: bool
-) -> int:
+def print_console_link(*, common: CommonOptions, open_browser: bool) -> int:
     """Print a link that signs you in to the console of a running `fingerpost serve`."""
 
     async def work(store: Store, settings: Settings) -> str:
@@ -231,22 +207,14 @@ def print_console_link(
         configured = gateway.public_url or f"http://{get_reachable_address(f'{gateway.host}:{gateway.port}')}"
         return build_sign_in_url(await read_address(store) or configured, await create_ticket(store))
 
-    page = run_on_store(config, servers, work)
-    if as_json:
+    page = run_on_store(common, work)
+    if common.as_json:
         print_json({"console": page})
     else:
         click.echo(page)
     if open_browser:
         click.launch(page)
     return 0
-
-
-def serve_stdio_client(
-    *, config: Path | None, servers: Path | None, as_json: bool, mode: str | None, profile: str | None
-) -> int:
-    """Serve the gateway on standard input and output, for a client that starts it as a program."""
-    loaded = override_gateway(read_settings(CommonOptions(config, servers, as_json)), mode=mode)
-    return serve_one_client(loaded, profile=profile)
 
 
 def override_gateway(loaded: Loaded, **overrides: object) -> Loaded:
@@ -256,15 +224,11 @@ def override_gateway(loaded: Loaded, **overrides: object) -> Loaded:
     return replace(loaded, settings=loaded.settings.model_copy(update={"gateway": gateway}))
 
 
-def run_discord_bot(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def run_discord_bot(*, common: CommonOptions) -> int:
     """Answer on Discord, as a bot, until stopped."""
-    loaded = read_settings(CommonOptions(config, servers, as_json))
+    loaded = read_settings(common)
     load_library()
-    return _run_bot(loaded, as_json=as_json)
-
-
-def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
-    # Needs the extra `discord`; `load` has raised an error if it is missing.
+    # Needs the extra `discord`; `load_library` has raised an error if it is missing.
     from fingerpost.surfaces.discord.client import OneLineHandler, connect_bot, get_token
 
     settings = loaded.settings.discord
@@ -280,7 +244,7 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
         async with open_router(loaded) as router:
             router.servers.start()
             async with connect_bot(router, settings) as connection:
-                _print_bot(connection, settings, as_json=as_json)
+                _print_bot(connection, settings, as_json=common.as_json)
                 with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                     async with anyio.create_task_group() as tasks:
 
@@ -295,7 +259,7 @@ def _run_bot(loaded: Loaded, *, as_json: bool) -> int:
                 raise connection.errors[0]
         return 0
 
-    return run_async(work)
+    return anyio.run(work)
 
 
 def _print_bot(connection: BotConnection, settings: DiscordSettings, *, as_json: bool) -> None:
@@ -307,8 +271,6 @@ def _print_bot(connection: BotConnection, settings: DiscordSettings, *, as_json:
     click.echo(f"On Discord as {name}, on {format_count(connection.servers, 'server')} (Ctrl-C stops it)")
     if not (settings.users or settings.roles):
         where = "those servers" if settings.servers else "every server it is on, and in private"
-        note = f"it answers everybody on {where}; discord.users and discord.roles say whom"
-        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+        print_note(f"it answers everybody on {where}; discord.users and discord.roles say whom")
     if not settings.approvers:
-        note = "nobody may approve what others ask for; discord.approvers says who may"
-        click.echo(style_text("note: ", fg="yellow") + note, err=True)
+        print_note("no approvers are configured: calls of others cannot be approved; see discord.approvers")

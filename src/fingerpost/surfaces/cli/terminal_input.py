@@ -69,7 +69,7 @@ def get_person() -> str:
     try:
         return getuser()
     except (KeyError, OSError):  # a container without a user database
-        return "somebody"
+        return "unknown user"
 
 
 def refuse_tools() -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from functools import singledispatch
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.text import Text
@@ -39,21 +37,15 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import (
-    CommonOptions,
-    open_any_router,
-    read_settings,
-    run_async,
-    run_on_store,
-)
-from fingerpost.surfaces.cli.screen import build_table, clean_text, get_output, print_json
+from fingerpost.surfaces.cli.common import run_on_router, run_on_store
+from fingerpost.surfaces.cli.options import CommonOptions
+from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, shorten
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from rich.table import Table
-
     from fingerpost.analytics.records import Counted, Figures
+    from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
 
@@ -118,31 +110,22 @@ def _add_step(branch: Tree, step: TraceStep) -> None:
         _add_step(leaf, below)
 
 
-@singledispatch
 def _describe(event: Event) -> TraceStep | None:
-    return TraceStep(event.kind.replace("_", " "), event.summary(), "dim")
+    """Return the step for an event, or None if it is not shown."""
+    if (describe := _DESCRIPTIONS.get(type(event))) is not None:
+        return describe(event)
+    label, style = _SUMMARISED.get(type(event), (event.kind.replace("_", " "), "dim"))
+    return TraceStep(label, event.summary(), style)
 
 
-@_describe.register
-def _(event: AttemptStarted) -> TraceStep | None:
-    return None  # shown by its end
-
-
-@_describe.register
-def _(event: PacketReceived) -> TraceStep | None:
+def _describe_packet(event: PacketReceived) -> TraceStep:
     parent = event.packet.header.parent_id
     return TraceStep(
         "asked", event.summary(), under=(TraceStep("on behalf of", parent, "dim"),) if parent else ()
     )
 
 
-@_describe.register
-def _(event: SubagentEnded) -> TraceStep | None:
-    return TraceStep("subagent ended", f"{event.summary()}, {event.milliseconds:.0f} ms", "cyan")
-
-
-@_describe.register
-def _(event: RequestNarrowed) -> TraceStep | None:
+def _describe_narrowing(event: RequestNarrowed) -> TraceStep:
     narrowing = event.narrowing
     reasons = (TraceStep("because", reason, "dim") for reason in narrowing.need.reasons)
     tools = (
@@ -160,14 +143,12 @@ def _(event: RequestNarrowed) -> TraceStep | None:
     return TraceStep("narrowed", told, under=(*reasons, *failures, *tools))
 
 
-@_describe.register
-def _(event: CallReceived) -> TraceStep | None:
+def _describe_request(event: CallReceived) -> TraceStep:
     by = (TraceStep("by", event.caller, "dim"),) if event.caller else ()
     return TraceStep("asked", f"{event.name} {_format_json(event.arguments)}", under=by)
 
 
-@_describe.register
-def _(event: CallPrepared) -> TraceStep | None:
+def _describe_call(event: CallPrepared) -> TraceStep:
     repairs = tuple(
         TraceStep(
             f"repaired ({repair.kind})",
@@ -179,24 +160,7 @@ def _(event: CallPrepared) -> TraceStep | None:
     return TraceStep("call", f"{event.tool} {_format_json(event.arguments)}", under=repairs)
 
 
-@_describe.register
-def _(event: CallRefused) -> TraceStep | None:
-    return TraceStep("refused", event.summary(), "red")
-
-
-@_describe.register
-def _(event: CallRuled) -> TraceStep | None:
-    return TraceStep("policy", f"{event.verdict}: {event.reason} ({event.rule})")
-
-
-@_describe.register(ApprovalRequested)
-@_describe.register(ApprovalDecided)
-def _(event: Event) -> TraceStep | None:
-    return TraceStep("approval", event.summary(), "yellow")
-
-
-@_describe.register
-def _(event: AttemptFinished) -> TraceStep | None:
+def _describe_attempt(event: AttemptFinished) -> TraceStep:
     made = event.attempt
     notes = [f"waited {made.waited_ms:.0f} ms"] if made.waited_ms >= 1 else []
     notes += [f"from the cache, {made.age_ms / 1000:.1f} s old"] if made.cached else []
@@ -204,33 +168,42 @@ def _(event: AttemptFinished) -> TraceStep | None:
     return TraceStep("attempt", event.summary() + note, "" if made.error is None else "red")
 
 
-@_describe.register
-def _(event: FallbackTaken) -> TraceStep | None:
-    return TraceStep("fallback", event.summary(), "yellow")
-
-
-@_describe.register
-def _(event: CallReplayed) -> TraceStep | None:
-    return TraceStep("replayed", event.summary(), "yellow")
-
-
-@_describe.register
-def _(event: ResultDigested) -> TraceStep | None:
+def _describe_digest(event: ResultDigested) -> TraceStep:
     under = [TraceStep("left out", note, "yellow") for note in event.dropped]
     if event.handle:
         under.append(TraceStep("the rest", f"fingerpost result {event.handle}", "dim"))
     return TraceStep("digest", event.summary(), under=tuple(under))
 
 
-@_describe.register
-def _(event: CallFinished) -> TraceStep | None:
-    took = f"{event.summary()} in {event.milliseconds:.0f} ms"
-    return TraceStep("finished", took, "green" if event.success else "red")
+_SUMMARISED: Final[Mapping[type[Event], tuple[str, str]]] = {  # label and style
+    CallRefused: ("refused", "red"),
+    ApprovalRequested: ("approval", "yellow"),
+    ApprovalDecided: ("approval", "yellow"),
+    FallbackTaken: ("fallback", "yellow"),
+    CallReplayed: ("replayed", "yellow"),
+}
+_DESCRIPTIONS: Final[Mapping[type[Event], Callable[[Any], TraceStep | None]]] = {
+    AttemptStarted: lambda _: None,  # shown by its end
+    PacketReceived: _describe_packet,
+    RequestNarrowed: _describe_narrowing,
+    SubagentEnded: lambda event: TraceStep(
+        "subagent ended", f"{event.summary()}, {event.milliseconds:.0f} ms", "cyan"
+    ),
+    CallReceived: _describe_request,
+    CallPrepared: _describe_call,
+    CallRuled: lambda event: TraceStep("policy", f"{event.verdict}: {event.reason} ({event.rule})"),
+    AttemptFinished: _describe_attempt,
+    ResultDigested: _describe_digest,
+    CallFinished: lambda event: TraceStep(
+        "finished",
+        f"{event.summary()} in {event.milliseconds:.0f} ms",
+        "green" if event.success else "red",
+    ),
+}
 
 
 def _format_json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= MAX_TEXT_LENGTH else text[: MAX_TEXT_LENGTH - 1] + "…"
+    return shorten(json.dumps(value, ensure_ascii=False, default=str), MAX_TEXT_LENGTH)
 
 
 PAGE_SIZE = 1_000
@@ -238,7 +211,7 @@ MAX_DEPTH = 5  # levels of subagents
 MAX_CHILDREN = 50  # shown with their own events; others only by name
 
 
-def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def show_trace(*, identity: str, common: CommonOptions) -> int:
     """Draw the events of one call (cal_…) or packet (pkt_…): repairs, rulings, approvals, attempts, dropped
     content.
     """
@@ -252,38 +225,34 @@ def show_trace(*, identity: str, config: Path | None, servers: Path | None, as_j
         if not events:
             click.echo(f"Nothing is recorded under {identity}.", err=True)
             return 1
-        if as_json:
+        if common.as_json:
             click.echo("[" + ",\n ".join(encode(event).decode() for event in events) + "]")
             return 0
 
         get_output().print(draw_trace(identity, events, await read_children(store, events)))
         return 0
 
-    return run_on_store(config, servers, work)
+    return run_on_store(common, work)
 
 
-def show_breakers(*, config: Path | None, servers: Path | None, as_json: bool) -> int:
+def show_breakers(*, common: CommonOptions) -> int:
     """Show the latest recorded state of every server's circuit breaker, newest first."""
 
     async def work(store: Store, _: Settings) -> int:
         recorded = _read_journal(store, kinds=("breaker_moved",))
         newest = {event.server: event async for event in recorded if isinstance(event, BreakerMoved)}
         moved = sorted(newest.values(), key=lambda event: event.at, reverse=True)
-        if as_json:
+        if common.as_json:
             print_json([to_plain(event) for event in moved])
             return 0
-        table = build_table(f"{len(moved)} breakers have moved", "server", "state", "since", "because")
-        for event in moved:
-            table.add_row(
-                clean_text(event.server),
-                event.state,
-                f"{event.at:%Y-%m-%d %H:%M:%S}",
-                clean_text(event.reason),
-            )
-        get_output().print(table)
+        print_table(
+            f"{len(moved)} breakers have moved",
+            ("server", "state", "since", "because"),
+            ((event.server, event.state, f"{event.at:%Y-%m-%d %H:%M:%S}", event.reason) for event in moved),
+        )
         return 0
 
-    return run_on_store(config, servers, work)
+    return run_on_store(common, work)
 
 
 async def read_events(store: Store, identity: str) -> list[Event]:
@@ -324,36 +293,29 @@ async def _read_journal(
         seq = page[-1].seq
 
 
-def show_figures(*, hours: float, **options: Any) -> int:
+def show_figures(*, hours: float, common: CommonOptions) -> int:
     """Show figures of the last hours: requests, failures, fallbacks, tokens, time, and rollouts."""
-    loaded = read_settings(CommonOptions(options["config"], options["servers"], options["as_json"]))
 
-    async def work() -> int:
-        async with open_any_router(loaded) as router:
-            found = await JournalReader(router.store, router.live).get_figures(hours=hours)
-            _print_figures(found, as_json=options["as_json"])
-            return 0
+    async def work(router: Router) -> int:
+        found = await JournalReader(router.store, router.live).get_figures(hours=hours)
+        if common.as_json:
+            print_json(to_plain(found))
+        else:
+            _print_figures(found)
+        return 0
 
-    return run_async(work)
+    return run_on_router(common, work, need_servers=False)
 
 
-def _print_figures(found: Figures, *, as_json: bool) -> None:
-    if as_json:
-        print_json(to_plain(found))
-        return
-    whole = build_table(None, "figure", "value")
-    for name, value in _format_figures(found.totals):
-        whole.add_row(name, value)
-    get_output().print(whole)
+def _print_figures(found: Figures) -> None:
+    print_table(None, ("figure", "value"), _format_figures(found.totals))
     by_rollout: dict[str, dict[str, Counted]] = {}
     for one in found.rollouts:
         by_rollout.setdefault(one.rollout, {})[one.arm] = one.figures
     for rollout, arms in by_rollout.items():
-        table: Table = build_table(f"rollout {clean_text(rollout)}", "figure", *arms)
         columns = [dict(_format_figures(figures)) for figures in arms.values()]
-        for name in columns[0]:
-            table.add_row(name, *(column[name] for column in columns))
-        get_output().print(table)
+        rows = ((name, *(column[name] for column in columns)) for name in columns[0])
+        print_table(f"rollout {clean_text(rollout)}", ("figure", *arms), rows)
 
 
 def _format_figures(counted: Counted) -> Iterator[tuple[str, str]]:
@@ -361,7 +323,7 @@ def _format_figures(counted: Counted) -> Iterator[tuple[str, str]]:
     ended = sum(counted.outcomes.values())
     yield "requests", f"{counted.requests:,}"
     yield "needed no tool, unclear", f"{counted.no_tool:,}, {counted.unclear:,} of {counted.judged:,}"
-    yield "tools spared", _format_percent(counted.reduction)
+    yield "tools spared", "-" if counted.reduction is None else f"{counted.reduction:.0%}"
     yield "answered", f"{counted.outcomes.get('answered', 0):,} of {ended:,}"
     yield "failed requests", f"{counted.outcomes.get('failed', 0):,}"
     yield "failed calls", f"{counted.failed_calls:,} of {counted.calls:,}"
@@ -372,7 +334,3 @@ def _format_figures(counted: Counted) -> Iterator[tuple[str, str]]:
     yield "exclusive tool asked for", f"{counted.exclusive_asked:,}"
     taken = f"{counted.exclusive_offered:,}, {counted.exclusive_taken:,}, {counted.exclusive_succeeded:,}"
     yield "and offered, taken, succeeded", taken
-
-
-def _format_percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
