@@ -8,7 +8,6 @@ from fingerpost.choose.answer import (
     ANSWER_RULES,
     LIMIT_REACHED_NOTE,
     build_answer_request,
-    build_direct_request,
     format_sources,
     has_source_name,
 )
@@ -49,13 +48,15 @@ def test_at_the_cap_the_answer_is_asked_for_without_more_tools() -> None:
 
 
 def test_an_answer_without_any_result_must_say_so() -> None:
-    request = build_answer_request(packet("Open the door"), system="", history=(), settings=SETTINGS)
+    request = build_answer_request(
+        packet("Open the door"), system="", history=(), settings=SETTINGS, note="Be brief."
+    )
     assert "No tool has returned anything" in request.messages[-1].text
 
 
 @proves("B6")
 def test_a_request_that_needs_no_tool_is_the_conversation_and_the_persons_words() -> None:
-    request = build_direct_request(
+    request = build_answer_request(
         packet("What was my number?"), system="S", history=HISTORY, settings=SETTINGS
     )
     assert [message.text for message in request.messages] == [
@@ -68,11 +69,11 @@ def test_a_request_that_needs_no_tool_is_the_conversation_and_the_persons_words(
 
 @proves("C9")
 def test_answers_with_and_without_results_begin_with_the_conversation_before_them() -> None:
-    first = build_direct_request(packet("Hello"), system="S", history=(), settings=SETTINGS)
+    first = build_answer_request(packet("Hello"), system="S", history=(), settings=SETTINGS)
     history = create_history("Hello", "Hello to you.")
     second = build_answer_request(packet("Time?", step(1)), system="S", history=history, settings=SETTINGS)
     later = (*history, *create_history("Time?", "Five, says the time server."))
-    third = build_direct_request(packet("Thanks"), system="S", history=later, settings=SETTINGS)
+    third = build_answer_request(packet("Thanks"), system="S", history=later, settings=SETTINGS)
     assert second.messages[:2] == first.messages
     assert third.messages[:3] == second.messages[:3]
     assert second.messages[3].text.startswith(third.messages[3].text)

@@ -17,7 +17,7 @@ from fingerpost.records import (
 from fingerpost.settings import ChooseSettings, FlagSettings, Settings, ToolRoutingSettings
 from tests.requirements import proves
 
-IDENTITY = Calibration.create_identity()
+IDENTITY = Calibration()
 SETTINGS = Settings()
 
 

@@ -48,9 +48,7 @@ async def decide(
 @proves("A3", "A4", "A5")
 @pytest.mark.parametrize("sample", samples("reviews"), ids=lambda sample: sample.name)
 async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run(sample: Sample) -> None:
-    confidence = await decide(
-        selected=SELECTED, reviewed=sample.reply, calibration=Calibration.create_identity()
-    )
+    confidence = await decide(selected=SELECTED, reviewed=sample.reply, calibration=Calibration())
     assert confidence is not None
     approved, sure = sample.expected.get("approved", False), sample.expected.get("confidence", 0.0)
     assert (confidence.verdict is GateVerdict.GO) is (approved and sure >= 0.7)
@@ -61,7 +59,7 @@ async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run
 @proves("A4", "A5")
 async def test_without_the_reviewing_model_nothing_runs() -> None:
     gone = ModelUnavailable("gone", model="prime")
-    confidence = await decide(selected=SELECTED, reviewed=gone, calibration=Calibration.create_identity())
+    confidence = await decide(selected=SELECTED, reviewed=gone, calibration=Calibration())
     assert confidence is not None
     assert confidence.review == 0.0
     assert confidence.verdict is GateVerdict.ASK
@@ -71,10 +69,7 @@ async def test_without_the_reviewing_model_nothing_runs() -> None:
 @proves("A3")
 @pytest.mark.parametrize("sample", samples("broken"), ids=lambda sample: sample.name)
 async def test_however_eager_the_reviewer_a_broken_selection_never_reaches_it(sample: Sample) -> None:
-    assert (
-        await decide(selected=sample.reply, reviewed=APPROVED, calibration=Calibration.create_identity())
-        is None
-    )
+    assert await decide(selected=sample.reply, reviewed=APPROVED, calibration=Calibration()) is None
 
 
 @proves("A16")

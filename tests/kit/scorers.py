@@ -9,8 +9,9 @@ import numpy as np
 
 from fingerpost.catalog import Catalog
 from fingerpost.events import MemorySink
-from fingerpost.narrow.components import TextScorer
+from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
+from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Json, Listing, Signals, ToolCard
 
@@ -64,7 +65,7 @@ def ask(text: str, *, gloss: str = "", language: str = "en") -> ScorerRequest:
     return ScorerRequest(text=text, signals=Signals(language=language, gloss=gloss))
 
 
-def best(scorer: TextScorer, tools: tuple[ToolCard, ...], query: ScorerRequest | str) -> str:
+def best(scorer: LexicalScorer | DenseScorer, tools: tuple[ToolCard, ...], query: ScorerRequest | str) -> str:
     """The key of the tool with the highest score."""
     scores = scorer.scores(ask(query) if isinstance(query, str) else query, tools)
     return tools[int(np.nanargmax(scores))].key

@@ -98,43 +98,15 @@ def build_answer_request(
     client: ClientOptions = NO_CLIENT_OPTIONS,
 ) -> ModelRequest:
     """Build the request for the final answer from the packet's steps. `note` is an extra instruction, such as
-    `LIMIT_REACHED_NOTE`.
+    `LIMIT_REACHED_NOTE`. Without steps and a note, the prompt is unchanged.
     """
     steps = packet.tool_routing.steps
-    parts = (
-        packet.content.original_prompt,
-        f"{_RESULTS_HEADING}\n\n{format_results(steps)}" if steps else "",
-        (_RESPONSE_FORMAT_RULE if client.has_response_format else _USE_RESULTS_RULE)
-        if steps
-        else _NO_RESULTS_RULE,
-        note,
-    )
-    return _build_model_request(
-        "\n\n".join(part for part in parts if part), system, history, settings, client
-    )
-
-
-def build_direct_request(
-    packet: Packet,
-    *,
-    system: str,
-    history: Sequence[Message],
-    settings: ChooseSettings,
-    client: ClientOptions = NO_CLIENT_OPTIONS,
-) -> ModelRequest:
-    """Build the request for an answer without tools: the conversation and the unchanged prompt."""
-    return _build_model_request(packet.content.original_prompt, system, history, settings, client)
-
-
-def append_answer_rules(system: str, client: ClientOptions) -> str:
-    """Append the rules for the answering model to the system prompt."""
-    few = client.has_system_message or client.tools or client.has_response_format
-    return "\n\n".join(part for part in (system, SHORT_ANSWER_RULES if few else ANSWER_RULES) if part)
-
-
-def _build_model_request(
-    text: str, system: str, history: Sequence[Message], settings: ChooseSettings, client: ClientOptions
-) -> ModelRequest:
+    rule = "" if not note else _NO_RESULTS_RULE
+    if steps:
+        rule = _RESPONSE_FORMAT_RULE if client.has_response_format else _USE_RESULTS_RULE
+    results = f"{_RESULTS_HEADING}\n\n{format_results(steps)}" if steps else ""
+    parts = (packet.content.original_prompt, results, rule, note)
+    text = "\n\n".join(part for part in parts if part)
     return client.apply_to(
         ModelRequest(
             messages=build_opening_messages(
@@ -144,3 +116,9 @@ def _build_model_request(
             max_tokens=settings.answer_tokens,
         )
     )
+
+
+def append_answer_rules(system: str, client: ClientOptions) -> str:
+    """Append the rules for the answering model to the system prompt."""
+    few = client.has_system_message or client.tools or client.has_response_format
+    return "\n\n".join(part for part in (system, SHORT_ANSWER_RULES if few else ANSWER_RULES) if part)

@@ -122,18 +122,10 @@ def _make_unique_name(name: str, used_names: set[str]) -> str:
         number += 1
 
 
-@frozen
-class SplitToolCalls:
-    """The tool calls of one reply, split into calls of client tools and of routed tools."""
-
-    client_calls: tuple[JsonObject, ...]
-    routed_calls: tuple[JsonObject, ...]
-
-
 def split_tool_calls(
     calls: Sequence[JsonObject], client_names: frozenset[str], cards: Sequence[ToolCard] = ()
-) -> SplitToolCalls:
-    """Split the calls into those of client tools, each with a unique id, and the rest.
+) -> tuple[tuple[JsonObject, ...], tuple[JsonObject, ...]]:
+    """Return the calls of client tools, each with a unique id, and the other calls.
 
     A name that one of the cards is exposed by is never read as a client tool with a namespace.
     """
@@ -151,7 +143,7 @@ def split_tool_calls(
         made = _ensure_call_id(call, name, ids)
         ids.add(str(made["id"]))
         client_calls.append(made)
-    return SplitToolCalls(client_calls=tuple(client_calls), routed_calls=tuple(others))
+    return tuple(client_calls), tuple(others)
 
 
 def build_client_call(name: str, arguments: str) -> JsonObject:

@@ -6,7 +6,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from math import fsum
 from typing import Final
 
 from fingerpost.frozen import frozen
@@ -115,22 +114,17 @@ class Calibration:
         return bool(self.points)
 
     @classmethod
-    def create_identity(cls) -> Calibration:
-        """Return the calibration that leaves every score unchanged."""
-        return cls()
-
-    @classmethod
     def fit(cls, samples: Iterable[ConfidenceSample]) -> Calibration:
         """Fit the curve to these outcomes. Return the identity when there are too few of them."""
-        kept = [(_clamp_score(sample.raw), sample.right) for sample in samples if sample.raw == sample.raw]
+        kept = [(clamp_to_unit(sample.raw), sample.right) for sample in samples if sample.raw == sample.raw]
         right = sum(was_right for _, was_right in kept)
         if len(kept) < MIN_SAMPLES or min(right, len(kept) - right) < MIN_SAMPLES_PER_OUTCOME:
-            return cls.create_identity()
+            return cls()
         return cls(points=_pool_adjacent_violators(_group_by_score(kept)), samples=len(kept))
 
     def get_probability(self, raw: float) -> float:
         """Return the probability for a raw score. A higher score never has a lower probability."""
-        raw = _clamp_score(raw)
+        raw = clamp_to_unit(raw)
         if not self.points:
             return raw
         above = bisect_right(self.points, raw, key=lambda point: point[0])
@@ -140,55 +134,6 @@ class Calibration:
             return self.points[-1][1]
         (left, low), (right, high) = self.points[above - 1], self.points[above]
         return min(high, max(low, low + (high - low) * ((raw - left) / (right - left))))
-
-
-@frozen
-class ReliabilityBin:
-    """The selections within one interval of confidence: predicted and actual share of right ones."""
-
-    low: float
-    high: float
-    count: int = 0
-    mean_confidence: float = 0.0  # mean predicted probability
-    share_right: float = 0.0  # actual share of right selections
-
-
-def compute_reliability(
-    samples: Iterable[ConfidenceSample], calibration: Calibration, *, bins: int = 10
-) -> tuple[ReliabilityBin, ...]:
-    """Group the samples by calibrated probability, in equal intervals from 0 to 1."""
-    probabilities: list[list[float]] = [[] for _ in range(bins)]
-    right = [0] * bins
-    for sample in samples:
-        probability = calibration.get_probability(sample.raw)
-        index = min(bins - 1, int(probability * bins))
-        probabilities[index].append(probability)
-        right[index] += sample.right
-    return tuple(
-        ReliabilityBin(
-            low=index / bins,
-            high=(index + 1) / bins,
-            count=len(values),
-            mean_confidence=fsum(values) / len(values) if values else 0.0,
-            share_right=right[index] / len(values) if values else 0.0,
-        )
-        for index, values in enumerate(probabilities)
-    )
-
-
-def compute_expected_calibration_error(
-    samples: Sequence[ConfidenceSample], calibration: Calibration, *, bins: int = 10
-) -> float:
-    """Return the mean distance between predicted and actual share over the samples; 0 without samples."""
-    if not samples:
-        return 0.0
-    found = compute_reliability(samples, calibration, bins=bins)
-    return sum(each.count * abs(each.mean_confidence - each.share_right) for each in found) / len(samples)
-
-
-def _clamp_score(raw: float) -> float:
-    """Limit the score to 0..1. NaN becomes 0."""
-    return min(1.0, max(0.0, raw)) if raw == raw else 0.0
 
 
 @dataclass(slots=True)
@@ -349,7 +294,7 @@ def score_confidence(
     review = None if review is None else cap_review_confidence(review)
     claim = clamp_to_unit(selection.confidence)
     raw = _compute_raw_score(claim, review, compute_support(selection.tool, shortlist))
-    used = calibration if settings.flags.calibration else Calibration.create_identity()
+    used = calibration if settings.flags.calibration else Calibration()
     evidence = GateEvidence(raw=raw, score=used.get_probability(raw), claim=claim, review=review)
     verdict, reason = decide_gate_verdict(
         evidence,

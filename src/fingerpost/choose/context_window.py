@@ -13,7 +13,7 @@ import anyio.to_thread
 
 from fingerpost.errors import ModelError
 from fingerpost.frozen import frozen
-from fingerpost.llm import Ask, ModelRequest
+from fingerpost.llm import Ask, ModelReply, ModelRequest
 from fingerpost.llm.content import SYSTEM_ROLES, strip_reasoning
 from fingerpost.records import Message, Packet, to_valid_text
 
@@ -79,13 +79,29 @@ async def summarize_conversation(
         reply = await ask(build_summary_request(earlier, wanted[since:], tokens=tokens))
     except ModelError:  # `ask` has recorded the error; the conversation is cut instead
         return None
+    summary = _read_summary(reply)
+    if summary is not None and cache is not None:
+        cache.put(wanted, summary)
+    return summary
+
+
+def _read_summary(reply: ModelReply) -> ConversationSummary | None:
     text = strip_reasoning(to_valid_text(reply.text[:MAX_SUMMARY_LENGTH]))
     if not text or text.lower().startswith("<think"):  # only reasoning, no summary
         return None
-    summary = ConversationSummary(text=text, model=reply.model)
-    if cache is not None:
-        cache.put(wanted, summary)
-    return summary
+    return ConversationSummary(text=text, model=reply.model)
+
+
+def _build_request(prompt: str, text: str, *, tokens: int) -> ModelRequest:
+    limit = f"Write at most {max(20, tokens // 2)} words."
+    return ModelRequest(
+        messages=(
+            Message(role="system", text=prompt),
+            Message(role="user", text=f"{text}\n\n{limit}"),
+        ),
+        temperature=0.0,
+        max_tokens=tokens,
+    )
 
 
 async def summarize_result(
@@ -96,36 +112,14 @@ async def summarize_result(
     """
     shown = text[:MAX_TRANSCRIPT_LENGTH]
     asked = f"The request: {json.dumps(request[:4_000], ensure_ascii=False)}\nThe result of {tool}:\n{shown}"
-    limit = f"Write at most {max(20, tokens // 2)} words."
-    reply = await ask(
-        ModelRequest(
-            messages=(
-                Message(role="system", text=RESULT_SUMMARY_PROMPT),
-                Message(role="user", text=f"{asked}\n\n{limit}"),
-            ),
-            temperature=0.0,
-            max_tokens=tokens,
-        )
-    )
-    written = strip_reasoning(to_valid_text(reply.text[:MAX_SUMMARY_LENGTH]))
-    if not written or written.lower().startswith("<think"):
-        return None
-    return ConversationSummary(text=written, model=reply.model)
+    return _read_summary(await ask(_build_request(RESULT_SUMMARY_PROMPT, asked, tokens=tokens)))
 
 
 def build_summary_request(earlier: str, messages: Sequence[Message], *, tokens: int) -> ModelRequest:
     """Build the request for a summary. Its size is limited, so that it fits into a small context window."""
     before = f"Summary of what came before:\n{earlier[:MAX_SUMMARY_LENGTH]}\n\n" if earlier else ""
     asked = f"{before}The messages to shorten, one to a line:\n{_format_transcript(messages)}"
-    limit = f"Write at most {max(20, tokens // 2)} words."
-    return ModelRequest(
-        messages=(
-            Message(role="system", text=SUMMARY_PROMPT),
-            Message(role="user", text=f"{asked}\n\n{limit}"),
-        ),
-        temperature=0.0,
-        max_tokens=tokens,
-    )
+    return _build_request(SUMMARY_PROMPT, asked, tokens=tokens)
 
 
 def _find_known_prefix(prefixes: Sequence[Sequence[Message]], cache: SummaryCache | None) -> tuple[str, int]:

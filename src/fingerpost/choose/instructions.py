@@ -121,12 +121,12 @@ class ToolGuidance:
 
 def build_guidance(card: ToolCard, before: Sequence[ToolCard] = ()) -> ToolGuidance:
     """Build the instruction for this tool. `before` are the tools offered before it."""
-    own = card.instructions
+    own, required = card.instructions, card.intelligence.parameters.required
     return ToolGuidance(
         purpose=_shorten_author_text(own.purpose) or get_purpose(card),
         when=tuple(map(_shorten_author_text, own.when)) or tuple(_list_when_to_use(card, before)),
         when_not=tuple(map(_shorten_author_text, own.when_not)) or tuple(_list_when_not_to_use(card, before)),
-        required=tuple(to_one_line(name, MAX_GUIDE_NAME_LENGTH) for name in _list_required(card)[:MAX_NAMES]),
+        required=tuple(to_one_line(name, MAX_GUIDE_NAME_LENGTH) for name in required[:MAX_NAMES]),
         examples=tuple(map(_shorten_author_text, own.examples)) or tuple(_format_example(card)),
         expect="; ".join(_describe_expectations(card)),
     )
@@ -146,10 +146,6 @@ def to_one_line(text: str, characters: int) -> str:
 
 def _shorten_author_text(text: str) -> str:
     return to_one_line(text, MAX_GUIDE_TEXT_LENGTH)
-
-
-def _list_required(card: ToolCard) -> tuple[str, ...]:
-    return card.intelligence.parameters.required
 
 
 def _list_when_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterator[str]:
@@ -186,8 +182,9 @@ def _list_when_not_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterato
         LatencyTier.VERY_SLOW,
     ):
         yield "a quick answer is wanted: it takes a while"
+    conflicts = card.intelligence.conflicts.value
     for other in before:
-        if _are_in_conflict(card, other):
+        if other.key in conflicts or card.key in other.intelligence.conflicts.value:
             yield f"{other.exposed_name} is used for the same request"
 
 
@@ -197,10 +194,6 @@ def _describe_expectations(card: ToolCard) -> Iterator[str]:
         yield speed
     if (size := _SIZE_NOTES.get(card.intelligence.response.size)) is not None:
         yield size
-
-
-def _are_in_conflict(one: ToolCard, other: ToolCard) -> bool:
-    return other.key in one.intelligence.conflicts.value or one.key in other.intelligence.conflicts.value
 
 
 def _format_example(card: ToolCard) -> Iterator[str]:
@@ -312,31 +305,10 @@ def build_directives(profile: ProfileSettings | None, requested: str | None, def
     """Build the directives: the general text, then the profile's sections unchanged."""
     if profile is None:
         return requested or default or ""
-    return join_directive_sections(requested or profile.instructions or default, profile.directives)
-
-
-def join_directive_sections(general: str | None, sections: Mapping[str, str]) -> str:
-    """Join the general text and the sections, each under its name."""
-    named = (f"## {_format_heading(name)}\n{text.strip()}" for name, text in sections.items() if text.strip())
-    return "\n\n".join(part for part in ((general or "").strip(), *named) if part)
-
-
-def _format_heading(name: str) -> str:
-    return " ".join(name.split())
-
-
-__all__ = [
-    "CLIENT_TOOLS_INSTRUCTIONS",
-    "NO_TOOLS_INSTRUCTIONS",
-    "TOOLS_INSTRUCTIONS",
-    "ToolGuidance",
-    "build_directives",
-    "build_guidance",
-    "build_tool_guides",
-    "build_tool_instructions",
-    "choose_persona",
-    "describe_tool_usage",
-]
+    general = (requested or profile.instructions or default or "").strip()
+    written = ((" ".join(name.split()), text.strip()) for name, text in profile.directives.items())
+    sections = (f"## {name}\n{text}" for name, text in written if text)
+    return "\n\n".join(part for part in (general, *sections) if part)
 
 
 MAX_SECTION_LENGTH: Final = 100_000  # characters

@@ -33,6 +33,16 @@ def to_json_line(value: Json) -> str:
     return escape_invisible_json(json.dumps(value, ensure_ascii=False, separators=(", ", ": ")))
 
 
+def build_closed_schema(properties: JsonObject) -> JsonObject:
+    """Build the schema of an object with exactly these properties."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
 def format_tools(cards: Iterable[ToolCard], *, needs_approval: Collection[str] = ()) -> str:
     """Format one line per tool, in list order. `needs_approval` are the keys of tools that need approval."""
     ordered = sorted(cards, key=lambda card: get_list_place(card.key))

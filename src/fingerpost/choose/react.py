@@ -14,9 +14,16 @@ from fingerpost.choose.offered_tools import (
     get_tool_names,
     resolve_call,
 )
-from fingerpost.choose.prompts import format_step_text, get_name_for_model, map_exposed_names, sort_arguments
+from fingerpost.choose.prompts import (
+    build_closed_schema,
+    format_step_text,
+    get_name_for_model,
+    map_exposed_names,
+    sort_arguments,
+)
 from fingerpost.choose.tool_loop import (
     NO_CLIENT_OPTIONS,
+    build_call_schema,
     build_closing_message,
     build_opening_messages,
     describe_own_tools,
@@ -113,23 +120,14 @@ def _collect_thoughts(packet: Packet) -> list[str]:
 
 def _build_react_schema(tools: Sequence[str]) -> ResponseSchema:
     """Build the schema of a reply. Without tools, only an answer is allowed."""
-    action: JsonObject = {
-        "type": "object",
-        "properties": {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}},
-        "required": ["tool", "arguments"],
-        "additionalProperties": False,
-    }
     nothing: JsonObject = {"type": "null"}
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {
+    schema = build_closed_schema(
+        {
             "thought": {"type": "string"},
-            "action": {"anyOf": [action, nothing]} if tools else nothing,
+            "action": {"anyOf": [build_call_schema(tools), nothing]} if tools else nothing,
             "answer": {"type": ["string", "null"] if tools else "string"},
-        },
-        "required": ["thought", "action", "answer"],
-        "additionalProperties": False,
-    }
+        }
+    )
     return ResponseSchema(name="step", schema=schema)
 
 

@@ -10,7 +10,13 @@ from typing import Final, TypeVar, cast
 
 from fingerpost.catalog import get_list_place
 from fingerpost.choose.offered_tools import OfferedTools
-from fingerpost.choose.prompts import format_conversation, format_request, format_steps, format_tools
+from fingerpost.choose.prompts import (
+    build_closed_schema,
+    format_conversation,
+    format_request,
+    format_steps,
+    format_tools,
+)
 from fingerpost.frozen import frozen
 from fingerpost.llm import Ask, ModelReply, ModelRequest, ResponseSchema
 from fingerpost.llm.content import decode_json, find_outermost_objects, read_arguments
@@ -358,10 +364,10 @@ def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
     ]
     confidence: JsonObject = {"type": "number", "minimum": 0, "maximum": 1}
     text: JsonObject = {"type": "string"}
-    other = _build_closed_object_schema(
+    other = build_closed_schema(
         {"tool": {"type": "string", "enum": names}, "reasoning": text, "confidence": confidence}
     )
-    return _build_closed_object_schema(
+    return build_closed_schema(
         {
             "reasoning": text,
             "tool": {"type": ["string", "null"], "enum": [*names, None]},
@@ -371,12 +377,3 @@ def _build_selection_schema(cards: Sequence[ToolCard]) -> JsonObject:
             "remaining": text,
         }
     )
-
-
-def _build_closed_object_schema(properties: JsonObject) -> JsonObject:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }

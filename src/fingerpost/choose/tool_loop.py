@@ -17,6 +17,7 @@ from fingerpost.choose.offered_tools import (
     resolve_call,
 )
 from fingerpost.choose.prompts import (
+    build_closed_schema,
     format_step_text,
     get_name_for_model,
     map_exposed_names,
@@ -219,27 +220,21 @@ def _build_turn_schema(tools: Sequence[str], choice: Json = "auto") -> ResponseS
     """Build the schema of a turn. With the choice `none`, it allows no calls."""
     must = choice == "required" or get_named_tool(choice) is not None
     tools = [name for name in tools if name == (get_named_tool(choice) or name)]
-    call: JsonObject = {
-        "type": "object",
-        "properties": {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}},
-        "required": ["tool", "arguments"],
-        "additionalProperties": False,
+    calls: JsonObject = {
+        "type": "array",
+        "items": build_call_schema(tools),
+        **({"minItems": 1} if must else {}),
+        "maxItems": 0 if choice == "none" else MAX_CALLS_PER_TURN,
     }
-    schema: JsonObject = {
-        "type": "object",
-        "properties": {
-            "calls": {
-                "type": "array",
-                "items": call,
-                **({"minItems": 1} if must else {}),
-                "maxItems": 0 if choice == "none" else MAX_CALLS_PER_TURN,
-            },
-            "answer": {"type": "string" if choice == "none" else ["string", "null"]},
-        },
-        "required": ["calls", "answer"],
-        "additionalProperties": False,
-    }
-    return ResponseSchema(name="turn", schema=schema)
+    answer: JsonObject = {"type": "string" if choice == "none" else ["string", "null"]}
+    return ResponseSchema(name="turn", schema=build_closed_schema({"calls": calls, "answer": answer}))
+
+
+def build_call_schema(tools: Sequence[str]) -> JsonObject:
+    """Build the schema of a call of one of these tools."""
+    return build_closed_schema(
+        {"tool": {"type": "string", "enum": list(tools)}, "arguments": {"type": "object"}}
+    )
 
 
 MAX_PROBLEMS: Final = 8
@@ -281,9 +276,9 @@ def parse_turn(
     """
     text = to_valid_text(reply.text)
     if reply.tool_calls:
-        calls = split_tool_calls(reply.tool_calls, client_tools, cards)
-        turn = _build_turn(parse_tool_calls({"tool_calls": list(calls.routed_calls)}), text, cards, own_names)
-        return replace(turn, handed=calls.client_calls)
+        handed, routed = split_tool_calls(reply.tool_calls, client_tools, cards)
+        turn = _build_turn(parse_tool_calls({"tool_calls": list(routed)}), text, cards, own_names)
+        return replace(turn, handed=handed)
     if has_tool_support:
         return ModelTurn(text=text.strip())
     return _split_client_calls(_parse_json_turn(text, cards, {*own_names, *client_tools}), client_tools)

@@ -1,4 +1,4 @@
-"""The components of the narrower as protocols, the default ones, and scorers of programs and packages.
+"""The components of the narrower, and scorers of programs and packages.
 
 Such a scorer runs with a time limit, and is left out of a request if it fails.
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from numbers import Real
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,76 +28,13 @@ from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.need import NeedClassifier
 from fingerpost.narrow.scorer import Scorer, ScorerRequest, ToolScore, clean_line
 from fingerpost.narrow.signals.reader import SignalReader
-from fingerpost.records import Message, Need, ScorerFailure, Signals, ToolCard
+from fingerpost.records import ScorerFailure, ToolCard
 from fingerpost.settings import Settings
 
 if TYPE_CHECKING:
     from fingerpost.narrow.scorer import ScoresByTool
 
 Vector = NDArray[np.float32]
-
-
-class RequestReader(Protocol):
-    """Extracts the signals of a request."""
-
-    def prepare(self, cards: Sequence[ToolCard]) -> None: ...
-
-    def read(self, text: str) -> Signals: ...
-
-
-class NeedEstimator(Protocol):
-    """Estimates whether a request needs a tool."""
-
-    def classify(
-        self,
-        text: str,
-        signals: Signals,
-        history: Sequence[Message] = (),
-        vector: Vector | None = None,
-    ) -> Need: ...
-
-    def adjust_to_tools(
-        self, need: Need, text: str, signals: Signals, *, fit: float, can_recall: bool
-    ) -> Need: ...
-
-
-class TextScorer(Scorer, Protocol):
-    """A scorer that compares texts. It is asked for every need and for earlier messages, too."""
-
-    def prepare(self, cards: Sequence[ToolCard]) -> object:
-        """Set the tools, before a request needs them."""
-        ...
-
-    def scores(self, request: ScorerRequest, cards: Sequence[ToolCard]) -> Scores:
-        """Return one number per card; NaN for a card that is not ready."""
-        ...
-
-
-class EmbeddingScorer(TextScorer, Protocol):
-    """A scorer by meaning. Its vectors are computed in the background and may be missing at first."""
-
-    def get_weight(self, signals: Signals) -> float:
-        """Return its share of the text score for a request with these signals."""
-        ...
-
-    @property
-    def ready(self) -> float:
-        """The share of the cards that have a vector."""
-        ...
-
-    def prioritize(self, rows: Sequence[int]) -> None:
-        """Compute the vectors of the cards in these rows first, with a short wait."""
-        ...
-
-    def encode_query(self, text: str) -> Vector:
-        """Return the request as a vector. Raises a `FingerpostError` when there is no encoder."""
-        ...
-
-    def wait(self, timeout: float) -> bool:
-        """Wait at most `timeout` seconds. Return whether all possible vectors are computed."""
-        ...
-
-    def close(self) -> None: ...
 
 
 logger = logging.getLogger("fingerpost.narrow")
@@ -247,10 +184,10 @@ def _note_failure(scorer: Scorer, error: Exception) -> ScorerFailure:
 class NarrowComponents:
     """The components of a `Narrower`."""
 
-    reader: RequestReader
-    need_estimator: NeedEstimator
-    words: TextScorer
-    meaning: EmbeddingScorer | None = None
+    reader: SignalReader
+    need_estimator: NeedClassifier
+    words: LexicalScorer
+    meaning: DenseScorer | None = None
     learned: Scorer | None = None
     added: AddedScorers = field(default_factory=AddedScorers)
     corrections: Corrections | None = None

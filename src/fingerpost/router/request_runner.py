@@ -167,7 +167,7 @@ class ConfidenceThresholds:
         )
 
         def work() -> AdaptedThreshold:
-            fitted = Calibration.fit(samples) if settings.flags.calibration else Calibration.create_identity()
+            fitted = Calibration.fit(samples) if settings.flags.calibration else Calibration()
             return adapt_threshold(samples, fitted, bounds)
 
         return await anyio.to_thread.run_sync(work)
@@ -249,7 +249,7 @@ class RequestRunner:
         self._subscriptions = PacketSubscriptions()
         events.add(self._subscriptions)
         self.thresholds = ConfidenceThresholds(settings, store, events)
-        self._calibration = Calibration.create_identity()
+        self._calibration = Calibration()
         self._calibrated_at = -REFRESH_INTERVAL_S
         self._usage: Mapping[str, UsageProfile] = {}
         self._usage_read_at = -REFRESH_INTERVAL_S
@@ -579,7 +579,7 @@ class RequestRunner:
     async def _get_calibration(self) -> Calibration:
         """Return the confidence calibration from past results. It is refreshed periodically."""
         if not self._settings.flags.calibration:
-            return Calibration.create_identity()
+            return Calibration()
         if time.monotonic() - self._calibrated_at >= REFRESH_INTERVAL_S:
             self._calibrated_at = time.monotonic()
             samples = await self._store.confidences.list_recent()

@@ -74,7 +74,13 @@ from fingerpost.router.options import (
     resolve_model_names,
 )
 from fingerpost.router.profiles import POLL_INTERVAL_S, Policy, Profiles, build_profile_rules, poll_profiles
-from fingerpost.router.store_sync import DisabledTools, PinSync, StoredCapabilities, poll_store, renew_lease
+from fingerpost.router.store_sync import (
+    DisabledTools,
+    StoredCapabilities,
+    poll_store,
+    refresh_pins,
+    renew_lease,
+)
 from fingerpost.servers import ServerPool, sign_in
 from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import ProfileFiles, Settings
@@ -226,8 +232,8 @@ class Router:
             self.events.add(self.store.journal)
             self.catalog.learn(await self.store.usage.get_profiles())
             self._catalog_sync = CatalogSync(self.catalog, self.store)
-            pin_sync = PinSync(store=self.store, catalog=self.catalog, catalog_sync=self._catalog_sync)
-            await pin_sync.refresh()
+            update_pins = partial(refresh_pins, self.store, self.catalog, self._catalog_sync)
+            await update_pins()
             # Before any task starts, because a task group would wrap configuration errors.
             servers = ServerPool(
                 self.extensions.servers,
@@ -282,7 +288,7 @@ class Router:
                 run_restarting,
                 poll_store,
                 self.disabled_tools.refresh,
-                pin_sync.refresh,
+                update_pins,
                 self._read_preferences,
             )
             lease_s = self.settings.store.lease_seconds

@@ -158,22 +158,12 @@ class StoredCapabilities:
         await self._cache.put(CAPABILITY_SPACE, key, value, ttl=CAPABILITY_TTL_S)
 
 
-class PinSync:
-    """Applies the store's pins to the catalog."""
-
-    def __init__(self, *, store: Store, catalog: Catalog, catalog_sync: CatalogSync) -> None:
-        self._pins = store.pins
-        self._catalog = catalog
-        self._catalog_sync = catalog_sync
-
-    async def refresh(self) -> None:
-        """Apply the pins that changed since the last refresh. Tools that became new are pinned as they
-        are.
-        """
-        changes = await self._pins.take_changes()
-        if changes is not None:
-            self._catalog.use_pins(changes.changed, changes.gone)
-            await self._catalog_sync.save_pins()
+async def refresh_pins(store: Store, catalog: Catalog, catalog_sync: CatalogSync) -> None:
+    """Apply the pins that changed since the last refresh. Tools that became new are pinned as they are."""
+    changes = await store.pins.take_changes()
+    if changes is not None:
+        catalog.use_pins(changes.changed, changes.gone)
+        await catalog_sync.save_pins()
 
 
 class DisabledTools:

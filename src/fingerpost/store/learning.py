@@ -7,12 +7,24 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Executable, Row, case, delete, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Executable,
+    Row,
+    Table,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+)
 
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -41,6 +53,33 @@ from fingerpost.store.schema import (
 )
 from fingerpost.store.writer import LossPolicy, StoreWriter
 
+R = TypeVar("R")
+
+
+def _read_records(connection: Connection, query: Executable, kind: Callable[..., R]) -> list[R]:
+    """Build the records whose fields have the names of the query's columns."""
+    rows = connection.execute(query).mappings()
+    return [kind(**{name: row[name] for name in row if name != "seq"}) for row in rows]
+
+
+def _build_row(record: object, table: Table) -> dict[str, Any]:
+    """Build the row whose columns have the names of the record's fields."""
+    names = (column.name for column in table.columns)
+    return {name: getattr(record, name) for name in names if name != "seq"}
+
+
+def _append_rows(connection: Connection, table: Table, rows: list[dict[str, Any]], limit: int) -> list[None]:
+    """Add rows to a table and delete the oldest beyond the limit."""
+    connection.execute(insert(table), rows)
+    newest = select(func.max(table.c.seq)).scalar_subquery()
+    connection.execute(delete(table).where(table.c.seq <= newest - limit))
+    return [None] * len(rows)
+
+
+def _clear_tables(connection: Connection, tables: Sequence[Table]) -> list[int]:
+    return [connection.execute(delete(table)).rowcount for table in tables]
+
+
 MAX_CHOICE_REQUEST_LENGTH: Final = 500
 MAX_CHOICES: Final = 20_000
 # Redaction needs the whole secret, so the text is shortened only afterwards. This limits the input.
@@ -66,9 +105,7 @@ class ChoiceStore:
     async def list_recent(self, limit: int = 2_000) -> list[Choice]:
         """Return the newest choices, newest first."""
         newest = select(choices).order_by(choices.c.seq.desc()).limit(limit)
-        return await self._database.read(
-            lambda connection: [_build_choice(row) for row in connection.execute(newest)]
-        )
+        return await self._database.read(lambda connection: _read_records(connection, newest, Choice))
 
     async def list_followers(self, limit: int = 1_000) -> list[ToolFollower]:
         """Return which tool succeeded right after which in one conversation, most frequent pairs first."""
@@ -76,36 +113,14 @@ class ChoiceStore:
 
     async def clear(self) -> int:
         """Delete all choices and return their number."""
-        return await self._writer.write(_clear_choices, None)
+        return await self._writer.write(_clear_tables, choices)
 
 
 def _add_choices(connection: Connection, new: Sequence[Choice]) -> list[None]:
-    connection.execute(insert(choices), [_choice_to_row(choice) for choice in new])
-    newest = select(func.max(choices.c.seq)).scalar_subquery()
-    connection.execute(delete(choices).where(choices.c.seq <= newest - MAX_CHOICES))
-    return [None] * len(new)
-
-
-def _choice_to_row(choice: Choice) -> dict[str, Any]:
-    return {
-        "at": choice.at,
-        "request": scrub(choice.request[:_MAX_CHOICE_INPUT_LENGTH])[:MAX_CHOICE_REQUEST_LENGTH],
-        "tool": choice.tool,
-        "worked": choice.worked,
-        "conversation": choice.conversation,
-        "caller": choice.caller,
-    }
-
-
-def _build_choice(row: Row[Any]) -> Choice:
-    return Choice(
-        request=row.request,
-        tool=row.tool,
-        worked=row.worked,
-        at=row.at,
-        conversation=row.conversation,
-        caller=row.caller,
-    )
+    rows = [_build_row(choice, choices) for choice in new]
+    for row in rows:
+        row["request"] = scrub(row["request"][:_MAX_CHOICE_INPUT_LENGTH])[:MAX_CHOICE_REQUEST_LENGTH]
+    return _append_rows(connection, choices, rows, MAX_CHOICES)
 
 
 def _list_followers(connection: Connection, limit: int) -> list[ToolFollower]:
@@ -126,11 +141,6 @@ def _list_followers(connection: Connection, limit: int) -> list[ToolFollower]:
     return [
         ToolFollower(tool=row.tool, then=row.following, times=row.times) for row in connection.execute(pairs)
     ]
-
-
-def _clear_choices(connection: Connection, requests: Sequence[None]) -> list[int]:
-    gone = connection.execute(delete(choices)).rowcount
-    return [gone, *[0] * (len(requests) - 1)]
 
 
 MAX_CONFIDENCES: Final = 10_000
@@ -161,16 +171,18 @@ class ConfidenceStore:
         self, limit: int = 2_000, *, since: datetime | None = None
     ) -> list[ConfidenceSample]:
         """Return the newest samples, newest first, none older than `since`."""
-        newest = select(confidences).order_by(confidences.c.seq.desc()).limit(limit)
+        columns = confidences.c
+        sample = select(columns.raw, columns.was_right.label("right"), columns.tool)
+        newest = sample.order_by(columns.seq.desc()).limit(limit)
         if since is not None:
-            newest = newest.where(confidences.c.at > since)
+            newest = newest.where(columns.at > since)
         return await self._database.read(
-            lambda connection: [_build_sample(row) for row in connection.execute(newest)]
+            lambda connection: _read_records(connection, newest, ConfidenceSample)
         )
 
     async def clear(self) -> int:
         """Delete all samples and return their number."""
-        return await self._writer.write(_clear_confidences, None)
+        return await self._writer.write(_clear_tables, confidences)
 
 
 def _check_sample(sample: ConfidenceSample) -> None:
@@ -181,28 +193,11 @@ def _check_sample(sample: ConfidenceSample) -> None:
 
 
 def _add_samples(connection: Connection, new: Sequence[_TimedSample]) -> list[None]:
-    connection.execute(insert(confidences), [_sample_to_row(sample, at) for sample, at in new])
-    newest = select(func.max(confidences.c.seq)).scalar_subquery()
-    connection.execute(delete(confidences).where(confidences.c.seq <= newest - MAX_CONFIDENCES))
-    return [None] * len(new)
-
-
-def _sample_to_row(sample: ConfidenceSample, at: datetime) -> dict[str, Any]:
-    return {
-        "at": at,
-        "raw": float(sample.raw),
-        "was_right": sample.right,
-        "tool": sample.tool[:MAX_SAMPLE_TOOL_LENGTH],
-    }
-
-
-def _build_sample(row: Row[Any]) -> ConfidenceSample:
-    return ConfidenceSample(raw=row.raw, right=row.was_right, tool=row.tool)
-
-
-def _clear_confidences(connection: Connection, requests: Sequence[None]) -> list[int]:
-    gone = connection.execute(delete(confidences)).rowcount
-    return [gone, *[0] * (len(requests) - 1)]
+    rows = [
+        {"at": at, "raw": float(one.raw), "was_right": one.right, "tool": one.tool[:MAX_SAMPLE_TOOL_LENGTH]}
+        for one, at in new
+    ]
+    return _append_rows(connection, confidences, rows, MAX_CONFIDENCES)
 
 
 MAX_FEEDBACK_REQUEST_LENGTH: Final = 500
@@ -212,6 +207,7 @@ MAX_FEEDBACK_TOOL_LENGTH: Final = 1_000
 MAX_FEEDBACK: Final = 20_000
 # Redaction needs the whole secret, so the text is shortened only afterwards. This limits the input.
 _MAX_FEEDBACK_INPUT_LENGTH: Final = 10_000
+_FEEDBACK_FIELDS: Final = ("packet_id", "at", "request", "tool", "should_have", "comment")  # and columns
 
 
 class FeedbackStore:
@@ -248,12 +244,11 @@ class FeedbackStore:
 
 
 def _bound_feedback(feedback: Feedback) -> Feedback:
-    return Feedback(
+    return replace(
+        feedback,
         packet_id=feedback.packet_id[:MAX_ID_LENGTH],
         by=feedback.by[:MAX_ID_LENGTH],
-        verdict=feedback.verdict,
         request=_mask_text(feedback.request, MAX_FEEDBACK_REQUEST_LENGTH),
-        at=feedback.at,
         tool=None if feedback.tool is None else feedback.tool[:MAX_FEEDBACK_TOOL_LENGTH],
         should_have=None if feedback.should_have is None else feedback.should_have[:MAX_FEEDBACK_TOOL_LENGTH],
         comment=_mask_text(feedback.comment, MAX_COMMENT_LENGTH),
@@ -275,38 +270,19 @@ def _put_feedback(connection: Connection, new: Sequence[Feedback]) -> list[None]
 
 
 def _feedback_to_row(entry: Feedback) -> dict[str, Any]:
-    return {
-        "packet_id": entry.packet_id,
-        "by_whom": entry.by,
-        "at": entry.at,
-        "verdict": entry.verdict.value,
-        "request": entry.request,
-        "tool": entry.tool,
-        "should_have": entry.should_have,
-        "comment": entry.comment,
-    }
+    same = {name: getattr(entry, name) for name in _FEEDBACK_FIELDS}
+    return {**same, "by_whom": entry.by, "verdict": entry.verdict.value}
 
 
 def _build_feedback(row: Row[Any]) -> Feedback:
-    return Feedback(
-        packet_id=row.packet_id,
-        by=row.by_whom,
-        verdict=FeedbackVerdict(row.verdict),
-        request=row.request,
-        at=row.at,
-        tool=row.tool,
-        should_have=row.should_have,
-        comment=row.comment,
-    )
+    same = {name: getattr(row, name) for name in _FEEDBACK_FIELDS}
+    return Feedback(**same, by=row.by_whom, verdict=FeedbackVerdict(row.verdict))
 
 
 def _clear_feedback(connection: Connection, requests: Sequence[str | None]) -> list[int]:
-    return [connection.execute(_build_deletion(by)).rowcount for by in requests]
-
-
-def _build_deletion(by: str | None) -> Any:
-    every = delete(feedback)
-    return every if by is None else every.where(feedback.c.by_whom == by)
+    """Delete the feedback of these people. None: of all."""
+    conditions = [() if by is None else (feedback.c.by_whom == by,) for by in requests]
+    return [connection.execute(delete(feedback).where(*only)).rowcount for only in conditions]
 
 
 EVERYBODY: Final = ""
@@ -353,48 +329,27 @@ class LearnedStore:
     async def list_thresholds(self) -> list[Threshold]:
         """Return the changed thresholds, by name."""
         query = select(thresholds).order_by(thresholds.c.name)
-        return await self._database.read(
-            lambda connection: [_build_threshold(row) for row in connection.execute(query)]
-        )
+        return await self._database.read(lambda connection: _read_records(connection, query, Threshold))
 
     async def set_threshold(self, threshold: Threshold) -> None:
         await self._writer.write(_set_thresholds, threshold)
 
     async def clear_thresholds(self) -> int:
         """Reset all thresholds to the settings and return how many were changed."""
-        return await self._writer.write(_clear_thresholds, None)
+        return await self._writer.write(_clear_tables, thresholds)
 
 
 def _set_marks(connection: Connection, new: Sequence[LearningMark]) -> list[None]:
     for mark in new:
-        row = {"what": mark.what, "person": mark.person, "at": mark.at}
-        connection.execute(upsert(connection, learned_marks), row)
+        connection.execute(upsert(connection, learned_marks), _build_row(mark, learned_marks))
     return [None] * len(new)
 
 
 def _set_thresholds(connection: Connection, new: Sequence[Threshold]) -> list[None]:
     for moved in new:
-        row = {
-            "name": moved.name,
-            "base": moved.base,
-            "value": moved.value,
-            "at": moved.at,
-            "reason": moved.reason[:MAX_REASON_LENGTH],
-            "samples": moved.samples,
-        }
+        row = {**_build_row(moved, thresholds), "reason": moved.reason[:MAX_REASON_LENGTH]}
         connection.execute(upsert(connection, thresholds), row)
     return [None] * len(new)
-
-
-def _build_threshold(row: Row[Any]) -> Threshold:
-    return Threshold(
-        name=row.name, base=row.base, value=row.value, at=row.at, reason=row.reason, samples=row.samples
-    )
-
-
-def _clear_thresholds(connection: Connection, requests: Sequence[None]) -> list[int]:
-    gone = connection.execute(delete(thresholds)).rowcount
-    return [gone, *[0] * (len(requests) - 1)]
 
 
 @frozen
@@ -426,10 +381,7 @@ class EvalStore:
             query = query.where(evals.c.seq < before)
         rows = await self._database.read(lambda connection: connection.execute(query).all())
         return [
-            StoredEval(
-                seq=row.seq, at=row.at, name=row.name, report=cast("JsonObject", json.loads(row.report))
-            )
-            for row in rows
+            StoredEval(seq=row.seq, at=row.at, name=row.name, report=json.loads(row.report)) for row in rows
         ]
 
 

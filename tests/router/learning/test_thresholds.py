@@ -30,7 +30,7 @@ def samples(raw: float, count: int, *, right: int) -> list[ConfidenceSample]:
 @proves("L6")
 @given(_SAMPLES, st.booleans())
 def test_it_never_leaves_its_bounds(seen: list[ConfidenceSample], calibrated: bool) -> None:
-    fitted = Calibration.fit(seen) if calibrated else Calibration.create_identity()
+    fitted = Calibration.fit(seen) if calibrated else Calibration()
     found = adapt_threshold(seen, fitted, BOUNDS)
     assert 0.6 <= found.value <= 0.8
     if len(seen) < 50:
@@ -40,7 +40,7 @@ def test_it_never_leaves_its_bounds(seen: list[ConfidenceSample], calibrated: bo
 
 @proves("L6")
 def test_it_falls_where_people_approved_anyway_and_rises_where_we_were_wrong() -> None:
-    plain = Calibration.create_identity()
+    plain = Calibration()
     fine = [*samples(0.9, 60, right=60), *samples(0.65, 30, right=30)]
     assert adapt_threshold(fine, plain, BOUNDS).value < 0.7
     assert "between" in adapt_threshold(fine, plain, BOUNDS).reason

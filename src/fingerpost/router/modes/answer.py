@@ -12,7 +12,6 @@ from fingerpost.choose.answer import (
     LIMIT_REACHED_NOTE,
     append_answer_rules,
     build_answer_request,
-    build_direct_request,
     format_sources,
     has_source_name,
     list_sources,
@@ -265,10 +264,6 @@ def _build_request(run: RunState, prompt: PromptStart, *, native: bool) -> Model
         )
     if steps and not run.can_call:
         note = " ".join(part for part in (note, build_loop_note(run), LIMIT_REACHED_NOTE) if part)
-    if not steps and not note:
-        return build_direct_request(
-            packet, system=prompt.system, history=prompt.history, settings=settings, client=client
-        )
     return build_answer_request(
         packet, system=prompt.system, history=prompt.history, settings=settings, note=note, client=client
     )
