@@ -341,10 +341,6 @@ _NAMED_TAG: Final = re.compile(
     r"([\w.\-/:]{1,120})",
     re.IGNORECASE,
 )
-_NAME_TAG: Final = re.compile(
-    r"<\s*(?:tool_?name|function_?name|name|tool|function|action)\s*>\s*([\w.\-/:]{1,120})\s*<\s*/",
-    re.IGNORECASE,
-)
 _PARAMETER_TAG: Final = re.compile(
     r"<\s*(?:[\w|]{1,20}[:|])?(?:parameter|param|arg|argument)(?:\s+[^<>]{0,40}?(?:name|key)\s*=\s*"
     r"|\s*=\s*)[\"']?"
@@ -439,8 +435,6 @@ def _find_last_name(text: str, names: WrittenToolNames) -> str:
 def _parse_tag_calls(text: str, names: WrittenToolNames) -> tuple[WrittenCall, ...]:
     """Return one call per named tag, with the parameters after it."""
     marks = [(found.start(), found[1]) for found in _NAMED_TAG.finditer(text)][:MAX_CALLS]
-    if not marks:
-        marks = [(found.start(), found[1]) for found in _NAME_TAG.finditer(text) if names.is_known(found[1])]
     if not marks:
         marks = [
             (found.start(), found[0]) for found in _NAME_WORD.finditer(text[:400]) if names.is_known(found[0])

@@ -332,7 +332,6 @@ def _examine_thought_tag(position: ScanPosition, found: re.Match[str]) -> ScanVe
 
 
 _PARAMETER_CHILD: Final = re.compile(r"\s*<\s*(?:\w{1,20}:)?parameter\b")
-_NAME_ATTRIBUTE_ALONE: Final = re.compile(r"\s+name\s*=\s*[\"'][\w.\-]{2,120}[\"']\s*/")
 
 
 def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool) -> ScanVerdict:
@@ -356,8 +355,6 @@ def _examine_weak_tag(position: ScanPosition, found: re.Match[str], *, own: bool
         position.read(position.at, _MAX_WEAK_LENGTH)
     to = closer.end() if closer is not None else found.end()
     block = position.text[position.at : to]
-    if unknown and is_invoke and _NAME_ATTRIBUTE_ALONE.fullmatch(found[3]):
-        return HideUntil(found.end(), "claude")
     whole = block if closer is not None else position.text[position.at : end]
     if unknown and _contains_call(position, found, whole):
         return HideUntil(position.at + len(whole), "xml")
@@ -572,7 +569,7 @@ def _examine_bracket_marker(position: ScanPosition, marker: re.Match[str]) -> Sc
         is_left = is_end or position.follows_hidden
         return HideUntil(end, "mistral", is_stray=True) if is_left else ShowUntil(end)
     is_cut = not behind.strip() and (is_upper_case or "_" in word)
-    is_call = is_cut or _CALL_AFTER_MARKER.match(behind) or _starts_with_tool(behind, position.names)
+    is_call = is_cut or _CALL_AFTER_MARKER.match(behind)
     if not is_call and position.is_line_start:
         is_call = _BRACKET_MARKER_CLOSER.search(position.text, end, end + _MAX_BRACKETED_LENGTH)
         if is_call is None:
@@ -586,11 +583,6 @@ def _get_marker_family(marker: str) -> str:
     if re.search("[א-ת]", marker):
         return "hebrew"
     return "mistral" if marker.startswith(("[TOOL_CALLS", "[TOOL_RESULTS", "[AVAILABLE")) else "marker"
-
-
-def _starts_with_tool(text: str, names: WrittenToolNames) -> bool:
-    word = re.match(r"\s{0,20}([\w.\-/]{2,120})", text)
-    return word is not None and is_distinctive(word[1]) and names.is_known(word[1])
 
 
 def _examine_bracketed_thought(position: ScanPosition, marker: re.Match[str], end: int) -> ScanVerdict:
