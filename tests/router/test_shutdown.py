@@ -47,7 +47,7 @@ class HangingRouter:
     async def on_record(self, kind: type[Event]) -> list[Event]:
         """What the journal has of these when the router is closed."""
         async with Router(settings=self.settings) as later:
-            return [entry.event for entry in await later.store.journal.list_newest(kinds=[kind.kind])]
+            return [entry.event for entry in await later.store.journal.list_events(kinds=[kind.kind])]
 
 
 async def _read_stream(router: Router) -> None:

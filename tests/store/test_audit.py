@@ -48,7 +48,7 @@ async def test_selection_review_decision_and_execution_are_in_the_trail_and_noth
         await store.journal.append(PacketReceived.from_packet(packet), ordinary(), *facts)
         entries = await store.audit.list_entries()
     assert [decode(entry.payload) for entry in reversed(entries)] == facts
-    assert [entry.seq for entry in entries] == [4, 3, 2, 1]
+    assert {entry.seq for entry in entries} == {1}  # one row holds what belongs together
     assert {entry.packet_id for entry in entries} == {name}
 
 

@@ -74,6 +74,7 @@ class JournalTail:
                     await self._try_to_catch_up()
                     with anyio.move_on_after(POLL_INTERVAL_S):
                         await anext(news)
+                    self._journal.flush_soon()  # who watches does not wait for the end of a request
                     await anyio.sleep(GATHER_INTERVAL_S)
 
     async def _try_to_catch_up(self) -> None:

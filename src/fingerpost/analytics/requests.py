@@ -267,7 +267,7 @@ async def read_page(journal: Journal, query: PacketQuery) -> PacketPage:
         if looked_at >= MAX_LINES_CHECKED or read >= MAX_PACKETS_READ:
             return PacketPage(items=tuple(items), next=cursor)
         batch = max(min(_BATCH_SIZE, limit + 1 - len(items)), _GROUP_SIZE)
-        beginnings = await journal.list_newest(kinds=kinds, before=cursor, limit=batch)
+        beginnings = await journal.list_beginnings(kinds=kinds, before=cursor, limit=batch)
         if not beginnings:
             return PacketPage(items=tuple(items))
         looked_at += len(beginnings)

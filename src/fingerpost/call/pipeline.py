@@ -155,7 +155,7 @@ class CallPipeline:
             flags=settings.flags,
             events=self._events,
             journal=self._append_to_journal,
-            flush_soon=store.journal.flush_soon,
+            hurry=store.journal.hurry,
             check_tool=self._check_unchanged,
             announce_write=servers.announce_write,
             unbounded=settings.builtin.enabled,

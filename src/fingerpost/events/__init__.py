@@ -1,6 +1,6 @@
 """Typed events, their sinks, and rebuilding a packet from its events."""
 
-from fingerpost.events.base import Event, EventSink
+from fingerpost.events.base import Event, EventSink, StepEvent
 from fingerpost.events.call import (
     ApprovalDecided,
     ApprovalRequested,
@@ -18,7 +18,7 @@ from fingerpost.events.call import (
     FallbackTaken,
     ResultDigested,
 )
-from fingerpost.events.codec import UnknownEvent, decode, encode
+from fingerpost.events.codec import UnknownEvent, decode, decode_steps, encode, join_steps
 from fingerpost.events.feedback import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged, MaterialRead
 from fingerpost.events.packet import (
@@ -140,6 +140,7 @@ __all__ = [
     "ShortlistWidened",
     "SmartRoutingEnd",
     "SmartRoutingStart",
+    "StepEvent",
     "StorePruned",
     "SubagentBegan",
     "SubagentEnded",
@@ -156,7 +157,9 @@ __all__ = [
     "ToolsOffered",
     "UnknownEvent",
     "decode",
+    "decode_steps",
     "encode",
     "find_unfinished_attempts",
+    "join_steps",
     "rebuild_packet",
 ]

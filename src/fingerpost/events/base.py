@@ -67,6 +67,16 @@ class Event:
         return ""
 
 
+@frozen
+class StepEvent(Event):
+    """An event of a running request or call. Its steps are stored together."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this ends the request, or a call that belongs to none."""
+        return False
+
+
 # Each call creates many events, so the handling of each type is computed once.
 
 _Masker: TypeAlias = Callable[[Any], Any]

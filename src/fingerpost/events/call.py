@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fingerpost.events.base import Event
+from fingerpost.events.base import Event, StepEvent
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Attempt,
@@ -21,7 +21,7 @@ from fingerpost.records import (
 
 
 @frozen
-class CallEvent(Event):
+class CallEvent(StepEvent):
     """An event of one call."""
 
     call_id: str
@@ -210,6 +210,10 @@ class CallFinished(CallEvent):
     error: ErrorKind | None = None
     detail: str = ""
     milliseconds: float = 0.0
+
+    @property
+    def is_last(self) -> bool:
+        return self.packet_id == self.call_id
 
     def summary(self) -> str:
         return f"{self.tool}: " + ("succeeded" if self.success else f"{self.error} {self.detail}".rstrip())

@@ -2,13 +2,17 @@
 
     {"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
 
+The steps of one request or call are stored as one line, with the envelopes of all of them.
+
+    {"kind": "steps", "v": 1, "events": [{"kind": …, "v": …, "event": …}, …]}
+
 An event of a newer version or an unknown kind is decoded as `UnknownEvent`, with its content kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, cast
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -44,6 +48,15 @@ def encode(event: Event) -> bytes:
     return write(event)
 
 
+STEPS: Final = "steps"
+_STEPS_BEGIN: Final = b'{"kind":"%b","v":1,"events":[' % STEPS.encode()
+
+
+def join_steps(lines: Sequence[bytes]) -> bytes:
+    """Return one line for these lines of `encode`. A single one stays as it is."""
+    return lines[0] if len(lines) == 1 else _STEPS_BEGIN + b",".join(lines) + b"]}"
+
+
 # Every call makes about seven events, so the parts common to a kind are computed once.
 _writers: dict[type[Event], Callable[[Event], bytes]] = {}
 
@@ -71,10 +84,26 @@ def _build_envelope(kind: str, version: int, body: bytes) -> bytes:
 
 def decode(line: bytes | str) -> Event:
     """Return the event of this line. Raises `ValueError` if `encode` did not produce it."""
-    envelope: Any = parse_json(line)
+    return _build_event(*_open_envelope(parse_json(line)))
+
+
+def decode_steps(line: bytes | str, kinds: Collection[str] | None = None) -> list[Event | None]:
+    """Return the events of a line of `encode` or `join_steps`, with None for those of other kinds. Raises
+    `ValueError` for another line.
+    """
+    found: Any = parse_json(line)
+    match found:
+        case {"kind": "steps", "events": [*envelopes]}:
+            opened = map(_open_envelope, envelopes)
+        case _:
+            opened = (_open_envelope(found),)
+    return [_build_event(*one) if kinds is None or one[0] in kinds else None for one in opened]
+
+
+def _open_envelope(envelope: Any) -> tuple[str, int, dict[str, Any]]:
     match envelope:
         case {"kind": str(kind), "v": int(version), "event": dict()}:
-            return _build_event(kind, version, cast("dict[str, Any]", envelope["event"]))
+            return kind, version, cast("dict[str, Any]", envelope["event"])
         case _:
             message = "an event is a JSON object with a kind, a version and contents"
             raise ValueError(message)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import ClassVar
 
-from fingerpost.events.base import Event
+from fingerpost.events.base import Event, StepEvent
 from fingerpost.events.call import AttemptFinished, AttemptStarted
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -30,7 +30,7 @@ from fingerpost.records.codec import to_plain
 
 
 @frozen
-class PacketEvent(Event):
+class PacketEvent(StepEvent):
     """An event of one packet."""
 
     def __post_init__(self) -> None:

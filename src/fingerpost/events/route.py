@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field, replace
 from typing import ClassVar, Final
 
-from fingerpost.events.base import Event
+from fingerpost.events.base import StepEvent
 from fingerpost.events.packet import PacketEvent
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -57,7 +57,7 @@ class RouteBegan(PacketEvent):
 
 
 @frozen
-class ModelAnswered(Event):
+class ModelAnswered(StepEvent):
     """A model was called and answered or failed."""
 
     role: str
@@ -79,7 +79,7 @@ class ModelAnswered(Event):
 
 
 @frozen
-class ReplyRejected(Event):
+class ReplyRejected(StepEvent):
     """A model's reply could not be used."""
 
     purpose: str
@@ -151,7 +151,7 @@ class ShortlistWidened(PacketEvent):
 
 
 @frozen
-class SyntaxStopped(Event):
+class SyntaxStopped(StepEvent):
     """A model wrote tool syntax into its answer. It was not shown to the user."""
 
     syntax: str  # "chatml", "hermes", …
@@ -164,7 +164,7 @@ class SyntaxStopped(Event):
 
 
 @frozen
-class HistorySummarised(Event):
+class HistorySummarised(StepEvent):
     """The conversation was too long for the model, so its beginning was summarized."""
 
     messages: int
@@ -177,7 +177,7 @@ class HistorySummarised(Event):
 
 
 @frozen
-class BudgetReached(Event):
+class BudgetReached(StepEvent):
     """A limit of turns, tokens, seconds or cost was reached."""
 
     limit: str  # "turns", "loop", "tokens", "seconds", "cost"
@@ -218,7 +218,7 @@ class AnswerGiven(PacketEvent):
 
 
 @frozen
-class RouteResumed(Event):
+class RouteResumed(StepEvent):
     """Routing continues after a person decided about a call."""
 
     pending_id: str
@@ -229,7 +229,7 @@ class RouteResumed(Event):
 
 
 @frozen
-class RouteEnded(Event):
+class RouteEnded(StepEvent):
     """Routing ended, or waits for a person."""
 
     outcome: RouteOutcome
@@ -240,6 +240,10 @@ class RouteEnded(Event):
     # Called tools that the caller provides; their arguments are not recorded.
     handed_back: tuple[str, ...] = ()
 
+    @property
+    def is_last(self) -> bool:
+        return True
+
     def summary(self) -> str:
         if self.outcome is RouteOutcome.INTERRUPTED:
             return f"{self.outcome}: {INTERRUPTED}"
@@ -247,7 +251,7 @@ class RouteEnded(Event):
 
 
 @frozen
-class SubagentBegan(Event):
+class SubagentBegan(StepEvent):
     """A child packet was created for this one."""
 
     child: str  # its id
@@ -258,7 +262,7 @@ class SubagentBegan(Event):
 
 
 @frozen
-class SubagentEnded(Event):
+class SubagentEnded(StepEvent):
     """The child packet ended, or waits for a person."""
 
     child: str
@@ -294,7 +298,7 @@ class RequestNarrowed(PacketEvent):
 
 
 @frozen
-class SmartRoutingStart(Event):
+class SmartRoutingStart(StepEvent):
     """Server selection for a turn starts, or an earlier selection is being widened."""
 
     conversation: str | None
@@ -308,7 +312,7 @@ class SmartRoutingStart(Event):
 
 
 @frozen
-class SmartRoutingEnd(Event):
+class SmartRoutingEnd(StepEvent):
     """Server selection for a turn ended, or an earlier selection was widened. On failure all servers stay."""
 
     conversation: str | None

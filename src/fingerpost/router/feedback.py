@@ -285,7 +285,7 @@ class FeedbackService:
         anonymous requests are searched.
         """
         await self._store.journal.flush()
-        recorded = await self._store.journal.list_newest(kinds=("packet_received",), limit=MAX_PACKETS)
+        recorded = await self._store.journal.list_beginnings(kinds=("packet_received",), limit=MAX_PACKETS)
         for entry in recorded:
             if isinstance(entry.event, PacketReceived):
                 header = entry.event.packet.header

@@ -9,7 +9,7 @@ from fingerpost.store.approvals import ApprovalStore, GrantStore
 from fingerpost.store.audit import AuditEntry, AuditQuery, AuditReport, AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
 from fingerpost.store.database import StoreLocation, get_data_directory, resolve_location
-from fingerpost.store.journal import Journal, JournalEntry, PacketSummary
+from fingerpost.store.journal import Journal, JournalEntry
 from fingerpost.store.learning import ChoiceStore, ConfidenceStore, EvalStore, StoredEval, UsageStore
 from fingerpost.store.memories import Memory, MemoryOwner, MemoryStore
 from fingerpost.store.store import Store
@@ -47,7 +47,6 @@ __all__ = [
     "Memory",
     "MemoryOwner",
     "MemoryStore",
-    "PacketSummary",
     "PinChanges",
     "PinStore",
     "Store",

@@ -17,7 +17,8 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, sele
 from sqlalchemy import Row as FoundRow
 from sqlalchemy.exc import DBAPIError
 
-from fingerpost.events import StorePruned, decode
+from fingerpost.events import StorePruned, decode, decode_steps, encode
+from fingerpost.events.codec import STEPS
 from fingerpost.frozen import frozen
 from fingerpost.records import create_id, utc_now
 from fingerpost.store.anchors import (
@@ -205,8 +206,9 @@ _AUDIT_ROWS = RowInserter(
 
 @frozen
 class AuditEntry:
-    """One row of the trail. `payload` is the event as JSON, `hash` is its hash in its chain, `number` its
-    place there.
+    """One event of the trail. `payload` is the event as JSON, `hash` is the hash of its row in its chain, and
+    `number` the row's place there. The events of one request or call can share a row, which is the number
+    `seq` among all.
     """
 
     seq: int
@@ -285,12 +287,16 @@ class AuditTrail:
     async def list_entries(
         self, query: AuditQuery = ALL_ENTRIES, *, limit: int = 100, before: int | None = None
     ) -> list[AuditEntry]:
-        """Return the newest matching entries, newest first. `before` continues after an older row."""
+        """Return the matching entries of the `limit` newest rows, newest row first. `before` continues after
+        an older row.
+        """
         if before is not None:
             query = replace(query, before=before)
         wanted = select(audit).where(*_build_conditions(query)).order_by(audit.c.seq.desc()).limit(limit)
         return await self._database.read(
-            lambda connection: [_build_entry(row) for row in connection.execute(wanted)]
+            lambda connection: [
+                entry for row in connection.execute(wanted) for entry in _build_entries(row, query)[::-1]
+            ]
         )
 
     async def iterate_chunks(
@@ -303,14 +309,14 @@ class AuditTrail:
         conditions = (*_build_conditions(query), audit.c.seq <= (end or 0))
         while True:
             wanted = select(audit).where(*conditions, audit.c.seq > last).order_by(audit.c.seq).limit(size)
-            entries = await self._database.read(
-                lambda connection, wanted=wanted: [_build_entry(row) for row in connection.execute(wanted)]
+            rows = await self._database.read(
+                lambda connection, wanted=wanted: connection.execute(wanted).all()
             )
-            if entries:
+            if entries := [entry for row in rows for entry in _build_entries(row, query)]:
                 yield entries
-            if len(entries) < size:
+            if len(rows) < size:
                 return
-            last = entries[-1].seq
+            last = rows[-1].seq
 
     async def verify(self, *anchor_locations: str) -> AuditReport:
         """Check the whole chain and compare it and the journal with the anchors.
@@ -578,7 +584,7 @@ def _build_journal_break(rows: JournalRange) -> ChainBreak:
 def _build_conditions(query: AuditQuery) -> tuple[ColumnElement[bool], ...]:
     column = audit.c
     wanted = (
-        (query.kind, lambda: column.kind == query.kind),
+        (query.kind, lambda: _build_kind_condition(query.kind or "")),
         (query.packet_id, lambda: column.packet_id == query.packet_id),
         (query.text or None, lambda: _build_payload_condition(query.text)),
         (query.since, lambda: column.at >= _to_microseconds_or_none(query.since)),
@@ -601,8 +607,41 @@ def _build_payload_condition(text: str) -> ColumnElement[bool]:
     )
 
 
+def _build_kind_condition(kind: str) -> ColumnElement[bool]:
+    """Return the condition that the row is of this kind, or holds an event of it among others."""
+    begin = json.dumps({"kind": kind}, separators=(",", ":"))[:-1]
+    return or_(
+        audit.c.kind == kind,
+        and_(audit.c.kind == STEPS, audit.c.payload.contains(begin, autoescape=True)),
+    )
+
+
 def _to_microseconds_or_none(moment: datetime | None) -> int | None:
     return None if moment is None else to_microseconds(moment)
+
+
+def _build_entries(row: FoundRow[Any], query: AuditQuery) -> list[AuditEntry]:
+    """Return the matching entries of a row: one for each of its events."""
+    entry = _build_entry(row)
+    if row.kind != STEPS:
+        return [entry]
+    try:
+        events = [event for event in decode_steps(row.payload) if event is not None]
+    except ValueError:  # the row was edited; verification reports it
+        return [entry]
+    entries = [
+        replace(
+            entry,
+            at=event.at,
+            kind=event.kind,
+            event_id=event.event_id,
+            payload=encode(event).decode(),
+        )
+        for event in events
+        if query.kind in (None, event.kind)
+    ]
+    wanted = query.text.casefold()
+    return [entry for entry in entries if wanted in entry.payload.casefold()] or entries[:1]
 
 
 def _build_entry(row: FoundRow[Any]) -> AuditEntry:

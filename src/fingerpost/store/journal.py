@@ -1,30 +1,57 @@
 """The journal: all events in the order they were written. A packet is derived from its events.
 
-`emit` returns at once, and the event is on disk some milliseconds later. `append` returns when the events are
-on disk; use it before a dangerous action.
+`emit` returns at once. The steps of a request or call are kept until it ends and are written as one row; an
+unfinished one is written after a second, and before anything that must survive a crash. `append` returns when
+its events, and the earlier steps of the same request or call, are on disk; use it before a dangerous action.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from threading import get_ident
+from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, select
 from sqlalchemy import Row as FoundRow
 
-from fingerpost.events import Event, EventsDropped, PacketReceived, UnknownEvent, decode, encode
+from fingerpost.errors import StoreUnavailable
+from fingerpost.events import (
+    ApprovalDecided,
+    ApprovalRequested,
+    CallReceived,
+    Event,
+    EventsDropped,
+    PacketReceived,
+    StepEvent,
+    UnknownEvent,
+    decode_steps,
+    encode,
+    join_steps,
+)
+from fingerpost.events.codec import STEPS
 from fingerpost.frozen import frozen
 from fingerpost.records import Packet
 from fingerpost.store.audit import AuditFact, AuditTrail
 from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
-from fingerpost.store.schema import escape, journal, to_microseconds
+from fingerpost.store.schema import escape, journal, journal_head, to_microseconds
 from fingerpost.store.writer import LossPolicy, StoreWriter
 
-MAX_PROMPT_LENGTH = 120
+KEEP_SECONDS: Final = 1.0  # how long the steps of an unfinished request or call are kept
+HURRY_SECONDS: Final = 0.02  # the same if others must see them; it usually ends within this time
+MAX_KEPT: Final = 200  # steps of one request or call
+_MAX_APPENDED: Final = 1_000
+_PAGE_ROWS: Final = 500
+
+# Rows with several events have kinds of their own. Those that begin a request or call are found by it.
+_BEGINNINGS: Final = {kind: f"{kind}+" for kind in (PacketReceived.kind, CallReceived.kind)}
+_STEPS_KINDS: Final = (STEPS, *_BEGINNINGS.values())
 _JOURNAL_ROWS = RowInserter(
     journal, "seq", "event_id", "at", "kind", "packet_id", "payload", "conversation", skip_existing=True
 )
+
+EventGroup = tuple[Event, ...]  # of one row
 
 
 @frozen(kw_only=False)
@@ -35,16 +62,15 @@ class JournalEntry:
     event: Event
 
 
-@frozen
-class PacketSummary:
-    """One packet in a list: its first event and its latest one."""
+class _KeptSteps:
+    """The steps of a running request or call that are not written yet."""
 
-    packet_id: str
-    seq: int
-    at: datetime
-    prompt: str
-    last_kind: str
-    last_at: datetime
+    __slots__ = ("events", "is_urgent", "since")
+
+    def __init__(self, since: float) -> None:
+        self.events: list[Event] = []
+        self.since = since
+        self.is_urgent = False
 
 
 class Journal:
@@ -54,8 +80,13 @@ class Journal:
         self._database = database
         self._writer = writer
         self._trail = trail
-        self._loss = LossPolicy(stand_in=lambda count: (EventsDropped(count=count),))
+        self._loss = LossPolicy(
+            stand_in=lambda count: ((EventsDropped(count=count),),), count=lambda item: len(item[0])
+        )
         self._pending_sources: list[Callable[[], None]] = []
+        self._kept: dict[str, _KeptSteps] = {}  # by packet
+        self._appended: dict[str, None] = {}  # events that `append` wrote and that are emitted once more
+        self._is_sweeping = False
 
     def add_pending_source(self, emit_pending: Callable[[], None]) -> None:
         """Register a function that emits events which are still buffered elsewhere. It is called on flush and
@@ -64,23 +95,94 @@ class Journal:
         self._pending_sources.append(emit_pending)
 
     def emit_pending(self) -> None:
-        """Emit all buffered events of the registered sources."""
+        """Emit all buffered events of the registered sources, and write what is kept soon."""
         for emit_source in self._pending_sources:
             emit_source()
+        if get_ident() == self._writer.loop_thread:
+            self._write_groups([self._take_kept(packet_id) for packet_id in tuple(self._kept)])
 
     def emit(self, event: Event) -> None:
-        """Write the event with the next group commit. Returns at once, from any thread.
+        """Write the event soon. Returns at once, from any thread.
 
-        If the disk is blocked and too many events wait, the oldest event that is not audited is dropped and
+        If the disk is blocked and too many rows wait, the oldest row without an audited event is dropped and
         an `EventsDropped` is recorded. An audited event is never dropped; in the worst case this call raises.
         """
-        self._writer.write_soon(self._write, (event,), loss=None if event.audited else self._loss)
+        self.emit_all((event,))
 
     def emit_all(self, events: Sequence[Event]) -> None:
         """Like `emit`, for several events. If one is refused, raise after the others were accepted."""
+        if get_ident() == self._writer.loop_thread:
+            self._write_groups(group for event in events for group in self._keep(event))
+        else:
+            self._write_groups((event,) for event in events)
+
+    def _keep(self, event: Event) -> Iterator[EventGroup]:
+        """Keep a step, or yield what is to be written now."""
+        packet_id = event.packet_id
+        if packet_id is None or not isinstance(event, StepEvent):
+            yield (event,)
+            return
+        if event.event_id in self._appended:
+            del self._appended[event.event_id]
+            return
+        if event.kind in _BEGINNINGS and packet_id in self._kept and _is_beginning(event):
+            yield self._take_kept(packet_id)
+        kept = self._get_or_create_kept(packet_id)
+        kept.events.append(event)
+        if event.is_last or len(kept.events) >= MAX_KEPT:
+            yield self._take_kept(packet_id)
+        elif isinstance(event, ApprovalRequested | ApprovalDecided):
+            self.hurry(packet_id)
+
+    def _get_or_create_kept(self, packet_id: str) -> _KeptSteps:
+        kept = self._kept.get(packet_id)
+        if kept is None:
+            loop = self._writer.loop
+            kept = self._kept[packet_id] = _KeptSteps(loop.time())
+            if not self._is_sweeping:
+                self._is_sweeping = True
+                loop.call_later(KEEP_SECONDS / 2, self._write_old)
+        return kept
+
+    def _write_old(self) -> None:
+        """Write what was kept long enough."""
+        loop = self._writer.loop
+        now = loop.time()
+        old = [packet_id for packet_id, kept in self._kept.items() if now - kept.since > KEEP_SECONDS]
+        self._is_sweeping = len(old) < len(self._kept)
+        if self._is_sweeping:
+            loop.call_later(KEEP_SECONDS / 2, self._write_old)
+        with suppress(StoreUnavailable):
+            self._write_groups(map(self._take_kept, old))
+
+    def _take_kept(self, packet_id: str) -> EventGroup:
+        kept = self._kept.pop(packet_id, None)
+        if kept is None:
+            return ()
+        if kept.is_urgent:
+            self._writer.loop.call_soon(self._writer.flush_soon)
+        return tuple(kept.events)
+
+    def _write_groups(self, groups: Iterable[EventGroup]) -> None:
         self._writer.write_all_soon(
-            self._write, [((event,), None if event.audited else self._loss) for event in events]
+            self._write,
+            [
+                ((group,), None if any(event.audited for event in group) else self._loss)
+                for group in groups
+                if group
+            ],
         )
+
+    def hurry(self, packet_id: str) -> None:
+        """Have the steps of this request or call written as soon as it ends, at the latest after some
+        milliseconds. Other processes need them.
+        """
+        self._get_or_create_kept(packet_id).is_urgent = True
+        self._writer.loop.call_later(HURRY_SECONDS, self._write_kept, packet_id)
+
+    def _write_kept(self, packet_id: str) -> None:
+        with suppress(StoreUnavailable):
+            self._write_groups((self._take_kept(packet_id),))
 
     def flush_soon(self) -> None:
         """Have all emitted events written at once, without waiting. Other processes may need them."""
@@ -88,8 +190,29 @@ class Journal:
         self._writer.flush_soon()
 
     async def append(self, *events: Event) -> None:
-        """Write the events together. Returns when they are on disk. Repeating it has no effect."""
-        await self._writer.write(self._write, events)
+        """Write the events together, after the steps that were kept before them. Returns when they are on
+        disk. Repeating it has no effect.
+        """
+        kept: list[EventGroup] = []
+        groups: list[EventGroup] = []
+        for event in {event.event_id: event for event in events}.values():
+            if not isinstance(event, StepEvent) or event.packet_id is None:
+                groups.append((event,))
+            elif groups and groups[-1][-1].packet_id == event.packet_id:
+                groups[-1] = (*groups[-1], event)
+            else:
+                kept.append(self._take_kept(event.packet_id))
+                groups.append((*kept[-1], event))
+        try:
+            await self._writer.write(self._write, groups)
+        except BaseException:
+            # Other steps must not be lost with this one. A row that is written after all is skipped then.
+            with suppress(StoreUnavailable):
+                self._write_groups(kept)
+            raise
+        self._appended |= {event.event_id: None for event in events if isinstance(event, StepEvent)}
+        while len(self._appended) > _MAX_APPENDED:
+            del self._appended[next(iter(self._appended))]
 
     async def flush(self) -> None:
         """Wait until all earlier events are on disk."""
@@ -109,29 +232,36 @@ class Journal:
 
         To read some kinds from a long journal, set both bounds; the index of kinds does not help there.
         """
-        query = select(journal).where(journal.c.seq > after_seq).order_by(journal.c.seq).limit(limit)
+        query = select(journal).order_by(journal.c.seq)
         if up_to_seq is not None:
-            query = query.where(journal.c.seq <= up_to_seq)
+            # The row that holds this number has a higher one itself, if it is not its last event.
+            holder = select(func.min(journal.c.seq)).where(journal.c.seq >= up_to_seq).scalar_subquery()
+            query = query.where(journal.c.seq <= func.coalesce(holder, up_to_seq))
         if packet_id is not None:
             query = query.where(journal.c.packet_id == packet_id)
         if kinds is not None:
-            query = query.where(journal.c.kind.in_(kinds))
+            query = query.where(journal.c.kind.in_((*kinds, *_STEPS_KINDS)))
         return await self._database.read(
-            lambda connection: [_build_entry(row) for row in connection.execute(query)]
+            lambda connection: _read_events(connection, query, after_seq, up_to_seq, kinds, limit)
         )
 
-    async def list_newest(
+    async def list_beginnings(
         self, *, kinds: Collection[str], before: int | None = None, limit: int = 200
     ) -> list[JournalEntry]:
-        """Return the last `limit` events of these kinds, newest first. `before` (a `seq`) continues after an
-        older one.
+        """Return the last `limit` first events of requests and calls, newest first: `packet_received` and
+        `call_received`, of calls that belong to no request. `before` (a `seq`) continues after an older one.
         """
 
         def find(connection: Connection) -> list[JournalEntry]:
             # One query per kind: each reads its index backwards and stops early.
-            rows = [row for kind in kinds for row in connection.execute(_select_newest(kind, before, limit))]
+            rows = [
+                row
+                for kind in kinds
+                for row_kind in (kind, _BEGINNINGS[kind])
+                for row in connection.execute(_select_newest(row_kind, before, limit))
+            ]
             rows.sort(key=lambda row: row.seq, reverse=True)
-            return [_build_entry(row) for row in rows[:limit]]
+            return [entry for row in rows[:limit] for entry in _build_entries(row, kinds)[:1]]
 
         return await self._database.read(find)
 
@@ -143,22 +273,16 @@ class Journal:
         limit: int = 10_000,
     ) -> list[JournalEntry]:
         """Return the first `limit` events of these packets, in order."""
-        query = (
-            select(journal).where(journal.c.packet_id.in_(packet_ids)).order_by(journal.c.seq).limit(limit)
+        # Kinds are filtered later: in the query they could make the database scan the whole index of kinds.
+        query = select(journal).where(journal.c.packet_id.in_(packet_ids)).order_by(journal.c.seq)
+        return await self._database.read(
+            lambda connection: _read_events(connection, query, 0, None, kinds, limit)
         )
-
-        def find(connection: Connection) -> list[JournalEntry]:
-            # Kinds are filtered here: in the query they could make the database scan the whole index of
-            # kinds.
-            rows = connection.execute(query)
-            return [_build_entry(row) for row in rows if kinds is None or row.kind in kinds]
-
-        return await self._database.read(find)
 
     async def get_last_seq(self) -> int:
         """Return the number of the last event, or 0."""
-        query = select(func.max(journal.c.seq))
-        return await self._database.read(lambda connection: connection.execute(query).scalar() or 0)
+        query = select(journal_head.c.seq)
+        return await self._database.read(lambda connection: connection.execute(query).scalar_one())
 
     async def find_seq_at(self, moment: datetime) -> int:
         """Return the number of the first event at or after `moment`, or the next number if all are older.
@@ -167,10 +291,7 @@ class Journal:
         """
 
         def find(connection: Connection) -> int:
-            low, high = connection.execute(select(func.min(journal.c.seq), func.max(journal.c.seq))).one()
-            if low is None:
-                return 1
-            high += 1
+            low, high = 1, (connection.execute(select(func.max(journal.c.seq))).scalar() or 0) + 1
             while low < high:
                 middle = (low + high) // 2
                 one = select(journal.c.at).where(journal.c.seq >= middle).order_by(journal.c.seq).limit(1)
@@ -185,36 +306,39 @@ class Journal:
     async def list_session_packets(self, session_id: str, *, limit: int = 20) -> list[Packet]:
         """Return the newest packets of one conversation as received, newest first."""
         query = select_session_packets(session_id, limit=limit)
+        kinds = (PacketReceived.kind,)
         found = await self._database.read(
-            lambda connection: [_build_entry(row) for row in connection.execute(query)]
+            lambda connection: [
+                entry for row in connection.execute(query) for entry in _build_entries(row, kinds)
+            ]
         )
         return [entry.event.packet for entry in found if isinstance(entry.event, PacketReceived)]
 
-    async def list_packets(self, *, limit: int = 50, before: int | None = None) -> list[PacketSummary]:
-        """Return the newest packets, newest first. `before` (a `seq`) continues after an older one."""
-        query = select(journal).where(journal.c.kind == PacketReceived.kind)
-        if before is not None:
-            query = query.where(journal.c.seq < before)
-        newest = query.order_by(journal.c.seq.desc()).limit(limit)
-        return await self._database.read(lambda connection: _build_summaries(connection, newest))
-
-    def _write(self, connection: Connection, groups: Sequence[tuple[Event, ...]]) -> list[None]:
-        events = {event.event_id: event for group in groups for event in group}
-        if events:
-            before = _take_numbers(connection, len(events))
-            facts = {key: _build_fact(event) for key, event in events.items()}
-            rows = [
-                _build_row(seq, facts[key], event)
-                for seq, (key, event) in enumerate(events.items(), before + 1)
-            ]
-            added = _JOURNAL_ROWS.add(connection, rows)
-            audited = [key for key, event in events.items() if event.audited]
-            if audited and added != len(rows):  # some were appended again; the trail already has those
+    def _write(self, connection: Connection, items: Sequence[Sequence[EventGroup]]) -> list[None]:
+        groups = {group[0].event_id: group for item in items for group in item}
+        if groups:
+            seq = before = _take_numbers(connection, sum(map(len, groups.values())))
+            rows: list[RowValues] = []
+            facts: dict[str, AuditFact] = {}
+            for key, group in groups.items():
+                seq += len(group)
+                lines = [encode(event) for event in group]
+                rows.append(_build_row(seq, group, join_steps(lines).decode()))
+                audited = [index for index, event in enumerate(group) if event.audited]
+                if audited:
+                    line = join_steps([lines[index] for index in audited])
+                    facts[key] = _build_fact([group[index] for index in audited], line.decode())
+            if _JOURNAL_ROWS.add(connection, rows) != len(rows):  # some were appended again
                 new = _read_event_ids(connection, after=before)
-                audited = [key for key in audited if key in new]
-            if audited:
-                self._trail.extend(connection, [facts[key] for key in audited])
-        return [None] * len(groups)
+                facts = {key: fact for key, fact in facts.items() if key in new}
+            if facts:
+                self._trail.extend(connection, tuple(facts.values()))
+        return [None] * len(items)
+
+
+def _is_beginning(event: Event) -> bool:
+    """Return whether this begins a request, or a call that belongs to none."""
+    return not isinstance(event, CallReceived) or event.packet_id == event.call_id
 
 
 def _take_numbers(connection: Connection, count: int) -> int:
@@ -222,6 +346,25 @@ def _take_numbers(connection: Connection, count: int) -> int:
     statement = f"UPDATE journal_head SET seq = seq + {count:d} RETURNING seq"  # noqa: S608 - a number
     [(last,)], _ = execute_directly(connection, statement)
     return last - count
+
+
+def _build_row(seq: int, group: EventGroup, payload: str) -> RowValues:
+    first, at = group[0], to_microseconds(group[-1].at)
+    kind = _get_kind(first) if len(group) == 1 else _BEGINNINGS.get(first.kind, STEPS)
+    packet_id = None if first.packet_id is None else escape(first.packet_id)
+    session = first.packet.header.session_id if isinstance(first, PacketReceived) else None
+    conversation = None if session is None else escape(session)
+    return seq, escape(first.event_id), at, kind, packet_id, payload, conversation
+
+
+def _build_fact(audited: Sequence[Event], payload: str) -> AuditFact:
+    *_, last = audited
+    kind = _get_kind(last) if len(audited) == 1 else STEPS
+    return last.event_id, to_microseconds(last.at), kind, last.packet_id, payload
+
+
+def _get_kind(event: Event) -> str:
+    return escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
 
 
 def select_session_packets(session_id: str, *, limit: int) -> Select[Any]:
@@ -237,30 +380,41 @@ def _select_newest(kind: str, before: int | None, limit: int) -> Select[Any]:
     return query.order_by(journal.c.seq.desc()).limit(limit)
 
 
-def _build_fact(event: Event) -> AuditFact:
-    kind = escape(event.unknown_kind) if isinstance(event, UnknownEvent) else event.kind
-    return event.event_id, to_microseconds(event.at), kind, event.packet_id, encode(event).decode()
-
-
-def _build_row(seq: int, fact: AuditFact, event: Event) -> RowValues:
-    event_id, at, kind, packet_id, payload = fact
-    packet = None if packet_id is None else escape(packet_id)
-    return seq, escape(event_id), at, kind, packet, payload, _get_conversation(event)
-
-
-def _get_conversation(event: Event) -> str | None:
-    """Return the conversation of a received request, or None for other events."""
-    return escape(event.packet.header.session_id) if isinstance(event, PacketReceived) else None
-
-
 def _read_event_ids(connection: Connection, *, after: int) -> set[str]:
-    """Return the events added by this transaction. It holds the write lock, so no other process added any."""
+    """Return the first events of the rows added by this transaction. It holds the row of the head, so no
+    other process added any.
+    """
     return set(connection.execute(select(journal.c.event_id).where(journal.c.seq > after)).scalars())
 
 
-def _build_entry(row: FoundRow[Any]) -> JournalEntry:
+def _read_events(
+    connection: Connection,
+    query: Select[Any],
+    after_seq: int,
+    up_to_seq: int | None,
+    kinds: Collection[str] | None,
+    limit: int,
+) -> list[JournalEntry]:
+    found: list[JournalEntry] = []
+    last, size = after_seq, min(max(limit, 50), _PAGE_ROWS)
+    while len(found) < limit:
+        rows = connection.execute(query.where(journal.c.seq > last).limit(size)).all()
+        for row in rows:
+            found += [
+                entry
+                for entry in _build_entries(row, kinds)
+                if after_seq < entry.seq and (up_to_seq is None or entry.seq <= up_to_seq)
+            ]
+        if len(rows) < size:
+            break
+        last = rows[-1].seq
+    return found[:limit]
+
+
+def _build_entries(row: FoundRow[Any], kinds: Collection[str] | None) -> list[JournalEntry]:
+    """Return the row's events of these kinds. The row has the number of its last event."""
     try:
-        return JournalEntry(row.seq, decode(row.payload))
+        events = decode_steps(row.payload, kinds)
     except ValueError:
         # The row was edited from outside. One invalid row must not hide the others.
         invalid = UnknownEvent(
@@ -271,25 +425,6 @@ def _build_entry(row: FoundRow[Any]) -> JournalEntry:
             unknown_version=0,
             contents={"unreadable": str(row.payload)[:200]},
         )
-        return JournalEntry(row.seq, invalid)
-
-
-def _build_summaries(connection: Connection, newest: Any) -> list[PacketSummary]:
-    received = connection.execute(newest).all()
-    ids = [row.packet_id for row in received]
-    last_seqs = (
-        select(func.max(journal.c.seq)).where(journal.c.packet_id.in_(ids)).group_by(journal.c.packet_id)
-    )
-    lasts = select(journal.c.packet_id, journal.c.kind, journal.c.at).where(journal.c.seq.in_(last_seqs))
-    last = {row.packet_id: row for row in connection.execute(lasts)}
-    return [
-        PacketSummary(
-            packet_id=row.packet_id,
-            seq=row.seq,
-            at=row.at,
-            prompt=_build_entry(row).event.summary()[:MAX_PROMPT_LENGTH],
-            last_kind=last[row.packet_id].kind,
-            last_at=last[row.packet_id].at,
-        )
-        for row in received
-    ]
+        return [JournalEntry(row.seq, invalid)]
+    first = row.seq - len(events) + 1
+    return [JournalEntry(first + index, event) for index, event in enumerate(events) if event is not None]

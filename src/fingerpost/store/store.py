@@ -11,7 +11,7 @@ from pathlib import Path
 
 import anyio
 import anyio.to_thread
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
@@ -32,7 +32,7 @@ from fingerpost.store.learning import (
     UsageStore,
 )
 from fingerpost.store.memories import MemoryStore, PreferenceStore
-from fingerpost.store.schema import claims, instances, journal
+from fingerpost.store.schema import claims, instances, journal_head
 from fingerpost.store.trust import DisabledStore, InstallationSecret, PinStore, TokenStore
 from fingerpost.store.writer import StoreWriter, WriterStatistics
 
@@ -104,7 +104,7 @@ def _list_instances(connection: Connection) -> list[Instance]:
 
 
 def _renew_leases(connection: Connection, renewed: Sequence[Instance]) -> list[None]:
-    since = connection.execute(select(func.max(journal.c.seq))).scalar() or 0
+    since = connection.execute(select(journal_head.c.seq)).scalar_one()
     statement = upsert(connection, instances, lambda new: {"seen": new["seen"], "lease_s": new["lease_s"]})
     for one in renewed:
         row = {"instance_id": one.instance_id, "seen": one.seen, "lease_s": one.lease_s, "since_seq": since}

@@ -34,9 +34,12 @@ WriteFunction = Callable[[Connection, Sequence[Any]], Sequence[Any]]
 
 @frozen(kw_only=False, eq=False)
 class LossPolicy:
-    """How jobs of one kind may be dropped. `stand_in` builds the item that is written in their place."""
+    """How jobs of one kind may be dropped. `stand_in` builds the item that is written in their place, for
+    the sum of their `count`.
+    """
 
     stand_in: Callable[[int], object] | None = None
+    count: Callable[[Any], int] = lambda _: 1
 
 
 # Not frozen, because creating a frozen object takes three times as long.
@@ -171,7 +174,7 @@ class WriteQueue:
         while len(self._losable) > self._limit:
             job = self._jobs.pop(self._losable.popleft())
             assert job.loss is not None
-            self._lost[job.write, job.loss] += 1
+            self._lost[job.write, job.loss] += job.loss.count(job.item)
             self.dropped += 1
 
     def _get_seconds_until_due(self) -> float | None:
@@ -250,8 +253,8 @@ class StoreWriter:
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._refused = False
         self._unwritten: StoreUnavailable | None = None
-        self._loop = asyncio.get_running_loop()
-        self._loop_thread = get_ident()
+        self.loop = asyncio.get_running_loop()
+        self.loop_thread = get_ident()
         self._gathered: list[WriteJob] = []  # collected in this event loop iteration
         self._late: deque[WriteJob] = deque(maxlen=backlog)
         self._thread = Thread(target=self._run, name="fingerpost-store", daemon=True)
@@ -275,7 +278,7 @@ class StoreWriter:
 
     async def write(self, write: Callable[[Connection, Sequence[P]], Sequence[R]], item: P) -> R:
         """Write `item` and return the result when it is on disk."""
-        waiter: asyncio.Future[R] = self._loop.create_future()
+        waiter: asyncio.Future[R] = self.loop.create_future()
         self._enqueue_gathered()
         self._backlog.add(WriteJob(write=write, item=item, waiter=waiter))
         with anyio.move_on_after(self._max_wait):
@@ -295,7 +298,7 @@ class StoreWriter:
     ) -> None:
         """Write `item` soon. Returns at once, from any thread."""
         job = WriteJob(write=write, item=item, loss=loss, any_order=any_order)
-        if get_ident() != self._loop_thread:
+        if get_ident() != self.loop_thread:
             self._backlog.add(job)
             return
         self._backlog.check_room(job, ahead=len(self._gathered))
@@ -303,7 +306,7 @@ class StoreWriter:
         if len(self._gathered) >= MAX_GATHERED_WRITES:
             self._enqueue_gathered()
         elif len(self._gathered) == 1:
-            self._loop.call_soon(self._enqueue_gathered)
+            self.loop.call_soon(self._enqueue_gathered)
 
     def write_all_soon(
         self,
@@ -311,9 +314,9 @@ class StoreWriter:
         items: Sequence[tuple[P, LossPolicy | None]],
     ) -> None:
         """Write these soon, in order. If one is refused, raise after the others were accepted."""
-        if get_ident() == self._loop_thread and self._backlog.has_room(len(self._gathered) + len(items)):
+        if get_ident() == self.loop_thread and self._backlog.has_room(len(self._gathered) + len(items)):
             if not self._gathered:
-                self._loop.call_soon(self._enqueue_gathered)
+                self.loop.call_soon(self._enqueue_gathered)
             self._gathered += [WriteJob(write=write, item=item, loss=loss) for item, loss in items]
             if len(self._gathered) >= MAX_GATHERED_WRITES:
                 self._enqueue_gathered()
@@ -345,7 +348,7 @@ class StoreWriter:
 
     def flush_soon(self) -> None:
         """Write all queued items now. Returns at once, from any thread."""
-        if get_ident() == self._loop_thread:
+        if get_ident() == self.loop_thread:
             self._enqueue_gathered()
         self._backlog.make_due()
 
@@ -501,7 +504,7 @@ class StoreWriter:
         waited = [(waiter, outcome) for waiter, outcome in outcomes if waiter is not None]
         if waited:
             try:
-                self._loop.call_soon_threadsafe(_resolve, waited)
+                self.loop.call_soon_threadsafe(_resolve, waited)
             except RuntimeError:  # the loop is closed, so no task waits any more
                 logger.debug("the event loop is closed; %d write results were not delivered", len(waited))
 

@@ -340,8 +340,9 @@ async def test_no_more_at_once_than_are_allowed(tmp_path: Path) -> None:
 
 async def _packet_under_way(router: Router) -> str:
     await router.store.journal.flush()
-    (summary,) = await router.store.journal.list_packets()
-    return summary.packet_id
+    (received,) = await router.store.journal.list_beginnings(kinds=("packet_received",))
+    assert received.event.packet_id is not None
+    return received.event.packet_id
 
 
 @proves("U11")

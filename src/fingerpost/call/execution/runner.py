@@ -82,7 +82,7 @@ class AttemptRunner:
         breakers: BreakerRegistry,
         events: EventRecorder,
         journal: DurableAppend,
-        flush_soon: Callable[[], None],
+        hurry: Callable[[str], None],
         check_tool: Callable[[Call], None],
         announce_write: WriteAnnouncer,
     ) -> None:
@@ -94,7 +94,7 @@ class AttemptRunner:
         self._breakers = breakers
         self._events = events
         self._journal = journal
-        self._flush_soon = flush_soon
+        self._hurry = hurry
         self._check_tool = check_tool
         self._announce_write = announce_write
 
@@ -116,7 +116,7 @@ class AttemptRunner:
             raise
         self.record_finished(run, run.finish_attempt(outcome if isinstance(outcome, Failure) else None))
         if call.effect is not Effect.READ:
-            self._flush_soon()  # until it is on disk, other processes must treat the call as lost
+            self._hurry(run.packet_id)  # until it is on disk, other processes must treat the call as lost
         return outcome
 
     async def _connect_and_call(self, run: CallRun) -> JsonObject | Failure:
@@ -326,7 +326,7 @@ class CallRunner:
         flags: FlagSettings,
         events: EventSink,
         journal: DurableAppend,
-        flush_soon: Callable[[], None] = lambda: None,
+        hurry: Callable[[str], None] = lambda _: None,
         check_tool: Callable[[Call], None] = lambda _: None,
         announce_write: WriteAnnouncer = skip_announcement,
         unbounded: Collection[str] = (),
@@ -352,7 +352,7 @@ class CallRunner:
             breakers=self._breakers,
             events=self._events,
             journal=journal,
-            flush_soon=flush_soon,
+            hurry=hurry,
             check_tool=check_tool,
             announce_write=announce_write,
         )

@@ -153,14 +153,16 @@ class ExportQuery(_AuditFilter):
 
 @frozen
 class TrailEntry(EventView):
-    """An event of the audit trail. `hash` covers it and all earlier entries."""
+    """An event of the audit trail. `hash` covers its row and all earlier ones."""
 
     hash: str
 
 
 @frozen
 class TrailPage:
-    """One page of audit entries, newest first."""
+    """One page of the audit trail, newest first. `limit` counts rows; a row has an entry for each of its
+    events.
+    """
 
     items: tuple[TrailEntry, ...]
     next: int | None = None
@@ -183,9 +185,10 @@ class AuditOperations(OperationGroup):
         found = await self._audit.list_entries(
             copy_fields(AuditQuery, query), limit=query.limit + 1, before=query.before
         )
-        page, last = split_page(found, query.limit)
+        rows, last = split_page(list(dict.fromkeys(entry.seq for entry in found)), query.limit)
+        page = [entry for entry in found if entry.seq in rows]
         entries = await anyio.to_thread.run_sync(lambda: tuple(map(_build_entry, page)))
-        return TrailPage(items=entries, next=None if last is None else last.seq)
+        return TrailPage(items=entries, next=last)
 
     @declare_operation(
         "GET",

@@ -59,7 +59,7 @@ def show_audit(*, limit: int, common: CommonOptions) -> int:
             print_json([to_plain(entry) for entry in entries])
             return 0
         print_table(
-            f"{len(entries)} newest rows",
+            f"{len({entry.seq for entry in entries})} newest rows",
             ("#", "when", "what", "about", "hash"),
             (
                 (
