@@ -376,4 +376,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "said to be, and a rule that fails denies"
     ),
     "H27": Requirement("Each process that writes has an audit chain of its own; verifying checks them all"),
+    "H28": Requirement(
+        "A read is one row of the journal and one of the audit trail; a write is on record before it is sent"
+    ),
 }

@@ -310,13 +310,15 @@ class AuditTrail:
         while True:
             wanted = select(audit).where(*conditions, audit.c.seq > last).order_by(audit.c.seq).limit(size)
             rows = await self._database.read(
-                lambda connection, wanted=wanted: connection.execute(wanted).all()
+                lambda connection, wanted=wanted: [
+                    _build_entries(row, query) for row in connection.execute(wanted)
+                ]
             )
-            if entries := [entry for row in rows for entry in _build_entries(row, query)]:
-                yield entries
+            if rows:
+                yield [entry for entries in rows for entry in entries]
             if len(rows) < size:
                 return
-            last = rows[-1].seq
+            last = rows[-1][-1].seq
 
     async def verify(self, *anchor_locations: str) -> AuditReport:
         """Check the whole chain and compare it and the journal with the anchors.
@@ -599,12 +601,17 @@ def _build_payload_condition(text: str) -> ColumnElement[bool]:
 
     The search ignores case as far as the database supports it; SQLite does for a to z only.
     """
-    written = json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace").decode()
+    written = _encode_text(text)
     lower = func.lower(audit.c.payload)
     return or_(
         audit.c.payload.contains(written, autoescape=True),
         lower.contains(written.lower(), autoescape=True),
     )
+
+
+def _encode_text(text: str) -> str:
+    """Return the text as it is written inside of JSON."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].encode(errors="replace").decode()
 
 
 def _build_kind_condition(kind: str) -> ColumnElement[bool]:
@@ -621,27 +628,22 @@ def _to_microseconds_or_none(moment: datetime | None) -> int | None:
 
 
 def _build_entries(row: FoundRow[Any], query: AuditQuery) -> list[AuditEntry]:
-    """Return the matching entries of a row: one for each of its events."""
-    entry = _build_entry(row)
-    if row.kind != STEPS:
-        return [entry]
+    """Return the matching entries of a row, at least one. A row has an entry for each of its events."""
+    whole = _build_entry(row)
     try:
-        events = [event for event in decode_steps(row.payload) if event is not None]
+        events = decode_steps(row.payload) if row.kind == STEPS else ()
     except ValueError:  # the row was edited; verification reports it
-        return [entry]
+        events = ()
     entries = [
-        replace(
-            entry,
-            at=event.at,
-            kind=event.kind,
-            event_id=event.event_id,
-            payload=encode(event).decode(),
-        )
+        replace(whole, at=event.at, kind=event.kind, event_id=event.event_id, payload=encode(event).decode())
         for event in events
-        if query.kind in (None, event.kind)
+        if event is not None
     ]
-    wanted = query.text.casefold()
-    return [entry for entry in entries if wanted in entry.payload.casefold()] or entries[:1]
+    text = _encode_text(query.text).lower()
+    wanted = [
+        entry for entry in entries if query.kind in (None, entry.kind) and text in entry.payload.lower()
+    ]
+    return wanted or entries or [whole]
 
 
 def _build_entry(row: FoundRow[Any]) -> AuditEntry:

@@ -127,6 +127,7 @@ def test_the_chain_is_verified_and_a_changed_row_is_named(browser: Browser, tmp_
         visit(browser, server, "#/audit") as page,
     ):
         server.ask(TOKYO)
+        server.ask(TOKYO)
         page.get_by_role("button", name="Verify the chain").click()
         expect(page.locator(".verify")).to_contain_text("rows, each follows from the one before")
         shoot(page, "audit-intact")
