@@ -18,7 +18,7 @@ from fingerpost.events.call import (
     FallbackTaken,
     ResultDigested,
 )
-from fingerpost.events.codec import UnknownEvent, decode, decode_steps, encode, join_steps
+from fingerpost.events.codec import StepLines, UnknownEvent, decode, decode_steps, encode
 from fingerpost.events.feedback import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged, MaterialRead
 from fingerpost.events.packet import (
@@ -141,6 +141,7 @@ __all__ = [
     "SmartRoutingEnd",
     "SmartRoutingStart",
     "StepEvent",
+    "StepLines",
     "StorePruned",
     "SubagentBegan",
     "SubagentEnded",
@@ -160,6 +161,5 @@ __all__ = [
     "decode_steps",
     "encode",
     "find_unfinished_attempts",
-    "join_steps",
     "rebuild_packet",
 ]

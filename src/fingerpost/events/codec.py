@@ -2,9 +2,10 @@
 
     {"kind": "tool_selected", "v": 1, "event": {"event_id": …, "at": …, "packet_id": …, …}}
 
-The steps of one request or call are stored as one line, with the envelopes of all of them.
+The steps of one request or call are stored as one line, with the envelopes of all of them. What they have in
+common is written once.
 
-    {"kind": "steps", "v": 1, "events": [{"kind": …, "v": …, "event": …}, …]}
+    {"kind": "steps", "v": 1, "common": {"packet_id": …}, "events": [{"kind": …, "v": …, "event": …}, …]}
 
 An event of a newer version or an unknown kind is decoded as `UnknownEvent`, with its content kept.
 """
@@ -12,7 +13,7 @@ An event of a newer version or an unknown kind is decoded as `UnknownEvent`, wit
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, Protocol, cast
 
 from pydantic import TypeAdapter
 from pydantic_core import PydanticSerializationError
@@ -44,35 +45,58 @@ def encode(event: Event) -> bytes:
     """Return the event as one line of JSON."""
     if isinstance(event, UnknownEvent):
         return _build_envelope(event.unknown_kind, event.unknown_version, write_json(event.contents))
-    write = _writers.get(type(event)) or _build_writer(type(event))
-    return write(event)
+    return _get_writer(event)(event)
 
 
 STEPS: Final = "steps"
-_STEPS_BEGIN: Final = b'{"kind":"%b","v":1,"events":[' % STEPS.encode()
 
 
-def join_steps(lines: Sequence[bytes]) -> bytes:
-    """Return one line for these lines of `encode`. A single one stays as it is."""
-    return lines[0] if len(lines) == 1 else _STEPS_BEGIN + b",".join(lines) + b"]}"
+class StepLines:
+    """The steps of one request or call as lines that `join` puts together."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        packet_id = events[0].packet_id
+        # A call that belongs to no request has the same id as its packet.
+        is_call = all(getattr(event, "call_id", None) == packet_id for event in events)
+        self._common = {"packet_id": packet_id, **({"call_id": packet_id} if is_call else {})}
+        names = self._common.keys()
+        self._events = events
+        self._lines = [_get_writer(event)(event, names) for event in events] if len(events) > 1 else []
+
+    def join(self, wanted: Callable[[Event], bool] = lambda _: True) -> bytes:
+        """Return the line of the wanted steps, of which there is at least one."""
+        chosen = [index for index, event in enumerate(self._events) if wanted(event)]
+        if len(chosen) == 1:
+            return encode(self._events[chosen[0]])
+        lines = b",".join([self._lines[index] for index in chosen])
+        return b'{"kind":"steps","v":1,"common":%b,"events":[%b]}' % (write_json(self._common), lines)
 
 
 # Every call makes about seven events, so the parts common to a kind are computed once.
-_writers: dict[type[Event], Callable[[Event], bytes]] = {}
+class _LineWriter(Protocol):
+    def __call__(self, event: Event, without: Collection[str] | None = None) -> bytes: ...
 
 
-def _build_writer(kind: type[Event]) -> Callable[[Event], bytes]:
+_writers: dict[type[Event], _LineWriter] = {}
+
+
+def _get_writer(event: Event) -> _LineWriter:
+    return _writers.get(type(event)) or _build_writer(type(event))
+
+
+def _build_writer(kind: type[Event]) -> _LineWriter:
     before = b'{"kind":%b,"v":%d,"event":' % (write_json(kind.kind), kind.version)
     serializer = TypeAdapter(kind).serializer
     contents = serializer.to_json
 
-    def write(event: Event) -> bytes:
+    def write(event: Event, without: Collection[str] | None = None) -> bytes:
+        leave_out = None if without is None else set(without)
         try:
-            return before + contents(event) + b"}"
+            return before + contents(event, exclude=leave_out) + b"}"
         # A lone surrogate from a caller or a model; the event must still be stored.
         except PydanticSerializationError:
-            plain = to_valid_json(serializer.to_python(event, mode="json"), max_depth=_MAX_EVENT_DEPTH)
-            return before + write_json(plain) + b"}"
+            plain = serializer.to_python(event, mode="json", exclude=leave_out)
+            return before + write_json(to_valid_json(plain, max_depth=_MAX_EVENT_DEPTH)) + b"}"
 
     _writers[kind] = write
     return write
@@ -88,16 +112,19 @@ def decode(line: bytes | str) -> Event:
 
 
 def decode_steps(line: bytes | str, kinds: Collection[str] | None = None) -> list[Event | None]:
-    """Return the events of a line of `encode` or `join_steps`, with None for those of other kinds. Raises
+    """Return the events of a line of `encode` or `StepLines`, with None for those of other kinds. Raises
     `ValueError` for another line.
     """
     found: Any = parse_json(line)
     match found:
-        case {"kind": "steps", "events": [*envelopes]}:
+        case {"kind": "steps", "common": {**common}, "events": [*envelopes]}:
             opened = map(_open_envelope, envelopes)
         case _:
-            opened = (_open_envelope(found),)
-    return [_build_event(*one) if kinds is None or one[0] in kinds else None for one in opened]
+            common, opened = {}, (_open_envelope(found),)
+    return [
+        _build_event(kind, version, {**common, **contents}) if kinds is None or kind in kinds else None
+        for kind, version, contents in opened
+    ]
 
 
 def _open_envelope(envelope: Any) -> tuple[str, int, dict[str, Any]]:

@@ -25,10 +25,9 @@ from fingerpost.events import (
     EventsDropped,
     PacketReceived,
     StepEvent,
+    StepLines,
     UnknownEvent,
     decode_steps,
-    encode,
-    join_steps,
 )
 from fingerpost.events.codec import STEPS
 from fingerpost.frozen import frozen
@@ -322,12 +321,10 @@ class Journal:
             facts: dict[str, AuditFact] = {}
             for key, group in groups.items():
                 seq += len(group)
-                lines = [encode(event) for event in group]
-                rows.append(_build_row(seq, group, join_steps(lines).decode()))
-                audited = [index for index, event in enumerate(group) if event.audited]
-                if audited:
-                    line = join_steps([lines[index] for index in audited])
-                    facts[key] = _build_fact([group[index] for index in audited], line.decode())
+                lines = StepLines(group)
+                rows.append(_build_row(seq, group, lines.join().decode()))
+                if audited := [event for event in group if event.audited]:
+                    facts[key] = _build_fact(audited, lines.join(_is_audited).decode())
             if _JOURNAL_ROWS.add(connection, rows) != len(rows):  # some were appended again
                 new = _read_event_ids(connection, after=before)
                 facts = {key: fact for key, fact in facts.items() if key in new}
@@ -355,6 +352,10 @@ def _build_row(seq: int, group: EventGroup, payload: str) -> RowValues:
     session = first.packet.header.session_id if isinstance(first, PacketReceived) else None
     conversation = None if session is None else escape(session)
     return seq, escape(first.event_id), at, kind, packet_id, payload, conversation
+
+
+def _is_audited(event: Event) -> bool:
+    return event.audited
 
 
 def _build_fact(audited: Sequence[Event], payload: str) -> AuditFact:
