@@ -7,8 +7,8 @@ its events, and the earlier steps of the same request or call, are on disk; use 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime
 from threading import get_ident
 from typing import Any, Final
@@ -36,6 +36,8 @@ from fingerpost.store.audit import AuditFact, AuditTrail
 from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
 from fingerpost.store.schema import escape, journal, journal_head, to_microseconds
 from fingerpost.store.writer import LossPolicy, StoreWriter
+
+logger = logging.getLogger("fingerpost.store")
 
 KEEP_SECONDS: Final = 1.0  # how long the steps of an unfinished request or call are kept
 HURRY_SECONDS: Final = 0.02  # the same if others must see them; it usually ends within this time
@@ -151,8 +153,7 @@ class Journal:
         self._is_sweeping = len(old) < len(self._kept)
         if self._is_sweeping:
             loop.call_later(KEEP_SECONDS / 2, self._write_old)
-        with suppress(StoreUnavailable):
-            self._write_groups(map(self._take_kept, old))
+        self._write_late(map(self._take_kept, old))
 
     def _take_kept(self, packet_id: str) -> EventGroup:
         kept = self._kept.pop(packet_id, None)
@@ -180,8 +181,14 @@ class Journal:
         self._writer.loop.call_later(HURRY_SECONDS, self._write_kept, packet_id)
 
     def _write_kept(self, packet_id: str) -> None:
-        with suppress(StoreUnavailable):
-            self._write_groups((self._take_kept(packet_id),))
+        self._write_late((self._take_kept(packet_id),))
+
+    def _write_late(self, groups: Iterable[EventGroup]) -> None:
+        """Write groups whose emitter has gone on, so that nobody can be told of a failure."""
+        try:
+            self._write_groups(groups)
+        except StoreUnavailable as error:
+            logger.error("events were not recorded: %s", error)
 
     def flush_soon(self) -> None:
         """Have all emitted events written at once, without waiting. Other processes may need them."""
@@ -206,8 +213,7 @@ class Journal:
             await self._writer.write(self._write, groups)
         except BaseException:
             # Other steps must not be lost with this one. A row that is written after all is skipped then.
-            with suppress(StoreUnavailable):
-                self._write_groups(kept)
+            self._write_late(kept)
             raise
         self._appended |= {event.event_id: None for event in events if isinstance(event, StepEvent)}
         while len(self._appended) > _MAX_APPENDED:

@@ -31,6 +31,7 @@ from fingerpost.events import (
     AttemptFinished,
     AttemptStarted,
     BudgetReached,
+    CallEvent,
     CallFinished,
     CallPrepared,
     CallReceived,
@@ -53,48 +54,20 @@ from fingerpost.telemetry.tracing import get_trace_carrier
 
 ATTR_OPERATION: Final = "gen_ai.operation.name"
 ATTR_PROVIDER: Final = "gen_ai.provider.name"
-ATTR_AGENT: Final = "gen_ai.agent.name"
 ATTR_CONVERSATION: Final = "gen_ai.conversation.id"
-ATTR_REQUEST_MODEL: Final = "gen_ai.request.model"
-ATTR_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
-ATTR_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 ATTR_INPUT_MESSAGES: Final = "gen_ai.input.messages"
 ATTR_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 ATTR_TOOL: Final = "gen_ai.tool.name"
-ATTR_TOOL_TYPE: Final = "gen_ai.tool.type"
-ATTR_TOOL_CALL: Final = "gen_ai.tool.call.id"
 ATTR_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 ATTR_TOOL_RESULT: Final = "gen_ai.tool.call.result"
-ATTR_MCP_METHOD: Final = "mcp.method.name"
-ATTR_TRANSPORT: Final = "network.transport"
-ATTR_ERROR_TYPE: Final = "error.type"
 
-ATTR_PACKET: Final = "fingerpost.packet.id"
 ATTR_CALLER: Final = "fingerpost.caller"
-ATTR_MODE: Final = "fingerpost.mode"
-ATTR_PROFILE: Final = "fingerpost.profile"
 ATTR_OUTCOME: Final = "fingerpost.outcome"
-ATTR_RESUMED: Final = "fingerpost.resumed"
 ATTR_UNFINISHED: Final = "fingerpost.unfinished"
-ATTR_NEED: Final = "fingerpost.need"
-ATTR_CONSIDERED: Final = "fingerpost.tools.considered"
-ATTR_OFFERED: Final = "fingerpost.tools.offered"
-ATTR_FIT: Final = "fingerpost.fit"
-ATTR_LANGUAGE: Final = "fingerpost.language"
-ATTR_ROLE: Final = "fingerpost.model.role"
 ATTR_PURPOSE: Final = "fingerpost.model.purpose"
-ATTR_STOOD_IN: Final = "fingerpost.model.stood_in"
-ATTR_APPROVED: Final = "fingerpost.review.approved"
 ATTR_CONFIDENCE: Final = "fingerpost.confidence"
 ATTR_VERDICT: Final = "fingerpost.verdict"
-ATTR_RULE: Final = "fingerpost.rule"
 ATTR_PENDING: Final = "fingerpost.pending.id"
-ATTR_SERVER: Final = "fingerpost.server.name"
-ATTR_ATTEMPT: Final = "fingerpost.attempt.number"
-ATTR_FALLBACK: Final = "fingerpost.fallback"
-ATTR_RESULT_TOKENS: Final = "fingerpost.result.tokens"
-ATTR_ORIGINAL_TOKENS: Final = "fingerpost.result.original_tokens"
-ATTR_LIMIT: Final = "fingerpost.limit"
 
 
 MAX_OPEN_TRACES: Final = 2_000
@@ -259,7 +232,7 @@ class SpanSink:
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
         if tree is None and (linked_context := self._open_traces.take_waiting(event.packet_id)) is not None:
-            attributes = {**_build_agent_attributes(event.packet_id), ATTR_RESUMED: True}
+            attributes = {**_build_agent_attributes(event.packet_id), "fingerpost.resumed": True}
             tree = self._open_trace(
                 event, f"invoke_agent {_AGENT_NAME}", attributes, linked_context=linked_context
             )
@@ -291,9 +264,9 @@ class SpanSink:
     def _trace_began(self, event: RouteBegan) -> None:
         if (tree := self._get_trace(event)) is not None:
             tree.is_routed = True
-            tree.root.set_attribute(ATTR_MODE, event.mode.value)
+            tree.root.set_attribute("fingerpost.mode", event.mode.value)
             if event.profile is not None:
-                tree.root.set_attribute(ATTR_PROFILE, event.profile)
+                tree.root.set_attribute("fingerpost.profile", event.profile)
 
     def _trace_narrowed(self, event: RequestNarrowed) -> None:
         tree = self._get_trace(event)
@@ -308,11 +281,11 @@ class SpanSink:
             event.at,
             SpanKind.INTERNAL,
             {
-                ATTR_NEED: narrowing.need.verdict.value,
-                ATTR_CONSIDERED: shortlist.considered,
-                ATTR_OFFERED: len(shortlist.offered),
-                ATTR_FIT: shortlist.fit,
-                ATTR_LANGUAGE: narrowing.signals.language,
+                "fingerpost.need": narrowing.need.verdict.value,
+                "fingerpost.tools.considered": shortlist.considered,
+                "fingerpost.tools.offered": len(shortlist.offered),
+                "fingerpost.fit": shortlist.fit,
+                "fingerpost.language": narrowing.signals.language,
             },
         )
         span.end(to_nanoseconds(event.at))
@@ -327,16 +300,16 @@ class SpanSink:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "chat",
             ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
-            ATTR_REQUEST_MODEL: event.model,
-            ATTR_ROLE: event.role,
+            "gen_ai.request.model": event.model,
+            "fingerpost.model.role": event.role,
             ATTR_PURPOSE: event.purpose,
         }
         if event.prompt_tokens is not None:
-            attributes[ATTR_INPUT_TOKENS] = event.prompt_tokens
+            attributes["gen_ai.usage.input_tokens"] = event.prompt_tokens
         if event.completion_tokens is not None:
-            attributes[ATTR_OUTPUT_TOKENS] = event.completion_tokens
+            attributes["gen_ai.usage.output_tokens"] = event.completion_tokens
         if event.stood_in:
-            attributes[ATTR_STOOD_IN] = True
+            attributes["fingerpost.model.stood_in"] = True
         began = to_nanoseconds(event.at, event.milliseconds)
         span = self._start_finished_span(
             tree.root, f"chat {event.model}", began, event.at, SpanKind.CLIENT, attributes
@@ -358,7 +331,7 @@ class SpanSink:
         if (tree := self._get_trace(event)) is not None:
             began = to_nanoseconds(tree.selected_at or event.at)
             attributes: SpanAttributes = {
-                ATTR_APPROVED: event.review.approved,
+                "fingerpost.review.approved": event.review.approved,
                 ATTR_CONFIDENCE: event.review.confidence,
             }
             span = self._start_finished_span(
@@ -366,17 +339,14 @@ class SpanSink:
             )
             span.end(to_nanoseconds(event.at))
 
-    def _trace_judged(self, event: ConfidenceJudged) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            attributes: SpanAttributes = {
-                ATTR_CONFIDENCE: event.confidence.score,
-                ATTR_VERDICT: event.confidence.verdict.value,
-            }
-            tree.root.add_event("confidence judged", attributes, to_nanoseconds(event.at))
-
-    def _trace_limit_reached(self, event: BudgetReached) -> None:
-        if (tree := self._get_trace(event)) is not None:
-            tree.root.add_event("limit reached", {ATTR_LIMIT: event.limit}, to_nanoseconds(event.at))
+    def _add_note(self, event: Event) -> None:
+        """Add what happened to the span of its call, or of its request."""
+        span = self._get_call_span(event) if isinstance(event, CallEvent) else None
+        if not isinstance(event, CallEvent) and (tree := self._get_trace(event)) is not None:
+            span = tree.root
+        if span is not None:
+            name, describe = _NOTES[type(event)]
+            span.add_event(name, describe(event), to_nanoseconds(event.at))
 
     def _trace_result_injected(self, event: ToolResultInjected) -> None:
         if self._content and (tree := self._get_trace(event)) is not None:
@@ -399,8 +369,8 @@ class SpanSink:
     def _trace_call_received(self, event: CallReceived) -> None:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "execute_tool",
-            ATTR_TOOL_CALL: event.call_id,
-            ATTR_TOOL_TYPE: "function",
+            "gen_ai.tool.call.id": event.call_id,
+            "gen_ai.tool.type": "function",
         }
         if event.conversation is not None:
             attributes[ATTR_CONVERSATION] = event.conversation
@@ -424,15 +394,6 @@ class SpanSink:
             if self._content:
                 span.set_attribute(ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
 
-    def _trace_call_ruled(self, event: CallRuled) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            attributes: SpanAttributes = {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule}
-            span.add_event("policy", attributes, to_nanoseconds(event.at))
-
-    def _trace_approval_requested(self, event: ApprovalRequested) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            span.add_event("approval requested", {ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at))
-
     def _trace_approval_decided(self, event: ApprovalDecided) -> None:
         """Add the decision to the waiting call's span or, if it has ended, to the request's span."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
@@ -444,14 +405,10 @@ class SpanSink:
             span = tree.calls.get(event.call_id, tree.root)
             span.add_event("approval decided", attributes, to_nanoseconds(event.at))
 
-    def _trace_fallback_taken(self, event: FallbackTaken) -> None:
-        if (span := self._get_call_span(event)) is not None:
-            span.add_event("fallback taken", {ATTR_TOOL: event.tool}, to_nanoseconds(event.at))
-
     def _trace_result_digested(self, event: ResultDigested) -> None:
         if (span := self._get_call_span(event)) is not None:
-            span.set_attribute(ATTR_RESULT_TOKENS, event.tokens)
-            span.set_attribute(ATTR_ORIGINAL_TOKENS, event.original_tokens)
+            span.set_attribute("fingerpost.result.tokens", event.tokens)
+            span.set_attribute("fingerpost.result.original_tokens", event.original_tokens)
 
     def _trace_attempt_started(self, event: AttemptStarted) -> None:
         tree = self._get_trace(event)
@@ -460,16 +417,16 @@ class SpanSink:
             return
         server, _, tool = event.tool.partition("/")
         attributes: SpanAttributes = {
-            ATTR_MCP_METHOD: "tools/call",
+            "mcp.method.name": "tools/call",
             ATTR_OPERATION: "execute_tool",
             ATTR_TOOL: tool,
-            ATTR_SERVER: server,
-            ATTR_ATTEMPT: event.number,
+            "fingerpost.server.name": server,
+            "fingerpost.attempt.number": event.number,
         }
         if (transport := _TRANSPORTS.get(self._transport_of(server) or "")) is not None:
-            attributes[ATTR_TRANSPORT] = transport
+            attributes["network.transport"] = transport
         if event.fallback:
-            attributes[ATTR_FALLBACK] = True
+            attributes["fingerpost.fallback"] = True
         tree.attempts[event.call_id, event.tool, event.number] = self._tracer.start_span(
             f"tools/call {tool}",
             context=set_span_in_context(call),
@@ -514,17 +471,17 @@ class SpanSink:
         ModelAnswered: _trace_model_answered,
         ToolSelected: _trace_selected,
         SelectionReviewed: _trace_reviewed,
-        ConfidenceJudged: _trace_judged,
-        BudgetReached: _trace_limit_reached,
+        ConfidenceJudged: _add_note,
+        BudgetReached: _add_note,
         ToolResultInjected: _trace_result_injected,
         AnswerGiven: _trace_answered,
         RouteEnded: _trace_route_ended,
         CallReceived: _trace_call_received,
         CallPrepared: _trace_call_prepared,
-        CallRuled: _trace_call_ruled,
-        ApprovalRequested: _trace_approval_requested,
+        CallRuled: _add_note,
+        ApprovalRequested: _add_note,
         ApprovalDecided: _trace_approval_decided,
-        FallbackTaken: _trace_fallback_taken,
+        FallbackTaken: _add_note,
         ResultDigested: _trace_result_digested,
         AttemptStarted: _trace_attempt_started,
         AttemptFinished: _trace_attempt_finished,
@@ -533,6 +490,22 @@ class SpanSink:
 
 
 _SPAN_HANDLERS: Final = SpanSink.handlers
+_NOTES: Final[Mapping[type[Event], tuple[str, Callable[[Any], SpanAttributes]]]] = {
+    ConfidenceJudged: (
+        "confidence judged",
+        lambda event: {
+            ATTR_CONFIDENCE: event.confidence.score,
+            ATTR_VERDICT: event.confidence.verdict.value,
+        },
+    ),
+    BudgetReached: ("limit reached", lambda event: {"fingerpost.limit": event.limit}),
+    CallRuled: (
+        "policy",
+        lambda event: {ATTR_VERDICT: event.verdict.value, "fingerpost.rule": event.rule},
+    ),
+    ApprovalRequested: ("approval requested", lambda event: {ATTR_PENDING: event.pending_id}),
+    FallbackTaken: ("fallback taken", lambda event: {ATTR_TOOL: event.tool}),
+}
 
 
 def _get_parent_context() -> Context | None:
@@ -545,13 +518,13 @@ def _build_agent_attributes(packet_id: str) -> SpanAttributes:
     return {
         ATTR_OPERATION: "invoke_agent",
         ATTR_PROVIDER: _AGENT_NAME,
-        ATTR_AGENT: _AGENT_NAME,
-        ATTR_PACKET: packet_id,
+        "gen_ai.agent.name": _AGENT_NAME,
+        "fingerpost.packet.id": packet_id,
     }
 
 
 def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
-    span.set_attribute(ATTR_ERROR_TYPE, kind)
+    span.set_attribute("error.type", kind)
     span.set_status(Status(StatusCode.ERROR, detail and detail[:MAX_CONTENT_LENGTH]))
 
 
