@@ -163,6 +163,24 @@ async def test_requests_are_listed_newest_first(open_store: OpenStore) -> None:
         assert oldest.event.packet_id == packets[0].packet_id
 
 
+async def test_events_of_one_row_are_numbered_and_found_one_by_one(open_store: OpenStore) -> None:
+    packet = Packet.start("hello")
+    intent = IntentDetected(packet_id=packet.packet_id, intent=Intent(name="search"), needs_tool=True)
+    again = PacketReinjected(packet_id=packet.packet_id)
+    events = [PacketReceived.from_packet(packet), intent, again]
+    async with open_store() as store:
+        await store.journal.append(ordinary())
+        await store.journal.append(*events)
+        await store.journal.append(ordinary())
+        assert await store.journal.get_last_seq() == 5
+        for after in range(6):
+            for up_to in range(after, 7):
+                found = await store.journal.list_events(after_seq=after, up_to_seq=up_to)
+                assert [item.seq for item in found] == [seq for seq in range(1, 6) if after < seq <= up_to]
+        found = await store.journal.list_events(kinds=("packet_reinjected",))
+        assert [(item.seq, item.event) for item in found] == [(4, again)]
+
+
 async def test_a_packet_is_rebuilt_from_its_stored_events(open_store: OpenStore) -> None:
     packet = Packet.start("push it")
     events: list[Event] = [
