@@ -47,44 +47,20 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_MODULES = {
-    "Agent": "router",
-    "AnswerPiece": "router",
-    "Approval": "records",
-    "Call": "records",
-    "CallContext": "records",
-    "Catalog": "catalog",
-    "ConfigError": "errors",
-    "Effect": "records",
-    "Event": "events",
-    "EventSink": "events",
-    "FingerpostError": "errors",
-    "Message": "records",
-    "Mode": "records",
-    "Narrowing": "records",
-    "Outcome": "records",
-    "Packet": "records",
-    "Pending": "records",
-    "Policy": "router",
-    "PolicyRule": "policy.rules",
-    "Question": "records",
-    "Route": "router",
-    "RouteOutcome": "records",
-    "Router": "router",
-    "Ruling": "records",
-    "Scorer": "narrow.scorer",
-    "ScorerRequest": "narrow.scorer",
-    "Selection": "records",
-    "Server": "servers",
-    "ServerSpec": "records",
-    "Settings": "settings",
-    "Snapshot": "catalog",
-    "Store": "store",
-    "ToolCard": "records",
-    "ToolScore": "narrow.scorer",
-    "Verdict": "records",
-    "load": "settings",
+_NAMES = {
+    "catalog": "Catalog Snapshot",
+    "errors": "ConfigError FingerpostError",
+    "events": "Event EventSink",
+    "narrow.scorer": "Scorer ScorerRequest ToolScore",
+    "policy.rules": "PolicyRule",
+    "records": "Approval Call CallContext Effect Message Mode Narrowing Outcome Packet Pending Question "
+    "RouteOutcome Ruling Selection ServerSpec ToolCard Verdict",
+    "router": "Agent AnswerPiece Policy Route Router",
+    "servers": "Server",
+    "settings": "Settings load",
+    "store": "Store",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Agent",

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
+from itertools import islice
 from pathlib import Path
 from typing import NoReturn, TypeVar, cast
 
@@ -16,7 +17,7 @@ from fingerpost.catalog import Catalog, Snapshot, build_tool_key, escape_invisib
 from fingerpost.errors import ConfigError
 from fingerpost.events import MemorySink
 from fingerpost.frozen import frozen
-from fingerpost.records import Choice, DroppedTool, Json, JsonObject, Listing, Message, ToolCard
+from fingerpost.records import Choice, DroppedTool, Json, JsonObject, Listing, Message, Narrowing, ToolCard
 from fingerpost.settings import Settings
 
 
@@ -89,6 +90,20 @@ class Prediction:
         if self.selection is not None:
             line["selection"] = dict(self.selection)
         return line
+
+
+def build_prediction(
+    id_: str, found: Narrowing, ranking: Iterable[tuple[str, float]], *, top: int, ms: float = 0.0
+) -> Prediction:
+    """Return the prediction of a narrowing with the first `top` tools of this ranking."""
+    return Prediction(
+        id=id_,
+        verdict=found.need.verdict.value,
+        need=found.need.score,
+        fit=found.shortlist.fit,
+        ranking=tuple(RankingEntry(tool=tool, score=score) for tool, score in islice(ranking, top)),
+        ms=ms,
+    )
 
 
 R = TypeVar("R")

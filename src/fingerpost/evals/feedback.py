@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from fingerpost.catalog import Snapshot
-from fingerpost.evals.datasets import Prediction, QueryRecord, RankingEntry, build_request_id
+from fingerpost.evals.datasets import Prediction, QueryRecord, build_prediction, build_request_id
 from fingerpost.evals.metrics import MeasureDifference, compare_runs, compute_measures
 from fingerpost.evals.predictions import build_eval_settings, open_ready_narrower
 from fingerpost.frozen import frozen
@@ -207,21 +207,13 @@ def _split_folds(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:
 
 
 def _predict_all(narrower: Narrower, queries: Sequence[QueryRecord]) -> dict[str, Prediction]:
-    return {query.id: _predict_query(narrower, query) for query in queries}
-
-
-def _predict_query(narrower: Narrower, query: QueryRecord) -> Prediction:
-    found = narrower.narrow(NarrowRequest(text=query.query))
-    return Prediction(
-        id=query.id,
-        verdict=found.need.verdict.value,
-        need=found.need.score,
-        fit=found.shortlist.fit,
-        ranking=tuple(
-            RankingEntry(tool=one.tool, score=one.score)
-            for one in found.shortlist.candidates[:_RANKING_LENGTH]
-        ),
-    )
+    found = {query.id: narrower.narrow(NarrowRequest(text=query.query)) for query in queries}
+    return {
+        id_: build_prediction(
+            id_, one, ((it.tool, it.score) for it in one.shortlist.candidates), top=_RANKING_LENGTH
+        )
+        for id_, one in found.items()
+    }
 
 
 def _find_corrected_queries(

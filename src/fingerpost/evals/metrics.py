@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from fingerpost.errors import ConfigError
 from fingerpost.evals.datasets import Prediction, QueryRecord
 from fingerpost.frozen import frozen
+from fingerpost.records import Json
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -261,36 +262,25 @@ def _measure_certainty(pairs: _QueryPairs) -> list[EvalMeasure]:
 
 def _measure_selection(pairs: _QueryPairs) -> list[EvalMeasure]:
     """Measure which of the offered tools a model selected, if one was asked."""
-    chosen = [
-        (query, prediction, prediction.selection)
-        for query, prediction in pairs
-        if prediction.selection is not None
-    ]
-    wanted = [
-        (query, prediction, selection.get("tool"))
-        for query, prediction, selection in chosen
-        if query.has_recall_labels
-    ]
-    unneeded = [
-        (query, prediction, selection.get("tool"))
-        for query, prediction, selection in chosen
-        if query.needs_tool is False
-    ]
+    wanted = [pair for pair in pairs if pair[1].selection is not None and pair[0].has_recall_labels]
+    unneeded = [pair for pair in pairs if pair[1].selection is not None and pair[0].needs_tool is False]
     found: list[EvalMeasure] = []
     if wanted:
-        right = [float(any(tool in group for group in query.wanted_groups)) for query, _, tool in wanted]
-        pairs_of = [(query, prediction) for query, prediction, _ in wanted]
-        found.append(
-            _build_mean_measure("selection_accuracy", "the right tool was selected", pairs_of, right)
-        )
-        found.append(_measure_calibration("selection_ece", pairs_of, right))
+        right = [
+            float(any(_get_selected(prediction) in group for group in query.wanted_groups))
+            for query, prediction in wanted
+        ]
+        found.append(_build_mean_measure("selection_accuracy", "the right tool was selected", wanted, right))
+        found.append(_measure_calibration("selection_ece", wanted, right))
     if unneeded:
-        none = [float(tool is None) for _, _, tool in unneeded]
-        pairs_of = [(query, prediction) for query, prediction, _ in unneeded]
-        found.append(
-            _build_mean_measure("selection_none", "no tool was selected where none is needed", pairs_of, none)
-        )
+        none = [float(_get_selected(prediction) is None) for _, prediction in unneeded]
+        about = "no tool was selected where none is needed"
+        found.append(_build_mean_measure("selection_none", about, unneeded, none))
     return found
+
+
+def _get_selected(prediction: Prediction) -> Json:
+    return None if prediction.selection is None else prediction.selection.get("tool")
 
 
 def _measure_calibration(name: str, found: _QueryPairs, right: Sequence[float]) -> EvalMeasure:

@@ -17,7 +17,7 @@ from fingerpost.catalog import Snapshot
 from fingerpost.choose.instructions import build_tool_instructions
 from fingerpost.choose.selection import select_tool
 from fingerpost.errors import ModelError
-from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord, RankingEntry
+from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord, build_prediction
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, Role
 from fingerpost.narrow.components import NarrowComponents
@@ -143,23 +143,12 @@ def iterate_routings(
         began = time.perf_counter()
         found = narrow(request)
         ms = (time.perf_counter() - began) * 1000
-        prediction = Prediction(
-            id=query.id,
-            verdict=found.need.verdict.value,
-            need=found.need.score,
-            fit=found.shortlist.fit,
-            ranking=_build_ranking(eval_catalog, found, top if among is None else MAX_RANKING_LENGTH),
-            ms=ms,
-        )
+        ranking: dict[str, float] = {}  # several cards with one id count once
+        for candidate in found.shortlist.candidates:
+            ranking.setdefault(eval_catalog.ids[candidate.tool], candidate.score)
+        length = top if among is None else MAX_RANKING_LENGTH
+        prediction = build_prediction(query.id, found, ranking.items(), top=length, ms=ms)
         yield RoutedQuery(query=query, narrowing=found, prediction=prediction)
-
-
-def _build_ranking(eval_catalog: EvalCatalog, found: Narrowing, max_length: int) -> tuple[RankingEntry, ...]:
-    """Return the set's ids in the order of the shortlist. Several cards with one id count once."""
-    best: dict[str, float] = {}
-    for candidate in found.shortlist.candidates:
-        best.setdefault(eval_catalog.ids[candidate.tool], candidate.score)
-    return tuple(RankingEntry(tool=tool, score=score) for tool, score in list(best.items())[:max_length])
 
 
 def count_unknown_candidates(eval_catalog: EvalCatalog, queries: Sequence[QueryRecord]) -> dict[str, int]:
@@ -220,9 +209,9 @@ class EvalSelector:
         return _build_selection_line(tool, chosen)
 
     def _get_offered_cards(self, routing: RoutedQuery) -> Sequence[ToolCard]:
-        gated = self._settings.flags.need_gate and routing.narrowing.need.verdict is NeedVerdict.NONE
-        keys = [] if gated else [one.tool for one in routing.narrowing.shortlist.offered]
-        cards = (self._catalog.snapshot.get(key) for key in keys)
+        if self._settings.flags.need_gate and routing.narrowing.need.verdict is NeedVerdict.NONE:
+            return ()
+        cards = (self._catalog.snapshot.get(one.tool) for one in routing.narrowing.shortlist.offered)
         return make_names_distinct([card for card in cards if card is not None])
 
     async def _ask(self, request: ModelRequest) -> ModelReply:
@@ -285,12 +274,8 @@ def iterate_with_selections(
         while waiting:
             yield first()
     finally:
-        _cancel_all(future for _, future in waiting)
-
-
-def _cancel_all(futures: Iterable[Future[JsonObject]]) -> None:
-    for one in futures:
-        one.cancel()
+        for _, future in waiting:
+            future.cancel()
 
 
 @frozen

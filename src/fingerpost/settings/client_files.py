@@ -251,7 +251,9 @@ def _find_repeated(document: SettingsDocument) -> Iterator[Problem]:
 def build_no_servers_problem(document: SettingsDocument) -> Problem:
     """Build the problem for a file without a table of servers."""
     fix = 'the servers stand in {"mcpServers": {"name": {"command": "…"}}}'
-    if (table_path := _find_misused_table(document)) is not None:
+    # A known table that contains something else.
+    misused = (path for path in SERVER_TABLES if len(path) == 1 and path[0] in document.values)
+    if (table_path := next(misused, None)) is not None:
         message = "must be an object with each server under its name"
         return Problem(
             message=message, fix=fix, path=format_path(table_path), origin=document.get_origin(table_path)
@@ -262,11 +264,6 @@ def build_no_servers_problem(document: SettingsDocument) -> Problem:
         fix=f"did you mean mcpServers instead of {near}?" if near else fix,
         origin=document.get_origin((near,) if near else ()),
     )
-
-
-def _find_misused_table(document: SettingsDocument) -> KeyPath | None:
-    """Return the path of a known server table that contains something else, or None."""
-    return next((path for path in SERVER_TABLES if len(path) == 1 and path[0] in document.values), None)
 
 
 def _build_not_a_table(document: SettingsDocument, path: KeyPath) -> Problem:
@@ -410,17 +407,6 @@ def shorten_path(path: Path, home: Path) -> str:
 
 
 @frozen
-class MergeCandidate:
-    """A server that may be added to the merged file, and the client that has it."""
-
-    name: str
-    client: str
-    origin: str  # file and line
-    entry: Mapping[str, object] = field(repr=False)
-    inputs: Mapping[str, PromptInput] = field(default_factory=dict[str, PromptInput])
-
-
-@frozen
 class RenamedServer:
     """A server that was renamed because another one has the same name."""
 
@@ -461,14 +447,18 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
     clients: dict[str, tuple[str, ...]] = {}
     renamed: list[RenamedServer] = []
     inputs: dict[str, PromptInput] = {}
-    for one in _iterate_candidates(found):
-        name = _find_free_name(one, servers)
-        if name != one.name and name not in servers:
-            renamed.append(RenamedServer(name=one.name, new_name=name, origin=one.origin))
-        servers[name] = _prefer_enabled(servers.get(name), one.entry)
-        origins[name] = (*origins.get(name, ()), one.origin)
-        clients[name] = tuple(dict.fromkeys((*clients.get(name, ()), one.client)))
-        inputs = {**one.inputs, **inputs}
+    for client, draft in _iterate_drafts(found):
+        entry, origin = to_portable_entry(draft), str(draft.document.get_origin(draft.path))
+        name = _find_free_name(draft.name, client, entry, servers)
+        if name != draft.name and name not in servers:
+            renamed.append(RenamedServer(name=draft.name, new_name=name, origin=origin))
+        if name not in servers or "disabled" not in entry:
+            servers[name] = entry
+        origins[name] = (*origins.get(name, ()), origin)
+        clients[name] = tuple(dict.fromkeys((*clients.get(name, ()), client)))
+        for identifier, given in draft.inputs.items():
+            if _has_reference(entry, identifier):
+                inputs.setdefault(identifier, given)
     secrets = tuple(
         format_path((name, *path)) for name, entry in servers.items() for path in find_written_secrets(entry)
     )
@@ -483,39 +473,29 @@ def merge_servers(found: Iterable[FoundClientFile]) -> MergedServers:
     )
 
 
-def _iterate_candidates(found: Iterable[FoundClientFile]) -> Iterable[MergeCandidate]:
+def _iterate_drafts(found: Iterable[FoundClientFile]) -> Iterator[tuple[str, ServerDraft]]:
+    """Yield every server that can be reached, with the client that has it."""
     for file in found:
         for draft in file.drafts:
             if (draft.values.get("command") or draft.values.get("url")) and not _is_own_gateway(draft):
-                entry = to_portable_entry(draft)
-                yield MergeCandidate(
-                    name=draft.name,
-                    client=file.client,
-                    origin=str(draft.document.get_origin(draft.path)),
-                    entry=entry,
-                    inputs={
-                        name: given for name, given in draft.inputs.items() if _has_reference(entry, name)
-                    },
-                )
+                yield file.client, draft
 
 
 def _is_own_gateway(draft: ServerDraft) -> bool:
     """Return whether the entry starts our own gateway, as `fingerpost install` writes it."""
     words = [str(draft.values.get("command") or ""), *map(str, as_list(draft.values.get("args")))]
-    program = Path(words[0]).name
-    return program == "fingerpost" or words[1:3] == ["-m", "fingerpost"] or _has_own_address(draft)
-
-
-def _has_own_address(draft: ServerDraft) -> bool:
     address = urlsplit(str(draft.values.get("url") or ""))
-    return draft.name == "fingerpost" and address.hostname in ("127.0.0.1", "localhost", "::1")
+    is_local = draft.name == "fingerpost" and address.hostname in ("127.0.0.1", "localhost", "::1")
+    return Path(words[0]).name == "fingerpost" or words[1:3] == ["-m", "fingerpost"] or is_local
 
 
-def _find_free_name(one: MergeCandidate, servers: Mapping[str, Mapping[str, object]]) -> str:
+def _find_free_name(
+    wanted: str, client: str, entry: Mapping[str, object], servers: Mapping[str, Mapping[str, object]]
+) -> str:
     """Return the name of an equal server, or the first free name."""
-    name, count = one.name, 1
-    while name in servers and _get_definition(servers[name]) != _get_definition(one.entry):
-        name = f"{one.name}-{one.client}" if count == 1 else f"{one.name}-{one.client}-{count}"
+    name, count = wanted, 1
+    while name in servers and _get_definition(servers[name]) != _get_definition(entry):
+        name = f"{wanted}-{client}" if count == 1 else f"{wanted}-{client}-{count}"
         count += 1
     return name
 
@@ -523,12 +503,6 @@ def _find_free_name(one: MergeCandidate, servers: Mapping[str, Mapping[str, obje
 def _get_definition(entry: Mapping[str, object]) -> dict[str, object]:
     """Return the fields that define a server. Whether it is disabled does not count."""
     return {name: value for name, value in entry.items() if name != "disabled"}
-
-
-def _prefer_enabled(first: Mapping[str, object] | None, second: Mapping[str, object]) -> Mapping[str, object]:
-    if first is None or "disabled" not in second:
-        return second
-    return first
 
 
 def to_portable_entry(draft: ServerDraft) -> dict[str, object]:

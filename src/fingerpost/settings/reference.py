@@ -40,26 +40,27 @@ _PLANS_TEXT = (
 that fits."
 )
 
+_OPEN_SECTIONS: dict[str, type[Section] | None] = {
+    "[servers.<name>]": ServerSettings,
+    "[servers.<name>.oauth]": OAuthSettings,
+    "[profiles.<name>]": ProfileSettings,
+    "[plans]": None,
+    "[[policy]]": RuleSettings,
+    "[[tools]]": ToolOverride,
+    "[[rollout]]": RolloutSettings,
+}
+
 
 def render_reference() -> str:
     """Return every setting with its default, variable and description."""
     parts = ["### Top level", _render_values("servers_file", "profiles_folder")]
     for name, field in Settings.model_fields.items():
         if (section := get_section(field)) is not None:
-            parts += [f"### `[{name}]`", _render_intro(section), _render_values(name)]
-    parts += ["### `[servers.<name>]`", _render_intro(ServerSettings), _render_open_table(ServerSettings)]
-    parts += ["### `[servers.<name>.oauth]`", _render_intro(OAuthSettings), _render_open_table(OAuthSettings)]
-    parts += ["### `[profiles.<name>]`", _render_intro(ProfileSettings), _render_open_table(ProfileSettings)]
-    parts += ["### `[plans]`", _PLANS_TEXT]
-    parts += ["### `[[policy]]`", _render_intro(RuleSettings), _render_open_table(RuleSettings)]
-    parts += ["### `[[tools]]`", _render_intro(ToolOverride), _render_open_table(ToolOverride)]
-    parts += ["### `[[rollout]]`", _render_intro(RolloutSettings), _render_open_table(RolloutSettings)]
+            parts += [f"### `[{name}]`", (section.__doc__ or "").strip(), _render_values(name)]
+    for title, section in _OPEN_SECTIONS.items():
+        parts += [f"### `{title}`", _PLANS_TEXT if section is None else _render_open_table(section)]
     parts += ["### Other names for the same variables", _render_aliases()]
     return "\n\n".join(parts) + "\n"
-
-
-def _render_intro(section: type[Section]) -> str:
-    return (section.__doc__ or "").strip()
 
 
 def _render_values(*sections: str) -> str:
@@ -74,8 +75,9 @@ def _render_values(*sections: str) -> str:
 
 
 def _render_open_table(section: type[Section]) -> str:
-    """Return a table of settings in sections that the user names."""
-    lines = ["| setting | takes | default | meaning |", "|---|---|---|---|"]
+    """Return the description and a table of the settings of a section that the user names."""
+    lines = [(section.__doc__ or "").strip(), ""]
+    lines += ["| setting | takes | default | meaning |", "|---|---|---|---|"]
     lines += [_render_row(name, field) for name, field in section.model_fields.items()]
     return "\n".join(lines)
 

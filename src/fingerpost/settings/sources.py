@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field
 from enum import Enum
 from pathlib import Path
@@ -63,26 +63,18 @@ def strip_none(annotation: Any) -> Any:
 def describe_expected(field: FieldInfo) -> str:
     """Return what a field accepts as text: `a number from 0 to 2`."""
     kind = strip_none(field.annotation)
-    if get_origin(kind) is Literal:
-        return _format_choices(get_args(kind))
-    if choices := get_choices(kind):
-        return _format_choices(choices)
-    if isinstance(kind, type) and issubclass(kind, Section):
+    if choices := get_args(kind) if get_origin(kind) is Literal else get_choices(kind):
+        return "one of " + ", ".join(f'"{value}"' for value in choices)
+    if get_origin(kind) is dict or (isinstance(kind, type) and issubclass(kind, Section)):
         return "a table"
     if get_origin(kind) is tuple:
         return "a list"
-    if get_origin(kind) is dict:
-        return "a table"
     return _TYPE_WORDS.get(kind, "another kind of value") + _format_bounds(field)
 
 
 def get_choices(kind: Any) -> tuple[object, ...]:
     """Return the values of an enumeration, or an empty tuple for other types."""
     return tuple(member.value for member in kind) if isinstance(kind, type) and issubclass(kind, Enum) else ()
-
-
-def _format_choices(values: Iterable[object]) -> str:
-    return "one of " + ", ".join(f'"{value}"' for value in values)
 
 
 def _format_bounds(field: FieldInfo) -> str:
@@ -215,17 +207,13 @@ def parse_value(text: str, kind: Any) -> object:
         word = text.strip().lower()
         return word in _YES if word in _YES | _NO else text
     if kind is int or kind is float:
-        return _parse_number(text, kind)
+        try:
+            return kind(text)
+        except ValueError:
+            return text
     if get_origin(kind) is tuple:
         return _parse_list(text)
     return text
-
-
-def _parse_number(text: str, kind: type[int] | type[float]) -> object:
-    try:
-        return kind(text)
-    except ValueError:
-        return text
 
 
 def _parse_list(text: str) -> list[object]:
@@ -291,7 +279,9 @@ def find_config(sources: Sources) -> Path | None:
         return sources.resolve(sources.config)
     if named := sources.environ.get(CONFIG_FILE_VARIABLE):
         return sources.resolve(named)
-    for folder in (sources.cwd, _get_user_folder(sources)):
+    base = sources.environ.get("XDG_CONFIG_HOME")
+    own = Path(base) / "fingerpost" if base else user_config_path("fingerpost", appauthor=False)
+    for folder in (sources.cwd, own):
         if is_file(folder / FILE_NAME):
             return folder / FILE_NAME
     return None
@@ -303,11 +293,6 @@ def is_file(path: Path) -> bool:
         return path.is_file()
     except OSError:
         return False
-
-
-def _get_user_folder(sources: Sources) -> Path:
-    base = sources.environ.get("XDG_CONFIG_HOME")
-    return Path(base) / "fingerpost" if base else user_config_path("fingerpost", appauthor=False)
 
 
 def read_arguments(sources: Sources) -> tuple[tuple[GivenValue, ...], tuple[Problem, ...]]:

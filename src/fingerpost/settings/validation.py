@@ -113,7 +113,8 @@ def _explain_error(
         return context.build_problem(
             path, "is missing", f"add {_format_example(full, field, context.origin(path))}"
         )
-    wanted = describe_expected(field) if _is_field(model, path) else "text"
+    is_field = field is not get_field(model, path[:-1])  # not an item of one
+    wanted = describe_expected(field) if is_field else "text"
     value = _get_value(values, path)
     message = f"must be {wanted}, not {format_value(value, full)}"
     if (model, path) == (ServerSettings, ("transport",)):
@@ -126,7 +127,10 @@ def _explain_error(
 def _explain_unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str]:
     name = str(path[-1])
     inside = path[:-1]
-    section = _get_section(model, inside)
+    section = model
+    if inside:
+        field = get_field(model, inside)
+        section = None if field is None else get_section(field) or _get_item_section(field)
     known = section.model_fields if section else {}
     message = (
         f"is not a setting of [{format_path(inside)}]"
@@ -158,24 +162,12 @@ def get_field(model: type[Section], path: KeyPath) -> FieldInfo | None:
     return field
 
 
-def _get_section(model: type[Section], path: KeyPath) -> type[Section] | None:
-    if not path:
-        return model
-    field = get_field(model, path)
-    return None if field is None else get_section(field) or _get_item_section(field)
-
-
 def _get_item_section(field: FieldInfo) -> type[Section] | None:
     """Return `X` of a field of type `tuple[X, ...]` or `dict[str, X]`."""
     kind = strip_none(field.annotation)
     index = {tuple: 0, dict: 1}.get(get_origin(kind))
     first: Any = None if index is None else get_args(kind)[index]
     return first if isinstance(first, type) and issubclass(first, Section) else None
-
-
-def _is_field(model: type[Section], path: KeyPath) -> bool:
-    """Return whether the path ends at a field, not at an item of one."""
-    return path == () or get_field(model, path) is not get_field(model, path[:-1])
 
 
 def _get_value(values: object, path: KeyPath) -> object:

@@ -154,11 +154,6 @@ def _is_client_present(file: Path, home: Path, cwd: Path) -> bool:
         return False
 
 
-def build_stdio_entry(client: InstallClient, command: str, arguments: list[str]) -> ServerEntry:
-    """Return the entry for a client that starts Fingerpost."""
-    return {**client.extra, "command": command, "args": arguments}
-
-
 def build_http_entry(client: InstallClient, url: str, *, key_variable: str | None) -> ServerEntry:
     """Return the entry for a client that connects; the key is a reference to a variable."""
     assert client.url is not None
@@ -195,7 +190,9 @@ def plan_install(client: InstallClient, file: Path, name: str, entry: ServerEntr
     document = _read_client_file(client, file) if data is not None else None
     values = _get_values(document)
     present = _look_up(values, client.servers_path).get(name)
-    entry = _keep_other_keys(present, entry)
+    older = cast("ServerEntry", present) if isinstance(present, dict) else {}
+    kept = {key: value for key, value in older.items() if key not in CONNECTION_KEYS}  # such as switches
+    entry = {**kept, **entry}
     if present == entry:
         return ConfigFileChange(file, data, data)
     expected = copy.deepcopy(values)
@@ -271,12 +268,6 @@ def is_switched_off(client: InstallClient, change: ConfigFileChange, name: str) 
 def format_snippet(client: InstallClient, name: str, entry: ServerEntry) -> str:
     """Return the entry as the text of a new file."""
     return _put_entry(client, "", name, entry).rstrip()
-
-
-def _keep_other_keys(present: object, entry: ServerEntry) -> ServerEntry:
-    """Return the entry with the other keys of an older one, such as switches."""
-    older = cast("ServerEntry", present) if isinstance(present, dict) else {}
-    return {**{key: value for key, value in older.items() if key not in CONNECTION_KEYS}, **entry}
 
 
 def _plan_checked_edit(
@@ -502,7 +493,7 @@ def _describe_stdio_entry(
     beside = Path(sys.executable).with_name("fingerpost")
     # Desktop programs do not have the shell's PATH: write the full path of the command.
     command, first = (str(beside), []) if beside.is_file() else (sys.executable, ["-m", "fingerpost"])
-    return build_stdio_entry(client, command, [*first, "stdio", *mode_options, *files])
+    return {**client.extra, "command": command, "args": [*first, "stdio", *mode_options, *files]}
 
 
 def _find_variables(files: Iterable[str]) -> list[str]:

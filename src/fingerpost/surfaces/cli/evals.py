@@ -298,10 +298,16 @@ def show_report(
     runs = [_measure_run(path, queries) for path in files]
     broken = find_unmet_bounds(bounds, runs[-1])
     compared = compare_runs(runs[0], runs[1]) if len(runs) == 2 else None
+    report = _convert_report(runs[-1], compared, broken)
     if keep is not None:
-        _keep_report(keep, _convert_report(runs[-1], compared, broken))
+        name = keep
+
+        async def add_report(store: Store, _: Settings) -> None:
+            await store.evals.add(name, report)
+
+        run_on_store(CommonOptions(), add_report)
     if as_json:
-        print_json(_convert_report(runs[-1], compared, broken))
+        print_json(report)
     elif compared is not None:
         _show_differences(compared, files)
     else:
@@ -309,13 +315,6 @@ def show_report(
     for text in broken:
         print_error(text, label="not met")
     return 1 if broken else 0
-
-
-def _keep_report(name: str, report: dict[str, Any]) -> None:
-    async def work(store: Store, _: Settings) -> None:
-        await store.evals.add(name, report)
-
-    run_on_store(CommonOptions(), work)
 
 
 def _measure_run(path: Path, queries: Sequence[QueryRecord]) -> list[EvalMeasure]:

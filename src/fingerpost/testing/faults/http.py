@@ -157,6 +157,65 @@ fault = FAULTS.register
 fault("none", 0, "behaves")(answer_normally)
 
 
+def _register_response(
+    name: str, row: int, summary: str, status: int, body: bytes = b"", kind: str = "application/json"
+) -> None:
+    """Register a fault that answers with this response."""
+    fault(name, row, summary)(lambda exchange: exchange.respond(status, body, kind=kind))
+
+
+_LOGIN_PAGE = b"<html><form action=/login></form></html>"
+_register_response("accepted", 11, "answers a call with 202 and nothing", 202)
+_register_response("server_error", 12, "answers a call with status 500", 500, b"oops", "text/plain")
+_register_response(
+    "html_login", 15, "answers everything with a login page", 200, _LOGIN_PAGE, "text/html; charset=utf-8"
+)
+_register_response("unauthorized", 15, "answers everything with status 401", 401, b"{}")
+_register_response("forbidden", 15, "answers everything with status 403", 403, b"{}")
+_register_response("wrong_type", 15, "answers a call with plain text", 200, b"hello", "text/plain")
+_register_response("away", 42, "answers everything with status 503", 503)
+
+
+def _register_result(
+    name: str,
+    row: int,
+    summary: str,
+    result: bytes | None = None,
+    *,
+    event: bool = False,
+    cut: bool = False,
+    change_id: Callable[[int], int | str] = lambda given: given,
+) -> None:
+    """Register a fault that answers with this result (default: an echo), as JSON or in an event.
+
+    With `cut` the last bracket is missing.
+    """
+
+    async def send(exchange: FaultExchange) -> None:
+        exchange.message["id"] = change_id(exchange.message["id"])
+        body = exchange.build_result(exchange.build_echo() if result is None else result)
+        body = body[:-1] if cut else body
+        await (exchange.send_event(body) if event else exchange.respond(200, body))
+
+    fault(name, row, summary)(send)
+
+
+_DEEP = b'{"a":' * 10_000 + b"1" + b"}" * 10_000
+_register_result("bad_json", 8, "answers with JSON that breaks off", b'{"content":[', cut=True)
+_register_result(
+    "bad_event", 8, "answers with an event whose JSON breaks off", b'{"content":[', event=True, cut=True
+)
+_register_result("not_utf8", 9, "answers with JSON that is not UTF-8", b'{"a":"\xff"}')
+_register_result("not_utf8_event", 9, "answers with an event that is not UTF-8", b'{"a":"\xff"}', event=True)
+_register_result("wrong_id", 10, "answers with another id", change_id=lambda given: given + 1)
+_register_result("text_id", 10, "answers with its id turned into text", change_id=str)
+_register_result(
+    "wrong_id_event", 10, "answers with another id in an event", event=True, change_id=lambda given: given + 1
+)
+_register_result("nan", 13, "answers with NaN and Infinity", b'{"a":NaN,"b":Infinity}')
+_register_result("deep_result", 14, "answers with ten thousand levels", _DEEP)
+
+
 @fault("reset", 1, "closes the connection instead of answering a call")
 async def reset(exchange: FaultExchange) -> None:
     await exchange.stream.aclose()
@@ -214,44 +273,6 @@ async def send_endless_event(exchange: FaultExchange) -> None:
         await exchange.write(b"x" * 65536)
 
 
-@fault("bad_json", 8, "answers with JSON that breaks off")
-async def send_bad_json(exchange: FaultExchange) -> None:
-    await exchange.respond(200, exchange.build_result(b'{"content":[')[:-1])
-
-
-@fault("bad_event", 8, "answers with an event whose JSON breaks off")
-async def send_bad_event(exchange: FaultExchange) -> None:
-    await exchange.send_event(exchange.build_result(b'{"content":[')[:-1])
-
-
-@fault("not_utf8", 9, "answers with JSON that is not UTF-8")
-async def send_not_utf8(exchange: FaultExchange) -> None:
-    await exchange.respond(200, exchange.build_result(b'{"a":"\xff"}'))
-
-
-@fault("not_utf8_event", 9, "answers with an event that is not UTF-8")
-async def send_not_utf8_event(exchange: FaultExchange) -> None:
-    await exchange.send_event(exchange.build_result(b'{"a":"\xff"}'))
-
-
-@fault("wrong_id", 10, "answers with another id")
-async def send_wrong_id(exchange: FaultExchange) -> None:
-    exchange.message["id"] += 1
-    await exchange.respond(200, exchange.build_result(exchange.build_echo()))
-
-
-@fault("text_id", 10, "answers with its id turned into text")
-async def send_text_id(exchange: FaultExchange) -> None:
-    exchange.message["id"] = str(exchange.message["id"])
-    await exchange.respond(200, exchange.build_result(exchange.build_echo()))
-
-
-@fault("wrong_id_event", 10, "answers with another id in an event")
-async def send_wrong_id_event(exchange: FaultExchange) -> None:
-    exchange.message["id"] += 1
-    await exchange.send_event(exchange.build_result(exchange.build_echo()))
-
-
 @fault("both", 11, "answers with a result and an error")
 async def send_result_and_error(exchange: FaultExchange) -> None:
     await exchange.respond(
@@ -262,11 +283,6 @@ async def send_result_and_error(exchange: FaultExchange) -> None:
 @fault("neither", 11, "answers with neither a result nor an error")
 async def send_neither(exchange: FaultExchange) -> None:
     await exchange.respond(200, b'{"jsonrpc":"2.0","id":%s}' % exchange.id_bytes)
-
-
-@fault("server_error", 12, "answers a call with status 500")
-async def send_server_error(exchange: FaultExchange) -> None:
-    await exchange.respond(500, b"oops", kind="text/plain")
 
 
 @fault("lost_session", 12, "forgets the first session with the first call")
@@ -290,49 +306,9 @@ async def _forget_session(exchange: FaultExchange, refuse: Callable[[], Awaitabl
         await answer_normally(exchange)
 
 
-@fault("nan", 13, "answers with NaN and Infinity")
-async def send_not_a_number(exchange: FaultExchange) -> None:
-    await exchange.respond(200, exchange.build_result(b'{"a":NaN,"b":Infinity}'))
-
-
-@fault("deep_result", 14, "answers with ten thousand levels")
-async def send_deep_result(exchange: FaultExchange) -> None:
-    await exchange.respond(200, exchange.build_result(b'{"a":' * 10_000 + b"1" + b"}" * 10_000))
-
-
-@fault("html_login", 15, "answers everything with a login page")
-async def send_html_login(exchange: FaultExchange) -> None:
-    await exchange.respond(200, b"<html><form action=/login></form></html>", kind="text/html; charset=utf-8")
-
-
-@fault("unauthorized", 15, "answers everything with status 401")
-async def send_unauthorized(exchange: FaultExchange) -> None:
-    await exchange.respond(401, b"{}")
-
-
-@fault("forbidden", 15, "answers everything with status 403")
-async def send_forbidden(exchange: FaultExchange) -> None:
-    await exchange.respond(403, b"{}")
-
-
-@fault("wrong_type", 15, "answers a call with plain text")
-async def send_wrong_type(exchange: FaultExchange) -> None:
-    await exchange.respond(200, b"hello", kind="text/plain")
-
-
-@fault("accepted", 11, "answers a call with 202 and nothing")
-async def send_accepted(exchange: FaultExchange) -> None:
-    await exchange.respond(202)
-
-
 @fault("redirect", 50, "redirects everything to another address")
 async def send_redirect(exchange: FaultExchange) -> None:
     await exchange.respond(307, Location="http://127.0.0.1:9/elsewhere")
-
-
-@fault("away", 42, "answers everything with status 503")
-async def send_unavailable(exchange: FaultExchange) -> None:
-    await exchange.respond(503)
 
 
 @fault("deaf_to_notices", 2, "never answers a call with slow=true, nor its cancellation")
