@@ -10,6 +10,7 @@ from importlib import import_module
 import pytest
 
 import fingerpost
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HEAVY = {
@@ -45,9 +46,7 @@ def test_importing_fingerpost_loads_nothing_heavy() -> None:
 
 
 @proves("P9")
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["tools", "--help"], ["ask", "--help"], ["chat", "--help"]]
-)
+@table("arguments", [["--help"], ["--version"], ["tools", "--help"], ["ask", "--help"], ["chat", "--help"]])
 def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> None:
     program = (
         f"sys.argv = ['fingerpost', *{arguments!r}]\n"
@@ -114,7 +113,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         assert getattr(fingerpost, name).__name__ == name
 
 
-@pytest.mark.parametrize(
+@table(
     ("package", "names"),
     [
         ("llm", {"ChatModel", "ModelPool", "ModelReply", "ModelRequest", "OnText", "OpenAIChat", "Role"}),

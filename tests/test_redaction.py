@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost import redaction
 from fingerpost.redaction import MASK, is_secret_name, is_secret_setting, register_secret, scrub, scrub_json
+from tests.kit.tables import table
 from tests.requirements import proves
 
 CANARIES = [
@@ -27,7 +27,7 @@ CANARIES = [
 
 
 @proves("F49")
-@pytest.mark.parametrize("secret", CANARIES)
+@table("secret", CANARIES)
 def test_a_known_shape_is_masked_wherever_it_stands(secret: str) -> None:
     text = f"before {secret} after"
     assert scrub(text) == f"before {MASK} after"
@@ -35,7 +35,7 @@ def test_a_known_shape_is_masked_wherever_it_stands(secret: str) -> None:
 
 
 @proves("F49")
-@pytest.mark.parametrize(
+@table(
     ("text", "clean"),
     [
         ("Authorization: Bearer abcdefgh12345678", f"Authorization: Bearer {MASK}"),
@@ -56,7 +56,7 @@ def test_a_remembered_value_never_survives(secret: str, before: str, after: str)
 
 
 @proves("F49")
-@pytest.mark.parametrize(
+@table(
     "key", ["apiKey", "GITHUB_TOKEN", "x-api-key", "Authorization", "client_secret", "db_password", "Cookie"]
 )
 def test_a_secret_is_recognised_by_its_key(key: str) -> None:
@@ -65,7 +65,7 @@ def test_a_secret_is_recognised_by_its_key(key: str) -> None:
 
 
 @proves("F49")
-@pytest.mark.parametrize("name", ["MAPS_KEY", "AZURE_KEY_2", "mapsKey", "--auth", "GITHUB_PAT", "key"])
+@table("name", ["MAPS_KEY", "AZURE_KEY_2", "mapsKey", "--auth", "GITHUB_PAT", "key"])
 def test_more_names_are_secret_in_a_configuration_than_in_what_tools_take_and_give(name: str) -> None:
     assert is_secret_setting(name)
     assert not is_secret_setting(f"{name}_FILE")
@@ -73,17 +73,17 @@ def test_more_names_are_secret_in_a_configuration_than_in_what_tools_take_and_gi
     assert scrub_json(found) is found
 
 
-@pytest.mark.parametrize("name", ["MONKEY", "keyboard", "PATTERN", "AUTHOR", "KEY_PATH", "COMPAT"])
+@table("name", ["MONKEY", "keyboard", "PATTERN", "AUTHOR", "KEY_PATH", "COMPAT"])
 def test_ordinary_names_of_a_configuration_are_not_secret(name: str) -> None:
     assert not is_secret_setting(name)
 
 
-@pytest.mark.parametrize("key", ["path", "tokenizer", "max_tokens_per_call", "query", "keyboard"])
+@table("key", ["path", "tokenizer", "max_tokens_per_call", "query", "keyboard"])
 def test_ordinary_keys_are_not_secret(key: str) -> None:
     assert not is_secret_name(key)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     ["the task is done", "sk-learn", "read notes.md at 12:30", "https://example.org/a?b=c", "eyJust kidding"],
 )
@@ -96,7 +96,7 @@ def test_a_very_short_value_is_not_remembered() -> None:
     assert scrub("dev mode") == "dev mode"
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "api_key=sk-0123456789abcdef0123",

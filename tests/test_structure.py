@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
+from tests.kit.tables import table
 from tests.structure import RULES, read_modules
 
 if TYPE_CHECKING:
     from tests.structure import Rule
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.title)
+@table("rule", RULES, ids=lambda rule: rule.title)
 def test_a_count_of_the_package_stays_within_its_limit(rule: Rule) -> None:
     found = rule.find(read_modules())
     shown = "\n  ".join(found if rule.limit == 0 else [])

@@ -28,6 +28,7 @@ from fingerpost.records import (
 from fingerpost.records.codec import from_plain, to_plain
 from fingerpost.store import Store
 from tests.kit.journal_events import NOON, call, create_decided, create_requested, number_entries, request
+from tests.kit.tables import table
 from tests.requirements import proves
 
 pytestmark = pytest.mark.anyio
@@ -183,7 +184,7 @@ def test_the_calibration_curve() -> None:
     assert (high.claimed, high.right, high.count) == (pytest.approx(0.953, abs=0.01), pytest.approx(2 / 3), 3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("hours", "wanted", "step"),
     [
         (1, "auto", "minute"),

@@ -7,7 +7,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -24,6 +23,7 @@ from tests.kit.api import serve_api as api_served
 from tests.kit.chat_completions import serve_completions as v1_served
 from tests.kit.profiles import LAMP, own
 from tests.kit.routers import build_settings
+from tests.kit.tables import table
 from tests.requirements import proves
 
 MOVE: dict[str, Any] = {"target": "lamp-1", "position": {"x": 1, "y": 1.5, "z": -2}, "seconds": 2}
@@ -110,7 +110,7 @@ async def test_another_servers_orders_are_not_passed_on_as_directives(tmp_path: 
     assert route.directives == ()
 
 
-@pytest.mark.parametrize("kind", DIRECTIVE_KINDS, ids=lambda kind: kind.name)
+@table("kind", DIRECTIVE_KINDS, ids=lambda kind: kind.name)
 def test_no_kind_is_about_nothing(kind: Any):
     assert kind.parameters
     assert set(kind.required) <= set(kind.parameters)

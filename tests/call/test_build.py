@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from unicodedata import normalize
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.call.build import ResolvedTool, ToolNotFound, get_operation, resolve_tool
 from fingerpost.records import ToolCall
 from tests.kit.cards import snapshot
+from tests.kit.tables import table
 from tests.requirements import proves
 
 CONSOLIDATED = {
@@ -31,7 +31,7 @@ def resolve(name: str, **arguments: str) -> ResolvedTool:
 
 
 @proves("C2")
-@pytest.mark.parametrize(
+@table(
     ("written", "key"),
     [
         ("files/read_file", "files/read_file"),
@@ -53,7 +53,7 @@ def test_the_ways_models_write_a_name_all_lead_to_the_tool(written: str, key: st
 
 
 @proves("C2")
-@pytest.mark.parametrize(
+@table(
     "written",
     [
         "file_operations.read_file",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fingerpost.call.outcomes import build_guidance, format_tool_name, get_advice
 from fingerpost.records import Attempt, ErrorKind, utc_now
+from tests.kit.tables import table
 from tests.requirements import proves
 
 RAW = "HTTPStatusError: 502 Bad Gateway for url http://10.0.0.7:9000/v1?token=abcdef123456"
@@ -17,7 +16,7 @@ def attempt(tool: str, error: ErrorKind | None, number: int = 1, seconds: float 
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "step"),
     [
         (ErrorKind.INVALID_PARAMETERS, "call the same tool again"),
@@ -27,7 +26,7 @@ def attempt(tool: str, error: ErrorKind | None, number: int = 1, seconds: float 
         (ErrorKind.DENIED, "rule forbids"),
         (ErrorKind.UNAVAILABLE, "another tool"),
         (ErrorKind.LOOP, "Stop repeating"),
-        (ErrorKind.UNKNOWN, "Check the state"),
+        (ErrorKind.UNKNOWN, "Check with a reading tool"),
         (ErrorKind.AUTHORIZATION_REQUIRED, "Wait; do not call again"),
         (ErrorKind.TOOL_NOT_FOUND, "exact name"),
         (ErrorKind.OPERATION_NOT_SUPPORTED, "Use one that it has"),
@@ -59,7 +58,7 @@ def test_the_advice_is_masked_visible_and_bounded() -> None:
     assert len(advice) < 800
 
 
-@pytest.mark.parametrize("error", list(ErrorKind))
+@table("error", list(ErrorKind))
 @proves("D11")
 def test_a_person_never_sees_a_raw_error(error: ErrorKind) -> None:
     tried = [
@@ -116,7 +115,7 @@ def test_many_attempts_stay_readable() -> None:
     assert made.tried[-1] == "and 42 more"
 
 
-@pytest.mark.parametrize(
+@table(
     ("key", "text"),
     [
         ("perplexity/perplexity_research", "perplexity research"),

@@ -16,6 +16,7 @@ from fingerpost.errors import ToolTimeout
 from fingerpost.events import CallProgressed, Event, MemorySink
 from fingerpost.records import CallContext, Known, LatencyProfile, Source, ToolCard
 from tests.kit.cards import card, snapshot
+from tests.kit.tables import table
 from tests.requirements import proves
 
 CONTEXT = CallContext(call_id="call_1")
@@ -190,7 +191,7 @@ TOOLS = snapshot(
 )
 
 
-@pytest.mark.parametrize(
+@table(
     ("key", "arguments", "text"),
     [
         ("perplexity/perplexity_research", {"query": "x"}, "Researching with Perplexity…"),

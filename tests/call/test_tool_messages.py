@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +12,7 @@ from fingerpost.call.outcomes import build_tool_message, build_unreadable_messag
 from fingerpost.llm.content import UnreadableToolCall, parse_tool_calls
 from fingerpost.records import Outcome, ToolCall
 from tests.kit.record_strategies import json_objects, json_values
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -49,7 +49,7 @@ def test_one_unreadable_call_costs_only_itself_and_shows_what_was_wrong() -> Non
 
 
 @proves("C1")
-@pytest.mark.parametrize(
+@table(
     ("arguments", "words"),
     [
         ("[1, 2]", "must be a JSON object, not an array"),
@@ -75,7 +75,7 @@ def test_a_secret_near_the_mistake_is_masked() -> None:
     assert "abcdefghijklmnop" not in problem.message
 
 
-@pytest.mark.parametrize("arguments", ["", None, "{}", {}])
+@table("arguments", ["", None, "{}", {}])
 def test_no_arguments_are_an_empty_object(arguments: object) -> None:
     assert parse_tool_calls(message(("t", arguments))) == [
         ToolCall(name="t", arguments={}, reference="call_0")

@@ -19,6 +19,7 @@ from fingerpost.records.codec import from_json, to_json
 from fingerpost.records.tools import ToolCard
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.kit.catalogs import UNHURRIED, catalog, create_listing, many, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -115,7 +116,7 @@ def nest_objects(depth: int) -> Json:
 
 
 @proves("F22")
-@pytest.mark.parametrize(
+@table(
     ("bad", "reason"),
     [
         ({"description": "nameless"}, "has no name"),

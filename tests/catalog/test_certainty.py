@@ -13,6 +13,7 @@ from fingerpost.servers.spec import get_package
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.certainty import measure, read_labelled_tools
 from tests.kit.catalogs import card, catalog, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -44,7 +45,7 @@ def build_card(
 
 
 @proves("X8")
-@pytest.mark.parametrize(
+@table(
     ("name", "description", "parameter"),
     [
         ("query", "Query the database", "sql"),
@@ -96,7 +97,7 @@ def test_what_is_known_of_a_server_is_found_by_its_entry_and_by_the_parameters_o
 
 
 @proves("X8")
-@pytest.mark.parametrize(
+@table(
     ("command", "package"),
     [
         (["mcp-server-fetch"], "mcp-server-fetch"),

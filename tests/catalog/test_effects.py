@@ -8,6 +8,7 @@ from fingerpost.records import Effect, Json, Source
 from fingerpost.settings.model import ToolOverride
 from tests.catalog.labelled import LABELLED
 from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 _DANGER = [Effect.READ, Effect.WRITE, Effect.DESTROY]
@@ -30,7 +31,7 @@ def test_no_labelled_tool_that_acts_is_taken_for_reading_and_nine_in_ten_are_exa
 
 
 @proves("H16")
-@pytest.mark.parametrize(
+@table(
     ("name", "description"),
     [
         ("get_or_create_user", ""),
@@ -80,7 +81,7 @@ def test_a_claim_of_danger_is_always_believed() -> None:
 
 
 @proves("H16")
-@pytest.mark.parametrize("junk", [None, [], "yes", {"readOnlyHint": "true"}, {"readOnlyHint": 1}])
+@table("junk", [None, [], "yes", {"readOnlyHint": "true"}, {"readOnlyHint": 1}])
 def test_annotations_that_are_not_hints_say_nothing(junk: Json) -> None:
     found = card(tool("frobnicate", "", annotations=junk)).effect
     assert (found.value, found.source) == (Effect.WRITE, Source.DEFAULT)
@@ -114,7 +115,7 @@ def build_choice_schema(schema: Json, name: str = "action") -> dict[str, Json]:
 
 
 @proves("H16")
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         build_choice_schema({"anyOf": [_ENUM, {"type": "null"}], "default": None}),
@@ -138,7 +139,7 @@ def test_a_choice_counts_however_the_schema_writes_it(schema: Json) -> None:
 
 
 @proves("H16")
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         build_choice_schema({"anyOf": [{"enum": ["list", "show"]}, {"type": "null"}]}),
@@ -186,8 +187,8 @@ def test_no_schema_keeps_an_effect_from_being_judged(schema: Json) -> None:
 
 
 @proves("H16")
-@pytest.mark.parametrize("hint", [True, False])
-@pytest.mark.parametrize(
+@table("hint", [True, False])
+@table(
     "description",
     [
         "This tool deletes all files of the user",
@@ -232,7 +233,7 @@ def test_what_a_description_says_the_tool_changes_is_heard(description: str) -> 
 
 
 @proves("H16")
-@pytest.mark.parametrize(
+@table(
     "description",
     [
         "Lists deleted files",

@@ -1,10 +1,9 @@
 from __future__ import annotations
 
-import pytest
-
 from fingerpost.records import Json, Known, Source
 from fingerpost.settings.model import ToolOverride
 from tests.kit.catalogs import catalog, create_listing, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 QUERY: Json = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -33,7 +32,7 @@ def test_a_search_on_another_server_stands_in_for_a_search() -> None:
 
 
 @proves("D1")
-@pytest.mark.parametrize(
+@table(
     ("one", "two", "name", "about"),
     [
         ("web-prod", "web-staging", "read_thing", "Read a thing."),
@@ -60,7 +59,7 @@ def test_a_stand_in_never_needs_an_argument_the_first_tool_does_not_take() -> No
 
 
 @proves("D1")
-@pytest.mark.parametrize(
+@table(
     ("name", "description"),
     [
         ("read_text_file", "Read a file of the filesystem"),

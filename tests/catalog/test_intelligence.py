@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from fingerpost.records import (
 from fingerpost.settings.model import FlagSettings, ToolOverride
 from tests.catalog.test_fingerprint import json_values
 from tests.kit.catalogs import UNHURRIED, card, catalog, create_listing, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -40,7 +40,7 @@ def used(key: str, *, calls: int = 40, ms: float = 700, tokens: int = 3210) -> d
 
 
 @proves("D1")
-@pytest.mark.parametrize(
+@table(
     ("server", "name", "description", "category"),
     [
         ("filesystem", "read_text_file", "Read the contents of a file", "files"),

@@ -8,7 +8,6 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,6 +26,7 @@ from tests.catalog.tool_name_corpus import CATALOGS, DEFINITIONS, Meaning, Writt
 from tests.kit.cards import snapshot
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.gateway_methods import OpenMethods, open_gateway_methods, text_of
+from tests.kit.tables import table
 from tests.requirements import proves
 
 CORPUS = read_corpus()
@@ -227,9 +227,7 @@ def test_the_order_of_the_tools_makes_no_difference(one: str, other: str) -> Non
     assert forward.resolve(one).cards == backward.resolve(one).cards
 
 
-@pytest.mark.parametrize(
-    "written", ["a" * MAX_WRITTEN_LENGTH, "." * MAX_WRITTEN_LENGTH, "a.b:" * 128, "(" * 512, "x" * 10**6]
-)
+@table("written", ["a" * MAX_WRITTEN_LENGTH, "." * MAX_WRITTEN_LENGTH, "a.b:" * 128, "(" * 512, "x" * 10**6])
 def test_a_long_name_costs_little(written: str) -> None:
     catalog = CATALOGS["main"]
     assert catalog.resolve(written).cards == ()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fingerpost.catalog.resources import UriTemplate, build_alias, collect_resources
 from fingerpost.records import JsonObject, ServerResources
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HAVING: JsonObject = {"resources": {}, "prompts": {}}
@@ -31,7 +32,7 @@ GOOD = build_resources("good", templates=("secret://good/{id}",))
 
 
 @proves("G8")
-@pytest.mark.parametrize(
+@table(
     ("template", "fitting", "strange"),
     [
         ("book://{id}", ("book://7", "book://", "book://a%20b"), ("book://7/8", "map://7", "book:/7")),

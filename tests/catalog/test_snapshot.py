@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import pytest
-
 from fingerpost.catalog import Snapshot
 from tests.kit.catalogs import catalog, create_listing, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SNAPSHOT = catalog(
@@ -20,7 +19,7 @@ def test_a_snapshot_puts_its_cards_in_order_by_itself() -> None:
 
 
 @proves("H17")
-@pytest.mark.parametrize(
+@table(
     ("text", "key"),
     [
         ("github/get_issue", "github/get_issue"),
@@ -36,7 +35,7 @@ def test_a_tool_is_found_by_key_exposed_name_or_unique_bare_name(text: str, key:
     assert (found.key if found else None) == key
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "key"),
     [
         ("get_isue", "github/get_issue"),

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.catalog import build_exposed_name, build_tool_key, escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible
 from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 ACCEPTED = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -96,7 +96,7 @@ def test_names_do_not_change_when_other_tools_come_or_go() -> None:
 
 
 @proves("F22")
-@pytest.mark.parametrize(
+@table(
     ("name", "shown"),
     [
         ("read\u200bfile", "read\\u200bfile"),
@@ -146,7 +146,7 @@ def test_a_key_is_printable_and_its_first_slash_separates(server: str, name: str
     assert key.partition("/")[2] == escape_invisible_except(name)
 
 
-@pytest.mark.parametrize("before", [0, 1, 2, 16_382, 16_383, 16_384, 40_000])
+@table("before", [0, 1, 2, 16_382, 16_383, 16_384, 40_000])
 def test_what_is_unseen_is_written_out_wherever_in_a_long_text_it_stands(before: int) -> None:
     """Text is searched in steps; a mark that belongs to the picture before it may be in the next one."""
     rest = "x" * 40_000

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from fingerpost.choose.prompts import MAX_STEP_LENGTH
 from fingerpost.settings.model import ChooseSettings
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.choices import create_history, packet, step
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings(answer_tokens=321, answer_temperature=0.4)
@@ -98,7 +98,7 @@ def test_the_sources_are_the_tools_that_returned_something_each_once() -> None:
     assert many.endswith("s/t7 +4")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "named"),
     [
         ("It is 14:05 (time/get_current_time).", True),

@@ -15,6 +15,7 @@ from fingerpost.choose.confidence import (
 )
 from fingerpost.evals.metrics import compute_calibration_error
 from fingerpost.records import ConfidenceSample
+from tests.kit.tables import table
 from tests.requirements import proves
 
 RAW = st.floats(0, 1) | st.sampled_from([0.0, 0.1, 0.5, 0.7, 0.85, 0.9, 0.95, 1.0])
@@ -66,7 +67,7 @@ def test_the_identity_takes_a_score_at_its_word_and_keeps_it_within_bounds(raw: 
     assert identity.get_probability(raw) == (raw if 0 <= raw <= 1 else 1.0 if raw > 1 else 0.0)
 
 
-@pytest.mark.parametrize(
+@table(
     ("right", "wrong"),
     [
         (0, 0),

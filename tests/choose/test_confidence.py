@@ -15,6 +15,7 @@ from fingerpost.records import (
     Shortlist,
 )
 from fingerpost.settings import ChooseSettings, FlagSettings, Settings, ToolRoutingSettings
+from tests.kit.tables import table
 from tests.requirements import proves
 
 IDENTITY = Calibration()
@@ -146,7 +147,7 @@ def test_a_higher_claim_and_a_better_fit_never_lower_the_score(
 
 
 @proves("A5")
-@pytest.mark.parametrize(
+@table(
     ("claim", "review", "found", "verdict", "reason"),
     [
         (0.9, yes(0.9), WELL_FOUND, "go", "{yes} 0.90; 0.70 is enough"),
@@ -210,7 +211,7 @@ def test_calibration_can_be_switched_off() -> None:
 # What the search says
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "scores", "expected"),
     [
         ("s/t0", (0.8, 0.6), 0.25),

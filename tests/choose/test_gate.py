@@ -17,6 +17,7 @@ from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel
 from tests.kit.selection_samples import OFFERED, Sample, card_of, packet, samples
 from tests.kit.store_samples import NOON
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SETTINGS = Settings()
@@ -46,7 +47,7 @@ async def decide(
 
 
 @proves("A3", "A4", "A5")
-@pytest.mark.parametrize("sample", samples("reviews"), ids=lambda sample: sample.name)
+@table("sample", samples("reviews"), ids=lambda sample: sample.name)
 async def test_only_a_review_that_approves_at_the_threshold_lets_a_selection_run(sample: Sample) -> None:
     confidence = await decide(selected=SELECTED, reviewed=sample.reply, calibration=Calibration())
     assert confidence is not None
@@ -67,7 +68,7 @@ async def test_without_the_reviewing_model_nothing_runs() -> None:
 
 
 @proves("A3")
-@pytest.mark.parametrize("sample", samples("broken"), ids=lambda sample: sample.name)
+@table("sample", samples("broken"), ids=lambda sample: sample.name)
 async def test_however_eager_the_reviewer_a_broken_selection_never_reaches_it(sample: Sample) -> None:
     assert await decide(selected=sample.reply, reviewed=APPROVED, calibration=Calibration()) is None
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import itertools
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +13,7 @@ from fingerpost.settings.model import ChooseSettings
 from tests.choose.test_tool_loop import JSON
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.choices import create_history, fits, packet, pick, step
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings()
@@ -79,7 +79,7 @@ CLASSIC = f"Thought: T\nAction: get_current_time\nAction Input: {ARGUMENTS}"
 
 
 @proves("E8")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         f'{{"thought": "T", "action": {{"tool": "time__get_current_time", "arguments": {ARGUMENTS}}}}}',
@@ -104,7 +104,7 @@ def test_nothing_the_model_built_on_an_observation_of_its_own_counts() -> None:
     assert parse_react_turn(text, CARDS).call == ToolCall(name="time/get_current_time", arguments={})
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "answer"),
     [
         ('{"thought": "T", "action": null, "answer": "Five."}', "Five."),
@@ -118,7 +118,7 @@ def test_an_answer_ends_the_work(text: str, answer: str) -> None:
     assert parse_react_turn(text, CARDS) == ReactTurn(thought="T", answer=answer)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -15,6 +15,7 @@ from fingerpost.records import Message, Packet, Review, Selection, Step
 from fingerpost.settings import ToolRoutingSettings
 from fingerpost.testing import ScriptedModel
 from tests.kit.selection_samples import Sample, card_of, packet, samples
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SETTINGS = ToolRoutingSettings()
@@ -32,7 +33,7 @@ async def review(*replies: ModelReply | str | Exception) -> tuple[Review, Script
 
 
 @proves("A4")
-@pytest.mark.parametrize("sample", CORPUS, ids=lambda sample: sample.name)
+@table("sample", CORPUS, ids=lambda sample: sample.name)
 async def test_only_a_plain_yes_approves(sample: Sample) -> None:
     found, _ = await review(sample.reply)
     assert found.approved is sample.expected.get("approved", False)

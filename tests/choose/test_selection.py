@@ -17,6 +17,7 @@ from fingerpost.settings import ToolRoutingSettings
 from fingerpost.testing import ScriptedModel
 from tests.kit.cards import card, snapshot
 from tests.kit.selection_samples import KEYS, OFFERED, Sample, packet, samples
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SETTINGS = ToolRoutingSettings()
@@ -44,7 +45,7 @@ def test_the_corpus_is_large_and_its_names_are_unique() -> None:
 
 
 @proves("A3")
-@pytest.mark.parametrize("sample", CORPUS, ids=lambda sample: sample.name)
+@table("sample", CORPUS, ids=lambda sample: sample.name)
 async def test_what_a_model_writes_becomes_a_selection_of_an_offered_tool_or_nothing(sample: Sample) -> None:
     chosen = await select_from(sample.reply)
     expected = sample.expected

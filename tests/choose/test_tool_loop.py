@@ -16,6 +16,7 @@ from fingerpost.records import Json, JsonObject, Message, Step, ToolCall
 from fingerpost.settings.model import ChooseSettings
 from tests.kit.catalogs import UNHURRIED, catalog, create_listing
 from tests.kit.choices import READ, create_history, fits, packet, pick, step
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SETTINGS = ChooseSettings()
@@ -242,16 +243,14 @@ def test_a_call_that_cannot_be_read_is_a_problem_and_its_neighbour_is_not() -> N
 
 
 @proves("C3")
-@pytest.mark.parametrize(
-    "name", ["files__delete_file", "delete_file", "files/write_file", "bash", "", "\u202e"]
-)
+@table("name", ["files__delete_file", "delete_file", "files/write_file", "bash", "", "\u202e"])
 def test_a_tool_that_was_not_offered_is_never_called(name: str) -> None:
     turn = parse_turn(reply("", (name, "{}")), CARDS)
     assert turn.calls == ()
     assert len(turn.problems) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("written", "key"),
     [
         ("files__read_file", "files/read_file"),
@@ -291,7 +290,7 @@ def test_more_calls_than_a_turn_may_make_are_left_out_and_told() -> None:
     assert "call fewer at once" in turn.problems[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ('{"calls": [], "answer": "Five."}', ModelTurn(text="Five.")),
@@ -316,7 +315,7 @@ def test_the_json_form_is_read_in_the_ways_models_write_it(text: str, expected: 
     assert parse_turn(reply(text), CARDS, has_tool_support=False) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -18,6 +18,7 @@ from fingerpost.records import Choice
 from fingerpost.store import Store
 from tests.kit.command_line import CommandLine, tool
 from tests.kit.evals import QUERIES, TOOLS, read_lines, write_lines
+from tests.kit.tables import table
 from tests.requirements import proves
 from tests.test_public_api import HEAVY, list_loaded_packages
 
@@ -232,7 +233,7 @@ def test_shadow_mode_takes_recorded_requests_when_none_are_given(person: Command
 
 
 @proves("P9")
-@pytest.mark.parametrize("command", ["predict", "report", "own", "shadow"])
+@table("command", ["predict", "report", "own", "shadow"])
 def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
     loaded = list_loaded_packages(
         f"sys.argv = ['fingerpost', 'eval', {command!r}, '--help']\n"

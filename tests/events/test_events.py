@@ -23,6 +23,7 @@ from fingerpost.events import (
 from fingerpost.records import DataField, Packet, Selection, ServerState, ToolResult
 from fingerpost.redaction import MASK, register_secret
 from tests.kit.event_strategies import packet_events
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"  # the shape of a token, not one
@@ -54,7 +55,7 @@ def test_an_event_of_a_newer_fingerpost_is_kept_as_it_was_written() -> None:
     assert encode(unknown) == line
 
 
-@pytest.mark.parametrize("line", [b"[]", b"{}", b'{"kind":1,"v":1,"event":{}}', b"not json", b'"x"'])
+@table("line", [b"[]", b"{}", b'{"kind":1,"v":1,"event":{}}', b"not json", b'"x"'])
 def test_a_line_that_is_no_event_is_refused(line: bytes) -> None:
     with pytest.raises(ValueError):
         decode(line)

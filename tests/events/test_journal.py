@@ -40,6 +40,7 @@ from fingerpost.records import (
     utc_now,
 )
 from tests.kit.event_strategies import is_allowed, packet_events
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -137,7 +138,7 @@ def test_any_history_a_packet_can_have_survives_storage(wishes: list[PacketEvent
 
 
 @proves("A6")
-@pytest.mark.parametrize("status", [s for s in ExecutionStatus if s is not ExecutionStatus.PENDING])
+@table("status", [s for s in ExecutionStatus if s is not ExecutionStatus.PENDING])
 def test_an_execution_begins_pending_and_nowhere_else(status: ExecutionStatus) -> None:
     packet = Packet.start("x")
     with pytest.raises(ValueError, match="cannot go from nothing"):

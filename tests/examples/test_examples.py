@@ -15,6 +15,7 @@ import pytest
 from tests.kit import warm
 from tests.kit.code_blocks import Block, Step, matches, steps
 from tests.kit.programs import PATH, ROOT
+from tests.kit.tables import table
 from tests.requirements import proves
 
 FOLDER = ROOT / "examples"
@@ -69,7 +70,7 @@ def test_the_list_of_examples_names_each_of_them_and_nothing_else() -> None:
     assert set(listed) == {example.name for example in EXAMPLES}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+@table("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_uses_nothing_but_what_is_public(example: Path) -> None:
     public = {
         "fingerpost",

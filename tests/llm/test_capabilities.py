@@ -14,6 +14,7 @@ from fingerpost.llm.capabilities import CapabilityFindings
 from fingerpost.records import JsonObject, Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, calls
+from tests.kit.tables import table
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 SCHEMA = ResponseSchema(name="n", schema={"type": "object", "required": ["a"]})
@@ -66,7 +67,7 @@ async def test_a_server_that_does_both_is_known_to_do_both():
     assert called.tool_choice == "required"
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "found"),
     [
         (["Hello!", "I cannot."], Capabilities(json_schema=False, tools=False)),
@@ -81,7 +82,7 @@ async def test_what_a_probe_cannot_tell_stays_unknown(
     assert await probe(ScriptedModel(script)) == found
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_", "replies", "found"),
     [
         (HELLO, ["hi"], Capabilities()),
@@ -182,7 +183,7 @@ async def test_a_call_from_a_model_that_was_given_no_tools_ends_it():
     assert (await pool.capabilities(Role.PRIME)).tools is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "tools"),
     [
         ("registry.ollama.ai/library/gemma:2b does not support tools", False),

@@ -16,6 +16,7 @@ from fingerpost.testing import ScriptedModel
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.model_server import ModelServer, chat, create_error, create_reply
 from tests.kit.native_model_server import Vendor, content, message, native, text
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO = Message(role="user", text="hello")
@@ -99,7 +100,7 @@ async def test_a_model_requested_by_name_has_no_fallback_and_its_own_capabilitie
     assert not lite.asked
 
 
-@pytest.mark.parametrize(
+@table(
     ("message", "expected"),
     [
         (Message(role="user", text="hello", parts=(PICTURE, WORDS)), [PICTURE, WORDS]),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from fingerpost.llm import parse_structured
 from fingerpost.llm.content import MAX_REPLY_LENGTH
 from tests.kit.catalogs import UNHURRIED
+from tests.kit.tables import table
 from tests.requirements import proves
 
 ANSWER = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
@@ -24,7 +25,7 @@ values = st.recursive(
 objects = st.dictionaries(st.text(), values, max_size=5)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         '{"a": 1}',
@@ -51,7 +52,7 @@ def test_a_comma_inside_a_text_stays():
     assert parse_structured('{"a": 1, "c": "x,]",}', ANSWER) == {"a": 1, "c": "x,]"}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "",

@@ -29,6 +29,7 @@ from tests.kit.native_model_server import (
     piece,
     text,
 )
+from tests.kit.tables import table
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 LOOK: JsonObject = {
@@ -152,7 +153,7 @@ async def test_anthropic_enforces_a_closed_shape_and_is_told_an_open_one():
     assert json.dumps(opened.schema) in described["system"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("refusal", "gone"),
     [
         ("`temperature` is deprecated for this model.", "temperature"),
@@ -274,7 +275,7 @@ async def test_google_takes_names_that_begin_with_a_digit():
     assert reply.tool_calls == (call("g", "1password__get", "{}"),)
 
 
-@pytest.mark.parametrize(
+@table(
     ("dialect", "base", "model", "address"),
     [
         (AnthropicDialect(), None, "m", "https://api.anthropic.com/v1/messages"),

@@ -35,6 +35,7 @@ from tests.kit.model_server import (
     endless,
     raw,
 )
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
@@ -213,7 +214,7 @@ async def test_a_server_that_asks_for_too_much_patience_is_not_waited_for():
     assert len(model.asked) == 1
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 422, 307])
+@table("status", [400, 401, 403, 404, 422, 307])
 async def test_a_request_that_is_refused_is_not_repeated(status: int):
     model = ModelServer(create_error(status, f"no: {KEY}", {"location": "http://127.0.0.1:9/"}))
     async with chat(model) as client:
@@ -283,7 +284,7 @@ async def test_cancelling_ends_the_request():
             await model.gone.wait()
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         raw(b'{"choices": [{"message": {"con'),
@@ -304,7 +305,7 @@ async def test_a_reply_that_is_none_is_said_to_be_none(answer: Any):
             await client.complete(HELLO)
 
 
-@pytest.mark.parametrize(
+@table(
     ("parts", "text"),
     [
         ({"usage": None}, "x"),
@@ -324,9 +325,7 @@ async def test_what_a_server_leaves_out_does_not_matter(parts: dict[str, Any], t
     assert reply.usage is None or "usage" not in parts
 
 
-@pytest.mark.parametrize(
-    "answer", [create_reply("x" * 100_000), endless(), endless(500), raw(b"x" * 100_000, status=400)]
-)
+@table("answer", [create_reply("x" * 100_000), endless(), endless(500), raw(b"x" * 100_000, status=400)])
 async def test_a_huge_body_is_cut_off_while_reading(answer: Any):
     async with chat(ModelServer(answer), limit=50_000) as client:
         with pytest.raises(ModelReplyInvalid, match="more than 50,000 bytes"):

@@ -17,6 +17,7 @@ from fingerpost.records import Message
 from fingerpost.settings import ModelSettings, ModelsSettings
 from fingerpost.testing import ScriptedModel, served
 from tests.kit.model_server import ModelServer, chunk, create_error, create_reply, events
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
@@ -47,8 +48,8 @@ async def test_a_single_model_answers_for_both_roles(role: Role):
 
 
 @proves("A7", "W6")
-@pytest.mark.parametrize("kind", [ModelUnavailable, ModelTimeout, ModelRefused])
-@pytest.mark.parametrize("role", list(Role))
+@table("kind", [ModelUnavailable, ModelTimeout, ModelRefused])
+@table("role", list(Role))
 async def test_the_other_stands_in_for_one_that_fails(role: Role, kind: type[ModelError]):
     fails, works = ScriptedModel([create_model_error(kind)]), ScriptedModel(["here I am"], name="big")
     pool = ModelPool(lite=fails, prime=works) if role is Role.LITE else ModelPool(lite=works, prime=fails)

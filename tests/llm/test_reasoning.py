@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -11,6 +10,7 @@ from fingerpost.llm.base import ModelReply
 from fingerpost.llm.capabilities import ReasoningFilter, split_reasoning
 from fingerpost.records import Message
 from fingerpost.testing import ScriptedModel
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
@@ -22,7 +22,7 @@ def create_reply(text: str) -> ModelReply:
 
 
 @proves("W10")
-@pytest.mark.parametrize(
+@table(
     ("text", "thoughts", "answer"),
     [
         (ALOUD, "Okay, they say hello.\nI greet them.", "Hello!"),

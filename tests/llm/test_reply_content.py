@@ -10,6 +10,7 @@ from fingerpost.errors import ModelReplyInvalid
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Message
 from tests.kit.model_server import ModelServer, chat, chunk, create_reply, events
+from tests.kit.tables import table
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 
@@ -26,7 +27,7 @@ async def test_whole(name: str):
     assert (reply.text, reply.refusal, reply.reasoning) == ("", "No.", "hm 😀")
 
 
-@pytest.mark.parametrize("odd", [None, 7, {"effort": "high"}, [1]])
+@table("odd", [None, 7, {"effort": "high"}, [1]])
 async def test_what_is_no_text_is_nothing(odd: Any):
     answer = create_reply(None, choices=message(content="hi", refusal=odd, reasoning=odd))
     async with chat(ModelServer(answer)) as client:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-import pytest
-
 from fingerpost.llm import ModelRequest, ResponseSchema
 from fingerpost.llm.openai_chat import build_body
 from fingerpost.records import JsonObject, Message
+from tests.kit.tables import table
 
 CLOSED: JsonObject = {
     "type": "object",
@@ -18,7 +17,7 @@ CLOSED: JsonObject = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "strict"),
     [
         (CLOSED, True),

@@ -24,6 +24,7 @@ from tests.kit.model_server import (
     events,
     raw,
 )
+from tests.kit.tables import table
 
 HELLO = ModelRequest(messages=(Message(role="user", text="hello"),))
 HI = (
@@ -92,7 +93,7 @@ async def test_calls_without_an_index_are_told_apart_by_their_ids():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         events(b": keep-alive\n\n", *HI[:2], b":\n\nevent: ping\ndata: {}\n\n", *HI[2:], b"retry: 5\n\n"),
@@ -162,7 +163,7 @@ async def test_a_stream_that_breaks_before_its_first_word_is_asked_for_again():
     assert len(model.asked) == 3
 
 
-@pytest.mark.parametrize(
+@table(
     ("error", "kind"),
     [
         ({"message": "no capacity", "code": 429}, ModelUnavailable),
@@ -187,7 +188,7 @@ async def test_llama_cpp_ends_a_stream_with_an_error_of_its_own():
             await client.complete(HELLO, on_text=lambda _: None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("answer", "words"),
     [
         (events(chunk("Hel"), "{not json"), "not JSON: {not json"),

@@ -15,6 +15,7 @@ from fingerpost.narrow.history_scorer import HistoryScorer, ToolHistory
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Choice, ErrorKind, Outcome, ToolFollower
 from tests.kit.catalogs import UNHURRIED, catalog, create_listing, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 NOW = datetime(2026, 11, 15, tzinfo=UTC)
@@ -48,7 +49,7 @@ def test_what_worked_for_the_same_request_rises_and_what_failed_sinks() -> None:
     assert scores["web/search"] == scores["web/fetch"] == 0.0
 
 
-@pytest.mark.parametrize(
+@table(
     ("past", "asked"),
     [
         ("show me the commits of last week", "which commits did we get last week"),
@@ -142,7 +143,7 @@ def test_the_note_says_what_is_remembered_without_quoting_requests() -> None:
     assert ToolHistory().note == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("outcome", "worked"),
     [
         (Outcome(call_id="c", tool="git/log", success=True, content=""), True),

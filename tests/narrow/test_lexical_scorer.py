@@ -13,6 +13,7 @@ from fingerpost.narrow.lexical_terms import iterate_terms, stem_word
 from fingerpost.records import ToolCard
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.scorers import EVERYDAY, ask, best, cards, tool
+from tests.kit.tables import table
 
 
 def scorer_of(tools: tuple[ToolCard, ...]) -> LexicalScorer:
@@ -21,7 +22,7 @@ def scorer_of(tools: tuple[ToolCard, ...]) -> LexicalScorer:
     return scorer
 
 
-@pytest.mark.parametrize(
+@table(
     ("word", "same"),
     [
         ("searching", "searches"),
@@ -38,7 +39,7 @@ def test_forms_of_a_word_have_one_stem(word: str, same: str) -> None:
     assert stem_word(word) == stem_word(same)
 
 
-@pytest.mark.parametrize(
+@table(
     ("word", "expected"),
     [
         ("sky", "sky"),
@@ -63,7 +64,7 @@ def test_names_in_camel_case_are_their_words_and_brands_also_one() -> None:
     assert list(iterate_terms("snake_case-name 2024 café")) == ["snake", "case", "name", "cafe"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_text", "tool_key"),
     [
         ("Will it rain? Give me the weather forecast for Rome", "weather/get_forecast"),
@@ -90,7 +91,7 @@ def test_everyday_words_find_the_tool_that_says_it_otherwise(request_text: str, 
     assert best(scorer_of(EVERYDAY), EVERYDAY, request_text) == tool_key
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_text", "tool_key"),
     [
         ("forcast", "weather/get_forecast"),
@@ -113,7 +114,7 @@ def test_a_known_word_is_never_bent_to_another() -> None:
     assert scores["forms"] == 0
 
 
-@pytest.mark.parametrize(
+@table(
     ("left", "right", "counted"),
     [
         ("weather", "wether", 1),
@@ -192,7 +193,7 @@ JUNK = [
 ]
 
 
-@pytest.mark.parametrize("text", JUNK, ids=[repr(text[:12]) for text in JUNK])
+@table("text", JUNK, ids=[repr(text[:12]) for text in JUNK])
 def test_junk_is_answered(text: str) -> None:
     scores = scorer_of(EVERYDAY).scores(ask(text, gloss=text), EVERYDAY)
     assert scores.shape == (len(EVERYDAY),)

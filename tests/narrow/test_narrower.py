@@ -21,6 +21,7 @@ from fingerpost.narrow.request import NarrowRequest
 from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import HiddenTool, Message, ServerChoice, ToolCard
 from tests.kit.narrowing import candidate, list_offered, narrow, narrower_of, settings_of, snapshot_of, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 VERBS = ("read", "write", "move", "delete", "copy", "open", "close", "search", "edit", "list")
@@ -153,7 +154,7 @@ OFFICIAL = {
 
 
 @proves("D3")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "official statistics on the population of Haifa",

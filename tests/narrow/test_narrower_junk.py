@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import Message
 from tests.kit.narrowing import list_offered, narrow, narrower_of, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 ONE = {"files": [tool("read_file", "Read a file from disk.", "path")]}
@@ -31,7 +31,7 @@ JUNK = [
 
 
 @proves("N6")
-@pytest.mark.parametrize("text", JUNK, ids=range(len(JUNK)))
+@table("text", JUNK, ids=range(len(JUNK)))
 def test_any_request_gets_an_answer(text: str) -> None:
     narrowing = narrow(text, ONE, history=(Message(role="user", text=text),))
     assert 0 <= narrowing.need.score <= 1

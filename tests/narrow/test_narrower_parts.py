@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.request import MAX_NEEDS, split_needs
+from tests.kit.tables import table
 
 TWO_NEEDS = [
     ("find the flight and put it in my calendar", ("find the flight", "put it in my calendar")),
@@ -47,12 +48,12 @@ HEBREW = [
 ]
 
 
-@pytest.mark.parametrize(("text", "needs"), TWO_NEEDS)
+@table(("text", "needs"), TWO_NEEDS)
 def test_several_wishes_are_taken_apart(text: str, needs: tuple[str, ...]) -> None:
     assert split_needs(text) == needs
 
 
-@pytest.mark.parametrize("text", ONE_NEED)
+@table("text", ONE_NEED)
 def test_one_wish_stays_whole(text: str) -> None:
     assert split_needs(text) == (text,)
 

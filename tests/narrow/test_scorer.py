@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from fingerpost.narrow.scorer import (
 from fingerpost.records import Json
 from tests.kit.catalogs import UNHURRIED
 from tests.kit.scorers import cards, tool
+from tests.kit.tables import table
 
 
 def test_a_tool_is_written_as_server_name_description_and_parameters() -> None:
@@ -32,7 +32,7 @@ def test_a_tool_without_description_and_parameters_is_its_name() -> None:
     assert build_tool_text(card).format_long() == "a - ping: "
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "words"),
     [
         ("getUserById", "get user by id"),
@@ -108,9 +108,7 @@ def test_chinese_sentences_need_no_spaces() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["", "Hi.", "What is the weather in Paris?", "See www.example.com/a.b for it"]
-)
+@table("text", ["", "Hi.", "What is the weather in Paris?", "See www.example.com/a.b for it"])
 def test_a_request_of_one_sentence_has_no_sentences(text: str) -> None:
     assert split_sentences(text) == ()
 

@@ -13,11 +13,12 @@ from fingerpost.records import IntentMatch, Mention, Message, Signals
 from fingerpost.settings import load
 from fingerpost.testing import HANG, ScriptedModel
 from tests.kit.server_picks import SERVERS, PickerFixture, build_scores, snapshot, write_choice
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
 @proves("E1")
-@pytest.mark.parametrize(
+@table(
     ("servers", "tools", "on"),
     [(5, 7, True), (4, 100, False), (5, 6, False), (6, 5, False), (6, 6, True), (1, 500, False)],
 )
@@ -90,7 +91,7 @@ async def test_a_server_named_in_the_request_is_never_left_out():
 
 
 @proves("E4")
-@pytest.mark.parametrize(
+@table(
     ("line", "error"),
     [
         (

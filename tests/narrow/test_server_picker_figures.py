@@ -15,6 +15,7 @@ from fingerpost.store import Store
 from fingerpost.testing import ScriptedModel, tool_server
 from tests.kit.catalogs import tool
 from tests.kit.server_picks import PickerFixture, build_scores, snapshot, write_choice
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -59,7 +60,7 @@ async def test_the_stored_journal_gives_the_same_figures(tmp_path: Path):
 
 
 @proves("E11")
-@pytest.mark.parametrize(
+@table(
     ("kept", "runs", "thresholds"),
     [
         (20, 20, (15, 2)),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.server_prompt import ServerNames, parse_server_choice
 from tests.kit.catalogs import UNHURRIED
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SERVERS = ("aws-costs", "github", "google-maps", "mail", "postgres_main", "time", "יומן")
@@ -19,7 +19,7 @@ names = st.lists(st.sampled_from(SERVERS), min_size=1, max_size=5, unique=True)
 
 
 @proves("E2")
-@pytest.mark.parametrize(
+@table(
     "reply",
     [
         '{"relevant_servers": ["github", "mail"], "reasoning": "x"}',
@@ -45,7 +45,7 @@ def test_the_servers_are_found_in(reply: str):
 
 
 @proves("E4")
-@pytest.mark.parametrize(
+@table(
     ("written", "server"),
     [
         ("AWS Costs", "aws-costs"),
@@ -102,8 +102,6 @@ def test_only_servers_there_are_come_out_of_any_text(reply: str):
     assert set(parse_server_choice(reply, NAMES).servers) <= set(SERVERS)
 
 
-@pytest.mark.parametrize(
-    "reply", ['"' * 500_000, "[" * 500_000, "github\n" * 100_000, '{"relevant_servers": [' * 9]
-)
+@table("reply", ['"' * 500_000, "[" * 500_000, "github\n" * 100_000, '{"relevant_servers": [' * 9])
 def test_a_huge_reply_is_read_in_bounded_work(reply: str):
     assert set(parse_server_choice(reply, NAMES).servers) <= {"github"}

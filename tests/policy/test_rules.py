@@ -16,6 +16,7 @@ from fingerpost.policy.paths import PathPlacement
 from fingerpost.policy.rules import LOCAL_ADDRESS_RULE, PolicyEngine, build_permit
 from fingerpost.records import Call, CallContext, Effect, Json, Ruling, Verdict
 from fingerpost.settings import RuleSettings
+from tests.kit.tables import table
 from tests.requirements import proves
 
 STRICTNESS = [Verdict.ALLOW, Verdict.ASK, Verdict.DENY]
@@ -84,7 +85,7 @@ def test_the_first_rule_that_fits_decides_and_is_named() -> None:
 CONSOLIDATED = make_call("files/manage", operation="files/manage.delete")
 
 
-@pytest.mark.parametrize(
+@table(
     ("conditions", "fits"),
     [
         ({"server": "files"}, True),
@@ -108,7 +109,7 @@ CONSOLIDATED = make_call("files/manage", operation="files/manage.delete")
         ({"server": "files", "caller": "kim"}, False),
     ],
 )
-@pytest.mark.parametrize("verdict", ["allow", "deny"])
+@table("verdict", ["allow", "deny"])
 def test_a_rule_fits_when_all_its_conditions_hold(
     conditions: dict[str, Any], fits: bool, verdict: str
 ) -> None:
@@ -126,7 +127,7 @@ NESTED: dict[str, Json] = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "pattern", "allowed", "denied"),
     [
         ("options.force", "true", True, True),
@@ -170,8 +171,8 @@ ODD_SPELLINGS = [
 
 
 @proves("C6")
-@pytest.mark.parametrize("value", ODD_SPELLINGS)
-@pytest.mark.parametrize("verdict", ["deny", "ask"])
+@table("value", ODD_SPELLINGS)
+@table("verdict", ["deny", "ask"])
 def test_a_rule_that_asks_or_denies_is_not_dodged_by_odd_spelling(value: str, verdict: str) -> None:
     call = make_call(arguments={"path": value})
     ruling = judge_call(call, rule(verdict, arguments={"path": "/etc/passwd"}), rule("allow"))
@@ -179,7 +180,7 @@ def test_a_rule_that_asks_or_denies_is_not_dodged_by_odd_spelling(value: str, ve
 
 
 @proves("C6")
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         "/safe/../etc/passwd",
@@ -219,7 +220,7 @@ def test_a_tool_without_operations_has_none_to_allow_but_can_be_denied_by_its_na
     assert judge_call(make_call(), rule("deny", operation="write*")).verdict is Verdict.DENY
 
 
-@pytest.mark.parametrize(
+@table(
     ("placement", "allow_inside", "allow_outside", "deny_inside", "deny_outside"),
     [
         (PathPlacement.INSIDE, True, False, True, False),
@@ -389,9 +390,9 @@ async def judge_with(
 
 
 @proves("C6")
-@pytest.mark.parametrize("configured", [None, "allow", "ask", "deny"])
-@pytest.mark.parametrize("extra", [None, "allow", "ask", "deny"])
-@pytest.mark.parametrize("effect", Effect)
+@table("configured", [None, "allow", "ask", "deny"])
+@table("extra", [None, "allow", "ask", "deny"])
+@table("effect", Effect)
 async def test_a_rule_in_code_makes_calls_stricter_and_allows_only_writes_no_rule_is_about(
     configured: str | None, extra: str | None, effect: Effect
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from fingerpost.records import DataField, ExecutionStatus, Packet, SystemTask, find_json_problem
 from fingerpost.records.codec import from_json, to_json
 from tests.kit.record_strategies import json_values, packets
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -112,7 +113,7 @@ def nest_objects(depth: int) -> object:
 
 
 @proves("F13", "F14")
-@pytest.mark.parametrize(
+@table(
     ("value", "reason"),
     [
         (math.nan, "nan"),

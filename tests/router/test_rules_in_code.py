@@ -24,6 +24,7 @@ from fingerpost import (
 from fingerpost.events import CallRuled
 from fingerpost.testing import ToolServer, tool_server
 from tests.kit.routers import build_settings
+from tests.kit.tables import table
 from tests.requirements import proves
 
 TOOLS = [
@@ -113,7 +114,7 @@ async def test_a_verdict_written_as_text_counts(tmp_path: Path) -> None:
         assert (await router.call("notes/read", {"note": "plans"})).error == "denied"
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "problem"),
     [
         ([object()], "has no method `judge`"),

@@ -20,6 +20,7 @@ from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.testing import tool_server
 from tests.kit.routers import build_settings
 from tests.kit.scorers import WordEncoder
+from tests.kit.tables import table
 from tests.requirements import proves
 
 REQUEST = "Show the tide table of the harbour"
@@ -185,7 +186,7 @@ async def test_what_a_scorer_may_depend_on_is_part_of_what_is_remembered(tmp_pat
     assert [request.caller for request, _ in seasons.asked] == ["dana", "noa"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("scorer", "problem"),
     [
         (Fixed({}, label="words"), "is taken"),

@@ -16,6 +16,7 @@ from fingerpost.call.arguments import prepare_arguments
 from fingerpost.records import ParameterFault
 from fingerpost.schemas.patterns import MAX_PATTERN_LENGTH, MAX_TEXT_LENGTH, compile_pattern
 from tests.kit.argument_tools import TEXT, takes, with_schema
+from tests.kit.tables import table
 from tests.requirements import proves
 
 # Each keeps Python's engine busy for years, with the text below.
@@ -41,7 +42,7 @@ FUSE = "a" * 60 + "?"
 
 
 @proves("C4")
-@pytest.mark.parametrize("pattern", BOMBS)
+@table("pattern", BOMBS)
 def test_no_pattern_takes_long(pattern: str) -> None:
     """Whether it is run or left to the server; the time limit of the test is the assertion."""
     text = {"type": "string", "pattern": pattern}
@@ -52,7 +53,7 @@ def test_no_pattern_takes_long(pattern: str) -> None:
     prepare_arguments(takes({}, propertyNames={"pattern": pattern}), {FUSE: "x"})
 
 
-@pytest.mark.parametrize("draft", ["draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12"])
+@table("draft", ["draft-03", "draft-04", "draft-06", "draft-07", "2019-09", "2020-12"])
 def test_a_draft_named_inside_the_schema_brings_no_other_engine(draft: str) -> None:
     host = "https://json-schema.org/draft" if draft.startswith("20") else "http://json-schema.org"
     for name in (f"{host}/{draft}/schema", f"{host}/{draft}/schema#"):
@@ -77,7 +78,7 @@ def test_what_nothing_describes_is_found_without_another_engine(name: str) -> No
     assert not prepare_arguments(card, {"id": "x", FUSE: "y"}).ok
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "fits", "refused"),
     [
         (r"^[\w.+-]+@[\w-]+\.[\w.]+$", "me@example.org", "!"),
@@ -106,7 +107,7 @@ def test_an_ordinary_pattern_is_checked(pattern: str, fits: str, refused: str) -
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "pattern",
     [
         "^(?!x)b",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +22,7 @@ from fingerpost.schemas import (
     resolve_reference,
 )
 from fingerpost.schemas.validator import SchemaValidator, StepBudget
+from tests.kit.tables import table
 
 KEYWORDS = [
     "type", "properties", "required", "items", "anyOf", "$ref", "$defs", "enum", "const", "not", "allOf",
@@ -49,7 +49,7 @@ def test_no_value_in_place_of_a_schema_does_harm(value: Any) -> None:
     SchemaValidator(schema, strict=True).is_valid({"a": 1}, StepBudget())
 
 
-@pytest.mark.parametrize(
+@table(
     ("reference", "found"),
     [
         ("#", "the root"),

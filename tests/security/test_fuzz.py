@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kit.tables import table
 from tests.requirements import proves
 from tests.security.cases import MODERN, OLD
 from tests.security.fuzz import Direction, run
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 @proves("X1")
-@pytest.mark.parametrize(
+@table(
     ("direction", "era"),
     [("server", OLD), ("server", MODERN), ("client", OLD), ("client", MODERN), ("stdio", OLD)],
 )

@@ -17,6 +17,7 @@ from fingerpost.testing import ToolServer, tool_server
 from tests.kit.api import ServedApi, open_served_api
 from tests.kit.call_recorder import DESTROYS, tool
 from tests.kit.elicitation import ElicitationClient, accept, create_client, open_elicitation_gateway, request
+from tests.kit.tables import table
 from tests.requirements import proves
 
 RUN = tool("run", "Run a command.", "command", **DESTROYS)
@@ -126,7 +127,7 @@ async def test_what_a_form_cuts_it_says_where_to_read(tmp_path: Path) -> None:
 
 
 @proves("X3")
-@pytest.mark.parametrize("payload", [*PAYLOADS, "ls\u202e\u200b\n\x1b[2K\u3164" + EVIL])
+@table("payload", [*PAYLOADS, "ls\u202e\u200b\n\x1b[2K\u3164" + EVIL])
 def test_a_terminal_shows_exactly_what_runs(payload: str) -> None:
     [line] = [line for line in format_pending(_create_pending({"command": payload})) if "command" in line]
     assert MASK not in line

@@ -24,6 +24,7 @@ from fingerpost.testing import served
 from tests.kit.catalogs import card, tool
 from tests.kit.gateway_methods import open_gateway_methods, reading_tool, until
 from tests.kit.plain_http import PlainHttp, PlainRequest
+from tests.kit.tables import table
 from tests.requirements import proves
 
 # Zero width, direction, tags, selectors, terminal escapes, C0, C1, blank letters.
@@ -68,7 +69,7 @@ SURFACES: dict[str, Callable[[ToolCard], list[str]]] = {
 
 
 @proves("X15")
-@pytest.mark.parametrize("surface", SURFACES.values(), ids=SURFACES)
+@table("surface", SURFACES.values(), ids=SURFACES)
 def test_no_surface_passes_on_what_cannot_be_seen_in_a_definition(
     surface: Callable[[ToolCard], list[str]],
 ) -> None:

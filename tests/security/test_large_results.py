@@ -30,6 +30,7 @@ from tests.kit.gateway_methods import SilentClient as Asker
 from tests.kit.raw_http import raw_server, with_length
 from tests.kit.routers import build_settings
 from tests.kit.server_pools import PATIENCE, open_pool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 MIB = 1024 * 1024
@@ -220,7 +221,7 @@ def test_other_threads_run_while_unseen_characters_are_looked_for() -> None:
     assert taken >= 5
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         json.dumps(RESULT),

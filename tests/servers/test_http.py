@@ -20,6 +20,7 @@ from fingerpost.servers import Server
 from fingerpost.servers.http_client import HttpClients
 from fingerpost.testing import http_fault, served, tool_server
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, open_pool, text_of
+from tests.kit.tables import table
 from tests.requirements import proves
 
 MEGABYTE = 1024 * 1024
@@ -27,8 +28,8 @@ FAR = 600.0
 
 
 @proves("H11")
-@pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("json_response", [True, False])
+@table("era", ["2025-11-25", "2026-07-28"])
+@table("json_response", [True, False])
 async def test_both_eras_connect_over_http(era: Any, json_response: bool):
     remote = tool_server("remote", ["echo", "other"])
     async with (
@@ -154,7 +155,7 @@ async def _failure(fault: str, *, timeout: float = FAR, **limits: Any) -> Finger
 
 
 @proves("F1", "F3", "F12")
-@pytest.mark.parametrize(
+@table(
     ("fault", "words"),
     [
         ("reset", "broke"),
@@ -176,7 +177,7 @@ async def test_a_deadline_covers_the_whole_exchange(fault: str):
 
 
 @proves("F6", "F7")
-@pytest.mark.parametrize("fault", ["huge", "huge_event", "endless", "endless_event"])
+@table("fault", ["huge", "huge_event", "endless", "endless_event"])
 async def test_a_reply_larger_than_allowed_is_cut_off_while_reading(fault: str):
     error = await _failure(fault, response_bytes=MEGABYTE)
     assert isinstance(error, ResponseTooLarge)
@@ -194,7 +195,7 @@ async def test_a_large_reply_within_the_limit_arrives_whole(fault: str):
 
 
 @proves("F8", "F9", "F10", "F11", "F13", "F14")
-@pytest.mark.parametrize(
+@table(
     ("fault", "words"),
     [
         ("bad_json", "is not JSON"),

@@ -22,6 +22,7 @@ from fingerpost.servers.http_client import (
 )
 from tests.kit.raw_http import CLOSE, RawServer, raw_server, with_length
 from tests.kit.server_pools import PATIENCE, open_pool, text_of
+from tests.kit.tables import table
 
 KIND = b"Content-Type: application/json\r\n"
 OK = b"HTTP/1.1 200 OK\r\n" + KIND
@@ -69,7 +70,7 @@ SHAPES: dict[str, Callable[[bytes], list[bytes]]] = {
 }
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@table("shape", SHAPES)
 async def test_a_reply_is_read_in_every_shape_http_knows(shape: str) -> None:
     async with open_raw_pool(SHAPES[shape]) as (server, servers):
         assert [await call(servers) for _ in range(2)] == ["done", "done"]
@@ -156,7 +157,7 @@ REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], 
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@table("case", REFUSED)
 async def test_what_cannot_be_read_is_an_error_and_the_next_call_works(case: str) -> None:
     answer, kind, words = REFUSED[case]
     answers = iter([answer, SHAPES["in one piece"]])
@@ -178,7 +179,7 @@ async def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
     assert len(server.calls) == 2
 
 
-@pytest.mark.parametrize(
+@table(
     ("here", "location", "status", "goes"),
     [
         ("http://a/mcp", "/mcp/", 307, True),

@@ -17,6 +17,7 @@ from fingerpost.testing import served
 from tests.kit.full_server import SCHEMA, FullServer, Recorder, serve_full_server
 from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SESSION = "mcp-session-id"
@@ -240,7 +241,7 @@ def with_fewer_tools() -> Any:
 
 
 @proves("G8")
-@pytest.mark.parametrize(
+@table(
     "older",
     [
         pytest.param(

@@ -23,6 +23,7 @@ from fingerpost.servers import Server, sign_in
 from fingerpost.testing import MemoryTokens, served
 from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, open_pool
+from tests.kit.tables import table
 from tests.requirements import proves
 from tests.servers.test_oauth import person, serve_protected
 
@@ -114,8 +115,8 @@ async def test_an_authority_in_an_odd_place_is_not_asked(authority: str) -> None
 
 
 @proves("H13")
-@pytest.mark.parametrize("registered", [False, True])
-@pytest.mark.parametrize(
+@table("registered", [False, True])
+@table(
     ("endpoint", "address"),
     [
         ("authorization_endpoint", "http://phish.example/login"),
@@ -230,8 +231,8 @@ async def test_a_redirect_elsewhere_never_carries_a_code() -> None:
 
 
 @proves("H13")
-@pytest.mark.parametrize("registered", [False, True])
-@pytest.mark.parametrize("methods", [None, [], ["plain"], ["s256"]])
+@table("registered", [False, True])
+@table("methods", [None, [], ["plain"], ["s256"]])
 async def test_without_pkce_a_sign_in_is_refused(methods: list[str] | None, registered: bool) -> None:
     async with hostile() as server:
         server.metadata = {"code_challenge_methods_supported": methods}

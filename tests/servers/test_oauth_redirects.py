@@ -6,11 +6,11 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 import httpx2
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.servers.oauth import find_url_fault
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SPELLINGS: list[Callable[[IPv4Address], str]] = [
@@ -84,7 +84,7 @@ def test_any_other_address_is_followed_by_https_alone(
 
 
 @proves("H13")
-@pytest.mark.parametrize(
+@table(
     ("address", "server"),
     [
         ("https://id.example/token", "https://mcp.example/mcp"),
@@ -103,7 +103,7 @@ def test_where_a_server_may_lead(address: str, server: str) -> None:
 
 
 @proves("H13")
-@pytest.mark.parametrize(
+@table(
     ("address", "server"),
     [
         ("http://id.example/token", "https://mcp.example/mcp"),

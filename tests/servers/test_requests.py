@@ -24,6 +24,7 @@ from fingerpost.testing import MemoryTokens, served, tool_server
 from tests.kit.full_server import STATE, FullServer, serve_full_server
 from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
+from tests.kit.tables import table
 from tests.requirements import proves
 
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -96,8 +97,8 @@ async def test_a_server_that_is_to_get_the_callers_token_gets_it_with_that_one_r
 
 
 @proves("G8")
-@pytest.mark.parametrize("era", [OLD, NEW])
-@pytest.mark.parametrize("way", ["memory", "http", "signed in"])
+@table("era", [OLD, NEW])
+@table("way", ["memory", "http", "signed in"])
 async def test_progress_and_log_messages_reach_the_caller_before_the_result(way: str, era: Any):
     caller = RecordingCaller()
     received: list[tuple[float, float | None, str | None]] = []
@@ -205,8 +206,8 @@ async def test_the_callers_refusal_reaches_the_server_with_its_code():
         assert text_of(await call(servers, "sample", RequestContext(caller=caller))) == "-32042 not today"
 
 
-@pytest.mark.parametrize("era", [OLD, NEW])
-@pytest.mark.parametrize("way", ["memory", "http"])
+@table("era", [OLD, NEW])
+@table("way", ["memory", "http"])
 async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
     caller = RecordingCaller(thinks=0.6)
     async with open_pool_over(way, era, FullServer()) as servers:
@@ -216,7 +217,7 @@ async def test_the_time_a_person_thinks_is_not_the_servers(way: str, era: Any):
 
 
 @proves("G8")
-@pytest.mark.parametrize("way", ["memory", "http", "json", "signed in"])
+@table("way", ["memory", "http", "json", "signed in"])
 async def test_rounds_of_a_modern_server_go_back_as_they_are_to_who_takes_them(way: str):
     talkative = FullServer()
     caller = RecordingCaller(accepts_input_required=True)
@@ -236,7 +237,7 @@ async def test_rounds_of_a_modern_server_go_back_as_they_are_to_who_takes_them(w
 
 
 @proves("G8")
-@pytest.mark.parametrize("way", ["memory", "http", "json", "signed in"])
+@table("way", ["memory", "http", "json", "signed in"])
 async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
     talkative = FullServer()
     caller = RecordingCaller()
@@ -253,8 +254,8 @@ async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
 
 
 @proves("G8")
-@pytest.mark.parametrize("era", [OLD, NEW])
-@pytest.mark.parametrize("way", ["memory", "http"])
+@table("era", [OLD, NEW])
+@table("way", ["memory", "http"])
 async def test_anything_can_be_asked_and_errors_keep_code_and_data(way: str, era: Any):
     async with open_pool_over(way, era, FullServer()) as servers:
         read = await servers.ask("talk", "resources/read", {"uri": "notes://one"}, timeout=PATIENCE)
@@ -273,8 +274,8 @@ async def test_anything_can_be_asked_and_errors_keep_code_and_data(way: str, era
     assert (failed.value.code, failed.value.data) == (-32050, {"why": ["rain"]})
 
 
-@pytest.mark.parametrize("era", [OLD, NEW])
-@pytest.mark.parametrize("way", ["http", "signed in"])
+@table("era", [OLD, NEW])
+@table("way", ["http", "signed in"])
 async def test_a_caller_who_leaves_cancels_upstream_and_leaves_nothing_behind(way: str, era: Any):
     talkative = FullServer()
     async with open_pool_over(way, era, talkative) as servers:

@@ -15,6 +15,7 @@ from tests.kit.full_server import NOTES, FullServer, serve_full_server
 from tests.kit.plain_http import PlainHttp
 from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 ERAS = ["2025-11-25", "2026-07-28"]
@@ -59,8 +60,8 @@ async def test_resources_templates_and_prompts_are_read_after_the_server_is_up(e
 
 
 @proves("G8")
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("remote", [True, False])
+@table("era", ERAS)
+@table("remote", [True, False])
 async def test_changed_prompts_are_read_again_and_told(era: Any, remote: bool):
     talkative = FullServer()
     async with serve_full_server(talkative) as (url, _):

@@ -22,6 +22,7 @@ from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.testing import stdio_fault, tool_server
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 MEGABYTE = 1024 * 1024
@@ -95,7 +96,7 @@ async def test_a_large_result_within_the_limit_arrives_whole():
 
 
 @proves("F8", "F9", "F11", "F13", "F14")
-@pytest.mark.parametrize(
+@table(
     ("fault", "words"),
     [
         ("bad_json", "is not JSON"),

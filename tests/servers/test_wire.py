@@ -29,6 +29,7 @@ from fingerpost.servers.wire import (
 )
 from fingerpost.settings.model import LimitSettings
 from fingerpost.sse import LineLimitExceeded, LineSplitter, SseEventTooLarge, SseParser
+from tests.kit.tables import table
 from tests.requirements import proves
 
 json_values: st.SearchStrategy[Any] = st.recursive(
@@ -161,7 +162,7 @@ def test_a_number_too_long_to_carry_stands_out_instead_of_hiding_its_neighbours(
     assert isinstance(message.result["b"], OversizedInteger)
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "waiting", "expected"),
     [
         (b'{"jsonrpc":"2.0","id":7,"result":{', [7, 8], 7),
@@ -212,7 +213,7 @@ def test_an_invalid_header_annotation_drops_the_tool_in_the_modern_era_only():
     assert old.kept == [tool]
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {},
@@ -229,7 +230,7 @@ def test_sound_schemas_are_left_alone(schema: Any):
     assert find_schema_fault("inputSchema", schema) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("schema", "place"),
     [
         ("object", "inputSchema is text"),

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml
 from fingerpost.settings.problems import KeyPath, Problem
+from tests.kit.tables import table
 
 KEYS = st.text(max_size=6)
 SCALARS = (
@@ -97,7 +97,7 @@ def test_any_text_is_a_document_or_a_problem_and_valid_json_reads_as_ever(text: 
         assert document.values == value
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *("{,}", '{"a": [,]}', '{"a": [1,,]}', '{"a": [1 2]}', '{"a":,}', '{"a": 1,, "b": 2}', "{'a': 1}"),

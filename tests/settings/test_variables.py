@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.settings.document import read_dotenv
 from fingerpost.settings.variables import VariableScope, expand
+from tests.kit.tables import table
 
 SCOPE = VariableScope(
     environ={"SET": "value", "EMPTY": "", "OTHER": "more", "LOOP": "${LOOP}"},
@@ -19,7 +19,7 @@ SCOPE = VariableScope(
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("no variables, $5 and {braces}", "no variables, $5 and {braces}"),
@@ -47,7 +47,7 @@ def test_a_text_expands_to(text: str, expected: str) -> None:
     assert (result.text, result.missing) == (expected, [])
 
 
-@pytest.mark.parametrize("text", ["${GONE}", "${env:GONE}", "x${SET}${GONE}y", "${ALSO_GONE:-${GONE}}"])
+@table("text", ["${GONE}", "${env:GONE}", "x${SET}${GONE}y", "${ALSO_GONE:-${GONE}}"])
 def test_a_variable_that_is_not_set_is_named_and_left_as_written(text: str) -> None:
     result = expand(text, SCOPE)
     (missing,) = result.missing

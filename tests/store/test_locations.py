@@ -8,6 +8,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.settings import check
 from fingerpost.store import Store, get_data_directory, resolve_location
 from tests.kit.store_samples import ordinary
+from tests.kit.tables import table
 
 
 async def test_without_a_url_the_store_is_a_file_in_the_users_data_directory(
@@ -58,9 +59,7 @@ def test_each_postgresql_database_has_an_anchor_of_its_own() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "url", ["fingerpost.db", "mysql://db/tools", "sqlite://", "sqlite:///:memory:", "", "://"]
-)
+@table("url", ["fingerpost.db", "mysql://db/tools", "sqlite://", "sqlite:///:memory:", "", "://"])
 def test_what_cannot_be_a_store_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         resolve_location(url)

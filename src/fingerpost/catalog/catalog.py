@@ -83,7 +83,7 @@ class Catalog:
         # By server and key.
         self._disabled_in_settings: dict[str, dict[str, ToolCard]] = {}
         self._pins: dict[str, Pin] = {}
-        self._new_pins: list[Pin] = []
+        self._new_pins: dict[str, Pin] = {}  # not stored yet, by key
         self._quarantined: dict[str, Quarantined] = {}
         self._disabled_tools: Mapping[str, str] = {}  # tools disabled by a person, with the reason
         self._disabled_servers: Mapping[str, str] = {}
@@ -262,7 +262,7 @@ class Catalog:
         for key in gone:
             self._pins.pop(key, None)
         self._rebuild_read_only({*pins, *gone})
-        self._new_pins = [new for new in self._new_pins if new.key not in pins]
+        self._new_pins = {key: new for key, new in self._new_pins.items() if key not in pins}
         touched = {*pins, *gone}
         for server, cards in self._cards.items():
             if not touched.isdisjoint(cards) or build_server_key(server) in touched:
@@ -273,15 +273,13 @@ class Catalog:
         """Return the pins made since the last call for tools seen for the first time. The caller stores
         them.
         """
-        taken, self._new_pins = self._new_pins, []
-        return taken
+        taken, self._new_pins = self._new_pins, {}
+        return list(taken.values())
 
     def return_new_pins(self, unstored: Sequence[Pin]) -> None:
         """Put back pins that could not be stored, except where the tool has a later pin."""
-        self._new_pins = [
-            *(waiting for waiting in unstored if self._pins.get(waiting.key) is waiting),
-            *self._new_pins,
-        ]
+        waiting = {pin.key: pin for pin in unstored if self._pins.get(pin.key) is pin}
+        self._new_pins = waiting | self._new_pins
 
     def accept(self, key: str, by: str, *, fingerprint: str | None = None) -> Pin:
         """Accept the changed definition of a quarantined tool and return the pin. The caller stores it.
@@ -320,7 +318,7 @@ class Catalog:
         before = self._get_all_listed()
         first = self._pins.get(key) or build_pin(card, at=utc_now())
         kept = self._pins[key] = replace(first, only_reads=by if only_reads else None)
-        self._new_pins = [new for new in self._new_pins if new.key != key]
+        self._new_pins.pop(key, None)
         self._rebuild_read_only({key})
         self._events.emit(
             ToolTrusted(tool=key, fingerprint=kept.fingerprint, only_reads=only_reads, decided_by=by)
@@ -405,8 +403,7 @@ class Catalog:
             self._add_new_pin(replace(server_pin, definition={**server_pin.definition, "tools": tools}))
 
     def _add_new_pin(self, pin: Pin) -> None:
-        self._pins[pin.key] = pin
-        self._new_pins = [*(new for new in self._new_pins if new.key != pin.key), pin]
+        self._pins[pin.key] = self._new_pins[pin.key] = pin
 
     def _get_raw_instructions(self, server: str) -> str:
         origin = self._origins.get(server)

@@ -32,6 +32,7 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import Json
 from fingerpost.settings import Settings
 from tests.kit.assets import maker, order_asset, place_order
+from tests.kit.tables import table
 from tests.requirements import proves
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -187,7 +188,7 @@ def test_any_data_becomes_a_chart_or_is_refused(data: Json, prompt: str):
     texts(render_svg(draw_chart(chart)))
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "text"),
     [
         ({"labels": ["a", "b", "c"], "values": [1]}, "differ in number: 3 and 1"),
@@ -284,7 +285,7 @@ def test_mermaid_text_is_understood():
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("prompt", "pairs"),
     [
         ("Draw a bar chart of sales: Q1 12, Q2 18, Q3 9", {"Q1": 12, "Q2": 18, "Q3": 9}),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import validate
 
 from fingerpost.router.modes.elicitation import get_options, parse_answer
+from tests.kit.tables import table
 from tests.requirements import proves
 
 WORDS = {"type": "string"}
@@ -24,7 +24,7 @@ def schema(required: tuple[str, ...] = (), **fields: Any) -> dict[str, Any]:
 
 
 @proves("U10")
-@pytest.mark.parametrize(
+@table(
     ("wanted", "text", "answer"),
     [
         (schema(answer=WORDS), "  the blue one, please ", {"answer": "the blue one, please"}),

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from fingerpost.builtin.memory.store import find_secret
+from tests.kit.tables import table
 from tests.requirements import proves
 
 EXAMPLES = settings(max_examples=60, deadline=None)
@@ -55,7 +55,7 @@ def test_a_named_secret_is_seen(before: str, name: str, sign: str, value: str) -
 
 
 @proves("U9")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "הסיסמה של הראוטר היא hunter2!",
@@ -88,7 +88,7 @@ def test_a_password_is_one_behind_any_hebrew_prefix(prefix: str, value: str) -> 
     assert find_secret(f"{prefix}סיסמה של הראוטר היא {value}") is not None
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "the error code is 404",

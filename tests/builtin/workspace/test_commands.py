@@ -21,6 +21,7 @@ from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.command_rules import explain_elevated, split_command
 from fingerpost.records import ErrorKind
 from tests.kit import warm
+from tests.kit.tables import table
 from tests.kit.workspace import COMMANDS_ALLOWED, OpenWorkspace, names_in
 from tests.requirements import proves
 
@@ -292,7 +293,7 @@ a \\"""
 
 
 @proves("U4")
-@pytest.mark.parametrize("line", [*SHELL.splitlines(), "", "a\nb"])
+@table("line", [*SHELL.splitlines(), "", "a\nb"])
 def test_what_needs_a_shell_is_refused(line: str) -> None:
     with pytest.raises(ToolRefused):
         split_command(line)

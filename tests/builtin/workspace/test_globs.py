@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from fingerpost.builtin.workspace.folder_walk import ANY_FOLDER_PATTERN, translate_glob
+from tests.kit.tables import table
 
 PIECES = ["a", "b", "ab", "*", "**", "**/", "/", "?", "[ab]", "[!a]", "[a"]
 
@@ -48,7 +48,7 @@ def test_a_pattern_fits_what_its_definition_says(glob: str, path: str) -> None:
     assert fits(glob, path) is fits_by_trying(glob, path)
 
 
-@pytest.mark.parametrize(
+@table(
     ("glob", "path"),
     [
         ("*a" * 40 + "*b", "a" * 255),

@@ -9,6 +9,7 @@ import pytest
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.folder_walk import IgnoreRules, parse_patterns
 from fingerpost.builtin.workspace.search import PatternFinder
+from tests.kit.tables import table
 from tests.kit.workspace import OpenWorkspace
 from tests.requirements import proves
 
@@ -119,7 +120,7 @@ async def test_passages_are_found_by_meaning_and_follow_changes(open_workspace: 
 
 
 # After git's own rules.
-@pytest.mark.parametrize(
+@table(
     ("patterns", "ignored", "kept"),
     [
         ("*.log", ("a.log", "x/a.log"), ("a.txt", "a.log.txt")),

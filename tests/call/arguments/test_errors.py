@@ -11,6 +11,7 @@ from fingerpost.call.arguments import prepare_arguments
 from fingerpost.records import Json, ParameterFault
 from fingerpost.redaction import MASK
 from tests.kit.argument_tools import FLAG, NUMBER, TEXT, WHOLE, takes
+from tests.kit.tables import table
 from tests.requirements import proves
 
 WORDS = {"type": "array", "items": TEXT}
@@ -18,7 +19,7 @@ DATE = {"type": "string", "format": "date"}
 
 
 @proves("D7")
-@pytest.mark.parametrize(
+@table(
     ("schema", "given"),
     [
         (WHOLE, "three"),

@@ -15,6 +15,7 @@ from fingerpost.records import JsonObject, RepairKind, ToolCard
 from fingerpost.schemas.validator import MAX_STEPS, StepBudget, StepBudgetExceeded
 from tests.call.arguments.test_properties import PATIENT, accepts, arguments, schemas
 from tests.kit.argument_tools import TEXT, WHOLE, takes, with_schema
+from tests.kit.tables import table
 from tests.requirements import proves
 
 UNFINISHED = "not checked further"
@@ -96,7 +97,7 @@ def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
     assert prepare_arguments(card, {"Param-7": "x"}).arguments == {"param_7": "x"}
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"type": "array", "items": {"enum": [[0] * 99 + [place] for place in range(1, 800)]}},
@@ -114,7 +115,7 @@ def test_a_name_in_another_spelling_is_found_among_very_many() -> None:
         {"allOf": [{"$ref": f"#lost{place}"} for place in range(3_000)]},
     ],
 )
-@pytest.mark.parametrize("value", [[[0] * 100] * 190, {"a": [[0] * 100] * 190}, [{"k": 1}] * 5_000])
+@table("value", [[[0] * 100] * 190, {"a": [[0] * 100] * 190}, [{"k": 1}] * 5_000])
 def test_what_looks_like_one_step_and_is_many_counts_as_many(schema: dict[str, Any], value: Any) -> None:
     prepare_arguments(takes({"it": schema}), {"it": value})  # the test's own time limit is the assertion
 

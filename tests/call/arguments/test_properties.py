@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -16,6 +15,7 @@ from fingerpost.call.arguments.repair import prepare_thoroughly
 from fingerpost.call.arguments.tool_schema import tool_schemas
 from fingerpost.records import JsonObject
 from tests.kit.argument_tools import with_schema
+from tests.kit.tables import table
 from tests.requirements import proves
 
 PATIENT = settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -209,7 +209,7 @@ FLAT: dict[str, Any] = {
 
 
 @proves("C4")
-@pytest.mark.parametrize(
+@table(
     ("written", "at_a_glance"),
     [
         ({"query": "hours"}, True),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from benchmarks.arguments import gold_of_ours, verdicts
 
 from fingerpost.call.arguments import prepare_arguments
 from fingerpost.records import Json, RepairKind
 from tests.kit.argument_tools import FLAG, NUMBER, TEXT, WHOLE, takes, with_schema
+from tests.kit.tables import table
 from tests.requirements import proves
 
 NULLABLE = {"anyOf": [{"type": "integer"}, {"type": "null"}]}
@@ -27,7 +27,7 @@ SQUARE = {
 
 
 @proves("D7")
-@pytest.mark.parametrize(
+@table(
     ("schema", "given", "meant"),
     [
         (WHOLE, "3", 3),
@@ -85,7 +85,7 @@ def test_a_value_is_read_the_way_its_schema_asks_for(
 
 
 @proves("D7")
-@pytest.mark.parametrize(
+@table(
     ("parameters", "given", "meant"),
     [
         ({"file_path": TEXT}, {"filePath": "a"}, {"file_path": "a"}),
@@ -134,7 +134,7 @@ def test_objects_within_objects_and_lists_are_put_right_too() -> None:
     assert {repair.path for repair in prepared.repairs} == {"edits", "edits[0].old_text", "edits[0].line"}
 
 
-@pytest.mark.parametrize("wrapper", ["arguments", "input", "params", "act", "kwargs"])
+@table("wrapper", ["arguments", "input", "params", "act", "kwargs"])
 def test_arguments_one_level_too_deep_are_lifted(wrapper: str) -> None:
     card = takes({"path": TEXT})
     assert prepare_arguments(card, {wrapper: {"path": "a"}}).arguments == {"path": "a"}

@@ -11,6 +11,7 @@ from fingerpost.call.arguments import format_signature, prepare_arguments
 from fingerpost.call.arguments.coercion import MAX_DEPTH, MAX_NODES
 from fingerpost.records import Json, ParameterFault
 from tests.kit.argument_tools import TEXT, WHOLE, takes, with_schema
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -34,7 +35,7 @@ def test_a_reference_that_leads_nowhere_counts_as_anything() -> None:
         assert prepare_arguments(takes({"it": {"$ref": f"#/allOf/{place}"}}, allOf=[{}]), {"it": 3}).ok
 
 
-@pytest.mark.parametrize(
+@table(
     "definitions",
     [
         {"a": {"$ref": "#/$defs/a"}},
@@ -81,7 +82,7 @@ def test_pattern_properties_and_forbidden_extras_work_together() -> None:
     assert not prepare_arguments(card, {"id": "a", "x-size": "many"}).ok
 
 
-@pytest.mark.parametrize(
+@table(
     "schema",
     [
         {"type": "string", "minLength": "three"},
@@ -98,7 +99,7 @@ def test_pattern_properties_and_forbidden_extras_work_together() -> None:
         False,
     ],
 )
-@pytest.mark.parametrize("value", [None, 1, 1e300, "a", [1, 1], {"a": 1}])
+@table("value", [None, 1, 1e300, "a", [1, 1], {"a": 1}])
 def test_a_schema_that_makes_no_sense_raises_nothing(schema: Json, value: Json) -> None:
     prepare_arguments(takes({"it": schema}, required=[]), {"it": value})
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import anyio
 import anyio.lowlevel
-import pytest
 
 from fingerpost.call.digest import build_fitted_digest
 from fingerpost.records import CallContext
 from fingerpost.settings import Settings
 from tests.kit.cards import snapshot
+from tests.kit.tables import table
 from tests.requirements import proves
 
 MUCH = "lorem ipsum dolor sit amet\n" * 8_000
@@ -39,7 +39,7 @@ async def turns_meanwhile(content: Any) -> int:
 
 
 @proves("D6", "F6")
-@pytest.mark.parametrize(
+@table(
     "block",
     [
         {"type": "text", "text": MUCH},
@@ -58,7 +58,7 @@ async def test_others_have_their_turn_while_much_is_cut(block: Any) -> None:
 
 
 @proves("D6")
-@pytest.mark.parametrize(
+@table(
     "block",
     [
         {"type": "text", "text": "a line\nand another\nand one more\n" * 5},

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.call.digest import clip_to_tokens, count_tokens
 from fingerpost.call.digest.tokens import MAX_EXACT_LENGTH, estimate_tokens
+from tests.kit.tables import table
 from tests.requirements import proves
 
 ENGLISH = (
@@ -30,7 +30,7 @@ text = st.text(max_size=60) | st.text(alphabet='aB1 _\n-{}"א漢🎉\u200b', max
 
 
 # The largest of what four real vocabularies (cl100k, o200k, Qwen, Claude 2) make of each.
-@pytest.mark.parametrize(
+@table(
     ("sample", "real"),
     [(ENGLISH, 37), (HEBREW, 89), (CODE, 52), (JSON, 81), (LOG, 53)],
     ids=["English", "Hebrew", "code", "JSON", "log"],

@@ -17,6 +17,7 @@ from fingerpost.call.digest.blocks import read_parts
 from fingerpost.records import CallContext, Digest, Known, Source
 from fingerpost.settings.model import DigestSettings
 from tests.kit.cards import card, snapshot
+from tests.kit.tables import table
 from tests.requirements import proves
 
 CARD = card("get_things")
@@ -101,7 +102,7 @@ def test_a_digest_never_takes_more_than_its_budget(
             assert made.text == "\n".join(part.text for part in parts)
 
 
-@pytest.mark.parametrize(
+@table(
     "whole",
     ["", "fine", '{"a": [1, 2, 3]}', "a,b\n1,2\n3,4\n5,6\n", "<html><p>x</p></html>", "שלום\r\nעולם\t\u200f"],
 )
@@ -169,7 +170,7 @@ def test_json_nested_beyond_parsing_is_cut_as_text() -> None:
 
 
 @proves("D6")
-@pytest.mark.parametrize(
+@table(
     ("header", "row"),
     [
         ("id,name,price", "{0},thing {0},{0}.50"),
@@ -247,7 +248,7 @@ def test_a_web_page_becomes_its_text() -> None:
     assert "the markup of the page" in made.dropped
 
 
-@pytest.mark.parametrize("page", ["<", "<script>", "<!--", "<p", "<a href='", "</"])
+@table("page", ["<", "<script>", "<!--", "<p", "<a href='", "</"])
 def test_a_page_of_unclosed_tags_takes_no_longer_than_its_length(page: str) -> None:
     # Quadratic behaviour would run into the test's time-out.
     cut(text("<html>" + page * (1_000_000 // len(page))), 100)
@@ -280,7 +281,7 @@ def test_pictures_and_bytes_become_references_and_never_text() -> None:
     assert not made.trimmed
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "structured"),
     [
         (['{"sum": 5}'], {"sum": 5}),

@@ -25,6 +25,7 @@ from tests.kit.call_runner import (
     create_permit,
     open_bench,
 )
+from tests.kit.tables import table
 from tests.requirements import proves
 
 FIRST = a_call("first/find")
@@ -50,7 +51,7 @@ async def ill_formed(_: str, __: dict[str, Any]) -> str:
 
 
 @proves("D5")
-@pytest.mark.parametrize("fault", ["down", "hanging", "empty", "failing"])
+@table("fault", ["down", "hanging", "empty", "failing"])
 async def test_a_tool_that_is_down_hangs_fails_or_finds_nothing_is_stood_in_for(fault: str):
     acts = {"hanging": hang, "empty": find_nothing, "failing": fail}
     first = (
@@ -229,7 +230,7 @@ def text(*texts: str) -> JsonObject:
     return {"content": [{"type": "text", "text": item} for item in texts]}
 
 
-@pytest.mark.parametrize(
+@table(
     "result",
     [
         {},
@@ -248,7 +249,7 @@ def test_what_says_nothing_is_empty(result: JsonObject):
     assert is_empty_result(result)
 
 
-@pytest.mark.parametrize(
+@table(
     "result",
     [
         text("0"),

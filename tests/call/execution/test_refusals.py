@@ -13,6 +13,7 @@ from fingerpost.servers import Server
 from tests.kit.call_runner import a_call, open_bench
 from tests.kit.certificates import CertificateAuthority
 from tests.kit.raw_http import CLOSE, raw_server, with_length
+from tests.kit.tables import table
 
 
 def build_refusal(status: str, retry_after: str = "") -> bytes:
@@ -57,8 +58,8 @@ async def test_a_write_whose_connection_broke_may_have_run(
     assert len(server.calls) == 1
 
 
-@pytest.mark.parametrize("later", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT"])
-@pytest.mark.parametrize("effect", [Effect.READ, Effect.WRITE])
+@table("later", ["3600", "Fri, 01 Jan 2100 00:00:00 GMT"])
+@table("effect", [Effect.READ, Effect.WRITE])
 async def test_a_server_that_is_asked_too_often_did_not_run_it_and_is_left_alone(effect: Effect, later: str):
     async with (
         raw_server(lambda _: [build_refusal("429 Too Many Requests", later)]) as (server, url),

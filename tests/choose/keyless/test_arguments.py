@@ -15,6 +15,7 @@ from tests.choose.keyless.corpus import cases, definitions, fill, score_cases
 from tests.kit.catalogs import card, tool
 from tests.kit.programs import program
 from tests.kit.server_pools import open_pool
+from tests.kit.tables import table
 
 
 def takes(properties: dict[str, Any], *, required: list[str] | None = None, name: str = "look_at") -> Any:
@@ -92,9 +93,7 @@ def test_a_required_parameter_goes_before_an_optional_one():
     assert fill("check a.txt", card).arguments == {"path": "a.txt"}
 
 
-@pytest.mark.parametrize(
-    "name", ["password", "api_key", "apiKey", "access_token", "secret", "client_secret", "passphrase"]
-)
+@table("name", ["password", "api_key", "apiKey", "access_token", "secret", "client_secret", "passphrase"])
 def test_what_looks_like_a_secret_is_never_filled_and_never_left_over(name: str):
     card = takes({name: {"type": "string"}})
     got = fill(f'use {name.replace("_", " ")} "hunter2-hunter2"', card)

@@ -8,7 +8,6 @@ import time
 from datetime import date
 from typing import Any, cast
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -27,6 +26,7 @@ from fingerpost.choose.keyless.tables import (
 from fingerpost.records import Json, Signals, ToolCard
 from tests.choose.keyless.corpus import TODAY, cases, every_card, read
 from tests.kit.catalogs import UNHURRIED, card, tool
+from tests.kit.tables import table
 
 CARDS = list(every_card().values())
 REQUESTS = [case.request for name in ("cases", "held_out", "hard") for case in cases(name)]
@@ -162,7 +162,7 @@ def test_signals_of_another_text_do_not_mislead(request: str, other: str):
                 assert not isinstance(item, str) or stems_from(request, made, "", item) or item in request
 
 
-@pytest.mark.parametrize(
+@table(
     "piece",
     ["a/", "((", "in Paris ", "1,", "SELECT ", 'x" ', "query: ", "from to ", "a_b ", "search for ", "*"],
 )

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from fingerpost.choose.keyless.choice import build_missing_question, fill_answer, format_missing_question
 from fingerpost.records import Json, MissingArgument
 from tests.choose.keyless.corpus import TODAY, every_card, fill, read
 from tests.kit.catalogs import card, tool
+from tests.kit.tables import table
 
 
 def format_question(request: str, tool: str, language: str = "en") -> str:
@@ -80,7 +79,7 @@ def parse_answer(tool: str, answer: str, *names: str) -> tuple[Any, list[str]]:
     return got.arguments, [one.name for one in got.missing]
 
 
-@pytest.mark.parametrize(
+@table(
     ("tool", "name", "answer", "argument"),
     [
         ("time/get_current_time", "timezone", "Tokyo", "Asia/Tokyo"),

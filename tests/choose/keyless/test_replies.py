@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from fingerpost.choose.keyless.replies import (
 from fingerpost.records import Entity, EntityKind, Narrowing, Need, NeedVerdict, Step
 from tests.choose.keyless.corpus import read
 from tests.kit.catalogs import UNHURRIED
+from tests.kit.tables import table
 
 ABILITIES = ("time/get_current_time", "files/read_text_file")
 
@@ -72,7 +72,7 @@ def test_unfencing_gives_back_what_was_fenced(text: str):
     assert remove_fence(fence_as_data(text, "s/t")) == shown
 
 
-@pytest.mark.parametrize("text", ["hello", "hi there!", "Good morning", "היי", "שלום, מה נשמע?"])
+@table("text", ["hello", "hi there!", "Good morning", "היי", "שלום, מה נשמע?"])
 def test_a_greeting_gets_a_greeting_and_what_can_be_done(text: str):
     answer = direct(text)
     assert answer.startswith(("Hello!", "שלום!"))
@@ -98,7 +98,7 @@ def test_a_greeting_before_a_question_is_not_taken_for_the_whole():
     assert "models.prime" in direct("hello, why is the sky blue and the grass green?")
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "result"),
     [
         ("(3 + 4) * 12", "84"),

@@ -15,6 +15,7 @@ from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.scorer import ScorerRequest, build_tool_text, split_sentences
 from fingerpost.records import ToolCard
 from tests.kit.scorers import EVERYDAY, WordEncoder, ask, best, cards, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 LONG_WAIT = 30.0
@@ -291,7 +292,7 @@ def test_broken_weights_are_the_same_as_none(tmp_path: Path) -> None:
         assert scorer.ready == 0.0
 
 
-@pytest.mark.parametrize("text", ["", "🙂🙂", "?!", "\x00"])
+@table("text", ["", "🙂🙂", "?!", "\x00"])
 def test_a_request_without_a_word_says_nothing_about_meaning(text: str) -> None:
     with prepare_scorer(WordEncoder(), EVERYDAY) as scorer:
         assert np.isnan(scorer.scores(ask(text), EVERYDAY)).all()

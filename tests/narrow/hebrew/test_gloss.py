@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from fingerpost.narrow.hebrew.lexicon import (
     is_hebrew,
     read_field_lines,
 )
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -25,7 +25,7 @@ def english(text: str) -> set[str]:
 
 
 @proves("D2")
-@pytest.mark.parametrize(
+@table(
     ("request_", "expected"),
     [
         ("תשלח מייל לדנה עם הקובץ המצורף", "send email attachment"),
@@ -68,9 +68,7 @@ def test_a_hebrew_plural_of_a_latin_word_is_not_a_word_of_its_own() -> None:
     assert join_gloss(gloss_words("PRים פתוחים")) == "PR open"
 
 
-@pytest.mark.parametrize(
-    "text", ["מזג אוויר", "מזג האוויר", "במזג האוויר", "ומזג אוויר", "מֶזֶג אֲוִויר", "מזג-האוויר"]
-)
+@table("text", ["מזג אוויר", "מזג האוויר", "במזג האוויר", "ומזג אוויר", "מֶזֶג אֲוִויר", "מזג-האוויר"])
 def test_an_idiom_is_found_with_article_prefix_hyphen_and_points(text: str) -> None:
     assert english(text) == {"weather"}
 
@@ -84,7 +82,7 @@ def test_the_words_of_an_idiom_apart_mean_what_they_mean() -> None:
     assert "long" not in english("כמה אנשים הגיעו בזמן")
 
 
-@pytest.mark.parametrize(
+@table(
     ("one", "other"),
     [("תוכנית", "תכנית"), ("טלגרם", "תלגרם"), ("תיקייה", "תיקיה"), ("דו״ח", 'דו"ח'), ("צ׳אט", "צ'אט")],
 )
@@ -107,7 +105,7 @@ def test_of_two_idioms_with_the_same_words_the_first_in_the_lexicon_counts() -> 
 
 
 @proves("D2")
-@pytest.mark.parametrize(
+@table(
     ("hebrew", "name"),
     [("סטרייפ", "stripe"), ("גרפנה", "grafana"), ("קיבאנה", "kibana"), ("נטליפיי", "netlify")],
 )
@@ -137,7 +135,7 @@ def _lines() -> list[str]:
     return [line for field in LEXICON_FIELDS for line in read_field_lines(field)]
 
 
-@pytest.mark.parametrize("field", LEXICON_FIELDS)
+@table("field", LEXICON_FIELDS)
 def test_every_line_of_the_lexicon_has_hebrew_first_and_english_after(field: str) -> None:
     for line in read_field_lines(field):
         kinds = [is_hebrew(word) for word in line.lstrip("*=").split()]
@@ -179,7 +177,7 @@ def test_any_form_of_a_verb_leads_back_to_it(verb: str, prefix: str, data: st.Da
     assert meanings & found
 
 
-@pytest.mark.parametrize(
+@table(
     ("past", "forms"),
     [
         ("שלח", "תשלח תשלחי תשלחו נשלח לשלוח שלחו שולחת שליחה שלחתי"),

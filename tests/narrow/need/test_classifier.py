@@ -17,6 +17,7 @@ from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import Mention, Message, Need, NeedVerdict, Signals
 from fingerpost.settings import NarrowSettings
 from tests.kit.catalogs import catalog, create_listing, tool
+from tests.kit.tables import table
 from tests.requirements import proves
 
 READER = SignalReader()
@@ -32,7 +33,7 @@ def classify(text: str, *history: tuple[str, str]) -> Need:
 
 
 @proves("A2")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "open src/main.py and show me the imports",
@@ -57,7 +58,7 @@ def test_a_request_for_files_actions_or_live_facts_needs_a_tool(text: str) -> No
 
 
 @proves("A2", "B6")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "hi there",
@@ -85,7 +86,7 @@ def test_small_talk_sums_knowledge_explanations_and_writing_need_none(text: str)
 
 
 @proves("A2")
-@pytest.mark.parametrize(
+@table(
     ("without", "with_tool"),
     [
         ("write a tweet about our new bakery", "post a tweet about our new bakery"),
@@ -102,7 +103,7 @@ def test_requests_that_differ_in_one_thing_are_told_apart(without: str, with_too
 
 
 @proves("B6")
-@pytest.mark.parametrize(
+@table(
     ("text", "asked"),
     [
         ("My lucky number is 23.", "what was my lucky number?"),
@@ -132,7 +133,7 @@ def test_a_wish_about_the_last_answer_needs_none_even_after_a_tool(asked: str) -
 
 
 @proves("B6")
-@pytest.mark.parametrize(
+@table(
     ("before", "answer", "asked"),
     [
         ("What's the weather in Rome right now?", "21 degrees.", "and now in Paris?"),
@@ -152,7 +153,7 @@ def test_a_request_that_leans_on_one_without_a_tool_needs_none() -> None:
 
 
 @proves("A2")
-@pytest.mark.parametrize("text", ["", "   \n\t", "🙂🙂🙂", "?!…", "\u200f"])
+@table("text", ["", "   \n\t", "🙂🙂🙂", "?!…", "\u200f"])
 def test_where_nothing_was_asked_none_is_needed(text: str) -> None:
     need = classify(text)
     assert need.verdict is NeedVerdict.NONE
@@ -181,7 +182,7 @@ def test_a_tool_named_outright_is_needed() -> None:
 
 
 @proves("A2")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         'Use note/write_note to write the text "hello"',
@@ -200,7 +201,7 @@ def test_a_tool_named_with_its_server_is_needed_whatever_it_is_used_for(text: st
 
 
 @proves("A2")
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "what does note/write_note do?",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.signals.reader import detect_language
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
 @proves("D2")
-@pytest.mark.parametrize(
+@table(
     ("text", "language"),
     [
         ("What is the weather in London?", "en"),
@@ -38,7 +38,7 @@ def test_a_sentence_is_told_by_its_script_and_its_little_words(text: str, langua
 
 
 @proves("D2")
-@pytest.mark.parametrize(
+@table(
     ("text", "language"),
     [
         ("תחפש ב-Hugging Face Transformers models של Google Research", "he"),
@@ -54,7 +54,7 @@ def test_names_paths_and_quotations_do_not_change_the_language_of_a_request(text
     assert detect_language(text) == language
 
 
-@pytest.mark.parametrize("text", ["", "   ", "12345 + 678", "👍🎉", "?!…", "\u200f\u200e"])
+@table("text", ["", "   ", "12345 + 678", "👍🎉", "?!…", "\u200f\u200e"])
 def test_a_text_without_letters_has_no_language(text: str) -> None:
     assert detect_language(text) == "und"
 

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from fingerpost.surfaces.cli.main import fingerpost
+from tests.kit.tables import table
 from tests.requirements import proves
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "cli.md"
@@ -26,15 +27,13 @@ def every(command: click.Command, path: str) -> Iterator[tuple[str, click.Comman
 
 
 @proves("H19")
-@pytest.mark.parametrize(
-    ("path", "command"), [pytest.param(*one, id=one[0]) for one in every(fingerpost, "fingerpost")]
-)
+@table(("path", "command"), [pytest.param(*one, id=one[0]) for one in every(fingerpost, "fingerpost")])
 def test_every_command_shows_an_example_of_itself(path: str, command: click.Command) -> None:
     shown = f"{command.help}\n{command.epilog or ''}"
     assert f"  {path}" in shown, shown
 
 
 @proves("H19")
-@pytest.mark.parametrize("name", fingerpost.list_commands(click.Context(fingerpost)))
+@table("name", fingerpost.list_commands(click.Context(fingerpost)))
 def test_every_command_is_in_the_documentation(name: str) -> None:
     assert f"| `fingerpost {name}" in DOCUMENT.read_text(encoding="utf-8")

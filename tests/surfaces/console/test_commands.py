@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 import click
-import pytest
 
 from fingerpost.surfaces.cli.main import fingerpost
 from fingerpost.surfaces.console.app import STATIC_FOLDER
+from tests.kit.tables import table
 
 # A command as far as the text goes on with it: until the quote, the tag or the line ends.
 TOLD = re.compile(r"\bfingerpost (?P<words>[a-z-][^`\"'<(){}$,;\n]*)")
@@ -25,7 +25,7 @@ TEXTS = list(files())
 COMMANDS = sorted({found["words"].strip(" .") for text in TEXTS for found in TOLD.finditer(text)})
 
 
-@pytest.mark.parametrize("text", COMMANDS)
+@table("text", COMMANDS)
 def test_a_command_it_names_exists(text: str) -> None:
     command: click.Command = fingerpost
     context = click.Context(command)

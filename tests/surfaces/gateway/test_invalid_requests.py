@@ -23,6 +23,7 @@ from tests.kit.gateway_client import (
     tool_call,
 )
 from tests.kit.small_gateway import open_small_gateway
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -156,13 +157,13 @@ def test_reading_json_never_fails_otherwise(body: bytes):
         decode_json(body)
 
 
-@pytest.mark.parametrize("body", [b"[" * 5000 + b"]" * 5000, b"NaN", b'"\\ud800"', b"\xff", b""])
+@table("body", [b"[" * 5000 + b"]" * 5000, b"NaN", b'"\\ud800"', b"\xff", b""])
 def test_odd_json_is_refused(body: bytes):
     with pytest.raises(InvalidJsonBody):
         decode_json(body)
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "text"),
     [
         (b'{"a":' * 101 + b"1" + b"}" * 101, "100 levels"),
@@ -178,7 +179,7 @@ def test_deep_and_huge_json_is_refused_for_what_it_is(body: bytes, text: str):
         decode_json(body)
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         b"[" * 100 + b"]" * 100,

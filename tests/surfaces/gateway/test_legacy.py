@@ -10,6 +10,7 @@ import pytest
 from fingerpost.events import ClientConnected, ClientLeft
 from tests.kit.gateway_client import INITIALIZE, ask, eventually, old, open_raw_connection, open_session
 from tests.kit.small_gateway import open_small_gateway
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -18,7 +19,7 @@ def call(name: str, request_id: str | int = 1, **arguments: Any) -> dict[str, An
 
 
 @proves("G1")
-@pytest.mark.parametrize(
+@table(
     ("asked", "spoken"),
     [
         ("2025-11-25", "2025-11-25"),

@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import anyio
-import pytest
 
 from tests.kit.gateway_client import (
     MODERN,
@@ -18,6 +17,7 @@ from tests.kit.gateway_client import (
     tool_call,
 )
 from tests.kit.small_gateway import open_small_gateway
+from tests.kit.tables import table
 from tests.requirements import proves
 
 LISTEN = "subscriptions/listen"
@@ -88,7 +88,7 @@ async def test_a_client_that_takes_streams_alone_gets_one():
 
 
 @proves("G1")
-@pytest.mark.parametrize(
+@table(
     ("change", "status", "code"),
     [
         ({"mcp-method": "tools/list"}, 400, -32020),
@@ -148,7 +148,7 @@ async def test_a_wrong_envelope_is_explained():
         assert (got.status, got.code) == (400, -32020)
 
 
-@pytest.mark.parametrize("method", ["initialize", "ping", "logging/setLevel", "no/such"])
+@table("method", ["initialize", "ping", "logging/setLevel", "no/such"])
 async def test_methods_of_the_older_era_do_not_exist(method: str):
     async with open_small_gateway() as gateway:
         got = await ask(gateway, modern(method), modern_headers(method))

@@ -23,6 +23,7 @@ from tests.kit.gateway_methods import (
     open_gateway_methods,
     profile,
 )
+from tests.kit.tables import table
 from tests.requirements import proves
 
 TEXT: dict[str, Any] = {"type": "text", "text": "See book://a."}
@@ -170,7 +171,7 @@ async def test_links_in_the_messages_of_a_prompt_are_renamed_too() -> None:
 
 
 @proves("G8", "H1")
-@pytest.mark.parametrize(
+@table(
     "content",
     [
         None,

@@ -11,6 +11,7 @@ from fingerpost.settings.model import GatewaySettings, SignInSettings
 from fingerpost.settings.validation import is_loopback
 from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, WebOrigin
 from fingerpost.surfaces.http.authenticator import check_exposure
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HOME = Authority("127.0.0.1", 8642)
@@ -24,15 +25,13 @@ def is_accepted(
 
 
 @proves("G11", "F50")
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1:8642", "localhost:8642", "LOCALHOST", "[::1]:8642", "localhost.:1"]
-)
+@table("host", ["127.0.0.1:8642", "localhost:8642", "LOCALHOST", "[::1]:8642", "localhost.:1"])
 def test_the_names_of_this_machine_are_taken(host: str) -> None:
     assert is_accepted(host)
 
 
 @proves("G11", "F50")
-@pytest.mark.parametrize(
+@table(
     "host",
     [
         "evil.example:8642",
@@ -77,7 +76,7 @@ def test_listening_everywhere_takes_addresses_in_numbers_but_no_name_it_does_not
 
 
 @proves("G11", "F50")
-@pytest.mark.parametrize(
+@table(
     ("origin", "expected"),
     [
         (None, True),
@@ -128,7 +127,7 @@ def test_any_text_gets_an_answer_and_only_names_of_ours_are_taken(host: str, ori
 
 
 @proves("G10")
-@pytest.mark.parametrize(
+@table(
     "settings",
     [
         {"host": "0.0.0.0"},

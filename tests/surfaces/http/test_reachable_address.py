@@ -17,6 +17,7 @@ from fingerpost.surfaces.http.addresses import get_reachable_address, is_every_a
 from fingerpost.surfaces.http.authenticator import build_authenticator
 from tests.kit.gateways import serve_gateway
 from tests.kit.routers import build_settings
+from tests.kit.tables import table
 from tests.requirements import proves
 from tests.surfaces.http.test_tokens import NoKeys
 
@@ -39,7 +40,7 @@ async def test_the_address_a_gateway_announces_leads_to_it_and_is_one_of_its_hos
             assert answer.status == 401  # a key is needed, but the Host is ours: that would be a 403
 
 
-@pytest.mark.parametrize("bound", ["127.0.0.1:8642", "10.0.0.7:80", "[fe80::1]:8642", "tools.lan:1"])
+@table("bound", ["127.0.0.1:8642", "10.0.0.7:80", "[fe80::1]:8642", "tools.lan:1"])
 def test_an_address_that_leads_somewhere_stays_as_it_is(bound: str) -> None:
     assert get_reachable_address(bound) == bound
 

@@ -32,6 +32,7 @@ from fingerpost.surfaces.http.credentials import (
 )
 from fingerpost.surfaces.http.tokens import TokenCheck
 from tests.kit.clock import Clock
+from tests.kit.tables import table
 from tests.kit.token_issuer import (
     AUDIENCE,
     TokenIssuer,
@@ -381,7 +382,7 @@ async def test_a_good_token_is_not_checked_again_for_each_request_and_ends_on_ti
 
 
 @proves("G10")
-@pytest.mark.parametrize(
+@table(
     "settings",
     [
         {"algorithms": ("HS256",)},

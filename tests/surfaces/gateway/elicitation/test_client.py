@@ -21,6 +21,7 @@ from fingerpost.surfaces.gateway.elicitation.approvals import (
 from fingerpost.surfaces.gateway.elicitation.client import GatewayCaller, mark_question, mark_result
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from tests.kit.elicitation import ElicitationClient, create_client, request
+from tests.kit.tables import table
 from tests.requirements import proves
 
 ELICIT, SAMPLE, ROOTS = "elicitation/create", "sampling/createMessage", "roots/list"
@@ -81,7 +82,7 @@ def message_of(waiting: Pending) -> str:
 
 @proves("G8")
 @pytest.mark.anyio
-@pytest.mark.parametrize(("capabilities", "method", "params", "needed"), LACKING)
+@table(("capabilities", "method", "params", "needed"), LACKING)
 async def test_a_caller_is_not_asked_for_what_they_do_not_offer(
     capabilities: dict[str, Any], method: str, params: dict[str, Any], needed: dict[str, Any] | None
 ) -> None:
@@ -98,7 +99,7 @@ async def test_a_caller_is_not_asked_for_what_they_do_not_offer(
 
 @proves("G8")
 @pytest.mark.anyio
-@pytest.mark.parametrize(("capabilities", "method", "params"), OFFERED)
+@table(("capabilities", "method", "params"), OFFERED)
 async def test_a_question_arrives_as_it_was_put(
     capabilities: dict[str, Any], method: str, params: dict[str, Any]
 ) -> None:
@@ -133,7 +134,7 @@ async def test_progress_goes_under_the_callers_own_token_or_not_at_all() -> None
 
 @proves("G8")
 @pytest.mark.anyio
-@pytest.mark.parametrize(
+@table(
     ("modern", "asked_for", "received"),
     [
         (False, None, ["debug", "warning", "emergency"]),
@@ -214,7 +215,7 @@ def test_only_the_words_of_the_form_are_a_yes() -> None:
 
 
 @proves("G6")
-@pytest.mark.parametrize("name", ["Fingerpost", "FINGER\u200bPOST", "F i n g e r p o s t", "Fingerроst"])
+@table("name", ["Fingerpost", "FINGER\u200bPOST", "F i n g e r p o s t", "Fingerроst"])
 def test_a_server_that_speaks_in_our_name_is_named(name: str) -> None:
     question: dict[str, Any] = {"message": f"{name} asks: may this tool run?", "requestedSchema": {}}
     shown = mark_question("evil\u200b", ELICIT, question)
