@@ -77,7 +77,7 @@ class PassageVectors:
 
     def wait(self, seconds: float) -> bool:
         """Wait until everything is encoded. Return whether this happened within `seconds`."""
-        return self._index.wait(seconds)
+        return self._index.queue.wait(seconds)
 
     def close(self) -> None:
         self._index.close()
@@ -98,7 +98,7 @@ class PassageVectors:
         if matrix.is_blank or len(starts) != size or not any(map(str.isalnum, query)):
             return None
         try:
-            with self._index.pause_background():
+            with self._index.queue.pause():
                 vector = self._encoder.encode(clean_line(query, MAX_REQUEST_LENGTH))
         except Exception as error:  # noqa: BLE001 - without the encoder, search by words still works
             self._index.warn_once(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from fingerpost.schemas import get_properties, get_required
 
 Rows = NDArray[np.intp]
 Scores = NDArray[np.float32]
+K = TypeVar("K")
 
 _MIDDLE_PRIORITY: Final = 50
 _DESCRIPTION_LENGTH: Final = 300  # characters that describe the tool's purpose
@@ -95,7 +96,7 @@ def build_columns(snapshot: Snapshot) -> ToolColumns:
         ),
         changes=np.fromiter((_get_change_strength(card) for card in cards), np.float32, len(cards)),
         recalls=np.fromiter((_get_recall_strength(card) for card in cards), np.float32, len(cards)),
-        rows_by_entity_kind=_group_kind_rows(
+        rows_by_entity_kind=_group_rows(
             (kind, row) for row, card in enumerate(cards) for kind in _find_entity_kinds(card)
         ),
         wants_id=np.fromiter((_get_id_requirement(card) for card in cards), np.float32, len(cards)),
@@ -111,8 +112,8 @@ def build_columns(snapshot: Snapshot) -> ToolColumns:
     )
 
 
-def _group_rows(pairs: Iterable[tuple[str, int]]) -> dict[str, Rows]:
-    found: dict[str, list[int]] = {}
+def _group_rows(pairs: Iterable[tuple[K, int]]) -> dict[K, Rows]:
+    found: dict[K, list[int]] = {}
     for name, row in pairs:
         found.setdefault(name, []).append(row)
     return {name: np.array(rows, np.intp) for name, rows in found.items()}
@@ -160,13 +161,6 @@ def _find_entity_kinds(card: ToolCard) -> Iterable[EntityKind]:
 def _get_id_requirement(card: ToolCard) -> float:
     required = (split_words(name) for name in get_required(card.definition.get("inputSchema")))
     return 1.0 if any(name and name[-1] == "id" for name in required) else 0.0
-
-
-def _group_kind_rows(pairs: Iterable[tuple[EntityKind, int]]) -> dict[EntityKind, Rows]:
-    found: dict[EntityKind, list[int]] = {}
-    for kind, row in pairs:
-        found.setdefault(kind, []).append(row)
-    return {kind: np.array(rows, np.intp) for kind, rows in found.items()}
 
 
 def _number_twins(cards: Sequence[ToolCard]) -> Rows:

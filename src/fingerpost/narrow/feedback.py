@@ -446,16 +446,6 @@ class Preferences:
         return tuple(person for person, habits in self._habits.items() if habits)
 
 
-__all__ = [
-    "Correction",
-    "Corrections",
-    "PastDecisions",
-    "Preferences",
-    "RememberedDecision",
-    "RequestVectors",
-]
-
-
 CORRECTION_POINTS: Final = 0.25  # maximum; at most half of it is subtracted
 PREFERENCE_POINTS: Final = 0.05
 EQUAL_SCORE_MARGIN: Final = 0.05  # within this distance of the best score, a habit decides

@@ -228,6 +228,3 @@ def _rescale_above(likeness: Floats, threshold: float) -> Floats:
     """Rescale linearly: 0 up to the threshold, 1 for equal texts."""
     above = np.maximum(likeness - threshold, 0.0) / (1.0 - threshold)
     return above.astype(np.float32, copy=False)
-
-
-__all__ = ["HistoryScorer", "ToolHistory"]

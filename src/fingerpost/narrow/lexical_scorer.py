@@ -346,6 +346,3 @@ def _weigh_passages(text: ToolText) -> Iterator[tuple[str, float]]:
         yield parameter.name, PARAMETER_WEIGHT
         yield parameter.description, PARAMETER_TEXT_WEIGHT
         yield " ".join(parameter.values), PARAMETER_TEXT_WEIGHT
-
-
-__all__ = ["LexicalScorer"]

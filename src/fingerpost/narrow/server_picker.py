@@ -27,7 +27,6 @@ from fingerpost.narrow.server_prompt import (
     ServerNames,
     build_server_question,
     parse_server_choice,
-    read_template,
 )
 from fingerpost.records import Message, ServerChoice, Signals, ToolCard
 from fingerpost.redaction import scrub
@@ -84,14 +83,19 @@ class SmartRoutingStats:
 
 async def read_stored_stats(store: Store) -> SmartRoutingStats:
     """Compute the statistics of the whole journal."""
+    events, _ = await _read_choices(store, after=0)
+    return SmartRoutingStats.from_events(events)
+
+
+async def _read_choices(store: Store, *, after: int) -> tuple[list[Event], int]:
+    """Return the choices in the journal behind `after`, and the number of the last one."""
     found: list[Event] = []
-    after = 0
     while page := await store.journal.list_events(
         kinds=(SmartRoutingEnd.kind,), after_seq=after, limit=_PAGE_SIZE
     ):
         found += [recorded.event for recorded in page]
         after = page[-1].seq
-    return SmartRoutingStats.from_events(found)
+    return found, after
 
 
 def _get_quantile(ordered: Sequence[float], share: float) -> float:
@@ -137,12 +141,8 @@ class RecentRoutingStats:
         if self._clock() - self._read_at < REFRESH_INTERVAL_S:
             return
         self._read_at = self._clock()
-        journal = self._store.journal
-        while page := await journal.list_events(
-            kinds=(SmartRoutingEnd.kind,), after_seq=self._after, limit=_PAGE_SIZE
-        ):
-            self._events.extend(recorded.event for recorded in page)
-            self._after = page[-1].seq
+        events, self._after = await _read_choices(self._store, after=self._after)
+        self._events.extend(events)
         self.figures = SmartRoutingStats.from_events(self._events)
 
 
@@ -371,7 +371,7 @@ class _PickerTurn:
     def conversation_key(self) -> ConversationKey | None:
         """The cache key of a choice: the caller and the conversation or, without one, the request."""
         kept_by = self.conversation or self.packet_id
-        return None if kept_by is None else _build_conversation_key(self.caller, kept_by)
+        return None if kept_by is None else (self.caller, kept_by)
 
     @cached_property
     def servers(self) -> frozenset[str]:
@@ -444,7 +444,7 @@ class ServerPicker:
 
     def has_chosen(self, conversation: str | None, *, caller: str | None = None) -> bool:
         """Return whether a model has already chosen for this conversation."""
-        return conversation is not None and _build_conversation_key(caller, conversation) in self._decisions
+        return conversation is not None and (caller, conversation) in self._decisions
 
     async def pick(
         self,
@@ -663,21 +663,5 @@ class ServerPicker:
         )
 
 
-def _build_conversation_key(caller: str | None, conversation: str) -> ConversationKey:
-    return (caller, conversation)
-
-
 def _describe_error(error: Exception) -> str:
     return scrub(f"{type(error).__name__}: {error}")[:_MAX_ERROR_LENGTH]
-
-
-__all__ = [
-    "RecentRoutingStats",
-    "ServerPicker",
-    "SmartRoutingStats",
-    "adapt_settings",
-    "pick_by_scores",
-    "read_stored_stats",
-    "read_template",
-    "should_pick_servers",
-]

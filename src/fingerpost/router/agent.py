@@ -69,24 +69,16 @@ class AgentCounter:
         self._lock = Lock()
         self._sums = _AgentTotals()
 
-    def count(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
-        """Count one request. `outcome` is None if the request ended with an error."""
+    def count(self, outcome: RouteOutcome | None, events: Iterable[Event], *, resumed: bool = False) -> None:
+        """Count one request. `outcome` is None if the request ended with an error. A resumed request was
+        counted as waiting before.
+        """
         with self._lock:
             sums = self._sums
-            sums.requests += 1
+            sums.requests += not resumed
+            sums.waiting += (outcome in _WAITING) - resumed
             sums.answered += outcome in _SUCCESSES
-            sums.waiting += outcome in _WAITING
             sums.failures += outcome not in _SUCCESSES and outcome not in _WAITING
-            self._count_events(events)
-
-    def count_resumed(self, outcome: RouteOutcome | None, events: Iterable[Event]) -> None:
-        """Count the outcome of a resumed request, which was counted as waiting before."""
-        with self._lock:
-            sums = self._sums
-            if outcome not in _WAITING:
-                sums.waiting -= 1
-                sums.answered += outcome in _SUCCESSES
-                sums.failures += outcome not in _SUCCESSES
             self._count_events(events)
 
     def _count_events(self, events: Iterable[Event]) -> None:
@@ -260,7 +252,7 @@ class Agent:
                 raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
             requests = self._router.requests
             route = await requests.resume(state.waiting, approval, RouteOptions(**options))
-            self._counter.count_resumed(route.outcome, route.events)
+            self._counter.count(route.outcome, route.events, resumed=True)
             self._keep_turn(replace(state, history=state.history[:-1]), None, route)
             return route
 
@@ -329,7 +321,7 @@ class Agent:
             messages=len(state.history),
             busy=self._one_at_a_time.locked(),
             smart_routing=routing.mode,
-            thresholds=RoutingThresholds(max_tools=routing.max_tools, max_servers=routing.max_servers),
+            thresholds=self.thresholds,
             total_tools=len(cards),
             total_servers=servers,
             chooses_servers=should_pick_servers(routing, tools=len(cards), servers=servers),

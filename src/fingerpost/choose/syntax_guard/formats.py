@@ -65,15 +65,15 @@ ScanVerdict: TypeAlias = ShowUntil | HideUntil | ShowCodeBlock
 class ScanPosition:
     """One position in a text that may still be incomplete."""
 
-    text: str
-    at: int
-    final: bool  # no more text will arrive
-    line: str  # shown text of this line before the position
-    before: str  # end of the shown text before the position
     names: WrittenToolNames
     request: str  # the request that the text answers
     is_about_syntax: bool  # the request is about tool syntax
     asks_for_data: bool  # the request asks for data or code
+    text: str = ""
+    at: int = 0
+    final: bool = False  # no more text will arrive
+    line: str = ""  # shown text of this line before the position
+    before: str = ""  # end of the shown text before the position
     follows_hidden: bool = False  # directly after a hidden block
     tags_checked_to: int = 0  # tags before this position have no closing tag
 

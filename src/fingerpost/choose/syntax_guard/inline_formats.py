@@ -80,9 +80,12 @@ def examine_brace(position: ScanPosition) -> ScanVerdict:
 
 def examine_json(position: ScanPosition) -> ScanVerdict:
     """Examine an object or a list of objects that may be a call."""
-    at, names, unknown = position.at, position.names, position.accepts_unknown_tools
+    at, names = position.at, position.names
     head, complete = position.look_ahead(at, _MAX_JSON_HEAD_LENGTH)
-    if not may_be_call_head(head, names, allow_unknown=unknown, complete=complete):
+    if not may_be_call_head(head, names, allow_unknown=True, complete=complete):
+        return ShowUntil(at + 1)
+    unknown = position.accepts_unknown_tools
+    if not unknown and not may_be_call_head(head, names, allow_unknown=False, complete=complete):
         return ShowUntil(at + 1)
     end = position.find_end(at)
     value = position.text[at : position.limit if end is None else end]
@@ -168,8 +171,8 @@ def _examine_template(position: ScanPosition) -> ScanVerdict:
         return ShowUntil(position.at + 1)
     if closing < 0 and not complete:
         raise MoreTextNeeded
-    is_tool = is_distinctive(found[1]) and position.may_be_tool(found[1])
-    if closing > 0 and is_tool and found[2] != "}" and not position.is_about_syntax:
+    may_call = closing > 0 and found[2] != "}" and not position.is_about_syntax
+    if may_call and is_distinctive(found[1]) and position.may_be_tool(found[1]):
         return HideUntil(position.at + closing + 2, "marker")
     return ShowUntil(position.at + 1)
 

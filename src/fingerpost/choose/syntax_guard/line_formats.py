@@ -453,9 +453,6 @@ _RULER_LINE_START: Final = re.compile(
     rf"[ \t]{{0,4}}(?:[=\-*~+_%@#]{{1,12}}"
     rf"|{_LINE_SIGNS}[ \t]?[\w \t\-]{{0,90}}:?[ \t]?[=\-*#~+_%@]{{0,12}}[ \t]{{0,9}})\Z"
 )
-_RULER_LINE_CLOSER: Final = re.compile(
-    r"\n[ \t]{0,4}[=\-*#~+_%@]{1,12}[ \t]?(?:end|/|סוף)[^\n]{0,60}(?=\n|\Z)", re.IGNORECASE
-)
 
 
 def examine_line(position: ScanPosition) -> ScanVerdict | None:
@@ -540,7 +537,7 @@ def _examine_ruler_line(position: ScanPosition, end: int, *, ending: bool) -> Sc
     named = word is not None and position.names.is_known(word[1]) and is_distinctive(word[1])
     if not named and not re.match(r"\{\s{0,9}[\"'](?:name|tool|function|action|tool_name)[\"']", behind):
         return None
-    return HideUntil(end, "marker", MarkedCall(_RULER_LINE_CLOSER))
+    return HideUntil(end, "marker", MarkedCall(_DELIMITER_CLOSER))
 
 
 def _examine_named_call(position: ScanPosition, found: re.Match[str]) -> ScanVerdict | None:

@@ -17,7 +17,7 @@ from fingerpost.choose.syntax_guard.call_parser import (
     parse_calls,
 )
 from fingerpost.choose.syntax_guard.formats import (
-    HiddenMode,
+    HideUntil,
     ScanPosition,
     ScanVerdict,
     ShowCodeBlock,
@@ -175,162 +175,138 @@ _LABEL_PREFIXES: Final = frozenset(label[:count] for label in INLINE_LABELS for 
 _MAX_PREFIX_LENGTH: Final = max(map(len, (*_WORD_PREFIXES, *_LABEL_PREFIXES))) + 3
 
 
-@frozen(kw_only=False)
-class ShownText:
-    text: str
+_CODE_TAIL: Final = re.compile(r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z")
 
 
 @frozen(kw_only=False)
 class HiddenBlock:
-    """A complete hidden block: the original text and its view."""
+    """A complete hidden block: the original text, its view, and the verdict that opened it."""
 
     raw: str
     plain: str
-    syntax: str
-    is_stray: bool
-    has_no_calls: bool
+    verdict: HideUntil
 
 
-ScannedPart: TypeAlias = ShownText | HiddenBlock
+ScannedPart: TypeAlias = str | HiddenBlock  # a text is shown
 
 
 class SyntaxScanner:
-    """The scanner state for one text."""
+    """The scanner state for one text. Everything before the position is decided."""
 
     def __init__(
         self, names: WrittenToolNames, *, request: str, is_about_syntax: bool, asks_for_data: bool
     ) -> None:
-        self._names = names
-        self._request = request
-        self._is_about_syntax = is_about_syntax
-        self._asks_for_data = asks_for_data
+        self._position = ScanPosition(
+            names=names, request=request, is_about_syntax=is_about_syntax, asks_for_data=asks_for_data
+        )
         self._fold = FoldedText()
-        self._at = 0  # view position; everything before it is decided
         self._returned_to = 0  # text position; everything before it was returned
-        self._line = ""
-        self._before = ""
         self._is_new_line = True  # at the start of a line that was not examined
         self._values_checked_to = 0  # view position; JSON values before it were examined
-        self._tags_checked_to = 0
         self._wait_length = 0  # minimum length before the next scan
-        self._mode: HiddenMode | None = None
+        self._hidden: HideUntil | None = None  # opened the block that is hidden now
         self._fence: re.Pattern[str] | None = None
-        self._follows_hidden = False
         self._raw = ""
         self._plain = ""
-        self._syntax = ""
-        self._is_stray = False
-        self._has_no_calls = False
 
     def scan(self, piece: str, *, final: bool = False) -> Iterator[ScannedPart]:
         """Add a piece and yield the parts that are decided now."""
+        position = self._position
         self._fold.append(piece, final=final)
-        if len(self._fold.text) - self._at >= self._wait_length or final:
-            yield from self._advance_scan(final=final)
-            gone = self._fold.discard_before(self._at)
-            self._returned_to -= gone
-            self._values_checked_to = max(0, self._values_checked_to - self._at)
-            self._tags_checked_to = max(0, self._tags_checked_to - self._at)
-            self._at = 0
+        position.text, position.final = self._fold.text, final
+        if len(position.text) - position.at >= self._wait_length or final:
+            yield from self._advance_scan()
+            self._returned_to -= self._fold.discard_before(position.at)
+            self._values_checked_to = max(0, self._values_checked_to - position.at)
+            position.tags_checked_to = max(0, position.tags_checked_to - position.at)
+            position.text, position.at = self._fold.text, 0
         if final:
-            yield from self._show(len(self._fold.text))
+            yield from self._show(len(position.text))
 
-    def _advance_scan(self, *, final: bool) -> Iterator[ScannedPart]:
+    def _advance_scan(self) -> Iterator[ScannedPart]:
         self._wait_length = 0
-        text = self._fold.text
-        while self._at < len(text):
-            before = (self._at, self._mode, self._fence, self._is_new_line)
+        position = self._position
+        while position.at < len(position.text):
+            before = (position.at, self._hidden, self._fence, self._is_new_line)
             try:
-                if self._mode is not None:
-                    yield from self._scan_hidden(self._mode, text, final=final)
+                if self._hidden is not None:
+                    yield from self._scan_hidden(self._hidden)
                 elif self._fence is not None:
-                    yield from self._scan_code(self._fence, text, final=final)
+                    yield from self._scan_code(self._fence)
                 else:
-                    yield from self._scan_text(text, final=final)
+                    yield from self._scan_text()
             except MoreTextNeeded:
                 pass
-            if (self._at, self._mode, self._fence, self._is_new_line) == before:
-                held = len(text) - self._at
+            if (position.at, self._hidden, self._fence, self._is_new_line) == before:
+                held = len(position.text) - position.at
                 self._wait_length = held + max(1, held // 8) if held > 64 else 0
                 return
-        if final and self._mode is not None:
-            yield from self._scan_hidden(self._mode, text, final=True)
+        if position.final and self._hidden is not None:
+            yield from self._scan_hidden(self._hidden)
 
-    def _scan_hidden(self, mode: HiddenMode, text: str, *, final: bool) -> Iterator[ScannedPart]:
-        to, done = mode.step(text, self._at, final=final)
-        self._hide(to)
+    def _scan_hidden(self, verdict: HideUntil) -> Iterator[ScannedPart]:
+        """Hide more of the block. It is complete if no mode continues it."""
+        position, done = self._position, True
+        if verdict.mode is not None:
+            to, done = verdict.mode.step(position.text, position.at, final=position.final)
+            self._hide(to)
         if done:
-            yield self._finish_block()
+            yield HiddenBlock(self._raw, self._plain, verdict)
+            self._hidden, self._raw, self._plain = None, "", ""
+            self._is_new_line = not position.line
+            position.follows_hidden = True
 
     def _hide(self, to: int) -> None:
-        end = self._fold.get_text_end(to)
-        if to > self._at:
+        position, end = self._position, self._fold.get_text_end(to)
+        if to > position.at:
             self._raw = (self._raw + self._fold.get_raw(self._returned_to, end))[:MAX_BLOCK_LENGTH]
-            self._plain = (self._plain + self._fold.text[self._at : to])[:MAX_BLOCK_LENGTH]
+            self._plain = (self._plain + position.text[position.at : to])[:MAX_BLOCK_LENGTH]
             self._returned_to = max(self._returned_to, end)
-        self._at = to
+        position.at = to
 
-    def _finish_block(self) -> HiddenBlock:
-        part = HiddenBlock(
-            raw=self._raw,
-            plain=self._plain,
-            syntax=self._syntax,
-            is_stray=self._is_stray,
-            has_no_calls=self._has_no_calls,
-        )
-        self._mode, self._raw, self._plain = None, "", ""
-        self._is_new_line = not self._line
-        self._follows_hidden = True
-        return part
-
-    def _scan_code(self, closing: re.Pattern[str], text: str, *, final: bool) -> Iterator[ScannedPart]:
-        found = closing.search(text, self._at)
+    def _scan_code(self, closing: re.Pattern[str]) -> Iterator[ScannedPart]:
+        text, at, final = self._position.text, self._position.at, self._position.final
+        found = closing.search(text, at)
         if found is not None and (final or found.end() < len(text)):
             self._fence = None
             yield from self._show(found.end())
             return
         edge = len(text)
-        if not final:
-            newline = text.rfind("\n", max(self._at, len(text) - _REMEMBERED_LINE_LENGTH))
-            tail = re.search(
-                r"[^\s`~]?[`~]+[ \t]*\Z|\S?\Z", text[max(self._at, len(text) - _REMEMBERED_LINE_LENGTH) :]
-            )
-            cut = (
-                max(self._at, len(text) - _REMEMBERED_LINE_LENGTH) + tail.start()
-                if tail is not None
-                else len(text)
-            )
-            blank = newline >= 0 and not text[newline:].strip(" \t>`~\n")
-            edge = min(cut, newline) if blank else cut
-        yield from self._show(max(self._at, edge))
+        if not final:  # the end may be the beginning of the closing fence
+            start = max(at, len(text) - _REMEMBERED_LINE_LENGTH)
+            tail, newline = _CODE_TAIL.search(text, start), text.rfind("\n", start)
+            edge = edge if tail is None else tail.start()
+            if newline >= 0 and not text[newline:].strip(" \t>`~\n"):
+                edge = min(edge, newline)
+        yield from self._show(max(at, edge))
 
-    def _scan_text(self, text: str, *, final: bool) -> Iterator[ScannedPart]:
+    def _scan_text(self) -> Iterator[ScannedPart]:
+        position = self._position
         if self._is_new_line:
-            verdict = examine_line(self._build_position(text, final=final))
+            verdict = examine_line(position)
+            self._is_new_line = False
             if verdict is not None:
-                self._is_new_line = False
                 yield from self._apply_verdict(verdict)
                 return
-            self._is_new_line = False
-        found, edge = self._find_next_trigger(text)
+        found, edge = self._find_next_trigger(position.text)
         if found is None:
-            held = 0 if final else _count_held_tail(text, self._at)
-            yield from self._show(min(edge, len(text) - held))
+            held = 0 if position.final else _count_held_tail(position.text, position.at)
+            yield from self._show(min(edge, len(position.text) - held))
             return
         yield from self._show(found.start())
         if found[0][0] == "\n":
             yield from self._show(found.end())
             self._is_new_line = True
             return
-        yield from self._apply_verdict(self._examine_sign(found[0], self._build_position(text, final=final)))
+        yield from self._apply_verdict(self._examine_sign(found[0], position))
 
     def _find_next_trigger(self, text: str) -> tuple[re.Match[str] | None, int]:
         """Return the next trigger, or None, and the end of the searched text."""
-        if self._at >= self._values_checked_to:
-            return _TRIGGER.search(text, self._at), len(text)
+        if self._position.at >= self._values_checked_to:
+            return _TRIGGER.search(text, self._position.at), len(text)
         # Skip examined braces together, not one by one.
         found = _TRIGGER_OUTSIDE_VALUES.search(
-            text, self._at, self._values_checked_to + _MAX_PREFIX_LENGTH + 1
+            text, self._position.at, self._values_checked_to + _MAX_PREFIX_LENGTH + 1
         )
         return (
             found if found is not None and found.start() < self._values_checked_to else None
@@ -357,47 +333,32 @@ class SyntaxScanner:
             return examine_brace(position) if sign == "{" else examine_square_bracket(position)
         return examine_marker_word(position)
 
-    def _build_position(self, text: str, *, final: bool) -> ScanPosition:
-        return ScanPosition(
-            text=text,
-            at=self._at,
-            final=final,
-            line=self._line,
-            before=self._before,
-            names=self._names,
-            request=self._request,
-            is_about_syntax=self._is_about_syntax,
-            asks_for_data=self._asks_for_data,
-            follows_hidden=self._follows_hidden,
-            tags_checked_to=self._tags_checked_to,
-        )
-
     def _apply_verdict(self, verdict: ScanVerdict) -> Iterator[ScannedPart]:
+        position = self._position
         if isinstance(verdict, ShowUntil):
             self._values_checked_to = max(self._values_checked_to, verdict.values_checked_to)
-            self._tags_checked_to = max(self._tags_checked_to, verdict.tags_checked_to)
+            position.tags_checked_to = max(position.tags_checked_to, verdict.tags_checked_to)
             yield from self._show(verdict.to)
         elif isinstance(verdict, ShowCodeBlock):
             yield from self._show(verdict.to)
             self._fence = build_fence_closer(verdict.fence)
         else:
-            yield from self._show(self._at)  # invisible characters before the block are not part of it
-            self._syntax, self._mode = verdict.syntax, verdict.mode
-            self._is_stray, self._has_no_calls = verdict.is_stray, verdict.has_no_calls
+            yield from self._show(position.at)  # invisible characters before the block are not part of it
+            self._hidden = verdict
             self._hide(verdict.to)
             if verdict.mode is None:
-                yield self._finish_block()
+                yield from self._scan_hidden(verdict)
 
     def _show(self, to: int) -> Iterator[ScannedPart]:
-        end = self._fold.get_text_start(to)
-        if to > self._at:
-            shown = self._fold.text[self._at : to]
-            self._before = (self._before + shown)[-_REMEMBERED_LENGTH:]
-            self._follows_hidden = self._follows_hidden and not shown.strip()
-            self._line = (self._line + shown).rpartition("\n")[2][-_REMEMBERED_LINE_LENGTH:]
-            self._at = to
+        position, end = self._position, self._fold.get_text_start(to)
+        if to > position.at:
+            shown = position.text[position.at : to]
+            position.before = (position.before + shown)[-_REMEMBERED_LENGTH:]
+            position.follows_hidden = position.follows_hidden and not shown.strip()
+            position.line = (position.line + shown).rpartition("\n")[2][-_REMEMBERED_LINE_LENGTH:]
+            position.at = to
         if end > self._returned_to:
-            yield ShownText(self._fold.get_raw(self._returned_to, end))
+            yield self._fold.get_raw(self._returned_to, end)
             self._returned_to = end
 
 
@@ -499,8 +460,8 @@ class StreamGuard:
     def _scan_piece(self, piece: str, *, final: bool) -> str:
         shown: list[str] = []
         for part in self._scanner.scan(piece, final=final):
-            if isinstance(part, ShownText):
-                shown.append(self._join_spacing(part.text))
+            if isinstance(part, str):
+                shown.append(self._join_spacing(part))
             else:
                 self._record_block(part)
         return "".join(shown)
@@ -525,19 +486,20 @@ class StreamGuard:
         return given
 
     def _record_block(self, part: HiddenBlock) -> None:
-        repeated = part.is_stray and self._follows_block
+        verdict = part.verdict
+        repeated = verdict.is_stray and self._follows_block
         self._gap = _UNSEEN_CHARACTERS.sub("", self._gap) if self._last else ""
         if not self._follows_block:
             self._keeps_next_space = not self._gap and bool(self._last)
         self._follows_block = True
         if repeated or len(self._removed) >= MAX_FOUND:
             return
-        is_call = not (part.is_stray or part.has_no_calls or part.syntax == "thought")
+        is_call = not (verdict.is_stray or verdict.has_no_calls or verdict.syntax == "thought")
         for call in self._parse_block_calls(part) if is_call else (_UNKNOWN_CALL,):
             name, arguments = self._names.resolve(call.name, call.arguments)
             raw = part.raw[:MAX_RAW_LENGTH]
             self._removed.append(
-                FoundSyntax(syntax=part.syntax, raw=raw, name=name, arguments=arguments, is_call=is_call)
+                FoundSyntax(syntax=verdict.syntax, raw=raw, name=name, arguments=arguments, is_call=is_call)
             )
 
     def _parse_block_calls(self, part: HiddenBlock) -> tuple[WrittenCall, ...]:

@@ -98,7 +98,7 @@ class DenseScorer:
 
     def wait(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds. Return whether all possible vectors are computed."""
-        return self._index.wait(timeout)
+        return self._index.queue.wait(timeout)
 
     def close(self) -> None:
         """Stop filling the index. Existing vectors can still be used."""
@@ -119,7 +119,7 @@ class DenseScorer:
     def prioritize(self, rows: Sequence[int]) -> None:
         """Compute the vectors of these tools now, before the others."""
         if missing := self._index.matrix.get_missing(rows):
-            self._index.prioritize(missing, PRIORITY_TIMEOUT_S)
+            self._index.queue.prioritize(missing, PRIORITY_TIMEOUT_S)
 
     def get_weight(self, signals: Signals) -> float:
         """Return the weight for a request with these signals: how reliable the encoder is for it."""
@@ -136,7 +136,7 @@ class DenseScorer:
         if matrix.is_blank or not any(map(str.isalnum, text)):
             return matrix.build_unknown_scores()
         try:
-            with self._index.pause_background():
+            with self._index.queue.pause():
                 whole = self.encode_query(text)
                 parts = [self.encode_query(sentence) for sentence in _get_query_sentences(request)]
         except Exception as error:  # noqa: BLE001 - without the encoder there are still the words

@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -397,7 +397,7 @@ class VectorIndex:
         self._warning_text = warning_text
         self._max_bytes = max_bytes
         self._progress = progress
-        self._backlog = EncodingQueue(self._encode, self._save, workers=workers)
+        self.queue = EncodingQueue(self._encode, self._save, workers=workers)
         self._replacing = Lock()  # guards the cache and `_looked_for`
         self._cache: VectorCache | None = None
         self._looked_for: frozenset[bytes] = frozenset()
@@ -412,21 +412,9 @@ class VectorIndex:
         """The vectors of the current texts."""
         return self._matrix
 
-    def wait(self, seconds: float) -> bool:
-        """Wait at most `seconds`. Return whether all possible vectors are computed."""
-        return self._backlog.wait(seconds)
-
-    def prioritize(self, keys: Sequence[bytes], seconds: float) -> None:
-        """Encode these texts before the others, for at most `seconds`."""
-        self._backlog.prioritize(keys, seconds)
-
-    def pause_background(self) -> AbstractContextManager[None]:
-        """Pause background encoding while a request is processed."""
-        return self._backlog.pause()
-
     def close(self) -> None:
         """Stop encoding. Existing vectors can still be used."""
-        self._backlog.close()
+        self.queue.close()
         self._save()
 
     def replace(self, keys: Sequence[bytes], get_text: Callable[[bytes], str]) -> VectorMatrix:
@@ -445,7 +433,7 @@ class VectorIndex:
                 new.fill(found)
                 missing = new.missing
                 self._to_do, self._done = len(missing), 0
-            self._backlog.replace({key: get_text(key) for key in missing})
+            self.queue.replace({key: get_text(key) for key in missing})
             return new
 
     def warn_once(self, error: Exception) -> None:
@@ -477,7 +465,7 @@ class VectorIndex:
             vector = round_vector(self._encoder.encode(text))
         except FingerpostError as error:  # the encoder is not usable for any text
             self.warn_once(error)
-            self._backlog.clear()
+            self.queue.clear()
             return
         except Exception as error:  # noqa: BLE001 - one text that cannot be encoded must not end the others
             self.warn_once(error)

@@ -144,6 +144,3 @@ def _match_by_sound(word: str, names: SoundIndex) -> tuple[str, ...]:
         if like := names.find_similar(rest):
             return like[:_MAX_ENGLISH_WORDS]
     return ()
-
-
-__all__ = ["Gloss", "SoundIndex", "gloss_words", "join_gloss"]

@@ -167,6 +167,3 @@ def _list_name_words(cards: Iterable[ToolCard]) -> Iterable[str]:
         for word in (*split_words(card.server), *split_words(card.name)):
             if len(word) >= _MIN_NAME_LENGTH and word.isascii():
                 yield word
-
-
-__all__ = ["SignalReader"]

@@ -32,7 +32,7 @@ from fingerpost.events import (
     ToolsOffered,
 )
 from fingerpost.frozen import frozen
-from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
+from fingerpost.llm import Ask, ModelPool, ModelReply, ModelRequest, ModelUsage, OnText, Role
 from fingerpost.llm.content import to_text_only
 from fingerpost.records import (
     Confidence,
@@ -411,37 +411,46 @@ class RunState:
     async def narrow(self, *, asked_for_tools: bool = False) -> Narrowing:
         """Find the tools for the request. With `asked_for_tools`, also if it seems to need none."""
         self.schedule(SystemTask.INTENT_DETECTION)
-        found, events = await self.deps.narrower.narrow_packet(
-            self.deps.get_snapshot(),
-            self.packet,
-            replace(self.options, asked_for_tools=True) if asked_for_tools else self.options,
-            model=self._build_server_chooser(),
-            arms=self.arms,
-        )
+        options = replace(self.options, asked_for_tools=True) if asked_for_tools else self.options
+        found, events = await self._narrow_packet(options)
         for event in events:
             self.emit(event)
         if self.client_options.excludes_routed_tools:
             self.offer_only(())
-        self.narrowing = found
         return found
 
     async def narrow_for(self, text: str) -> Narrowing:
         """Find the tools for the part of the request that is still to be done."""
         used = (step.tool for step in self.packet.tool_routing.worked)
         asking = replace(self.options, asked_for_tools=True, used=(*self.options.used, *used))
-        found, events = await self.deps.narrower.narrow_packet(
-            self.deps.get_snapshot(),
-            self.packet,
-            asking,
-            text=text,
-            model=self._build_server_chooser(),
-            arms=self.arms,
-        )
+        found, events = await self._narrow_packet(asking, text=text)
         for event in events:
             if not isinstance(event, IntentDetected):  # the intent of the request does not change
                 self.emit(event)
-        self.narrowing = found
         return found
+
+    async def narrow_wider(self, text: str | None = None) -> Narrowing:
+        """Narrow again, including servers that were left out, because the model used none of the tools."""
+        asking = replace(self.options, asked_for_tools=True)
+        return (await self._narrow_packet(asking, text=text, widened=True))[0]
+
+    async def _narrow_packet(
+        self, options: RouteOptions, *, text: str | None = None, widened: bool = False
+    ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
+        """Narrow and keep the result. The model that chooses servers is counted and recorded like others."""
+        pool, ask = self.deps.pool, self.build_ask(Role.LITE, "servers")
+        chooser = AskedModel(pool.name(Role.LITE), ask) if pool.ready else None
+        found, events = await self.deps.narrower.narrow_packet(
+            self.deps.get_snapshot(),
+            self.packet,
+            options,
+            text=text,
+            model=chooser,
+            widened=widened,
+            arms=self.arms,
+        )
+        self.narrowing = found
+        return found, events
 
     @property
     def can_widen(self) -> bool:
@@ -449,25 +458,6 @@ class RunState:
         choice = None if self.narrowing is None else self.narrowing.servers
         left_out = choice is not None and bool(choice.left_out)
         return left_out and self.settings.flags.widen and not self.widened
-
-    async def narrow_wider(self, text: str | None = None) -> Narrowing:
-        """Narrow again, including servers that were left out, because the model used none of the tools."""
-        asking = replace(self.options, asked_for_tools=True)
-        found, _ = await self.deps.narrower.narrow_packet(
-            self.deps.get_snapshot(),
-            self.packet,
-            asking,
-            text=text,
-            model=self._build_server_chooser(),
-            widened=True,
-        )
-        self.narrowing = found
-        return found
-
-    def _build_server_chooser(self) -> ChatModel | None:
-        """Return the model that chooses servers. Its calls are counted and recorded like all others."""
-        pool = self.deps.pool
-        return AskedModel(pool.name(Role.LITE), self.build_ask(Role.LITE, "servers")) if pool.ready else None
 
     def get_cards(self) -> tuple[ToolCard, ...]:
         """Return the offered tools that still exist, renamed where a caller's tool has the same name."""
