@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import logging
 import os
+import sqlite3
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -95,9 +95,9 @@ class VectorMatrix:
 log = logging.getLogger(__name__)
 
 KEY_BYTES: Final = 16
-_FILE_HEADER: Final = b"fingerpost vectors 1\n".ljust(32, b" ")
-_VECTOR_RECORD: Final = np.dtype([("key", f"V{KEY_BYTES}"), ("vector", "<f2", (DIMENSIONS,)), ("sum", "<u4")])
-MAX_CACHE_BYTES: Final = 64 * 2**20  # about 85,000 vectors
+_ENTRY_BYTES: Final = 1_000  # of a vector on disk, with its key and its share of the index
+_MAX_KEYS_PER_QUERY: Final = 500
+MAX_CACHE_BYTES: Final = 64 * 2**20  # about 67,000 vectors
 LOCK_TIMEOUT_S: Final = 2.0
 MAX_UNUSED_S: Final = 30 * 86_400.0  # then the file of another encoder is removed
 
@@ -113,24 +113,30 @@ def round_vector(vector: Vector) -> Vector:
 
 
 class VectorCache:
-    """The vectors of one encoder in one folder. Several processes can share it."""
+    """The vectors of one encoder in an SQLite file. Several processes can share it. A damaged file is written
+    anew.
+    """
 
     def __init__(self, folder: Path, identity: str, *, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._folder = folder
         self._path = folder / f"{identity[:32]}.vectors"
-        self._max_bytes = max_bytes
+        self._max_entries = max(max_bytes // _ENTRY_BYTES, 1)
         self._has_warned = False
 
     def find(self, keys: Collection[bytes]) -> dict[bytes, Vector]:
         """Return the stored vectors for these keys."""
-        if not keys:
-            return {}
-        wanted = set(keys)
         found: dict[bytes, Vector] = {}
-        records = self._read_records()
-        for place, key in enumerate(records["key"].tolist()):
-            if key in wanted and key not in found and _is_record_valid(records[place]):
-                found[key] = records[place]["vector"].astype(np.float32)
+        if not self._path.is_file():
+            return found
+        wanted = list(keys)
+        with suppress(sqlite3.Error), self._connect() as connection:
+            for start in range(0, len(wanted), _MAX_KEYS_PER_QUERY):
+                part = wanted[start : start + _MAX_KEYS_PER_QUERY]
+                marks = ",".join("?" * len(part))
+                query = f"SELECT key, vector, sum FROM vectors WHERE key IN ({marks})"  # noqa: S608 - only marks
+                for key, data, checksum in connection.execute(query, part):
+                    if zlib.crc32(key + data) == checksum:
+                        found[key] = np.frombuffer(data, "<f2").astype(np.float32)
         return found
 
     def add(self, vectors: Mapping[bytes, Vector]) -> None:
@@ -139,64 +145,38 @@ class VectorCache:
             return
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            with self._lock_file() as held:
-                if held:
-                    self._append(_build_records(vectors))
-        except OSError as error:
+            if not self._path.exists():
+                self._remove_unused_files()
+            try:
+                self._insert(vectors)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                self._path.unlink()  # damaged, or not a cache
+                self._insert(vectors)
+        except (OSError, sqlite3.Error) as error:
             if not self._has_warned:
                 self._has_warned = True
                 log.warning("vectors cannot be kept in %s: %s", self._folder, error)
 
-    def _read_records(self) -> NDArray[np.void]:
-        """Return all records, valid or not. An incomplete record at the end is skipped."""
-        try:
-            with self._path.open("rb") as file:
-                if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
-                    return np.zeros(0, _VECTOR_RECORD)
-                content = file.read(2 * self._max_bytes)
-        except OSError:
-            return np.zeros(0, _VECTOR_RECORD)
-        return np.frombuffer(content, _VECTOR_RECORD, len(content) // _VECTOR_RECORD.itemsize)
+    def _insert(self, vectors: Mapping[bytes, Vector]) -> None:
+        halves = ((key, vector.astype("<f2").tobytes()) for key, vector in vectors.items())
+        rows = [(key, data, zlib.crc32(key + data)) for key, data in halves]
+        with self._connect() as connection:
+            connection.executemany("INSERT OR REPLACE INTO vectors (key, vector, sum) VALUES (?, ?, ?)", rows)
+            connection.execute(
+                "DELETE FROM vectors WHERE seq <= (SELECT max(seq) FROM vectors) - ?", (self._max_entries,)
+            )
 
-    def _append(self, records: NDArray[np.void]) -> None:
-        whole = self._find_valid_size()
-        if whole + records.nbytes > self._max_bytes:
-            self._make_room(records)
-            return
-        with self._path.open("ab" if whole else "wb") as file:
-            file.truncate(whole)
-            begin = b"" if whole else _FILE_HEADER
-            try:
-                file.write(begin + records.tobytes())
-                file.flush()
-            except OSError:
-                with suppress(OSError):
-                    os.truncate(self._path, whole)
-                raise
-        if not whole:
-            self._remove_unused_files()
-
-    def _find_valid_size(self) -> int:
-        """Return the size of the complete records with the header, or 0 without a valid file."""
-        try:
-            with self._path.open("rb") as file:
-                if file.read(len(_FILE_HEADER)) != _FILE_HEADER:
-                    return 0
-                size = os.fstat(file.fileno()).st_size
-        except FileNotFoundError:
-            return 0
-        return size - (size - len(_FILE_HEADER)) % _VECTOR_RECORD.itemsize
-
-    def _make_room(self, records: NDArray[np.void]) -> None:
-        """Replace the file with the newest records, up to half the size limit. The replacement is atomic."""
-        most = max(self._max_bytes // 2 // _VECTOR_RECORD.itemsize, 1)
-        kept = np.concatenate([self._read_records(), records])[-most:]
-        fresh = self._path.with_suffix(f".{os.getpid()}.new")
-        try:
-            fresh.write_bytes(_FILE_HEADER + kept.tobytes())
-            fresh.replace(self._path)
-        finally:
-            fresh.unlink(missing_ok=True)
+    @contextmanager
+    def _connect(self) -> Generator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self._path, timeout=LOCK_TIMEOUT_S)) as connection, connection:
+            connection.execute("PRAGMA synchronous = OFF")  # a lost vector is computed again
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vectors"
+                " (seq INTEGER PRIMARY KEY AUTOINCREMENT, key BLOB UNIQUE, vector BLOB, sum INTEGER)"
+            )
+            yield connection
 
     def _remove_unused_files(self) -> None:
         """Remove files of encoders that were not used for `MAX_UNUSED_S`."""
@@ -205,37 +185,6 @@ class VectorCache:
             with suppress(OSError):
                 if path != self._path and path.stat().st_mtime < before:
                     path.unlink()
-
-    @contextmanager
-    def _lock_file(self) -> Generator[bool]:
-        """Hold the file lock. Yield False when it is not free before the timeout."""
-        with (self._folder / "lock").open("w") as file:
-            deadline = time.monotonic() + LOCK_TIMEOUT_S
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        yield False
-                        return
-                    time.sleep(0.01)
-                else:
-                    yield True  # closing the file releases the lock
-                    return
-
-
-def _build_records(vectors: Mapping[bytes, Vector]) -> NDArray[np.void]:
-    records = np.zeros(len(vectors), _VECTOR_RECORD)
-    for place, (key, vector) in enumerate(vectors.items()):
-        half = vector.astype("<f2")
-        records[place] = (key, half, zlib.crc32(key + half.tobytes()))
-    return records
-
-
-def _is_record_valid(record: np.void) -> bool:
-    key: bytes = record["key"].tobytes()
-    vector: NDArray[np.float16] = record["vector"]
-    return bool(zlib.crc32(key + vector.tobytes()) == int(record["sum"]))
 
 
 MAX_PAUSE_S: Final = 0.25  # a busy router must not stop the index forever
