@@ -23,7 +23,7 @@ from fingerpost.events import (
     RequestNarrowed,
     ToolsOffered,
 )
-from fingerpost.llm import ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
+from fingerpost.llm import Ask, ChatModel, ModelPool, ModelReply, ModelRequest, OnText, Role
 from fingerpost.llm.content import to_text_only
 from fingerpost.narrow.components import build_default_components
 from fingerpost.narrow.feedback import (
@@ -240,7 +240,7 @@ class RequestNarrower:
             settings.smart_routing,
             events,
             live=self._get_smart_routing,
-            model=_LiteModel(pool) if pool is not None and pool.ready else None,
+            model=None if pool is None or not pool.ready else _build_lite_model(pool),
             template=read_template(settings.smart_routing),
         )
         self._costs = DefinitionCosts()
@@ -411,6 +411,7 @@ class RequestNarrower:
             self._narrower.prepare(snapshot)
             return self._narrower.score_servers(request, signals)
 
+        remembered, corrected = await self._find_known_servers(request, view, signals, new=new)
         return await self._picker.pick(
             request.text,
             (*request.history, *later_messages),
@@ -423,42 +424,31 @@ class RequestNarrower:
             model=model,
             ask_model=ask_model,
             none_taken=widened,
-            remembered=await self._find_remembered_servers(request, view, signals) if new else frozenset(),
-            corrected_servers=await self._find_corrected_servers(request, view, signals),
+            remembered=remembered,
+            corrected_servers=corrected,
         )
 
-    async def _find_remembered_servers(
-        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
-    ) -> frozenset[str]:
-        """Return the usable servers of the tools that were right for this request before."""
-        if not self._settings.flags.decision_cache:
-            return frozenset()
+    async def _find_known_servers(
+        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals, *, new: bool
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the usable servers of the tools that were right for this request before, and the servers of
+        tools that enough corrections name as right.
 
-        def recall() -> frozenset[str]:
-            found = self._learned.find_decision(
-                request.text, self._narrower.encode_signals(request.text, signals)
-            )
-            tools = () if found is None else found.tools
-            return _get_servers(tools, view) - request.health.keys()
-
-        return await anyio.to_thread.run_sync(recall)
-
-    async def _find_corrected_servers(
-        self, request: NarrowRequest, view: VisibleCatalog, signals: Signals
-    ) -> frozenset[str]:
-        """Return the servers of tools that enough corrections name as right for this request. They are always
-        included.
+        The first are looked up for a new conversation only; the second are always included.
         """
-        if not self._settings.flags.learn_from_feedback:
-            return frozenset()
+        flags, learned = self._settings.flags, self._learned
 
-        def recall() -> frozenset[str]:
+        def recall() -> tuple[frozenset[str], frozenset[str]]:
             vector = self._narrower.encode_signals(request.text, signals)
-            corrections = self._learned.corrections.find_corrections(
-                request.text, vector, person=request.person
-            )
-            return _get_servers((tool for tool, one in corrections.items() if one.settled), view)
+            found = learned.find_decision(request.text, vector) if new else None
+            remembered = _get_servers(() if found is None else found.tools, view) - request.health.keys()
+            if not flags.learn_from_feedback:
+                return remembered, frozenset()
+            corrections = learned.corrections.find_corrections(request.text, vector, person=request.person)
+            return remembered, _get_servers((tool for tool, one in corrections.items() if one.settled), view)
 
+        if not (flags.decision_cache or flags.learn_from_feedback):
+            return frozenset(), frozenset()
         return await anyio.to_thread.run_sync(recall)
 
 
@@ -505,18 +495,20 @@ def _build_events(
     )
 
 
-class _LiteModel:
-    """The light model of the pool, or its fallback, as a `ChatModel`."""
+class AskedModel:
+    """Adapts a function that asks a model to the `ChatModel` interface."""
 
-    def __init__(self, pool: ModelPool) -> None:
-        self._pool = pool
-
-    @property
-    def name(self) -> str:
-        return self._pool.name(Role.LITE) or ""
+    def __init__(self, name: str, ask: Ask) -> None:
+        self.name = name
+        self._ask = ask
 
     async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        return await self._pool.ask(Role.LITE, request, on_text=on_text)
+        return await self._ask(request)
+
+
+def _build_lite_model(pool: ModelPool) -> AskedModel:
+    """Return the light model of the pool, or its fallback."""
+    return AskedModel(pool.name(Role.LITE) or "", lambda request: pool.ask(Role.LITE, request))
 
 
 def drop_unneeded(narrowing: Narrowing) -> Narrowing:

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Final, Protocol, TypeAlias
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -59,9 +59,7 @@ from fingerpost.records import (
 )
 from fingerpost.router.conversations import read_history
 from fingerpost.router.modes.keyless import resume_with_reply
-from fingerpost.router.modes.routes import (
-    record_interrupted_run,
-)
+from fingerpost.router.modes.routes import record_interrupted_run
 from fingerpost.router.modes.run_state import OfferedToolsCache, RunDeps, RunState
 from fingerpost.router.modes.staged import ask_for_selection
 from fingerpost.router.options import RouteOptions, RuntimeSwitches
@@ -75,6 +73,7 @@ from fingerpost.settings import Settings
 from fingerpost.store import Store
 from fingerpost.store.learning import EVERYBODY
 
+T = TypeVar("T")
 OnPacketEvent: TypeAlias = Callable[[Event], None]
 
 
@@ -200,6 +199,21 @@ EFFORT_MODES: Final = {Effort.QUICK: Mode.SINGLE, Effort.THOROUGH: Mode.STAGED}
 MAX_REQUEST_LENGTH: Final = 500
 
 
+class RefreshedValue(Generic[T]):
+    """A value that is read again after a while. Without `read`, it stays the first one."""
+
+    def __init__(self, value: T, read: Callable[[], Awaitable[T]] | None) -> None:
+        self._value = value
+        self._read = read
+        self._read_at = -REFRESH_INTERVAL_S
+
+    async def get(self) -> T:
+        if self._read is not None and time.monotonic() - self._read_at >= REFRESH_INTERVAL_S:
+            self._read_at = time.monotonic()
+            self._value = await self._read()
+        return self._value
+
+
 class LearnFromOutcome(Protocol):
     """A callback that learns from a request, its outcome, its conversation and its caller."""
 
@@ -249,10 +263,11 @@ class RequestRunner:
         self._subscriptions = PacketSubscriptions()
         events.add(self._subscriptions)
         self.thresholds = ConfidenceThresholds(settings, store, events)
-        self._calibration = Calibration()
-        self._calibrated_at = -REFRESH_INTERVAL_S
-        self._usage: Mapping[str, UsageProfile] = {}
-        self._usage_read_at = -REFRESH_INTERVAL_S
+        flags = settings.flags
+        calibration = RefreshedValue(Calibration(), self._fit_calibration if flags.calibration else None)
+        usage = RefreshedValue[Mapping[str, UsageProfile]](
+            {}, store.usage.get_profiles if flags.adaptive_instructions else None
+        )
         self._running: dict[str, RunState] = {}  # by packet
         self._resuming: WeakValueDictionary[str, anyio.Lock] = WeakValueDictionary()  # by packet
         self._deps = RunDeps(
@@ -264,7 +279,7 @@ class RequestRunner:
             store=store,
             offers=OfferedToolsCache(),
             get_snapshot=get_snapshot,
-            get_calibration=self._get_calibration,
+            get_calibration=calibration.get,
             get_settings=self.thresholds.get_settings,
             learn=lambda outcome, packet: learn(
                 packet.content.original_prompt,
@@ -273,7 +288,7 @@ class RequestRunner:
                 caller=packet.header.caller,
             ),
             summaries=SummaryCache(),
-            get_usage=self._read_usage,
+            get_usage=usage.get,
             profiles=profiles,
             instance=instance,
         )
@@ -576,23 +591,10 @@ class RequestRunner:
         )
         return known, run
 
-    async def _get_calibration(self) -> Calibration:
-        """Return the confidence calibration from past results. It is refreshed periodically."""
-        if not self._settings.flags.calibration:
-            return Calibration()
-        if time.monotonic() - self._calibrated_at >= REFRESH_INTERVAL_S:
-            self._calibrated_at = time.monotonic()
-            samples = await self._store.confidences.list_recent()
-            self._calibration = await anyio.to_thread.run_sync(Calibration.fit, samples)
-        return self._calibration
-
-    async def _read_usage(self) -> Mapping[str, UsageProfile]:
-        """Return past tool usage, for adaptive instructions. It is refreshed periodically."""
-        stale = time.monotonic() - self._usage_read_at >= REFRESH_INTERVAL_S
-        if self._settings.flags.adaptive_instructions and stale:
-            self._usage_read_at = time.monotonic()
-            self._usage = await self._store.usage.get_profiles()
-        return self._usage
+    async def _fit_calibration(self) -> Calibration:
+        """Return the confidence calibration from past results."""
+        samples = await self._store.confidences.list_recent()
+        return await anyio.to_thread.run_sync(Calibration.fit, samples)
 
 
 def _detach_from_parent(options: RouteOptions) -> RouteOptions:

@@ -51,7 +51,7 @@ from fingerpost.records import (
     UsageProfile,
 )
 from fingerpost.router.options import RouteOptions
-from fingerpost.router.request_narrower import RequestNarrower
+from fingerpost.router.request_narrower import AskedModel, RequestNarrower
 from fingerpost.settings import ChooseSettings, ProfileSettings, Settings
 from fingerpost.settings.validation import apply_arms, assign_arms
 from fingerpost.store import Store
@@ -225,17 +225,6 @@ class RunDeps:
     ]  # usage of tools, for adaptive instructions
     profiles: Mapping[str, ProfileSettings]
     instance: str  # the id of this process among those that share the store
-
-
-class AskedModel:
-    """Adapts an `AskBody` function to the `ChatModel` interface."""
-
-    def __init__(self, name: str, ask: Ask) -> None:
-        self.name = name
-        self._ask = ask
-
-    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
-        return await self._ask(request)
 
 
 class RunState:
