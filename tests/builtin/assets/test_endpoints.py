@@ -14,14 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-import numpy as np
 import pytest
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from fingerpost.builtin.assets.pictures import encode_png
 from fingerpost.records import ErrorKind
 from fingerpost.settings import RuleSettings, Settings
 from fingerpost.testing import served
@@ -30,7 +28,7 @@ from tests.kit.assets import maker, order_asset, place_order
 from tests.requirements import proves
 
 KEY = "sk-test-0123456789abcdef0123456789"
-PICTURE = encode_png(np.full((4, 4, 3), 200, np.uint8))
+PICTURE = b"\x89PNG\r\n\x1a\n" + b"\x00" * 32
 SOUND = b"ID3\x04\x00" + b"\x00" * 64
 
 

@@ -1,229 +1,123 @@
-"""Simple 3D bodies: parsed from parts or text, built as meshes, written as binary glTF."""
+"""Simple 3D bodies: parsed from parts or text, built and written as binary glTF by trimesh."""
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import struct
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from itertools import pairwise
+from typing import Any, Final, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fingerpost.builtin.assets.pictures import load_library
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 
-FloatArray = NDArray[np.float32]
 SEGMENTS: Final = 48  # of a full turn
-
-
-@frozen(kw_only=False)
-class Mesh:
-    """Vertices, normals, and triangles in counter-clockwise order as seen from outside."""
-
-    positions: FloatArray
-    normals: FloatArray
-    triangles: NDArray[np.uint32]
-
-
-def build_cuboid(width: float, height: float, depth: float) -> Mesh:
-    """Build a box."""
-    positions: list[FloatArray] = []
-    normals: list[FloatArray] = []
-    half = np.asarray([width, height, depth], np.float32) / 2
-    for axis in range(3):
-        for side in (-1.0, 1.0):
-            normal = np.zeros(3, np.float32)
-            normal[axis] = side
-            one, other = np.roll(np.eye(3, dtype=np.float32), axis, axis=1)[1:]
-            one = one * side  # so that all six sides face outwards
-            corners = [normal - one - other, normal + one - other, normal + one + other, normal - one + other]
-            positions += [corner * half for corner in corners]
-            normals += [normal] * 4
-    faces = np.asarray([[0, 1, 2], [0, 2, 3]], np.uint32)
-    triangles = np.concatenate([faces + 4 * face for face in range(6)])
-    return Mesh(np.stack(positions), np.stack(normals), triangles)
-
-
-def build_revolved(profile: Sequence[tuple[float, float]], slopes: Sequence[tuple[float, float]]) -> Mesh:
-    """Build a surface of revolution about the vertical axis from points (radius, height) and their
-    normals.
-    """
-    angles = np.linspace(0, 2 * np.pi, SEGMENTS + 1, dtype=np.float32)
-    around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    radii, heights = np.asarray(profile, np.float32).T
-    outward, upward = np.asarray(slopes, np.float32).T
-    positions = _build_rings(around, radii, heights)
-    normals = _build_rings(around, outward, upward)
-    normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), np.float32(1e-9))
-    return Mesh(positions, normals, _build_strips(len(profile), SEGMENTS + 1))
-
-
-def _build_rings(around: FloatArray, radii: FloatArray, heights: FloatArray) -> FloatArray:
-    """Return the points of all rings, one ring after another."""
-    made = np.empty((len(radii), len(around), 3), np.float32)
-    made[..., 0] = radii[:, None] * around[None, :, 0]
-    made[..., 1] = heights[:, None]
-    made[..., 2] = -radii[:, None] * around[None, :, 1]
-    return made.reshape(-1, 3)
-
-
-def _build_strips(rings: int, size: int) -> NDArray[np.uint32]:
-    """Return two triangles for each quad between neighbouring rings."""
-    ring, place = np.meshgrid(np.arange(rings - 1), np.arange(size - 1), indexing="ij")
-    first = (ring * size + place).ravel()
-    one = np.stack([first, first + 1, first + size + 1], axis=1)
-    other = np.stack([first, first + size + 1, first + size], axis=1)
-    return np.concatenate([one, other]).astype(np.uint32)
-
-
-def build_sphere(radius: float) -> Mesh:
-    turns = np.linspace(-np.pi / 2, np.pi / 2, SEGMENTS // 2 + 1)
-    slopes = [(float(np.cos(turn)), float(np.sin(turn))) for turn in turns]
-    return build_revolved([(radius * out, radius * up) for out, up in slopes], slopes)
-
-
-def build_frustum(below: float, above: float, height: float) -> Mesh:
-    """Build a cylinder, a cone or a frustum, closed at both ends."""
-    half = height / 2
-    profile = [(0.0, -half), (below, -half), (below, -half), (above, half), (above, half), (0.0, half)]
-    side = (height, below - above)
-    slopes = [(0.0, -1.0), (0.0, -1.0), side, side, (0.0, 1.0), (0.0, 1.0)]
-    return build_revolved(profile, slopes)
-
-
-def build_torus(radius: float, tube: float) -> Mesh:
-    """Build a horizontal torus."""
-    turns = np.linspace(-np.pi, np.pi, SEGMENTS // 2 + 1)
-    slopes = [(float(np.cos(turn)), float(np.sin(turn))) for turn in turns]
-    return build_revolved([(radius + tube * out, tube * up) for out, up in slopes], slopes)
-
-
-def drop_empty_triangles(mesh: Mesh) -> Mesh:
-    """Return the mesh without triangles of zero area. They occur where a ring is a point."""
-    corners = mesh.positions[mesh.triangles]
-    sides = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    area = np.linalg.norm(sides, axis=1)
-    return Mesh(mesh.positions, mesh.normals, mesh.triangles[area > area.max() * 1e-7])
-
-
-_GLB_MAGIC: Final = 0x46546C67
-_JSON_CHUNK: Final = 0x4E4F534A
-_BINARY_CHUNK: Final = 0x004E4942
-_FLOAT_TYPE: Final = 5126
-_UINT_TYPE: Final = 5125
-_ARRAY_BUFFER: Final = 34962
-_ELEMENT_BUFFER: Final = 34963
 
 
 @frozen
 class SolidBody:
-    """A mesh with its position and colour."""
+    """A shape with its measures, position and colour."""
 
     name: str
-    mesh: Mesh
+    shape: str
+    measures: JsonObject
     position: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    rotation: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 1.0)  # a quaternion, x y z w
+    rotation: tuple[float, float, float] = (0.0, 0.0, 0.0)  # degrees about x, then y, then z
     colour: tuple[float, float, float] = (0.0, 0.17, 0.45)  # linear red, green, blue
 
 
 def render_glb(bodies: Sequence[SolidBody], title: str) -> bytes:
-    """Return the glTF file."""
-    views: list[Json] = []
-    accessors: list[Json] = []
-    binary = bytearray()
-
-    def add(data: bytes, target: int) -> int:
-        views.append({"buffer": 0, "byteOffset": len(binary), "byteLength": len(data), "target": target})
-        binary.extend(data + b"\0" * (-len(data) % 4))
-        return len(views) - 1
-
-    meshes: list[Json] = []
+    """Return the glTF file. Raises `ToolRefused` if trimesh is not installed."""
+    trimesh = load_library("trimesh")
+    scene = trimesh.Scene()
     for number, body in enumerate(bodies):
-        mesh, first = body.mesh, len(accessors)
-        position: dict[str, Json] = {
-            "bufferView": add(mesh.positions.astype("<f4").tobytes(), _ARRAY_BUFFER),
-            "componentType": _FLOAT_TYPE,
-            "count": len(mesh.positions),
-            "type": "VEC3",
-            "min": [float(value) for value in mesh.positions.min(axis=0)],
-            "max": [float(value) for value in mesh.positions.max(axis=0)],
-        }
-        normal: dict[str, Json] = {
-            "bufferView": add(mesh.normals.astype("<f4").tobytes(), _ARRAY_BUFFER),
-            "componentType": _FLOAT_TYPE,
-            "count": len(mesh.normals),
-            "type": "VEC3",
-        }
-        corners: dict[str, Json] = {
-            "bufferView": add(mesh.triangles.astype("<u4").tobytes(), _ELEMENT_BUFFER),
-            "componentType": _UINT_TYPE,
-            "count": int(mesh.triangles.size),
-            "type": "SCALAR",
-        }
-        accessors += [position, normal, corners]
-        part: JsonObject = {
-            "attributes": {"POSITION": first, "NORMAL": first + 1},
-            "indices": first + 2,
-            "material": number,
-        }
-        meshes.append({"name": body.name, "primitives": [part]})
-    document: JsonObject = {
-        "asset": {"version": "2.0", "generator": "Fingerpost"},
-        "scene": 0,
-        "scenes": [{"name": title, "nodes": list(range(len(bodies)))}],
-        "nodes": [_build_node(number, body) for number, body in enumerate(bodies)],
-        "meshes": meshes,
-        "materials": [_build_material(body) for body in bodies],
-        "accessors": accessors,
-        "bufferViews": views,
-        "buffers": [{"byteLength": len(binary)}],
-    }
-    return _build_file(document, bytes(binary))
+        mesh = _build_mesh(body.shape, body.measures, trimesh.creation)
+        _set_normals(mesh)
+        mesh.visual = trimesh.visual.TextureVisuals(
+            material=trimesh.visual.material.PBRMaterial(
+                name=f"{body.name} surface",
+                baseColorFactor=[*body.colour, 1.0],
+                metallicFactor=0.0,
+                roughnessFactor=0.7,
+            )
+        )
+        place = trimesh.transformations.euler_matrix(*np.radians(body.rotation), axes="sxyz")
+        place[:3, 3] = body.position
+        scene.add_geometry(mesh, node_name=f"node {number}", geom_name=str(number), transform=place)
+
+    def set_names(tree: dict[str, Any]) -> None:
+        """Give nodes and meshes the names of the bodies. Within trimesh, names are unique."""
+        tree["asset"]["generator"] = "Fingerpost"
+        tree["scenes"][0]["name"] = title
+        for node in tree["nodes"]:
+            if "mesh" in node:
+                mesh = tree["meshes"][node["mesh"]]
+                node["name"] = mesh["name"] = bodies[int(mesh["name"])].name
+
+    exported = trimesh.exchange.gltf.export_glb(scene, include_normals=True, tree_postprocessor=set_names)
+    return cast("bytes", exported)
 
 
-def _build_node(number: int, body: SolidBody) -> JsonObject:
-    return {
-        "name": body.name,
-        "mesh": number,
-        "translation": list(body.position),
-        "rotation": list(body.rotation),
-    }
+def _build_mesh(shape: str, part: JsonObject, creation: Any) -> Any:
+    if shape == "box":
+        box = creation.box(extents=_parse_sizes(part))
+        box.unmerge_vertices()  # so that its edges are sharp
+        return box
+    radius = _parse_radius(part, 0.5)
+    if shape == "sphere":
+        return _revolve([_build_arc(0.0, radius, math.pi)], creation)
+    if shape == "torus":
+        tube = min(max(_parse_length(part, "tube", radius * 0.3), radius * 1e-4), radius)
+        return _revolve([_build_arc(radius, tube, 2 * math.pi)], creation)
+    half = _parse_length(part, "height", 1.0) / 2
+    top = 0.0 if shape == "cone" else _parse_length(part, "top", radius)
+    corners = [(0.0, -half), (radius, -half), (top, half), (0.0, half)]
+    return _revolve([[one, other] for one, other in pairwise(corners) if one != other], creation)
 
 
-def _build_material(body: SolidBody) -> JsonObject:
-    surface: JsonObject = {
-        "baseColorFactor": [*body.colour, 1.0],
-        "metallicFactor": 0.0,
-        "roughnessFactor": 0.7,
-    }
-    return {"name": f"{body.name} surface", "pbrMetallicRoughness": surface}
+def _set_normals(mesh: Any) -> None:
+    """Set each vertex's normal to the mean of the faces around it; trimesh would need scipy for that. Faces
+    that have no area in the file's 32-bit numbers are removed.
+    """
+    corners = mesh.vertices.astype(np.float32).astype(float)[mesh.faces]
+    across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    areas = np.linalg.norm(across, axis=1)
+    kept = areas > 0
+    mesh.update_faces(kept)
+    normals = np.zeros(mesh.vertices.shape)
+    np.add.at(normals, mesh.faces.ravel(), np.repeat(across[kept] / areas[kept, None], 3, axis=0))
+    lengths = np.linalg.norm(normals, axis=1)
+    used = lengths > 0
+    normals[used] /= lengths[used, None]
+    normals[~used] = (0, 1, 0)  # no face is there
+    mesh.vertex_normals = normals
 
 
-def _build_file(document: JsonObject, binary: bytes) -> bytes:
-    text = json.dumps(document, separators=(",", ":"), allow_nan=False).encode()
-    text += b" " * (-len(text) % 4)
-    chunks = b"".join(
-        struct.pack("<II", len(data), kind) + data
-        for data, kind in ((text, _JSON_CHUNK), (binary, _BINARY_CHUNK))
-    )
-    return struct.pack("<III", _GLB_MAGIC, 2, 12 + len(chunks)) + chunks
+def _build_arc(radius: float, tube: float, turn: float) -> list[tuple[float, float]]:
+    """Return the points (radius, height) of an arc that is symmetric about the horizontal axis."""
+    angles = np.linspace(-turn / 2, turn / 2, SEGMENTS // 2 + 1)
+    arc = [(max(0.0, radius + tube * math.cos(angle)), tube * math.sin(angle)) for angle in angles]
+    if radius == 0:
+        arc[0], arc[-1] = (0.0, -tube), (0.0, tube)
+    return arc
 
 
-def build_rotation(degrees: Sequence[float]) -> tuple[float, float, float, float]:
-    """Return the rotation about x, then y, then z, as a quaternion."""
-    sines = np.sin(np.radians(degrees) / 2)
-    cosines = np.cos(np.radians(degrees) / 2)
-    (sx, sy, sz), (cx, cy, cz) = sines.tolist(), cosines.tolist()
-    return (
-        sx * cy * cz - cx * sy * sz,
-        cx * sy * cz + sx * cy * sz,
-        cx * cy * sz - sx * sy * cz,
-        cx * cy * cz + sx * sy * sz,
-    )
+def _revolve(profiles: Sequence[Sequence[tuple[float, float]]], creation: Any) -> Any:
+    """Build a body from surfaces of revolution about the vertical axis. Edges between profiles are sharp."""
+    surfaces: list[Any] = []
+    for profile in profiles:
+        points = np.asarray(profile)
+        sizes = np.abs(points).max(axis=0)
+        # Of the size 1 first: trimesh leaves out small triangles.
+        surfaces.append(creation.revolve(points / sizes, sections=SEGMENTS))
+        surfaces[-1].apply_scale((sizes[0], sizes[0], sizes[1]))
+    mesh: Any = sum(surfaces[1:], surfaces[0])
+    mesh.apply_transform([[1, 0, 0, 0], [0, 0, 1, 0], [0, -1, 0, 0], [0, 0, 0, 1]])  # z upwards to y upwards
+    return mesh
 
 
 MAX_PARTS: Final = 60
@@ -329,25 +223,12 @@ def _build_body(number: int, part: JsonObject) -> SolidBody:
         raise ToolRefused(message, hint=BODY_HINT)
     return SolidBody(
         name=str(part.get("name") or f"{shape} {number}")[:60],
-        mesh=drop_empty_triangles(_build_mesh(shape, part)),
+        shape=shape,
+        measures=part,
         position=_parse_vector(part.get("position"), 0.0),
-        rotation=build_rotation(_parse_vector(part.get("rotation"), 0.0)),
+        rotation=_parse_vector(part.get("rotation"), 0.0),
         colour=_parse_colour(str(part.get("color", part.get("colour", _DEFAULT_COLOUR)))),
     )
-
-
-def _build_mesh(shape: str, part: JsonObject) -> Mesh:
-    if shape == "box":
-        return build_cuboid(*_parse_sizes(part))
-    radius = _parse_radius(part, 0.5)
-    if shape == "sphere":
-        return build_sphere(radius)
-    if shape == "torus":
-        return build_torus(radius, min(_parse_length(part, "tube", radius * 0.3), radius))
-    height = _parse_length(part, "height", 1.0)
-    if shape == "cone":
-        return build_frustum(radius, 0.0, height)
-    return build_frustum(radius, _parse_length(part, "top", radius), height)
 
 
 def _parse_sizes(part: JsonObject) -> tuple[float, float, float]:

@@ -10,16 +10,8 @@ import anyio.to_thread
 
 from fingerpost.builtin.assets.bodies import parse_bodies, render_glb
 from fingerpost.builtin.assets.charts import CHART_HEIGHT, CHART_WIDTH, draw_chart, parse_chart
-from fingerpost.builtin.assets.diagrams import FlowDiagram, draw_flow, draw_sequence, parse_diagram
+from fingerpost.builtin.assets.diagrams import draw_diagram, parse_diagram
 from fingerpost.builtin.assets.endpoints import generate_image, generate_speech, synthesise_speech
-from fingerpost.builtin.assets.pictures import (
-    PNG_SCALE,
-    Picture,
-    TextLine,
-    can_draw_text,
-    render_png,
-    render_svg,
-)
 from fingerpost.builtin.assets.sound import parse_tune, render_wav
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.call.digest.results import Asset, build_named_asset
@@ -37,7 +29,6 @@ FORMATS_BY_KIND: Final[Mapping[AssetKind, tuple[str, ...]]] = {  # the first for
     "image": ("png", "jpg", "webp"),
     "speech": ("wav", "mp3", "flac"),
 }
-MAX_PIXELS: Final = 24_000_000
 DEFAULT_VOICE: Final = "alloy"
 _KIND_PATTERNS: Final[Mapping[AssetKind, re.Pattern[str]]] = {  # the first match counts
     "diagram": re.compile(r"\b(flow ?charts?|diagrams?|mermaid|graph (td|lr|tb))\b|-->|->>", re.IGNORECASE),
@@ -93,26 +84,14 @@ def find_kind(prompt: str) -> AssetKind | None:
 
 def _build_chart_asset(request: AssetRequest, file_format: str) -> Asset:
     chart = parse_chart(request.data, request.prompt, request.title)
-    picture = draw_chart(chart, request.width or CHART_WIDTH, request.height or CHART_HEIGHT)
-    return _build_picture_asset(picture, file_format, chart.title or f"{chart.type} chart", chart.summary)
+    data = draw_chart(chart, file_format, request.width or CHART_WIDTH, request.height or CHART_HEIGHT)
+    return build_named_asset(chart.title or f"{chart.type} chart", file_format, data, chart.summary)
 
 
 def _build_diagram_asset(request: AssetRequest, file_format: str) -> Asset:
     diagram = parse_diagram(request.data, request.prompt, request.title)
-    picture = draw_flow(diagram) if isinstance(diagram, FlowDiagram) else draw_sequence(diagram)
-    return _build_picture_asset(picture, file_format, diagram.title or picture.title, diagram.summary)
-
-
-def _build_picture_asset(picture: Picture, file_format: str, stem: str, summary: str) -> Asset:
-    if file_format == "svg":
-        return build_named_asset(stem, file_format, render_svg(picture), summary)
-    if picture.width * picture.height * PNG_SCALE**2 > MAX_PIXELS:
-        message = f"As png this would have more than {MAX_PIXELS:,} pixels."
-        raise ToolRefused(message, hint="Use format svg, or draw a part of it.")
-    if not all(can_draw_text(mark.text) for mark in picture.marks if isinstance(mark, TextLine)):
-        message = "Its words have letters that can be written as svg only."
-        raise ToolRefused(message, hint="Use format svg.")
-    return build_named_asset(stem, file_format, render_png(picture), summary)
+    data = draw_diagram(diagram, file_format)
+    return build_named_asset(diagram.title or diagram.kind, file_format, data, diagram.summary)
 
 
 def _build_model_asset(request: AssetRequest, file_format: str) -> Asset:

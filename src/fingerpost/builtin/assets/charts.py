@@ -1,31 +1,27 @@
-"""Charts: parsed from data or text, and drawn as pictures."""
+"""Charts: parsed from data or text, and drawn with matplotlib."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Final, Literal, cast, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from fingerpost.builtin.assets.pictures import (
     AXIS_COLOUR,
     FAINT_COLOUR,
     INK_COLOUR,
-    PALETTE,
     PAPER_COLOUR,
     SOFT_COLOUR,
-    CircleDot,
-    LineStroke,
-    OutlineShape,
-    Picture,
-    PictureMark,
-    Point,
-    TextLine,
-    build_box,
+    TITLE_SIZE,
+    Axes,
+    clean_text,
     estimate_width,
+    open_figure,
+    render_figure,
     shorten_text,
     wrap_text,
 )
@@ -70,70 +66,17 @@ class Chart:
         return f"a {self.type} chart of {many}{several}"
 
 
-_ROUND_STEPS: Final = (1.0, 2.0, 2.5, 5.0, 10.0)
 _UNIT_SUFFIXES: Final = ((1e12, 1e12, "T"), (1e9, 1e9, "B"), (1e6, 1e6, "M"), (1e4, 1e3, "k"))
-_MAX_DECIMALS: Final = 6
-_EPSILON: Final = 1e-100
 
 
-@frozen(kw_only=False)
-class AxisScale:
-    """An axis from `low` to `high` with a tick at every `step`."""
-
-    low: float
-    high: float
-    step: float
-
-    @property
-    def ticks(self) -> tuple[float, ...]:
-        count = round((self.high - self.low) / self.step)
-        return tuple(self.low + self.step * number for number in range(count + 1))
-
-    def get_fraction(self, value: float) -> float:
-        """Return the position of the value on the axis, from 0 to 1."""
-        return (value - self.low) / (self.high - self.low)
-
-    def format_label(self, value: float) -> str:
-        size = max(abs(self.low), abs(self.high))
-        return format_number(0.0 if abs(value) < self.step / 1e6 else value, self.step, size)
-
-    @classmethod
-    def from_values(cls, values: Iterable[float], *, from_zero: bool, tick_count: int = 6) -> AxisScale:
-        """Build a scale for these values. Bars start at zero, because their length shows the value."""
-        held = [*values, *([0.0] if from_zero else [])]
-        low, high = min(held), max(held)
-        if high - low <= max(_EPSILON, 1e-9 * max(abs(low), abs(high))):
-            margin = abs(low) / 2 if abs(low) > _EPSILON else 1.0
-            low, high = (low if from_zero and low >= 0 else low - margin), high + margin
-        step = _choose_step((high - low) / tick_count)
-        return cls(math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step, step)
-
-
-def _choose_step(rough: float) -> float:
-    size = 10.0 ** math.floor(math.log10(rough))
-    return next(step for step in _ROUND_STEPS if step * size >= rough * (1 - 1e-9)) * size
-
-
-def format_number(value: float, step: float | None = None, size: float | None = None) -> str:
-    """Format a number briefly: 1,200, 35k, 2.5M, 0.25.
-
-    `step` is the smallest difference to show. `size` is the largest neighbouring number, so that all use one
-    unit.
-    """
-    size = abs(value) if size is None else size
+def format_number(value: float) -> str:
+    """Format a number briefly: 1,200, 35k, 2.5M, 0.25."""
+    size = abs(value)
     if size >= 1e15 or 0 < size < 1e-4:
         return f"{value:.3g}"
-    for least, unit, name in _UNIT_SUFFIXES:
-        if size >= least and (step is None or step >= unit / 100):
-            text = f"{value / unit:,.2f}".rstrip("0").rstrip(".")
-            return f"{text}{name}" if value else "0"
-    if step is None:
-        text = f"{value:,.2f}" if abs(value) >= 1 else f"{value:.4f}"
-        return text.rstrip("0").rstrip(".") or "0"
-    places = 0
-    while places < _MAX_DECIMALS and abs(step * 10**places - round(step * 10**places)) > 1e-6:
-        places += 1
-    return f"{value:,.{places}f}"
+    unit, suffix = next(((unit, suffix) for least, unit, suffix in _UNIT_SUFFIXES if size >= least), (1, ""))
+    text = f"{value / unit:,.{4 if size < 1 else 2}f}"
+    return f"{text.rstrip('0').rstrip('.')}{suffix}"
 
 
 MAX_PROMPT_LENGTH: Final = 20_000
@@ -241,7 +184,7 @@ def parse_chart(data: Json, prompt: str, title: str = "") -> Chart:
     chart = replace(
         shown,
         type=kind,
-        title=_format_label(title or options.get("title")) or find_title(prompt),
+        title=_format_label(title or options.get("title") or find_title(prompt)),
         x_label=_format_label(options.get("x_label")) or shown.x_label,
         y_label=_format_label(options.get("y_label")) or shown.y_label,
     )
@@ -252,12 +195,11 @@ def _choose_type(given: Json, prompt: str, chart: Chart) -> ChartType:
     for kind in CHART_TYPES:
         if given == kind:
             return kind
-    return find_chart_type(prompt) or ("scatter" if chart.positions and not _is_sorted(chart.positions) else
-                               "line" if chart.positions and len(chart.positions) > 2 else "bar")  # fmt: skip
-
-
-def _is_sorted(places: Sequence[float]) -> bool:
-    return all(before < after for before, after in pairwise(places))
+    if found := find_chart_type(prompt):
+        return found
+    if any(before >= after for before, after in pairwise(chart.positions)):
+        return "scatter"
+    return "line" if len(chart.positions) > 2 else "bar"
 
 
 def _drop_options(data: Json) -> Json:
@@ -475,115 +417,74 @@ def _parse_unlimited_number(value: Json) -> float | None:
 def _format_label(value: Json) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return " ".join(str(value).split())[:MAX_LABEL_LENGTH] if isinstance(value, str | int | float) else ""
+    return clean_text(str(value), MAX_LABEL_LENGTH) if isinstance(value, str | int | float) else ""
 
 
 CHART_WIDTH: Final = 760
 CHART_HEIGHT: Final = 460
-_CHART_PADDING: Final = 20.0
-_TITLE_SIZE: Final = 18.0
+# The Okabe-Ito palette, which is suitable for all kinds of colour vision.
+_PALETTE: Final = (
+    "#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#7a5195", "#8c8c00",
+)  # fmt: skip
 _LABEL_SIZE: Final = 12.0
-_MAX_BAR_WIDTH: Final = 90.0
+_LEGEND_STYLE: Final[Mapping[str, Any]] = {
+    "frameon": False, "fontsize": _LABEL_SIZE, "labelcolor": SOFT_COLOUR, "handlelength": 1.0,
+}  # fmt: skip
+_MAX_VALUE_LABELS: Final = 24
+_MAX_DOTS: Final = 40
 
 
-def draw_chart(chart: Chart, width: int = CHART_WIDTH, height: int = CHART_HEIGHT) -> Picture:
-    """Draw the chart."""
-    title = chart.title or f"{chart.type.capitalize()} chart"
-    marks: list[PictureMark] = []
-    top = _CHART_PADDING
-    if chart.title:
-        for line in wrap_text(chart.title, _TITLE_SIZE, width - 2 * _CHART_PADDING, 2):
-            marks.append(
-                TextLine(text=line, at=(_CHART_PADDING, top + _TITLE_SIZE), size=_TITLE_SIZE, bold=True)
-            )
-            top += _TITLE_SIZE * 1.3
-        top += 8
-    names = [series.name for series in chart.series]
-    if chart.type != "pie" and len(names) > 1:
-        legend, top = _draw_legend(names, top, width)
-        marks += legend
-    room = _PlotArea(_CHART_PADDING, top, width - 2 * _CHART_PADDING, height - top - _CHART_PADDING)
-    marks += _draw_pie(chart, room) if chart.type == "pie" else _draw_plot(chart, room)
-    return Picture(width=width, height=height, title=title, marks=tuple(marks))
+def draw_chart(
+    chart: Chart, file_format: str = "svg", width: int = CHART_WIDTH, height: int = CHART_HEIGHT
+) -> bytes:
+    """Draw the chart. This is slow: call it in a thread."""
+    with open_figure(width, height) as figure:
+        figure.set_layout_engine("constrained", w_pad=0.2, h_pad=0.2)
+        if chart.title:
+            lines = wrap_text(chart.title, TITLE_SIZE, width - 40, 2)
+            figure.suptitle("\n".join(lines), x=0.03, ha="left", size=TITLE_SIZE, weight="bold")
+        axes = figure.add_subplot()
+        if chart.type == "pie":
+            _draw_pie(chart, axes, width)
+        else:
+            _draw_plot(chart, axes, width, height)
+            if len(chart.series) > 1:
+                columns = max(1, min(len(chart.series), width // 190))
+                axes.legend(loc="lower left", bbox_to_anchor=(0, 1.02), ncols=columns, **_LEGEND_STYLE)
+        return render_figure(figure, file_format, chart.title or f"{chart.type.capitalize()} chart")
 
 
-@frozen(kw_only=False)
-class _PlotArea:
-    left: float
-    top: float
-    width: float
-    height: float
-
-    @property
-    def right(self) -> float:
-        return self.left + self.width
-
-    @property
-    def bottom(self) -> float:
-        return self.top + self.height
-
-
-def _draw_legend(names: Sequence[str], top: float, width: float) -> tuple[list[PictureMark], float]:
-    """Draw a coloured square and a name for each series, on as many lines as needed."""
-    marks: list[PictureMark] = []
-    left = _CHART_PADDING
-    for number, name in enumerate(names):
-        text = shorten_text(name or f"Series {number + 1}", _LABEL_SIZE, 180)
-        wide = 18 + estimate_width(text, _LABEL_SIZE) + 18
-        if left > _CHART_PADDING and left + wide > width - _CHART_PADDING:
-            left, top = _CHART_PADDING, top + 20
-        marks.append(
-            OutlineShape(points=build_box(left, top + 3, 12, 12), fill=_get_colour(number), corner=2)
-        )
-        marks.append(TextLine(text=text, at=(left + 18, top + 13), size=_LABEL_SIZE, colour=SOFT_COLOUR))
-        left += wide
-    return marks, top + 30
-
-
-def _get_colour(number: int) -> str:
-    return PALETTE[number % len(PALETTE)]
-
-
-def _draw_plot(chart: Chart, plot_area: _PlotArea) -> Iterator[PictureMark]:
-    values = [value for series in chart.series for value in series.values if value is not None]
-    up = AxisScale.from_values(values, from_zero=chart.type == "bar" or _should_start_at_zero(values))
-    across = _build_x_scale(chart)
-    left = plot_area.left + max(estimate_width(up.format_label(tick), _LABEL_SIZE) for tick in up.ticks) + 12
-    left += 20 if chart.y_label else 0
-    below = _AxisLabels.build(chart, across, plot_area.right - left)
-    above = 18 if chart.type == "bar" else 6  # bars have numbers above them
-    area = _PlotArea(
-        left, plot_area.top + above, plot_area.right - left, plot_area.height - above - below.height
-    )
-    yield from _draw_grid(up, area)
-    yield from below.draw(area, across)
-    if chart.y_label:
-        middle = (plot_area.left + 12, area.top + area.height / 2)
-        label = shorten_text(chart.y_label, _LABEL_SIZE, area.height)
-        yield TextLine(
-            text=label, at=middle, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="middle", turned=True
-        )
-    if chart.x_label:
-        middle = (area.left + area.width / 2, plot_area.bottom)
-        yield TextLine(text=chart.x_label, at=middle, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="middle")
+def _draw_plot(chart: Chart, axes: Axes, width: int, height: int) -> None:
+    for side in ("top", "left", "right"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(AXIS_COLOUR)
+    axes.grid(axis="y", color=FAINT_COLOUR)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=0, labelsize=_LABEL_SIZE, labelcolor=SOFT_COLOUR)
+    axes.set_xlabel(chart.x_label, size=_LABEL_SIZE, color=SOFT_COLOUR)
+    label = shorten_text(chart.y_label, _LABEL_SIZE, height * 0.7)
+    axes.set_ylabel(label, size=_LABEL_SIZE, color=SOFT_COLOUR)
+    scaled = _has_numeric_axis(chart)
     if chart.type == "bar":
-        yield from _draw_bars(chart, up, area)
+        _draw_bars(chart, axes, width)
     else:
-        yield from _draw_lines(chart, up, across, area)
+        places = chart.positions if scaled else range(len(chart.labels))
+        _draw_lines(chart, axes, places)
+    values = [value for series in chart.series for value in series.values if value is not None]
+    if chart.type != "bar" and 0 <= min(values) < max(values) * 0.4:  # little space is wasted
+        axes.set_ylim(bottom=0)
+    _label_ticks(axes.yaxis)
+    if scaled:
+        _label_ticks(axes.xaxis)
+    else:
+        _label_categories(chart.labels, axes, width - 90)
 
 
-def _should_start_at_zero(values: Sequence[float]) -> bool:
-    """Return whether the axis should start at zero, because that would waste little space."""
-    return min(values) >= 0 and min(values) < max(values) * 0.4
-
-
-def _build_x_scale(chart: Chart) -> AxisScale | None:
-    """Build the x axis if its labels are numeric and their distances matter."""
+def _has_numeric_axis(chart: Chart) -> bool:
+    """Return whether the labels are numeric and their distances matter."""
     if not chart.positions or chart.type == "bar":
-        return None
-    if chart.type == "line" and (len(chart.positions) < 3 or _is_evenly_spaced(chart.positions)):
-        return None
-    return AxisScale.from_values(chart.positions, from_zero=False, tick_count=8)
+        return False
+    return chart.type == "scatter" or (len(chart.positions) > 2 and not _is_evenly_spaced(chart.positions))
 
 
 def _is_evenly_spaced(places: Sequence[float]) -> bool:
@@ -591,219 +492,107 @@ def _is_evenly_spaced(places: Sequence[float]) -> bool:
     return min(steps) > 0 and max(steps) - min(steps) < 1e-9 * max(abs(step) for step in steps) + 1e-12
 
 
-def _draw_grid(up: AxisScale, area: _PlotArea) -> Iterator[PictureMark]:
-    for tick in up.ticks:
-        y = area.bottom - up.get_fraction(tick) * area.height
-        strong = abs(tick) < up.step / 1e6
-        yield LineStroke(
-            points=((area.left, y), (area.right, y)), colour=AXIS_COLOUR if strong else FAINT_COLOUR, width=1
-        )
-        yield TextLine(
-            text=up.format_label(tick),
-            at=(area.left - 8, y + 4),
-            size=_LABEL_SIZE,
-            colour=SOFT_COLOUR,
-            anchor="end",
-        )
-    if up.low > 0 or up.high < 0:
-        yield LineStroke(
-            points=((area.left, area.bottom), (area.right, area.bottom)), colour=AXIS_COLOUR, width=1
-        )
+def _label_ticks(axis: Any) -> None:
+    """Label the ticks briefly. If that made neighbours equal, the labels have all digits."""
+    low, high = sorted(axis.get_view_interval())
+    ticks = [float(tick) for tick in axis.get_majorticklocs() if low <= tick <= high]
+    labels = [format_number(tick) for tick in ticks]
+    if len(set(labels)) < len(labels):
+        labels = [f"{tick:.15g}" for tick in ticks]
+    axis.set_ticks(ticks, labels=labels)
 
 
-@frozen(kw_only=False)
-class _AxisLabels:
-    """The labels of an axis: all of them wrapped, or every n-th, rotated if long."""
-
-    labels: tuple[tuple[float, tuple[str, ...]], ...]  # position from 0 to 1, and the lines
-    turned: bool
-    height: float
-
-    @classmethod
-    def build(cls, chart: Chart, across: AxisScale | None, width: float) -> _AxisLabels:
-        extra = 22.0 if chart.x_label else 0.0
-        if across is not None:
-            ticks = tuple((across.get_fraction(tick), (across.format_label(tick),)) for tick in across.ticks)
-            return cls(ticks, turned=False, height=24 + extra)
-        count = len(chart.labels)
-        places = [_get_slot_centre(at, count, bars=chart.type == "bar") for at in range(count)]
-        room = width / max(1, count) - 6
-        if room >= 34:
-            lines = [wrap_text(label, _LABEL_SIZE, room, 2) for label in chart.labels]
-            most = max(len(line) for line in lines) if lines else 1
-            whole = all("…" not in line for entry in lines for line in entry)
-            if whole or count <= 3:
-                return cls(
-                    tuple(zip(places, lines, strict=True)), turned=False, height=10 + 15 * most + extra
-                )
-        every = max(1, math.ceil(count * 17 / width))
-        kept = [
-            (place, (shorten_text(label, _LABEL_SIZE, 150),))
-            for place, label in zip(places, chart.labels, strict=True)
-        ]
-        kept = kept[::every]
-        longest = max((estimate_width(lines[0], _LABEL_SIZE) for _, lines in kept), default=0.0)
-        if longest + 10 <= width / max(1, len(kept)):
-            return cls(tuple(kept), turned=False, height=24 + extra)
-        if _can_omit_labels(kept, width):  # fewer horizontal labels are easier to read
-            fewer = max(1, math.ceil(len(kept) * (longest + 14) / width))
-            return cls(tuple(kept[::fewer]), turned=False, height=24 + extra)
-        return cls(tuple(kept), turned=True, height=14 + longest + extra)
-
-    def draw(self, area: _PlotArea, across: AxisScale | None) -> Iterator[PictureMark]:
-        for share, lines in self.labels:
-            x = area.left + share * area.width
-            if across is not None:
-                yield LineStroke(points=((x, area.bottom), (x, area.bottom + 4)), colour=AXIS_COLOUR, width=1)
-            for number, line in enumerate(lines):
-                if self.turned:
-                    at = (x + 4, area.bottom + 8)
-                    yield TextLine(
-                        text=line, at=at, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="end", turned=True
-                    )
-                else:
-                    half = estimate_width(line, _LABEL_SIZE) / 2  # labels at the edges are moved inwards
-                    inside = max(min(x, area.right + _CHART_PADDING - half - 2), half + 2)
-                    at = (inside, area.bottom + 18 + 15 * number)
-                    yield TextLine(text=line, at=at, size=_LABEL_SIZE, colour=SOFT_COLOUR, anchor="middle")
+def _label_categories(labels: Sequence[str], axes: Axes, width: float) -> None:
+    """Label the categories: all of them wrapped, or every n-th, rotated if long."""
+    count = len(labels)
+    room = width / count - 6
+    wrapped = [wrap_text(label, _LABEL_SIZE, room, 2) for label in labels]
+    if count <= 3 or (room >= 34 and not any("…" in line for lines in wrapped for line in lines)):
+        axes.set_xticks(range(count), ["\n".join(lines) for lines in wrapped])
+        return
+    shown = [shorten_text(label, _LABEL_SIZE, 150) for label in labels]
+    longest = max(estimate_width(label, _LABEL_SIZE) for label in shown)
+    every = math.ceil(count * 17 / width)
+    # Many labels that each contain a digit, as years and days do: a reader can fill the gaps.
+    if count > 12 and all(any(letter.isdigit() for letter in label) for label in shown):
+        every = max(every, math.ceil(count * (longest + 14) / width))
+    turn = 90 if longest + 10 > width / math.ceil(count / every) else 0
+    axes.set_xticks(range(0, count, every), shown[::every], rotation=turn)
 
 
-def _can_omit_labels(kept: Sequence[tuple[float, tuple[str, ...]]], width: float) -> bool:
-    """Return whether labels can be omitted: there are many, and each contains a digit, as years and days do,
-    so that a reader can fill the gaps.
-    """
-    return len(kept) > 12 and all(any(letter.isdigit() for letter in lines[0]) for _, lines in kept)
-
-
-def _get_slot_centre(at: int, count: int, *, bars: bool) -> float:
-    if bars:
-        return (at + 0.5) / count
-    return 0.5 if count == 1 else 0.03 + 0.94 * at / (count - 1)
-
-
-def _draw_bars(chart: Chart, up: AxisScale, area: _PlotArea) -> Iterator[PictureMark]:
+def _draw_bars(chart: Chart, axes: Axes, width: int) -> None:
     count, many = len(chart.labels), len(chart.series)
-    slot = area.width / count
-    wide = min(slot * 0.72 / many, _MAX_BAR_WIDTH)
-    base = area.bottom - up.get_fraction(min(max(0.0, up.low), up.high)) * area.height
-    shows_values = wide >= 26 and count * many <= 24
-    size = max(abs(value) for series in chart.series for value in series.values if value is not None)
-    for at in range(count):
-        left = area.left + slot * (at + 0.5) - wide * many / 2
-        for number, series in enumerate(chart.series):
-            value = series.values[at]
-            if value is None:
-                continue
-            end = area.bottom - up.get_fraction(value) * area.height
-            top, tall = min(base, end), abs(base - end)
-            x = left + wide * number
-            yield OutlineShape(
-                points=build_box(x + 1, top, max(1.0, wide - 2), max(0.5, tall)), fill=_get_colour(number)
-            )
-            if shows_values:
-                y = top - 6 if value >= 0 else top + tall + 14
-                text = format_number(value, size=size)
-                if estimate_width(text, 11) <= wide + 10:
-                    yield TextLine(
-                        text=text, at=(x + wide / 2, y), size=11, colour=INK_COLOUR, anchor="middle"
-                    )
-
-
-def _draw_lines(
-    chart: Chart, up: AxisScale, across: AxisScale | None, area: _PlotArea
-) -> Iterator[PictureMark]:
-    count = len(chart.labels)
-
-    def locate(at: int, value: float) -> Point:
-        share = (
-            _get_slot_centre(at, count, bars=False)
-            if across is None
-            else across.get_fraction(chart.positions[at])
-        )
-        return (area.left + share * area.width, area.bottom - up.get_fraction(value) * area.height)
-
-    dots = 4.5 if chart.type == "scatter" else (3.5 if count <= 40 else 0.0)
+    wide = 0.72 / many
+    axes.axhline(0, color=AXIS_COLOUR, linewidth=1)
+    axes.set_xlim(-0.5 - 0.5 / count, count - 0.5 + 0.5 / count)
     for number, series in enumerate(chart.series):
-        runs = _split_at_gaps(series.values, locate)
-        if chart.type == "line":
-            for run in runs:
-                yield LineStroke(points=run, colour=_get_colour(number), width=2.5)
-        for point in (point for run in runs for point in run) if dots else ():
-            yield CircleDot(centre=point, radius=dots + 1, fill=PAPER_COLOUR)
-            yield CircleDot(centre=point, radius=dots, fill=_get_colour(number))
-
-
-def _split_at_gaps(
-    values: Sequence[float | None], locate: Callable[[int, float], Point]
-) -> list[tuple[Point, ...]]:
-    """Return the points, split at gaps."""
-    runs: list[list[Point]] = [[]]
-    for at, value in enumerate(values):
-        if value is None:
-            runs.append([])
-        else:
-            runs[-1].append(locate(at, value))
-    return [tuple(run) for run in runs if run]
-
-
-def _draw_pie(chart: Chart, area: _PlotArea) -> Iterator[PictureMark]:
-    values = [value or 0.0 for value in chart.series[0].values]
-    total = sum(values)
-    radius = min(area.height, area.width * 0.5) / 2 - 4
-    centre = (area.left + radius + 10, area.top + area.height / 2)
-    angle = -math.pi / 2
-    for number, value in enumerate(values):
-        turn = 2 * math.pi * value / total
-        yield OutlineShape(
-            points=_build_slice(centre, radius, angle, turn),
-            fill=_get_colour(number),
-            stroke=PAPER_COLOUR,
-            width=2,
+        places = [at + (number - (many - 1) / 2) * wide for at in range(count)]
+        bars = axes.bar(
+            places,
+            _fill_gaps(series.values),
+            wide,
+            color=_get_colour(number),
+            label=_name_series(chart, number),
         )
-        if value / total >= 0.06:
-            middle, far = angle + turn / 2, radius * 0.66
-            at = (centre[0] + far * math.cos(middle), centre[1] + far * math.sin(middle) + 5)
-            share = f"{100 * value / total:.0f}%"
-            yield TextLine(
-                text=share,
-                at=at,
-                size=13,
-                colour=_get_contrast_colour(_get_colour(number)),
-                anchor="middle",
-                bold=True,
-            )
-        angle += turn
-    yield from _draw_pie_key(chart, values, area, centre[0] + radius + 36)
+        if count * many <= _MAX_VALUE_LABELS and wide * width / count >= 30:
+            axes.bar_label(bars, fmt=format_number, size=11, color=INK_COLOUR, padding=3)
+    axes.margins(y=0.08)
 
 
-def _draw_pie_key(
-    chart: Chart, values: Sequence[float], area: _PlotArea, left: float
-) -> Iterator[PictureMark]:
-    """Draw the legend beside the pie."""
-    total, line = sum(values), min(26.0, area.height / len(values))
-    top = area.top + area.height / 2 - line * len(values) / 2
-    for number, (label, value) in enumerate(zip(chart.labels, values, strict=True)):
-        y = top + line * number + line / 2
-        figures = f"{format_number(value)} ({100 * value / total:.1f}%)"
-        wide = estimate_width(figures, _LABEL_SIZE) + 14
-        name = shorten_text(label, 13, area.right - left - 22 - wide)
-        yield OutlineShape(points=build_box(left, y - 6, 12, 12), fill=_get_colour(number), corner=2)
-        yield TextLine(text=name, at=(left + 20, y + 4.5), size=13)
-        at = (left + 20 + estimate_width(name, 13) + 10, y + 4.5)
-        yield TextLine(text=figures, at=at, size=_LABEL_SIZE, colour=SOFT_COLOUR)
+def _draw_lines(chart: Chart, axes: Axes, places: Sequence[float]) -> None:
+    scatter = chart.type == "scatter"
+    for number, series in enumerate(chart.series):
+        axes.plot(
+            places,
+            _fill_gaps(series.values),
+            color=_get_colour(number),
+            linewidth=0 if scatter else 2.5,
+            marker="o" if scatter or len(places) <= _MAX_DOTS else None,
+            markersize=9 if scatter else 7,
+            markeredgecolor=PAPER_COLOUR,
+            label=_name_series(chart, number),
+        )
 
 
-def _build_slice(centre: Point, radius: float, start: float, turn: float) -> tuple[Point, ...]:
-    steps = max(2, math.ceil(turn / 0.05))
-    rim = tuple(
-        (centre[0] + radius * math.cos(start + turn * at / steps),
-         centre[1] + radius * math.sin(start + turn * at / steps))
-        for at in range(steps + 1)
+def _fill_gaps(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]
+
+
+def _name_series(chart: Chart, number: int) -> str:
+    name = shorten_text(chart.series[number].name or f"Series {number + 1}", _LABEL_SIZE, 180)
+    return f"\u200b{name}" if name.startswith("_") else name  # matplotlib hides labels that start with `_`
+
+
+def _get_colour(number: int) -> str:
+    return _PALETTE[number % len(_PALETTE)]
+
+
+def _draw_pie(chart: Chart, axes: Axes, width: int) -> None:
+    """Draw the slices clockwise from the top, and a legend beside them."""
+    values = [value or 0.0 for value in chart.series[0].values]
+    largest = max(values)
+    shares = [value / largest for value in values]  # their sum is finite
+    total = sum(shares)
+    colours = [_get_colour(number) for number in range(len(values))]
+    names = [
+        f"{shorten_text(label, _LABEL_SIZE, width / 4)}: {format_number(value)} ({100 * share / total:.1f}%)"
+        for label, value, share in zip(chart.labels, values, shares, strict=True)
+    ]
+    pie: Any = axes.pie(
+        shares, colors=colours, startangle=90, counterclock=False, autopct=_format_share, pctdistance=0.66,
+        wedgeprops={"edgecolor": PAPER_COLOUR, "linewidth": 2},
+        textprops={"size": 13, "weight": "bold"},
     )  # fmt: skip
-    return rim if turn >= 2 * math.pi - 1e-9 else (centre, *rim)
+    for number, share in enumerate(pie.texts[-1]):
+        share.set_color(_get_contrast_colour(colours[number]))
+    axes.legend(pie.wedges, names, loc="center left", bbox_to_anchor=(1.0, 0.5), **_LEGEND_STYLE)
 
 
 def _get_contrast_colour(colour: str) -> str:
     """Return black or white, whichever is readable on this colour."""
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
     return INK_COLOUR if 0.299 * red + 0.587 * green + 0.114 * blue > 140 else PAPER_COLOUR
+
+
+def _format_share(percent: float) -> str:
+    return f"{percent:.0f}%" if percent >= 6 else ""

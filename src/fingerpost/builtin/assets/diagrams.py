@@ -5,25 +5,29 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Sequence as Items
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from graphlib import TopologicalSorter
 from itertools import pairwise
-from typing import Final, Literal, cast
+from statistics import fmean
+from typing import ClassVar, Final, Literal, cast
 
 from fingerpost.builtin.assets.pictures import (
     AXIS_COLOUR,
     INK_COLOUR,
     PAPER_COLOUR,
     SOFT_COLOUR,
-    LineStroke,
-    OutlineShape,
-    Picture,
-    PictureMark,
+    TITLE_SIZE,
+    Axes,
+    Figure,
     Point,
-    TextLine,
-    build_box,
+    clean_text,
     estimate_width,
+    load_library,
+    open_canvas,
+    open_figure,
+    render_figure,
     shorten_text,
     wrap_text,
 )
@@ -67,6 +71,7 @@ class FlowDiagram:
     edges: tuple[DiagramEdge, ...]
     direction: FlowDirection = "down"
     title: str = ""
+    kind: ClassVar = "Flowchart"
 
     @property
     def summary(self) -> str:
@@ -80,6 +85,7 @@ class SequenceDiagram:
     participants: tuple[DiagramNode, ...]
     messages: tuple[DiagramEdge, ...]
     title: str = ""
+    kind: ClassVar = "Sequence diagram"
 
     @property
     def summary(self) -> str:
@@ -149,13 +155,11 @@ def _remove_cycles(nodes: Sequence[NodeName], edges: Sequence[NodeLink]) -> list
 def _assign_layers(nodes: Sequence[NodeName], links: Sequence[NodeLink]) -> dict[NodeName, int]:
     """Assign each node to a layer after all of its predecessors."""
     layer = dict.fromkeys(nodes, 0)
-    for _ in nodes:
-        changed = False
-        for start, end in links:
-            if layer[end] <= layer[start]:
-                layer[end], changed = layer[start] + 1, True
-        if not changed:
-            break
+    before: dict[NodeName, set[NodeName]] = {node: set() for node in nodes}
+    for start, end in links:
+        before[end].add(start)
+    for node in TopologicalSorter(before).static_order():
+        layer[node] = max((layer[start] + 1 for start in before[node]), default=0)
     return layer
 
 
@@ -206,7 +210,7 @@ def _sort_by_means(
 ) -> list[NodeName]:
     def mean(at: int, name: NodeName) -> float:
         known = [places[other] for other in near.get(name, ()) if other in places]
-        return sum(known) / len(known) if known else float(at)
+        return fmean(known) if known else float(at)
 
     means = {name: mean(at, name) for at, name in enumerate(row)}
     return sorted(row, key=lambda name: means[name])
@@ -240,10 +244,7 @@ def _place_nodes(
     for sweep in range(_ORDERING_SWEEPS * 2):
         for row in rows if sweep % 2 == 0 else reversed(rows):
             preferred = {
-                name: sum(across[other] for other in near[name]) / len(near[name])
-                if near.get(name)
-                else across[name]
-                for name in row
+                name: fmean([across[other] for other in near.get(name, ())] or [across[name]]) for name in row
             }
             across.update(_spread_row(row, preferred, width))
     return across
@@ -259,25 +260,18 @@ def _spread_row(
     blocks: list[tuple[list[NodeName], list[float]]] = []  # the names, and the block start that each prefers
     for name in row:
         names, starts = [name], [preferred[name] - width(name) / 2]
-        while (
-            blocks
-            and _find_start(blocks[-1][1]) + sum(map(width, blocks[-1][0])) > _find_start(starts) - 1e-9
-        ):
+        while blocks and fmean(blocks[-1][1]) + sum(map(width, blocks[-1][0])) > fmean(starts) - 1e-9:
             before, earlier = blocks.pop()
             taken = sum(map(width, before))
             names, starts = [*before, *names], [*earlier, *(start - taken for start in starts)]
         blocks.append((names, starts))
     found: dict[NodeName, float] = {}
     for names, starts in blocks:
-        left = _find_start(starts)
+        left = fmean(starts)
         for name in names:
             found[name] = left + width(name) / 2
             left += width(name)
     return found
-
-
-def _find_start(preferred: Sequence[float]) -> float:
-    return sum(preferred) / len(preferred)
 
 
 MAX_DIAGRAM_TEXT_LENGTH: Final = 50_000
@@ -352,33 +346,30 @@ def _parse_flow_data(nodes: Json, edges: Json, direction: str = "") -> FlowDiagr
         key, text, shape = _get_fields(item, ("id", "key", "name"), ("text", "label", "name"), ("shape",))
         if key:
             known[key] = DiagramNode(key=key, text=text or key, shape=_SHAPE_BY_NAME.get(shape, "box"))
-    made: list[DiagramEdge] = []
-    for item in _get_items(edges):
-        start, end, label = _get_fields(
-            item, ("from", "start", "source"), ("to", "end", "target"), ("label", "text")
-        )
-        if start and end:
-            made.append(DiagramEdge(start=start, end=end, label=label))
-            for key in (start, end):
-                known.setdefault(key, DiagramNode(key=key, text=key))
+    made = _parse_edges(edges, known)
     way: FlowDirection = "right" if direction.lower() in ("right", "lr", "rl", "horizontal") else "down"
     return FlowDiagram(nodes=tuple(known.values()), edges=tuple(made), direction=way) if known else None
 
 
 def _parse_sequence_data(participants: Json, messages: Json) -> SequenceDiagram | None:
-    names = {
-        _format_text(item): DiagramNode(key=_format_text(item), text=_format_text(item))
-        for item in _get_items(participants)
-        if _format_text(item)
-    }
+    keys = filter(None, map(_format_text, _get_items(participants)))
+    names = {key: DiagramNode(key=key, text=key) for key in keys}
+    made = _parse_edges(messages, names)
+    return SequenceDiagram(participants=tuple(names.values()), messages=tuple(made)) if made else None
+
+
+def _parse_edges(edges: Json, nodes: dict[str, DiagramNode]) -> list[DiagramEdge]:
+    """Return the edges. Nodes that only they name are added."""
     made: list[DiagramEdge] = []
-    for item in _get_items(messages):
-        start, end, label = _get_fields(item, ("from", "start"), ("to", "end"), ("text", "label", "message"))
+    for item in _get_items(edges):
+        start, end, label = _get_fields(
+            item, ("from", "start", "source"), ("to", "end", "target"), ("label", "text", "message")
+        )
         if start and end:
             made.append(DiagramEdge(start=start, end=end, label=label))
             for key in (start, end):
-                names.setdefault(key, DiagramNode(key=key, text=key))
-    return SequenceDiagram(participants=tuple(names.values()), messages=tuple(made)) if made else None
+                nodes.setdefault(key, DiagramNode(key=key, text=key))
+    return made
 
 
 def _get_fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
@@ -389,14 +380,14 @@ def _get_fields(item: Json, *names: tuple[str, ...]) -> tuple[str, ...]:
             for group in names
         )
     cells = (
-        [_format_text(cell) for cell in cast("Items[Json]", item)]
+        [_format_text(cell) for cell in cast("Sequence[Json]", item)]
         if isinstance(item, list | tuple)
         else [_format_text(item)]
     )
     return tuple(cells[at] if at < len(cells) else "" for at in range(len(names)))
 
 
-def _get_items(value: Json) -> Items[Json]:
+def _get_items(value: Json) -> Sequence[Json]:
     return value[:1000] if isinstance(value, list | tuple) else ()
 
 
@@ -404,7 +395,7 @@ def _format_text(value: Json) -> str:
     if not isinstance(value, str | int | float):
         return ""
     plain = re.sub(r"<br\s*/?>", " ", str(value), flags=re.IGNORECASE)
-    return " ".join(plain.split()).strip("\"'")[:MAX_NODE_LABEL_LENGTH]
+    return clean_text(plain, MAX_NODE_LABEL_LENGTH).strip("\"'")
 
 
 def _parse_text(text: str, *, wants_sequence: bool) -> FlowDiagram | SequenceDiagram | None:
@@ -497,98 +488,122 @@ def _parse_node(part: str, nodes: dict[str, DiagramNode]) -> str | None:
     return key
 
 
+_PADDING: Final = 24.0
+_TITLE_HEIGHT: Final = 36.0
 _NODE_TEXT_SIZE: Final = 13.0
+_EDGE_TEXT_SIZE: Final = 12.0
 _LINE_HEIGHT: Final = 17.0
-_MAX_BOX_WIDTH: Final = 170.0
-_FLOW_PADDING: Final = 24.0
-_FLOW_TITLE_SIZE: Final = 18.0
-_EDGE_TEXT_SIZE: Final = 11.5
+_MAX_BOX_WIDTH: Final = 190.0
 _FILL_COLOURS: Final = {"box": "#e8f1f8", "round": "#e6f4ef", "diamond": "#fdf3e0"}
 _BORDER_COLOURS: Final = {"box": "#0072b2", "round": "#009e73", "diamond": "#b97f00"}
 
 
+def draw_diagram(diagram: FlowDiagram | SequenceDiagram, file_format: str = "svg") -> bytes:
+    """Draw the diagram. Its size depends on its content. This is slow: call it in a thread."""
+    if isinstance(diagram, FlowDiagram):
+        return _draw_flow(diagram, file_format)
+    return _draw_sequence(diagram, file_format)
+
+
+@contextmanager
+def _open_diagram(width: float, height: float, title: str) -> Generator[tuple[Figure, Axes]]:
+    """Return a figure with its axes, which have the title and the padding. Render it inside."""
+    with open_figure(width, height) as figure:
+        axes = open_canvas(figure)
+        if title:
+            text = shorten_text(title, TITLE_SIZE, width - 2 * _PADDING)
+            axes.text(_PADDING, _PADDING + 8, text, size=TITLE_SIZE, weight="bold")
+        yield figure, axes
+
+
 @frozen(kw_only=False)
-class _NodeBox:
-    node: DiagramNode
-    lines: tuple[str, ...]
-    width: float
-    height: float
+class NodeBox:
+    """A node with its lines of text and its size. Without text, it is a point of an edge."""
+
+    shape: NodeShape = "box"
+    lines: Sequence[str] = ()
+    width: float = 0.0
+    height: float = 0.0
 
     @classmethod
-    def build(cls, node: DiagramNode) -> _NodeBox:
-        lines = wrap_text(node.text, _NODE_TEXT_SIZE, _MAX_BOX_WIDTH, 4) or ("",)
+    def build(cls, node: DiagramNode) -> NodeBox:
+        lines = wrap_text(node.text, _NODE_TEXT_SIZE, _MAX_BOX_WIDTH, 4) or [""]
         width = max(estimate_width(line, _NODE_TEXT_SIZE) for line in lines) + 28
         height = _LINE_HEIGHT * len(lines) + 20
         if node.shape == "diamond":  # the corners of a diamond hold no text
-            return cls(node, lines, width * 1.35 + 16, height * 1.5 + 10)
-        return cls(node, lines, max(56.0, width), height)
+            return cls(node.shape, lines, width * 1.35 + 16, height * 1.5 + 10)
+        return cls(node.shape, lines, max(56.0, width), height)
 
 
-def draw_flow(flow: FlowDiagram) -> Picture:
-    """Draw the diagram. Its size depends on its content."""
-    boxes = {node.key: _NodeBox.build(node) for node in flow.nodes}
+@frozen
+class PlacedFlow:
+    """The boxes of a flowchart with their centres, the points of each edge, and the size of the whole."""
+
+    boxes: Mapping[str, tuple[NodeBox, Point]]
+    paths: tuple[tuple[Point, ...], ...]  # in the order of the edges
+    width: float
+    height: float
+
+
+def place_flow(flow: FlowDiagram) -> PlacedFlow:
+    """Compute where everything is drawn."""
+    boxes = {node.key: NodeBox.build(node) for node in flow.nodes}
     right = flow.direction == "right"
     edges = [(edge.start, edge.end) for edge in flow.edges]
     layout = compute_layout(
-        [node.key for node in flow.nodes],
-        edges,
-        lambda key: (boxes[key].height if right else boxes[key].width) + 30,
+        list(boxes), edges, lambda key: (boxes[key].height if right else boxes[key].width) + 30
     )
     points = _compute_centres(layout, boxes, flow, right=right)
-    lefts = [x - (boxes[name].width / 2 if name in boxes else 0) for name, (x, _) in points.items()]
-    rights = [x + (boxes[name].width / 2 if name in boxes else 0) for name, (x, _) in points.items()]
-    tops = [y - (boxes[name].height / 2 if name in boxes else 0) for name, (_, y) in points.items()]
-    bottoms = [y + (boxes[name].height / 2 if name in boxes else 0) for name, (_, y) in points.items()]
+    sized = [(boxes.get(name, NodeBox()), x, y) for name, (x, y) in points.items()]
+    left = min(x - box.width / 2 for box, x, _ in sized) - _PADDING
+    top = min(y - box.height / 2 for box, _, y in sized) - _PADDING - (_TITLE_HEIGHT if flow.title else 0)
     loops = 40 if any(start == end for start, end in edges) else 0
-    above = 36.0 if flow.title else 0.0
-    shift = (_FLOW_PADDING - min(lefts), _FLOW_PADDING + above - min(tops))
-    placed = {name: (x + shift[0], y + shift[1]) for name, (x, y) in points.items()}
-    width = max(max(rights) - min(lefts) + 2 * _FLOW_PADDING + loops, 200.0)
-    height = max(bottoms) - min(tops) + 2 * _FLOW_PADDING + above
-    marks: list[PictureMark] = []
-    if flow.title:
-        title = shorten_text(flow.title, _FLOW_TITLE_SIZE, width - 2 * _FLOW_PADDING)
-        marks.append(
-            TextLine(text=title, at=(_FLOW_PADDING, _FLOW_PADDING + 8), size=_FLOW_TITLE_SIZE, bold=True)
-        )
-    lines: list[PictureMark] = []
-    labels: list[PictureMark] = []
-    for edge, path in zip(flow.edges, layout.paths, strict=True):
-        line = _build_edge_line(edge, [placed[name] for name in path], boxes, right=right)
-        lines += _draw_arrow(line, edge)
-        labels += _draw_edge_label(line, edge)
-    marks += [*lines, *labels]
-    for name, spot in placed.items():
-        if name in boxes:
-            marks += _draw_box(boxes[name], spot)
-    return Picture(width=width, height=height, title=flow.title or "Flowchart", marks=tuple(marks))
+    placed = {name: (x - left, y - top) for name, (x, y) in points.items()}
+    return PlacedFlow(
+        boxes={name: (box, placed[name]) for name, box in boxes.items()},
+        paths=tuple(
+            _build_edge_line(edge, [placed[name] for name in path], boxes, right=right)
+            for edge, path in zip(flow.edges, layout.paths, strict=True)
+        ),
+        width=max(max(x + box.width / 2 for box, x, _ in sized) - left + _PADDING + loops, 200.0),
+        height=max(y + box.height / 2 for box, _, y in sized) - top + _PADDING,
+    )
+
+
+def _draw_flow(flow: FlowDiagram, file_format: str) -> bytes:
+    placed = place_flow(flow)
+    with _open_diagram(placed.width, placed.height, flow.title) as (figure, axes):
+        for edge, line in zip(flow.edges, placed.paths, strict=True):
+            _draw_arrow(axes, line, edge, SOFT_COLOUR)
+            _draw_edge_label(axes, line, edge.label)
+        for box, centre in placed.boxes.values():
+            _draw_box(axes, box, centre)
+        return render_figure(figure, file_format, flow.title or flow.kind)
 
 
 def _compute_centres(
-    layout: DiagramLayout, boxes: Mapping[str, _NodeBox], flow: FlowDiagram, *, right: bool
+    layout: DiagramLayout, boxes: Mapping[str, NodeBox], flow: FlowDiagram, *, right: bool
 ) -> dict[str, Point]:
     """Return the centre of every node. Layers with edge labels between them have more space."""
-    depth: dict[int, float] = {}
+    depth: dict[int, float] = defaultdict(float)
     for name, number in layout.layer.items():
-        size = 0.0 if name not in boxes else (boxes[name].width if right else boxes[name].height)
-        depth[number] = max(depth.get(number, 0.0), size)
+        box = boxes.get(name, NodeBox())
+        depth[number] = max(depth[number], box.width if right else box.height)
     longest = max((estimate_width(edge.label[:24], _EDGE_TEXT_SIZE) for edge in flow.edges), default=0.0)
     gap = (44 + longest if right else 62.0) if longest else (56.0 if right else 46.0)
     middles: dict[int, float] = {}
     at = 0.0
     for number in range(max(depth) + 1):
-        size = depth.get(number, 0.0)
-        middles[number] = at + size / 2
-        at += size + gap
-    found: dict[str, Point] = {}
-    for name, number in layout.layer.items():
-        along, across = middles[number], layout.across[name]
-        found[name] = (along, across) if right else (across, along)
-    return found
+        middles[number] = at + depth[number] / 2
+        at += depth[number] + gap
+    return {
+        name: (middles[number], layout.across[name]) if right else (layout.across[name], middles[number])
+        for name, number in layout.layer.items()
+    }
 
 
 def _build_edge_line(
-    edge: DiagramEdge, points: Sequence[Point], boxes: Mapping[str, _NodeBox], *, right: bool
+    edge: DiagramEdge, points: Sequence[Point], boxes: Mapping[str, NodeBox], *, right: bool
 ) -> tuple[Point, ...]:
     """Return the line from the border of one box to the border of the other."""
     first, last = boxes[edge.start], boxes[edge.end]
@@ -601,137 +616,102 @@ def _build_edge_line(
     return (start, *points[1:-1], end)
 
 
-def _find_border_point(node_box: _NodeBox, middle: Point, towards: Point, *, right: bool) -> Point:
+def _find_border_point(box: NodeBox, middle: Point, towards: Point, *, right: bool) -> Point:
     """Return where a line to `towards` leaves the box: on the side of the next layer."""
-    x, y = middle
-    if right:
-        side = math.copysign(node_box.width / 2, towards[0] - x)
-        room = 0.0 if node_box.node.shape == "diamond" else node_box.height / 2 - 8
-        return (x + side, y + max(-room, min(room, (towards[1] - y) * 0.25)))
-    side = math.copysign(node_box.height / 2, towards[1] - y)
-    room = 0.0 if node_box.node.shape == "diamond" else node_box.width / 2 - 14
-    return (x + max(-room, min(room, (towards[0] - x) * 0.25)), y + side)
+    along, across = (0, 1) if right else (1, 0)
+    sizes = (box.width, box.height)
+    room = 0.0 if box.shape == "diamond" else sizes[across] / 2 - 8
+    point = [0.0, 0.0]
+    point[along] = middle[along] + math.copysign(sizes[along] / 2, towards[along] - middle[along])
+    shift = (towards[across] - middle[across]) * 0.25
+    point[across] = middle[across] + max(-room, min(room, shift))
+    return point[0], point[1]
 
 
-def _draw_arrow(line: Sequence[Point], edge: DiagramEdge) -> Iterator[PictureMark]:
-    yield LineStroke(points=tuple(line), colour=SOFT_COLOUR, width=1.6, dashed=edge.dashed)
-    if edge.arrow:
-        yield build_arrow_head(line[-2], line[-1], SOFT_COLOUR)
+def _draw_arrow(axes: Axes, line: Sequence[Point], edge: DiagramEdge, colour: str) -> None:
+    patches, paths = load_library("matplotlib.patches"), load_library("matplotlib.path")
+    axes.add_patch(
+        patches.FancyArrowPatch(
+            path=paths.Path(line),
+            arrowstyle="-|>" if edge.arrow else "-",
+            mutation_scale=14,
+            color=colour,
+            fill=edge.arrow,
+            linewidth=1.6,
+            linestyle=(0, (3, 2.5)) if edge.dashed else "solid",
+        )
+    )
 
 
-def build_arrow_head(before: Point, tip: Point, colour: str) -> OutlineShape:
-    """Build the head of an arrow that comes from `before`."""
-    angle = math.atan2(tip[1] - before[1], tip[0] - before[0])
-    wings = [
-        (tip[0] - 10 * math.cos(angle + turn), tip[1] - 10 * math.sin(angle + turn)) for turn in (0.42, -0.42)
-    ]
-    return OutlineShape(points=(tip, wings[0], wings[1]), fill=colour)
-
-
-def _draw_edge_label(line: Sequence[Point], edge: DiagramEdge) -> Iterator[PictureMark]:
-    if not edge.label:
+def _draw_edge_label(axes: Axes, line: Sequence[Point], label: str) -> None:
+    if not label:
         return
-    text = shorten_text(edge.label, _EDGE_TEXT_SIZE, 170)
     (ax, ay), (bx, by) = line[0], line[1]
     share = 0.45 if len(line) == 2 else 0.6
-    x, y = ax + (bx - ax) * share, ay + (by - ay) * share
-    wide = estimate_width(text, _EDGE_TEXT_SIZE) + 8
-    yield OutlineShape(points=build_box(x - wide / 2, y - 9, wide, 18), fill=PAPER_COLOUR, corner=3)
-    yield TextLine(text=text, at=(x, y + 4), size=_EDGE_TEXT_SIZE, colour=SOFT_COLOUR, anchor="middle")
+    axes.text(
+        ax + (bx - ax) * share,
+        ay + (by - ay) * share,
+        shorten_text(label, _EDGE_TEXT_SIZE, 170),
+        size=_EDGE_TEXT_SIZE,
+        color=SOFT_COLOUR,
+        ha="center",
+        va="center",
+        bbox={"facecolor": PAPER_COLOUR, "edgecolor": "none", "pad": 2},
+    )
 
 
-def _draw_box(node_box: _NodeBox, middle: Point) -> Iterator[PictureMark]:
-    x, y = middle
-    wide, high, shape = node_box.width, node_box.height, node_box.node.shape
-    if shape == "diamond":
+def _draw_box(axes: Axes, box: NodeBox, middle: Point, weight: str = "normal") -> None:
+    patches = load_library("matplotlib.patches")
+    (x, y), wide, high = middle, box.width, box.height
+    paint = {"facecolor": _FILL_COLOURS[box.shape], "edgecolor": _BORDER_COLOURS[box.shape], "linewidth": 1.6}
+    if box.shape == "diamond":
         corners = ((x, y - high / 2), (x + wide / 2, y), (x, y + high / 2), (x - wide / 2, y))
-        yield OutlineShape(
-            points=corners, fill=_FILL_COLOURS[shape], stroke=_BORDER_COLOURS[shape], width=1.6
-        )
+        axes.add_patch(patches.Polygon(corners, **paint))
     else:
-        corner = high / 2 if shape == "round" else 6.0
-        rim = build_box(x - wide / 2, y - high / 2, wide, high)
-        yield OutlineShape(
-            points=rim, fill=_FILL_COLOURS[shape], stroke=_BORDER_COLOURS[shape], width=1.6, corner=corner
+        corner = min(wide, high) / 2 if box.shape == "round" else 6.0
+        style = patches.BoxStyle.Round(pad=0, rounding_size=corner)
+        axes.add_patch(
+            patches.FancyBboxPatch((x - wide / 2, y - high / 2), wide, high, boxstyle=style, **paint)
         )
-    top = y - _LINE_HEIGHT * (len(node_box.lines) - 1) / 2 + 4.5
-    for number, line in enumerate(node_box.lines):
-        yield TextLine(text=line, at=(x, top + _LINE_HEIGHT * number), size=_NODE_TEXT_SIZE, anchor="middle")
+    for number, line in enumerate(box.lines):
+        middle_y = y + _LINE_HEIGHT * (number - (len(box.lines) - 1) / 2)
+        axes.text(x, middle_y, line, size=_NODE_TEXT_SIZE, weight=weight, ha="center", va="center_baseline")
 
 
-_SEQUENCE_PADDING: Final = 24.0
 _HEAD_HEIGHT: Final = 40.0
 _MESSAGE_STEP: Final = 46.0
-_SEQUENCE_TEXT_SIZE: Final = 13.0
-_SEQUENCE_TITLE_SIZE: Final = 18.0
-_MESSAGE_TEXT_SIZE: Final = 12.0
 
 
-def draw_sequence(sequence: SequenceDiagram) -> Picture:
-    """Draw the diagram: participants side by side, time downwards."""
+def _draw_sequence(sequence: SequenceDiagram, file_format: str) -> bytes:
+    """Draw participants side by side, time downwards."""
     names = [node.key for node in sequence.participants]
-    widths = [
-        min(170.0, estimate_width(node.text, _SEQUENCE_TEXT_SIZE) + 32) for node in sequence.participants
-    ]
+    widths = [min(190.0, estimate_width(node.text, _NODE_TEXT_SIZE) + 32) for node in sequence.participants]
     places = _compute_columns(sequence, names, widths)
-    above = 36.0 if sequence.title else 0.0
-    top = _SEQUENCE_PADDING + above
+    top = _PADDING + (_TITLE_HEIGHT if sequence.title else 0.0)
     ends = top + _HEAD_HEIGHT + 26 + _MESSAGE_STEP * len(sequence.messages)
-    own = [message for message in sequence.messages if message.start == message.end]
-    beyond = (
-        max((estimate_width(message.label, _MESSAGE_TEXT_SIZE) for message in own), default=0.0) + 40
-        if own
-        else 0.0
-    )
-    width = max(places[-1] + max(widths[-1] / 2, beyond) + _SEQUENCE_PADDING, 240.0)
-    marks: list[PictureMark] = []
-    if sequence.title:
-        title = shorten_text(sequence.title, _SEQUENCE_TITLE_SIZE, width - 2 * _SEQUENCE_PADDING)
-        marks.append(
-            TextLine(
-                text=title,
-                at=(_SEQUENCE_PADDING, _SEQUENCE_PADDING + 8),
-                size=_SEQUENCE_TITLE_SIZE,
-                bold=True,
-            )
-        )
-    for node, x, wide in zip(sequence.participants, places, widths, strict=True):
-        marks.append(
-            LineStroke(
-                points=((x, top + _HEAD_HEIGHT), (x, ends)), colour=AXIS_COLOUR, width=1.2, dashed=True
-            )
-        )
-        rim = build_box(x - wide / 2, top, wide, _HEAD_HEIGHT)
-        marks.append(OutlineShape(points=rim, fill="#e8f1f8", stroke="#0072b2", width=1.6, corner=6))
-        text = shorten_text(node.text, _SEQUENCE_TEXT_SIZE, wide - 16)
-        marks.append(
-            TextLine(
-                text=text,
-                at=(x, top + _HEAD_HEIGHT / 2 + 4.5),
-                size=_SEQUENCE_TEXT_SIZE,
-                anchor="middle",
-                bold=True,
-            )
-        )
-    at = dict(zip(names, places, strict=True))
-    for number, message in enumerate(sequence.messages):
-        y = top + _HEAD_HEIGHT + 40 + _MESSAGE_STEP * number
-        marks += _draw_message(message, at[message.start], at[message.end], y)
-    return Picture(
-        width=width,
-        height=ends + _SEQUENCE_PADDING,
-        title=sequence.title or "Sequence diagram",
-        marks=tuple(marks),
-    )
+    own = [message.label for message in sequence.messages if message.start == message.end]
+    beyond = max((estimate_width(label, _EDGE_TEXT_SIZE) + 40 for label in own), default=0.0)
+    width = max(places[-1] + max(widths[-1] / 2, beyond) + _PADDING, 240.0)
+    with _open_diagram(width, ends + _PADDING, sequence.title) as (figure, axes):
+        for node, x, wide in zip(sequence.participants, places, widths, strict=True):
+            dashes = (0, (5, 4))
+            axes.plot((x, x), (top + _HEAD_HEIGHT, ends), color=AXIS_COLOUR, linewidth=1.2, linestyle=dashes)
+            box = NodeBox("box", [shorten_text(node.text, _NODE_TEXT_SIZE, wide - 16)], wide, _HEAD_HEIGHT)
+            _draw_box(axes, box, (x, top + _HEAD_HEIGHT / 2), "bold")
+        at = dict(zip(names, places, strict=True))
+        for number, message in enumerate(sequence.messages):
+            y = top + _HEAD_HEIGHT + 40 + _MESSAGE_STEP * number
+            _draw_message(axes, message, at[message.start], at[message.end], y)
+        return render_figure(figure, file_format, sequence.title or sequence.kind)
 
 
 def _compute_columns(sequence: SequenceDiagram, names: list[str], widths: list[float]) -> list[float]:
     """Return the columns, far enough apart for the messages between neighbours."""
-    places = [_SEQUENCE_PADDING + widths[0] / 2]
+    places = [_PADDING + widths[0] / 2]
     for number in range(1, len(names)):
         pair = {names[number - 1], names[number]}
         label_widths = [
-            estimate_width(message.label, _MESSAGE_TEXT_SIZE) + (40 if message.start == message.end else 0)
+            estimate_width(message.label, _EDGE_TEXT_SIZE) + (40 if message.start == message.end else 0)
             for message in sequence.messages
             if {message.start, message.end} == pair or message.start == message.end == names[number - 1]
         ]
@@ -742,14 +722,12 @@ def _compute_columns(sequence: SequenceDiagram, names: list[str], widths: list[f
     return places
 
 
-def _draw_message(message: DiagramEdge, start: float, end: float, y: float) -> Iterator[PictureMark]:
+def _draw_message(axes: Axes, message: DiagramEdge, start: float, end: float, y: float) -> None:
     if start == end:
         loop = ((start, y - 8), (start + 28, y - 8), (start + 28, y + 10), (start + 2, y + 10))
-        yield LineStroke(points=loop, colour=INK_COLOUR, width=1.6, dashed=message.dashed)
-        yield build_arrow_head(loop[-2], loop[-1], INK_COLOUR)
-        yield TextLine(text=message.label[:60], at=(start + 36, y + 5), size=_MESSAGE_TEXT_SIZE)
+        _draw_arrow(axes, loop, message, INK_COLOUR)
+        axes.text(start + 36, y + 5, message.label[:60], size=_EDGE_TEXT_SIZE)
         return
-    yield LineStroke(points=((start, y), (end, y)), colour=INK_COLOUR, width=1.6, dashed=message.dashed)
-    yield build_arrow_head((start, y), (end, y), INK_COLOUR)
-    for line in wrap_text(message.label, _MESSAGE_TEXT_SIZE, abs(end - start) - 20, 1):
-        yield TextLine(text=line, at=((start + end) / 2, y - 7), size=_MESSAGE_TEXT_SIZE, anchor="middle")
+    _draw_arrow(axes, ((start, y), (end, y)), message, INK_COLOUR)
+    label = shorten_text(message.label, _EDGE_TEXT_SIZE, abs(end - start) - 20)
+    axes.text((start + end) / 2, y - 7, label, size=_EDGE_TEXT_SIZE, ha="center")
