@@ -14,8 +14,7 @@ from mcp import Client
 
 from fingerpost import Router
 from fingerpost.builtin import BuiltinHost, make_server
-from fingerpost.builtin.directives import build_directive, build_output_schema
-from fingerpost.builtin.directives.definitions import DIRECTIVE_KINDS
+from fingerpost.builtin.directives import DIRECTIVE_KINDS, build_directive, build_output_schema
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.records import ErrorKind
 from fingerpost.testing import ScriptedModel, calls
@@ -155,3 +154,17 @@ def test_coordinates_are_finite_and_near(x: float, y: float, z: float):
     except ToolRefused:
         accepted = False
     assert accepted is fine
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"target": "lamp-1\n"}, "target: "),
+        ({"asset": "javascript:alert(1)"}, "asset: "),
+        ({"else": 1}, "'else' was unexpected"),
+    ],
+)
+async def test_a_client_without_a_router_is_told_what_is_wrong(changed: dict[str, Any], text: str):
+    async with Client(make_server("directives", BuiltinHost()).mcp) as client:
+        result = await client.call_tool("place_object", {**LAMP, **changed})
+    assert result.is_error and text in result.model_dump_json()

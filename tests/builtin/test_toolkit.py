@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fingerpost import Router
+from fingerpost.builtin.assets.builder import ASSET_KINDS
 from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.registry import add_builtin_settings
+from fingerpost.builtin.registry import SERVER_NAMES, add_builtin_settings, make_server
 from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.records import Effect, ErrorKind, JsonObject
 from fingerpost.settings import BuiltinSettings, Settings
@@ -74,3 +77,12 @@ async def test_tools_of_our_own_change_with_the_program_and_are_not_hidden_for_i
         async with Router([server.build_spec()], settings=own) as router:
             await router.connect()
             assert [card.description for card in router.tools.cards] == [words]
+
+
+@pytest.mark.parametrize("name", SERVER_NAMES)
+def test_definitions_list_the_operations_that_there_are(name: str):
+    for tool in make_server(name, BuiltinHost()).tools.values():
+        if operations := tool.knowledge.get("operations"):
+            assert tool.properties["operation"]["enum"] == list(operations)
+        if "kind" in tool.properties:
+            assert tool.properties["kind"]["enum"] == list(ASSET_KINDS)

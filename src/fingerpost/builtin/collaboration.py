@@ -10,6 +10,7 @@ from fingerpost.builtin.toolkit import (
     BuiltinServer,
     BuiltinTool,
     ToolCaller,
+    ToolDefinitions,
     ToolQuestion,
     ToolRefused,
     ToolReply,
@@ -17,47 +18,11 @@ from fingerpost.builtin.toolkit import (
 from fingerpost.call.approvals import CallApprovals
 from fingerpost.records import Decision, Effect, Json, JsonObject, ParameterFault, Pending
 
+DEFINITIONS: Final = ToolDefinitions.load("fingerpost.builtin", "collaboration.toml")
 COLLABORATION_TOOL: Final = "user_collaboration"
-MAX_QUESTION_LENGTH: Final = 4_000
-MAX_OPTION_LENGTH: Final = 200
-MAX_REQUEST_LENGTH: Final = 400
-MAX_OPTIONS: Final = 20
 MAX_ANSWER_LENGTH: Final = 20_000
 UNNAMED_CALLERS: Final = ("local", None)  # callers without a name of their own
 
-DESCRIPTION: Final = (
-    "Ask me, the person: ask puts a `question` to them, with `options` to choose from; approve has them say "
-    "yes or no to a plan before it is done, or, with `request`, to a call that waits for approval. For what "
-    "only the person can know or decide, one thing at a time. Never ask for passwords."
-)
-
-_PROPERTIES: Final[dict[str, JsonObject]] = {
-    "operation": {
-        "type": "string",
-        "enum": ["ask", "approve"],
-        "description": "ask: a question; approve: yes or no",
-    },
-    "question": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": MAX_QUESTION_LENGTH,
-        "description": "What the person reads, complete in itself",
-    },
-    "request": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": MAX_REQUEST_LENGTH,
-        "description": "approve: the call that waits, by its id (apr_…) or its authorization key",
-    },
-    "options": {
-        "type": "array",
-        "items": {"type": "string", "minLength": 1, "maxLength": MAX_OPTION_LENGTH},
-        "minItems": 2,
-        "maxItems": MAX_OPTIONS,
-        "uniqueItems": True,
-        "description": "ask: the answers to choose from; they may still say something else",
-    },
-}
 _COMMENT_SCHEMA: Final[JsonObject] = {
     "type": "string",
     "title": "In your own words",
@@ -72,38 +37,13 @@ def build_collaboration_tool(host: BuiltinHost) -> BuiltinTool:
             return await _ask_about_call(host.required_router.calls.approvals, request, caller)
         return await _ask_person(arguments, caller)
 
-    return BuiltinTool(
-        name=COLLABORATION_TOOL,
-        title="Ask the person",
-        description=DESCRIPTION,
-        run=run,
+    return DEFINITIONS.build_tool(
+        COLLABORATION_TOOL,
+        run,
+        Effect.READ,
         check=_check_arguments,
-        effect=Effect.READ,
-        properties=_PROPERTIES,
-        required=("operation",),
-        knowledge={
-            "operations": {"ask": Effect.READ, "approve": Effect.READ},
-            "category": "collaboration",
-            "typical_ms": 10,
-            "timeout_ms": 600_000,  # gives the person time to think
-            "keywords": (
-                "ask me", "check with me", "let me choose", "let me decide", "confirm with me", "my approval",
-                "before you do",
-            ),
-            "weight": 3.0,
-            "purpose": "Asks the person, and waits for what they say.",
-            "when": (
-                "something is missing that only the person knows",
-                "there are several good ways and the person should choose",
-                "the person wants to be asked before something is done",
-            ),
-            "when_not": (
-                "you can find it out with another tool, or a sensible default will do",
-                "the answer stands in the conversation already",
-            ),
-            "examples": ("Ask me which of the two files you should keep",),
-        },
-    )  # fmt: skip
+        knowledge={"operations": {"ask": "read", "approve": "read"}},
+    )
 
 
 def _check_arguments(arguments: JsonObject) -> None:
@@ -214,16 +154,11 @@ def _get_text(value: Json) -> str:
     return value.strip()[:MAX_ANSWER_LENGTH] if isinstance(value, str) else ""
 
 
-INSTRUCTIONS = (
-    "Ask the person (user_collaboration) what only they can know or decide, one question at a time."
-)
-
-
 def make(host: BuiltinHost) -> BuiltinServer:
     """Create the server, not yet open."""
     return BuiltinServer(
         "collaboration",
         (build_collaboration_tool(host),),
-        instructions=INSTRUCTIONS,
+        instructions=DEFINITIONS.instructions,
         get_context=host.get_context,
     )

@@ -23,6 +23,7 @@ from fingerpost.narrow.lexical_scorer import SpellingIndex, TermBag, TermVocabul
 from fingerpost.narrow.lexical_terms import iterate_terms
 from fingerpost.narrow.scorer import MAX_REQUEST_LENGTH, clean_line
 from fingerpost.narrow.signals.reader import detect_language
+from fingerpost.settings import Settings
 
 Scores = NDArray[np.float32]
 
@@ -32,9 +33,12 @@ MAX_HEADING_LENGTH: Final = 120
 MAX_VECTOR_BYTES: Final = 256 * 2**20  # bytes on disk: about 340,000 vectors
 
 
-def get_default_folder() -> Path:
-    """Return the default folder for vectors of passages."""
-    return platformdirs.user_cache_path("fingerpost", appauthor=False) / "passages"
+def get_vector_folder(settings: Settings) -> Path:
+    """Return the folder for vectors of passages, beside those of tools if the settings define one."""
+    given = settings.narrow.vectors
+    if given is None:
+        return platformdirs.user_cache_path("fingerpost", appauthor=False) / "passages"
+    return Path(given).expanduser() / "passages"
 
 
 def split_windows(heading: str, text: str) -> tuple[str, ...]:
@@ -267,7 +271,8 @@ class PassageIndex:
         meaning = None if self._vectors is None else self._vectors.compare(query, len(built.passages))
         scores = fuse_scores(words, meaning, self._get_meaning_share(query)).base
         good = words > 0 if meaning is None else (words > 0) | (np.nan_to_num(meaning) >= MIN_MEANING_SCORE)
-        is_wanted = cache(within or _accept_all)  # evaluated once per source
+        accepts: Callable[[str], bool] = within or (lambda _: True)
+        is_wanted = cache(accepts)  # evaluated once per source
         order: list[int] = np.argsort(-np.where(good, scores, -np.inf), kind="stable").tolist()
         best = (place for place in order[: int(good.sum())] if is_wanted(built.passages[place].source))
         return tuple(
@@ -317,10 +322,3 @@ class PassageIndex:
                 counts[term] = counts.get(term, 0.0) + weight
         numbers = [self._numbers.setdefault(term, len(self._numbers)) for term in counts]
         return TermBag(np.array(numbers, np.int32), np.fromiter(counts.values(), np.float32, len(counts)))
-
-
-def _accept_all(source: str) -> bool:
-    return True
-
-
-__all__ = ["PassageHit", "PassageIndex", "TextPassage", "get_default_folder"]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+import tomllib
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import field
-from typing import Any, Final, TypeAlias, cast
+from pkgutil import get_data
+from typing import Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 import mcp_types as types
 from jsonschema import Draft202012Validator
@@ -179,7 +181,7 @@ class BuiltinTool:
     run: ToolHandler
     effect: Effect
     properties: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    required: tuple[str, ...] = ()
+    required: Sequence[str] = ()
     output_schema: JsonObject | None = None
     # Both raise `ToolRefused` before a person is asked. `check` validates the arguments beyond their schema
     # without looking at anything else; it also runs just before the call. `check_feasibility` tests whether
@@ -220,6 +222,41 @@ class BuiltinTool:
         return ToolOverride.model_validate({"match": f"{server}/{self.name}", **known})
 
 
+class ToolParts(TypedDict, total=False):
+    """Fields of a `BuiltinTool` that are code, or replace a field of its definition."""
+
+    description: str
+    check: Callable[[JsonObject], None]
+    check_feasibility: Callable[[JsonObject], Awaitable[None]]
+    get_grant_reason: Callable[[JsonObject], Awaitable[str]]
+
+
+@frozen
+class ToolDefinitions:
+    """The definitions of a server's tools: what clients see, and what the router knows of them."""
+
+    instructions: str
+    tools: Mapping[str, Mapping[str, Any]]
+
+    @classmethod
+    def load(cls, package: str, file: str = "tools.toml") -> ToolDefinitions:
+        return cls(**tomllib.loads((get_data(package, file) or b"").decode()))
+
+    def build_tool(
+        self,
+        name: str,
+        run: ToolHandler,
+        effect: Effect,
+        *,
+        knowledge: Mapping[str, Any] | None = None,
+        **parts: Unpack[ToolParts],
+    ) -> BuiltinTool:
+        """Build the tool of this name."""
+        fields: dict[str, Any] = {**self.tools[name], **parts}
+        fields["knowledge"] = {**self.tools[name]["knowledge"], **(knowledge or {})}
+        return BuiltinTool(name=name, run=run, effect=effect, **fields)
+
+
 log = logging.getLogger("fingerpost.builtin")
 
 INPUT_REQUEST_KEY: Final = "question"  # key of the only question of a round
@@ -250,7 +287,7 @@ class BuiltinServer:
         rules: Iterable[OwnRule] = (),
         open: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
         get_context: GetContext = lambda _: None,
-        is_granted: IsGranted | None = None,
+        is_granted: IsGranted = lambda _, __, ___: False,
         note_write: NoteWrite = _ignore_write,
     ) -> None:
         self.name = name
@@ -343,15 +380,12 @@ class BuiltinServer:
         """Return what is wrong with the arguments, or None. Calls through a router were checked and repaired
         before.
         """
+        # The validator of the call path leaves out patterns that it cannot run; here, every one counts.
         error = next(iter(self._validators[name].iter_errors(arguments)), None)  # pyright: ignore[reportUnknownMemberType] - untyped upstream
         if error is None:
             return None
         where = ".".join(str(part) for part in error.absolute_path)
         return f"{f'{where}: ' if where else ''}{error.message[:300]}"
-
-    def _is_granted_call(self, call_id: str, params: types.CallToolRequestParams) -> bool:
-        granted = self._is_granted
-        return granted is not None and granted(call_id, params.name, params.arguments or {})
 
     def _build_caller(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
@@ -364,7 +398,7 @@ class BuiltinServer:
         return ToolCaller(
             context=context,
             progress=ctx.session.report_progress,
-            granted=known and self._is_granted_call(call_id, params),
+            granted=known and self._is_granted(call_id, params.name, params.arguments or {}),
             can_be_asked=_can_be_asked(ctx, context),
             answer=answer,
             declined=declined,
@@ -429,18 +463,6 @@ def _build_link(link: ResultLink) -> types.ResourceLink:
         description=link.description or None,
         size=link.size,
     )
-
-
-__all__ = [
-    "BuiltinServer",
-    "BuiltinTool",
-    "ResultLink",
-    "ToolCaller",
-    "ToolQuestion",
-    "ToolRefused",
-    "ToolReply",
-    "attribute_to",
-]
 
 
 _BYTE_ORDER_MARKS: Final = (

@@ -15,7 +15,7 @@ from fingerpost import Router
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.registry import add_builtin_settings
-from fingerpost.builtin.specialists.agents import SUBAGENT_RULES, build_subagent_tools
+from fingerpost.builtin.specialists.agents import SUBAGENT_RULES, build_subagent_tool
 from fingerpost.builtin.toolkit import BuiltinServer
 from fingerpost.events import CallFinished, RouteBegan, RouteEnded, SubagentBegan, SubagentEnded
 from fingerpost.llm import ModelRequest
@@ -71,7 +71,7 @@ async def open_subagent_router(
     given = build_settings(folder, **more)
     host = BuiltinHost(settings=given, folder=folder)
     own = BuiltinServer(
-        "specialists", build_subagent_tools(host), instructions="Subagents.", rules=SUBAGENT_RULES,
+        "specialists", (build_subagent_tool(host),), instructions="Subagents.", rules=SUBAGENT_RULES,
         get_context=host.get_context,
     )  # fmt: skip
     specs = [own.build_spec(), *(server.spec() for server in servers)]

@@ -3,24 +3,56 @@
 from __future__ import annotations
 
 import math
+import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from typing import Final, cast
+from pkgutil import get_data
+from typing import Any, Final, cast
 
-from fingerpost.builtin.directives.definitions import DIRECTIVE_KINDS, DirectiveKind, build_id_schema
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, create_id
 from fingerpost.settings import OwnRule
 
 DIRECTIVE_VERSION: Final = "1"  # format version of directives; clients reject unknown versions
+_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,63}$(?![\s\S])"  # to the very end of the text
 _ALLOWED_CONTROL_CHARACTERS: Final = "\n\t"
 _DIRECTION_MARKS: Final = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
 
+@frozen
+class DirectiveKind:
+    """One kind of directive. `target` is its subject; empty for the whole scene."""
+
+    name: str
+    title: str
+    description: str
+    sentence: str  # a description that may contain {target} and the parameters
+    target: str = ""
+    parameters: Mapping[str, JsonObject]
+    required: Sequence[str] = ()
+    keywords: Sequence[str]
+    examples: Sequence[str]
+
+
+def _load_kinds() -> tuple[DirectiveKind, ...]:
+    data: dict[str, Any] = tomllib.loads((get_data(__name__, "kinds.toml") or b"").decode())
+    for kind in data["kinds"].values():
+        for name, schema in kind["parameters"].items():
+            if isinstance(schema, str):
+                kind["parameters"][name] = data["schemas"][schema]
+    return tuple(DirectiveKind(name=name, **fields) for name, fields in data["kinds"].items())
+
+
+DIRECTIVE_KINDS: Final = _load_kinds()
+
+
 def build_tool(kind: DirectiveKind) -> BuiltinTool:
     """Build the tool for directives of this kind."""
-    target = {"target": build_id_schema(kind.target)} if kind.target else {}
+    target: dict[str, JsonObject] = {}
+    if kind.target:
+        target["target"] = {"type": "string", "pattern": _ID_PATTERN, "description": kind.target}
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
         directive = build_directive(kind, arguments)

@@ -83,17 +83,15 @@ class NoteFolder:
             message = "That is not a path."
             raise ToolRefused(message, hint="Give it as list_kb_directory shows it.")
         if given.startswith(("/", "~")):
-            given = self._make_relative(given)
+            whole = PurePosixPath(given)
+            roots = [root for root in (self.root, self.root.resolve()) if whole.is_relative_to(root)]
+            if not roots:
+                raise _build_outside_error(path)
+            given = str(whole.relative_to(roots[0]))
         parts = tuple(part for part in given.split("/") if part not in ("", "."))
         if ".." in parts:
             raise _build_outside_error(path)
         return parts
-
-    def _make_relative(self, given: str) -> str:
-        for root in (self.root, self.root.resolve()):
-            with suppress(ValueError):
-                return str(PurePosixPath(given).relative_to(root))
-        raise _build_outside_error(given)
 
     @contextmanager
     def open_path(self, parts: tuple[str, ...], *, folder: bool = False) -> Generator[int]:
@@ -143,17 +141,12 @@ def _scan_folder(handle: int, above: str, depth: int, found: dict[str, FileStamp
             elif get_kind(entry.name) is not None and len(found) < MAX_FILES:
                 found[above + entry.name] = entry.stamp
     for name in folders if depth else ():
-        with suppress(OSError), _open_step(name, handle, _FOLDER_FLAGS) as inner:
-            _scan_folder(inner, f"{above}{name}/", depth - 1, found)
-
-
-@contextmanager
-def _open_step(name: str, handle: int, flags: int) -> Generator[int]:
-    opened = os.open(name, flags, dir_fd=handle)
-    try:
-        yield opened
-    finally:
-        os.close(opened)
+        with suppress(OSError):
+            inner = os.open(name, _FOLDER_FLAGS, dir_fd=handle)
+            try:
+                _scan_folder(inner, f"{above}{name}/", depth - 1, found)
+            finally:
+                os.close(inner)
 
 
 def _build_entry(found: os.DirEntry[str]) -> FolderEntry | None:

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -465,9 +465,8 @@ def _find_headings(lines: Sequence[str]) -> Iterator[NoteHeading]:
 def _build_plain_passages(
     path: str, title: str, lines: Sequence[str], headings: Sequence[NoteHeading]
 ) -> Iterator[TextPassage]:
-    yield from pack_passages(
-        path, title, split_paragraphs(lines[: headings[0].line - 1 if headings else len(lines)])
-    )
+    begin = lines[: headings[0].line - 1 if headings else len(lines)]
+    yield from pack_passages(path, title, split_paragraphs(begin))
     above: dict[int, str] = {}
     ends = [heading.line - 1 for heading in headings[1:]] + [len(lines)]
     for heading, end in zip(headings, ends[: len(headings)], strict=True):
@@ -529,13 +528,13 @@ class PdfReader:
             late = True
         finally:
             self._running = None
-        document = _build_document(_parse_lines(output))
+        document = _parse_document(output)
         if late:
-            return _add_problem(document, f"reading it took longer than {seconds:g} s")
+            return replace(document, problem=f"reading it took longer than {seconds:g} s")
         if process.returncode != 0 and not document.problem:
-            return _add_problem(document, "it is broken: reading it ended the reader")
+            return replace(document, problem="it is broken: reading it ended the reader")
         if not document.problem and not any(page.strip() for page in document.pages):
-            return _add_problem(document, "it holds no text: it may be a scan")
+            return replace(document, problem="it holds no text: it may be a scan")
         return document
 
     def close(self) -> None:
@@ -546,22 +545,14 @@ class PdfReader:
                 running.kill()
 
 
-def _add_problem(document: PdfDocument, problem: str) -> PdfDocument:
-    return PdfDocument(pages=document.pages, title=document.title, problem=problem)
-
-
-def _parse_lines(output: bytes) -> Iterator[Mapping[str, Any]]:
-    for line in output.splitlines():
-        try:
-            yield cast("Mapping[str, Any]", orjson.loads(line))
-        except orjson.JSONDecodeError:  # cut because the process was ended
-            return
-
-
-def _build_document(lines: Iterable[Mapping[str, Any]]) -> PdfDocument:
+def _parse_document(output: bytes) -> PdfDocument:
     pages: list[str] = []
     title = problem = ""
-    for line in lines:
+    for text in output.splitlines():
+        try:
+            line = cast("Mapping[str, Any]", orjson.loads(text))
+        except orjson.JSONDecodeError:  # cut because the process was ended
+            break
         if "page" in line:
             pages.append(str(line["page"]))
         title = str(line.get("title", title))
@@ -571,10 +562,9 @@ def _build_document(lines: Iterable[Mapping[str, Any]]) -> PdfDocument:
 
 def build_pdf_passages(path: str, title: str, pages: Iterable[str]) -> tuple[TextPassage, ...]:
     """Return the passages of a document, each with its page."""
-    return tuple(islice(_iterate_pdf_passages(path, title, pages), MAX_PASSAGES))
-
-
-def _iterate_pdf_passages(path: str, title: str, pages: Iterable[str]) -> Iterator[TextPassage]:
-    for number, text in enumerate(pages, start=1):
-        for passage in pack_passages(path, title, split_paragraphs(text.split("\n"))):
-            yield TextPassage(source=path, heading=title, text=passage.text, page=number)
+    passages = (
+        TextPassage(source=path, heading=title, text=passage.text, page=number)
+        for number, text in enumerate(pages, start=1)
+        for passage in pack_passages(path, title, split_paragraphs(text.split("\n")))
+    )
+    return tuple(islice(passages, MAX_PASSAGES))

@@ -70,7 +70,8 @@ def keep_cited_sentences(answer: str, count: int) -> CitedAnswer:
     for line in answer.strip().split("\n"):
         kept: list[str] = []
         for sentence in _SENTENCE.findall(line):
-            numbers = _find_numbers(sentence, count)
+            matches = _CITATION_PATTERN.finditer(sentence)
+            numbers = [number for match in matches for number in _parse_numbers(match[1], count)]
             if numbers:
                 cited.update(dict.fromkeys(numbers))
                 kept.append(
@@ -86,12 +87,6 @@ def keep_cited_sentences(answer: str, count: int) -> CitedAnswer:
             lines.append(re.sub(r"[ \t]{2,}", " ", " ".join(kept)).strip())
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     return CitedAnswer(text=text if cited else "", cited=tuple(sorted(cited)), dropped=dropped)
-
-
-def _find_numbers(sentence: str, count: int) -> list[int]:
-    return [
-        number for match in _CITATION_PATTERN.finditer(sentence) for number in _parse_numbers(match[1], count)
-    ]
 
 
 def _parse_numbers(text: str, count: int) -> list[int]:

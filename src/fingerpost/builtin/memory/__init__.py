@@ -10,16 +10,16 @@ from typing import Final, Literal
 
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.memory.store import MemoryKeeper, build_owner
-from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import BuiltinServer, ToolCaller, ToolDefinitions, ToolRefused, ToolReply
 from fingerpost.records import Effect, JsonObject
 from fingerpost.settings import OwnRule
 from fingerpost.store import Memory, MemoryOwner
 
+DEFINITIONS: Final = ToolDefinitions.load(__name__)
 MEMORY_TOOL: Final = "memory_operations"
 DEFAULT_SHOWN: Final = 10
 MAX_SHOWN: Final = 50
 MAX_FORGOTTEN: Final = 50  # per query; for more there is `forget_all`, which needs approval
-MAX_QUERY_LENGTH: Final = 2_000
 MAX_SHOWN_LENGTH: Final = 2_000
 
 MemoryScope = Literal["user", "conversation"]
@@ -38,79 +38,6 @@ RULES: Final = tuple(
         ("forget", "forgetting what was named is safe"),
     )
 )
-
-MEMORY_DESCRIPTION: Final = (
-    "Remember things for the person and find them again, in this conversation or any other. Operations: "
-    "store (`text`; facts, preferences and decisions worth keeping, each complete in itself), "
-    "search (`query`, by words and meaning), list (the newest first), "
-    "forget (`id` of one; or `query`, and then once more with `confirm`, the number it told), "
-    "forget_all (everything; the person is asked). Scope `user` holds in all conversations of the person, "
-    "`conversation` in this one alone. Secrets are refused."
-)
-
-_PROPERTIES: Final[dict[str, JsonObject]] = {
-    "operation": {"type": "string", "enum": list(EFFECTS), "description": "What to do"},
-    "text": {"type": "string", "minLength": 1, "description": "store: what to remember"},
-    "query": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": MAX_QUERY_LENGTH,
-        "description": "search: what is looked for; forget: words that are all in what is to be forgotten",
-    },
-    "id": {"type": "string", "minLength": 1, "maxLength": 100, "description": "forget: which one (mem_…)"},
-    "confirm": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_FORGOTTEN,
-        "description": "forget by query: how many are to be forgotten, as it told before",
-    },
-    "scope": {
-        "type": "string",
-        "enum": ["user", "conversation"],
-        "description": "store: where it holds (user unless said); others: only those",
-    },
-    "limit": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": MAX_SHOWN,
-        "description": f"Most shown ({DEFAULT_SHOWN})",
-    },
-}
-
-
-def build_memory_tool(keeper: MemoryKeeper) -> BuiltinTool:
-    """Build the tool for this keeper."""
-    return BuiltinTool(
-        name=MEMORY_TOOL,
-        title="Memory",
-        description=MEMORY_DESCRIPTION,
-        run=_MemoryOperations(keeper).run,
-        effect=Effect.DESTROY,
-        properties=_PROPERTIES,
-        required=("operation",),
-        knowledge={
-            "operations": dict(EFFECTS),
-            "category": "memory",
-            "typical_ms": 30,
-            "timeout_ms": 30_000,
-            "keywords": (
-                "remember", "memory", "memorise", "memorize", "forget", "recall", "keep in mind", "note that",
-                "my favourite", "my favorite", "i told you", "do you remember",
-            ),
-            "purpose": "Keeps what should still be known later, and finds it again.",
-            "when": (
-                "the person asks to remember or forget something, or what is remembered",
-                "a preference or a fact about the person comes up that will matter again",
-                "a request rests on something said in an earlier conversation",
-            ),
-            "when_not": ("it stands in this conversation already", "it is a password, key or card number"),
-            "examples": (
-                "Remember that I prefer short answers",
-                "What do you remember about my trip?",
-                "Forget what I said about the old address",
-            ),
-        },
-    )  # fmt: skip
 
 
 class _MemoryOperations:
@@ -144,7 +71,7 @@ class _MemoryOperations:
         found = await self._keeper.search(owner, query, _get_limit(arguments), within=within)
         if not found:
             return ToolReply("Nothing that is remembered fits this.")
-        return ToolReply(_format_memories([one.memory for one in found]))
+        return ToolReply(_format_memories(found))
 
     async def _list(self, arguments: JsonObject, owner: MemoryOwner) -> ToolReply:
         memories = _filter_scope(await self._keeper.list_all(owner), _get_scope(arguments, owner))
@@ -228,57 +155,20 @@ def _get_limit(arguments: JsonObject) -> int:
 
 
 def _format_memories(shown: Sequence[Memory]) -> str:
-    return "\n".join(_format_memory(memory) for memory in shown[:MAX_SHOWN])
-
-
-def _format_memory(memory: Memory) -> str:
-    text = memory.text if len(memory.text) <= MAX_SHOWN_LENGTH else memory.text[: MAX_SHOWN_LENGTH - 1] + "…"
-    here = ", this conversation" if memory.conversation is not None else ""
-    return f"- {text} [{memory.memory_id}, {memory.at:%Y-%m-%d}{here}]"
+    lines: list[str] = []
+    for memory in shown[:MAX_SHOWN]:
+        text = memory.text
+        text = text if len(text) <= MAX_SHOWN_LENGTH else text[: MAX_SHOWN_LENGTH - 1] + "…"
+        here = ", this conversation" if memory.conversation is not None else ""
+        lines.append(f"- {text} [{memory.memory_id}, {memory.at:%Y-%m-%d}{here}]")
+    return "\n".join(lines)
 
 
 THINK_TOOL: Final = "think"
-MAX_THOUGHT_LENGTH: Final = 20_000
-
-
-def build_think_tool() -> BuiltinTool:
-    return BuiltinTool(
-        name=THINK_TOOL,
-        title="Think",
-        description=(
-            "Think something through in writing before you act: weigh what is known, plan the next steps, "
-            "check a result against the rules. Changes nothing, finds nothing out and answers nothing."
-        ),
-        run=_run_think,
-        effect=Effect.READ,
-        properties={
-            "thought": {
-                "type": "string", "minLength": 1, "maxLength": MAX_THOUGHT_LENGTH,
-                "description": "What you think"
-            },
-        },
-        required=("thought",),
-        knowledge={
-            "category": "memory",
-            "typical_ms": 5,
-            "timeout_ms": 10_000,
-            "priority": 10,
-            "keywords": ("think it through", "think aloud", "step by step"),
-            "purpose": "A place to think before a hard step.",
-            "when": ("several tools have to be used one after another, and their results weighed",),
-            "when_not": ("you want to find something out or remember it",),
-        },
-    )  # fmt: skip
 
 
 async def _run_think(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
     return ToolReply("Noted. Go on.")
-
-
-INSTRUCTIONS = (
-    "Remember what will matter again (memory_operations) and look there before you ask the person twice. "
-    "Think hard steps through in writing (think)."
-)
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
@@ -286,8 +176,16 @@ def make(host: BuiltinHost) -> BuiltinServer:
     keeper = MemoryKeeper(host)
     return BuiltinServer(
         "memory",
-        (build_memory_tool(keeper), build_think_tool()),
-        instructions=INSTRUCTIONS,
+        (
+            DEFINITIONS.build_tool(
+                MEMORY_TOOL,
+                _MemoryOperations(keeper).run,
+                Effect.DESTROY,
+                knowledge={"operations": {name: effect.value for name, effect in EFFECTS.items()}},
+            ),
+            DEFINITIONS.build_tool(THINK_TOOL, _run_think, Effect.READ),
+        ),
+        instructions=DEFINITIONS.instructions,
         rules=RULES,
         open=keeper.open,
         get_context=host.get_context,

@@ -15,7 +15,6 @@ import anyio.to_thread
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.passages import PassageIndex, TextPassage
 from fingerpost.builtin.toolkit import ToolCaller, ToolRefused
-from fingerpost.frozen import frozen
 from fingerpost.narrow.lexical_terms import iterate_terms
 from fingerpost.records import LOCAL_NAME, create_id, utc_now
 from fingerpost.redaction import scrub
@@ -71,16 +70,13 @@ def find_secret(text: str) -> str | None:
         return "a key, token or password"
     if any(_has_card_number(found[0]) for found in _DIGITS.finditer(text)):
         return "a card number"
-    if any(_is_value(found) for found in _STATED_SECRET.finditer(text)):
-        return "a password or code"
+    for found in _STATED_SECRET.finditer(text):
+        # Any text after `:` or `=` is a value, but after "is" no ordinary word.
+        if found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None:
+            return "a password or code"
     if _PIN.search(text) or any(_is_lock_code(found) for found in _CODE.finditer(text)):
         return "a password or code"
     return None
-
-
-def _is_value(found: re.Match[str]) -> bool:
-    """Return whether this is a secret's value: any text after `:` or `=`, but after "is" no ordinary word."""
-    return found["sign"] is not None or _PLAIN_WORD.match(found["value"]) is None
 
 
 def _is_lock_code(found: re.Match[str]) -> bool:
@@ -119,14 +115,6 @@ def _is_card(number: str) -> bool:
 MAX_INDEXES: Final = 32  # owners, least recently used removed first
 
 
-@frozen
-class FoundMemory:
-    """A memory found by a search. Scores are comparable within one search."""
-
-    memory: Memory
-    score: float
-
-
 @dataclass(slots=True)
 class _OwnerIndex:
     """A search index of one owner's memories. Memories never change, so each is read once."""
@@ -143,13 +131,11 @@ class _OwnerIndex:
             self.index.set_source(name, [TextPassage(source=name, text=now[name].text)])
         self.memories = now
 
-    def search(self, query: str, limit: int, within: frozenset[str] | None) -> tuple[FoundMemory, ...]:
+    def search(self, query: str, limit: int, within: frozenset[str] | None) -> list[Memory]:
         wanted = None if within is None else within.__contains__
         hits = self.index.search(query, limit, within=wanted)
-        known = ((hit, self.memories.get(hit.passage.source)) for hit in hits)
-        return tuple(
-            FoundMemory(memory=memory, score=hit.score) for hit, memory in known if memory is not None
-        )
+        known = (self.memories.get(hit.passage.source) for hit in hits)
+        return [memory for memory in known if memory is not None]
 
 
 class MemoryKeeper:
@@ -179,16 +165,13 @@ class MemoryKeeper:
         while self._indexes:
             self._indexes.popitem()[1].index.close()
 
-    @property
-    def max_bytes(self) -> int:
-        return self._settings.text_bytes
-
     async def store(self, owner: MemoryOwner, text: str) -> tuple[Memory, int]:
         """Store a memory. Return it and the number of oldest ones removed for it. Raises `ToolRefused` for
         secrets.
         """
-        if len(text.encode("utf-8", "replace")) > self.max_bytes:
-            message = f"A memory may have {self.max_bytes:,} bytes, and this has more."
+        limit = self._settings.text_bytes
+        if len(text.encode("utf-8", "replace")) > limit:
+            message = f"A memory may have {limit:,} bytes, and this has more."
             raise ToolRefused(message, hint="Remember the essence of it, or raise builtin.memory.text_bytes.")
         kind = await anyio.to_thread.run_sync(find_secret, text)
         if kind is not None:
@@ -209,7 +192,7 @@ class MemoryKeeper:
 
     async def search(
         self, owner: MemoryOwner, query: str, limit: int, *, within: frozenset[str] | None = None
-    ) -> tuple[FoundMemory, ...]:
+    ) -> list[Memory]:
         """Return the best memories first. `within` restricts the search to these ids."""
         owner_index = await self._refresh_owner_index(owner)
         return await anyio.to_thread.run_sync(owner_index.search, query, limit, within)

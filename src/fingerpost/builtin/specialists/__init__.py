@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.specialists.agents import (
+    DEFINITIONS,
     SERVER,
     SUBAGENT_RULES,
     build_agent_tool,
-    build_subagent_tools,
+    build_subagent_tool,
 )
 from fingerpost.builtin.specialists.assets import build_asset_rules, build_asset_tool
 from fingerpost.builtin.specialists.panel import build_panel_tool
 from fingerpost.builtin.toolkit import BuiltinServer
 from fingerpost.settings import OwnRule
-
-_INSTRUCTIONS = (
-    "Specialists for what one tool cannot do. Each is for explicit requests only: a task for an agent, "
-    "several expert views, something to be made."
-)
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
@@ -30,8 +26,8 @@ def make(host: BuiltinHost) -> BuiltinServer:
     )
     return BuiltinServer(
         SERVER,
-        (*nesting, build_asset_tool(host), *build_subagent_tools(host)),
-        instructions=_INSTRUCTIONS,
+        (*nesting, build_asset_tool(host), build_subagent_tool(host)),
+        instructions=DEFINITIONS.instructions,
         rules=(*allowed, *build_asset_rules(host.settings.builtin.specialists), *SUBAGENT_RULES),
         get_context=host.get_context,
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolDefinitions, ToolRefused, ToolReply
 from fingerpost.events import ApprovalRequested, Event, PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, Effect, Json, JsonObject, Mode, RouteOutcome, Scope
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 
 SERVER: Final = "specialists"
+DEFINITIONS: Final = ToolDefinitions.load(__package__ or "")
 _USABLE_TIME_SHARE: Final = 0.95  # of the caller's time; the rest is for reporting the result
 _MAX_SHOWN_LENGTH: Final = 300
 
@@ -117,14 +118,6 @@ def describe_problem(route: Route) -> str:
 
 
 AGENT_TOOL: Final = "use_mcp_agent"
-MAX_AGENT_TASK_LENGTH: Final = 8_000
-
-_AGENT_DESCRIPTION = (
-    "Hand a whole task to an agent that works with the connected tool servers by itself. Use this ONLY when "
-    "the user explicitly asks to have an agent read or write files, look something up on the web or run "
-    "commands in several steps. What changes something is still asked about. Answers with what the agent "
-    "found, the tools it used, and its own trace."
-)
 
 
 def build_agent_tool(host: BuiltinHost) -> BuiltinTool:
@@ -132,41 +125,8 @@ def build_agent_tool(host: BuiltinHost) -> BuiltinTool:
         return await _run_agent(str(arguments["task"]), NestedRequests(host, caller))
 
     limits = host.settings.builtin.subagents
-    return BuiltinTool(
-        name=AGENT_TOOL,
-        title="MCP agent",
-        description=_AGENT_DESCRIPTION,
-        run=run,
-        effect=Effect.WRITE,
-        properties={
-            "task": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": MAX_AGENT_TASK_LENGTH,
-                "description": "The task in full sentences: the agent sees nothing of the conversation",
-            }
-        },
-        required=("task",),
-        open_world=True,
-        knowledge={
-            "category": "delegation",
-            "priority": 20,
-            "keywords": ("mcp agent", "an agent", "delegate", "hand over to an agent"),
-            "typical_ms": 15_000,
-            "feedback_delay_ms": 500,
-            "timeout_ms": round((limits.max_seconds + 15) * 1000),
-            "purpose": "Hands a task of several steps to an agent with the other tools",
-            "when": ("The user explicitly asks for an agent to do it, or to delegate it",),
-            "when_not": (
-                "A single tool does it: call that tool",
-                "The user asks a question that needs no files, web or commands",
-            ),
-            "examples": (
-                "Have an agent go through the files and fix the broken links",
-                "Let the MCP agent fetch that page and save a summary to a file",
-                "Delegate this to an agent: find all open tasks in the files and list them",
-            ),
-        },
+    return DEFINITIONS.build_tool(
+        AGENT_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": round((limits.max_seconds + 15) * 1000)}
     )
 
 
@@ -215,14 +175,10 @@ _OUTCOME_TEXTS: Final = {
 E = TypeVar("E", bound=Event)
 
 SUBAGENT_TOOL: Final = "run_subagent"
-MAX_TASK_LENGTH: Final = 20_000
-MAX_CONTEXT_LENGTH: Final = 50_000
 MAX_ANSWER_LENGTH: Final = 50_000
-MAX_PATTERNS: Final = 50
 SUBAGENT_TIME_SHARE: Final = 0.9  # of the caller's time, so that the result arrives before its timeout
 TIMEOUT_MARGIN_MS: Final = 5_000
 
-# For the server that offers the tools of `build_subagent_tools`.
 SUBAGENT_RULES: Final = (
     OwnRule(
         server="specialists",
@@ -232,72 +188,13 @@ SUBAGENT_RULES: Final = (
     ),
 )
 
-SUBAGENT_DESCRIPTION: Final = (
-    "Run a subagent: use it to delegate a self-contained task. The subagent works on its task with a budget "
-    "of its own, sees nothing of this conversation, and reports back."
-)
 
-
-def build_subagent_tools(host: BuiltinHost) -> tuple[BuiltinTool, ...]:
-    """Build the subagent tool."""
-    limits = host.settings.builtin.subagents
-    return (
-        BuiltinTool(
-            name=SUBAGENT_TOOL,
-            title="Run a subagent",
-            description=SUBAGENT_DESCRIPTION,
-            run=_Subagents(host).run,
-            effect=Effect.WRITE,  # never retried: it may cost money and change something
-            properties=_PROPERTIES,
-            knowledge={
-                "category": "agents",
-                "typical_ms": 20_000,
-                "timeout_ms": round(limits.max_seconds * 1000) + TIMEOUT_MARGIN_MS,
-                "keywords": ("subagent", "sub-agent", "delegate", "use a subagent"),
-                "weight": 3.0,
-                "purpose": "Delegates a self-contained part of a larger task.",
-                "when": (
-                    "a task has a large, self-contained part whose details you need not see",
-                    "the person asks for a subagent, or for something to be done separately",
-                ),
-                "when_not": ("a single call of another tool does it", "the answer is known already"),
-                "examples": ("Use a subagent to find out which of the notes mention the budget",),
-            },
-        ),
+def build_subagent_tool(host: BuiltinHost) -> BuiltinTool:
+    timeout = round(host.settings.builtin.subagents.max_seconds * 1000) + TIMEOUT_MARGIN_MS
+    # Its effect means that it is never retried: it may cost money and change something.
+    return DEFINITIONS.build_tool(
+        SUBAGENT_TOOL, _Subagents(host).run, Effect.WRITE, knowledge={"timeout_ms": timeout}
     )
-
-
-_PROPERTIES: Final[dict[str, JsonObject]] = {
-    "task": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": MAX_TASK_LENGTH,
-        "description": "What it should do, complete in itself",
-    },
-    "context": {
-        "type": "string",
-        "maxLength": MAX_CONTEXT_LENGTH,
-        "description": "What it has to know beside the task",
-    },
-    "tools": {
-        "type": "array",
-        "items": {"type": "string", "minLength": 1, "maxLength": 200},
-        "maxItems": MAX_PATTERNS,
-        "description": "The only tools it may use, by key `server/tool`, `*` allowed; without: as you may",
-    },
-    "max_turns": {
-        "type": "integer",
-        "minimum": 1,
-        "maximum": 100,
-        "description": "Rounds of tools it may take",
-    },
-    "resume": {
-        "type": "string",
-        "minLength": 1,
-        "maxLength": 100,
-        "description": "Instead of a task: the pending id or packet id of a subagent that waited",
-    },
-}
 
 
 class _Subagents:

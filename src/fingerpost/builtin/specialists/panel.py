@@ -10,7 +10,12 @@ from typing import Final, cast
 import anyio
 
 from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.specialists.agents import NestedRequests, RequestShare, describe_problem
+from fingerpost.builtin.specialists.agents import (
+    DEFINITIONS,
+    NestedRequests,
+    RequestShare,
+    describe_problem,
+)
 from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.frozen import frozen
@@ -59,10 +64,11 @@ class PanelSynthesis:
     packet: str | None = None
 
 
-def build_response_format(name: str, schema: JsonObject) -> JsonObject:
-    """Return the option that requests JSON of this schema. The caller checks the response."""
+def _build_json_options(name: str, schema: JsonObject) -> RouteOptions:
+    """Return the options of a request for JSON of this schema. The caller checks the response."""
     wanted: JsonObject = {"name": name, "schema": schema, "strict": True}
-    return {"response_format": {"type": "json_schema", "json_schema": wanted}}
+    response: JsonObject = {"response_format": {"type": "json_schema", "json_schema": wanted}}
+    return RouteOptions(mode=Mode.SIMPLE, tool_choice="none", options=response)
 
 
 MAX_NAME_LENGTH: Final = 60
@@ -108,15 +114,7 @@ async def choose_experts(
 ) -> tuple[PanelExpert, ...]:
     """Let a model choose experts. If its reply is unusable, return the three default experts."""
     prompt = _EXPERTS_PROMPT.format(few=count, question=question)
-    route = await nested.ask(
-        prompt,
-        share,
-        RouteOptions(
-            mode=Mode.SIMPLE,
-            tool_choice="none",
-            options=build_response_format("experts", _EXPERTS_SCHEMA),
-        ),
-    )
+    route = await nested.ask(prompt, share, _build_json_options("experts", _EXPERTS_SCHEMA))
     found = None if describe_problem(route) else parse_structured(route.answer, _EXPERTS_SCHEMA)
     experts = parse_experts(found.get("experts"), count) if isinstance(found, Mapping) else ()
     return experts if len(experts) > 1 else DEFAULT_EXPERTS[:count]
@@ -258,15 +256,8 @@ async def synthesize(
     prompt = _SYNTHESIS_PROMPT.format(
         question=question, views=json.dumps(messages, ensure_ascii=False, indent=1)
     )
-    route = await nested.ask(
-        prompt + _JSON_NOTE,
-        share,
-        RouteOptions(
-            mode=Mode.SIMPLE,
-            tool_choice="none",
-            options=build_response_format("synthesis", SYNTHESIS_SCHEMA),
-        ),
-    )
+    options = _build_json_options("synthesis", SYNTHESIS_SCHEMA)
+    route = await nested.ask(prompt + _JSON_NOTE, share, options)
     if isinstance(route.failure, ModelRefused):  # perhaps only because of the response format
         plain = RouteOptions(mode=Mode.SIMPLE, tool_choice="none")
         route = await nested.ask(prompt + _PLAIN_NOTE, share, plain)
@@ -278,7 +269,11 @@ async def synthesize(
         return PanelSynthesis(answer=route.answer, parsed=False, packet=route.packet_id)
     return PanelSynthesis(
         answer=str(found["answer"]).strip() or join_views(views),
-        agreements=tuple(_read_points(found.get("agreements"))),
+        agreements=tuple(
+            _shorten_point(item)
+            for item in _get_items(found.get("agreements"))
+            if isinstance(item, str) and item.strip()
+        ),
         disagreements=tuple(_read_disagreements(found.get("disagreements"), views)),
         packet=route.packet_id,
     )
@@ -286,12 +281,6 @@ async def synthesize(
 
 def join_views(views: Sequence[ExpertView]) -> str:
     return "\n\n".join(f"{view.expert.name}: {view.answer[:MAX_VIEW_LENGTH]}" for view in views)
-
-
-def _read_points(value: Json) -> Iterator[str]:
-    for item in _get_items(value):
-        if isinstance(item, str) and item.strip():
-            yield _shorten_point(item)
 
 
 def _read_disagreements(value: Json, views: Sequence[ExpertView]) -> Iterator[ExpertDisagreement]:
@@ -319,17 +308,9 @@ def _shorten_point(text: str) -> str:
 
 
 PANEL_TOOL: Final = "use_multiagent_orchestration"
-MAX_QUESTION_LENGTH: Final = 8_000
 _CHOOSING_SHARE: Final = 0.1  # share of tokens and seconds
 _EXPERTS_SHARE: Final = 0.65
 _SYNTHESIS_SHARE: Final = 0.25
-
-_DESCRIPTION = (
-    "Ask several experts with different points of view the same question, side by side, and get one answer "
-    "out of their views, with what they disagree about named. Use this ONLY for complex questions where the "
-    "user explicitly asks for several expert perspectives, a debate or a second opinion: it takes a language "
-    "model several times."
-)
 
 
 def build_panel_tool(host: BuiltinHost) -> BuiltinTool:
@@ -342,62 +323,8 @@ def build_panel_tool(host: BuiltinHost) -> BuiltinTool:
             raise ToolRefused(message, hint="Set models.prime (or models.lite): docs/models.md shows how.")
         return await _run_panel(arguments, caller, nested, settings.specialists.most_experts)
 
-    return BuiltinTool(
-        name=PANEL_TOOL,
-        title="Several experts",
-        description=_DESCRIPTION,
-        run=run,
-        effect=Effect.WRITE,
-        properties={
-            "question": {
-                "type": "string",
-                "minLength": 1,
-                "maxLength": MAX_QUESTION_LENGTH,
-                "description": "The question with all facts that matter: experts see nothing else",
-            },
-            "experts": {
-                "type": "array",
-                "maxItems": 12,
-                "items": {"type": "string", "minLength": 1, "maxLength": 460},
-                "description": "Whom to ask, such as 'Lawyer: liability'. Left out: chosen for the question",
-            },
-            "use_tools": {
-                "type": "boolean",
-                "default": False,
-                "description": "Experts may look things up with tools that only read",
-            },
-        },
-        required=("question",),
-        knowledge={
-            "category": "delegation",
-            "priority": 20,
-            "keywords": (
-                "several experts",
-                "ask experts",
-                "expert perspectives",
-                "experts",
-                "perspectives",
-                "viewpoints",
-                "debate",
-                "second opinion",
-                "panel",
-            ),
-            "typical_ms": 20_000,
-            "feedback_delay_ms": 500,
-            "timeout_ms": round((settings.subagents.max_seconds + 15) * 1000),
-            "purpose": "Several expert views of one question, then one synthesis with disagreements named",
-            "when": ("The user explicitly asks for several experts, perspectives, a panel or a debate",),
-            "when_not": (
-                "The question has a plain answer, or one tool finds it",
-                "The user did not ask for more than one point of view",
-            ),
-            "examples": (
-                "Get me several expert perspectives on moving our monolith to microservices",
-                "Let a lawyer, an engineer and an economist debate this proposal",
-                "Ask several experts whether we should move to the cloud",
-            ),
-        },
-    )
+    timeout = round((settings.subagents.max_seconds + 15) * 1000)
+    return DEFINITIONS.build_tool(PANEL_TOOL, run, Effect.WRITE, knowledge={"timeout_ms": timeout})
 
 
 async def _run_panel(
@@ -473,6 +400,3 @@ def _build_data(synthesis: PanelSynthesis, views: Sequence[ExpertView]) -> JsonO
         for view in views
     ]
     return {"experts": experts, "disagreements": disagreements, "synthesis": synthesis.packet}
-
-
-__all__ = ["PANEL_TOOL", "build_panel_tool"]

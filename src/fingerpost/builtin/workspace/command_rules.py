@@ -8,11 +8,13 @@ import os
 import re
 import shlex
 import shutil
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Final, Literal
+from pkgutil import get_data
+from typing import Any, Final, Literal, cast
 
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.catalog.words import parse_word_set
@@ -121,12 +123,8 @@ OptionValue = Literal["", ":", "?"]
 def _parse_options(text: str) -> dict[str, OptionValue]:
     found: dict[str, OptionValue] = {}
     for word in text.split():
-        if word.endswith(":"):
-            found[word[:-1]] = ":"
-        elif word.endswith("?"):
-            found[word[:-1]] = "?"
-        else:
-            found[word] = ""
+        name = word.rstrip(":?")
+        found[name] = cast("OptionValue", word[len(name) :])
     return found
 
 
@@ -149,205 +147,23 @@ class KnownProgram:
     writes: bool = False  # changes files of the working directory
 
 
-def _define(options: str = "", **more: object) -> KnownProgram:
-    return KnownProgram(options=_parse_options(options), **more)  # pyright: ignore[reportArgumentType] - fields by name
+def _build_program(fields: dict[str, Any], option_groups: Mapping[str, str]) -> KnownProgram:
+    options = " ".join(
+        [fields.pop("options", ""), *(option_groups[name] for name in fields.pop("includes", ()))]
+    )
+    listing = frozenset[str](fields.pop("listing", ()))
+    subcommands = {
+        name: _build_program(each, option_groups) for name, each in fields.pop("subcommands", {}).items()
+    }
+    return KnownProgram(options=_parse_options(options), listing=listing, subcommands=subcommands, **fields)
 
 
-_DIFF_OPTIONS: Final = """
-    -p -u --patch --no-patch -s -U: --unified: --raw --patch-with-raw --minimal --patience --histogram
-    --diff-algorithm: --stat? --compact-summary --numstat --shortstat --dirstat? --summary --name-only
-    --name-status -z --color? --no-color --word-diff? --word-diff-regex: --color-words? --color-moved?
-    --no-renames -M? --find-renames? -C? --find-copies? --find-copies-harder -R --exit-code --quiet
-    -a --text -b -w -W --ignore-space-change --ignore-all-space --ignore-blank-lines --ignore-space-at-eol
-    --inter-hunk-context: --function-context --full-index --abbrev? --binary --diff-filter: -S: -G:
-    --pickaxe-all --pickaxe-regex --check --no-ext-diff --no-textconv --no-prefix --relative? -l:
-    --submodule? --src-prefix: --dst-prefix: --merge-base --cached --staged
-"""
-_LOG_OPTIONS: Final = """
-    -n: --max-count: --skip: --since: --after: --until: --before: --author: --committer: --grep: -i -E -F -P
-    --all-match --invert-grep --all --branches? --tags? --remotes? --glob: --exclude: --merges --no-merges
-    --first-parent --oneline --format: --pretty? --graph --decorate? --no-decorate --follow --reverse
-    --date: --relative-date --abbrev-commit --no-abbrev-commit --topo-order --date-order --author-date-order
-    --left-right --left-only --right-only --cherry-pick --cherry --cherry-mark --boundary --full-history
-    --simplify-by-decoration --simplify-merges --ancestry-path? --name-only -L: -m -c --cc --source
-    --no-notes --parents --children --count --walk-reflogs -g --no-walk --root --use-mailmap --no-mailmap
-"""
-_GIT_SUBCOMMANDS: Final[Mapping[str, KnownProgram]] = {
-    "status": _define(
-        "-s --short -b --branch --porcelain? --long -u? --untracked-files? --ignored? -z --show-stash "
-        "--column? --no-column --ahead-behind --no-ahead-behind --renames --no-renames"
-    ),
-    "log": _define(_LOG_OPTIONS + _DIFF_OPTIONS, count=True),
-    "show": _define(_LOG_OPTIONS + _DIFF_OPTIONS, count=True),
-    "diff": _define(_DIFF_OPTIONS),
-    "diff-tree": _define(
-        f"{_DIFF_OPTIONS} -r -t --root --no-commit-id --format: --pretty? --stdin -m -c --cc"
-    ),
-    "rev-list": _define(f"{_LOG_OPTIONS} --objects --disk-usage", count=True),
-    "shortlog": _define(f"{_LOG_OPTIONS} -s -n -e -c --summary --numbered --email --group:", count=True),
-    "blame": _define(
-        "-b --root -e --show-email -f -n -s -t -l -w -L: -p --porcelain --line-porcelain --incremental "
-        "--since: --date: -M? -C? --color-lines --color-by-age --abbrev: --first-parent"
-    ),
-    "branch": _define(
-        "-a --all -r --remotes -l --list -v -vv --verbose --show-current --contains: --no-contains: "
-        "--merged? --no-merged? --sort: --format: --color? --no-color --column? --points-at: -i "
-        "--ignore-case --abbrev? --no-abbrev",
-        listing=parse_word_set("-l --list"),
-    ),
-    "tag": _define(
-        "-l --list -n? --sort: --format: --contains: --no-contains: --merged? --points-at: -i --column?",
-        listing=parse_word_set("-l --list"),
-    ),
-    "remote": _define("-v --verbose", operands=0),
-    "ls-files": _define(
-        "-c -d -m -o -i -s -u -k -t -v -z --cached --deleted --modified --others --ignored --stage "
-        "--unmerged "
-        "--killed --exclude-standard --directory --no-empty-directory --full-name --error-unmatch --eol "
-        "--abbrev? --deduplicate"
-    ),
-    "ls-tree": _define("-d -r -t -l -z --long --name-only --name-status --full-name --full-tree --abbrev?"),
-    "rev-parse": _define(
-        "--verify -q --quiet --short? --abbrev-ref? --symbolic --symbolic-full-name --all --branches --tags "
-        "--show-toplevel --show-prefix --show-cdup --git-dir --absolute-git-dir --git-common-dir "
-        "--is-inside-work-tree --is-bare-repository --is-inside-git-dir"
-    ),
-    "describe": _define("--all --tags --contains --abbrev: --long --always --dirty? --match: --exclude:"),
-    "merge-base": _define("-a --all --octopus --independent --is-ancestor --fork-point"),
-    "name-rev": _define("--tags --refs: --all --name-only --always"),
-    "show-ref": _define("--head --heads --tags -d --dereference -s --hash? --verify -q --quiet --abbrev?"),
-    "for-each-ref": _define("--count: --sort: --format: --points-at: --merged? --contains: --ignore-case"),
-    "cat-file": _define("-p -t -s -e"),
-    "count-objects": _define("-v -H --verbose --human-readable", operands=0),
-    "grep": _define(
-        "-n -i -w -v -l -L -c -h -H -E -F -G -P -e: -A: -B: -C: -q -z -W -p -a -I --line-number "
-        "--ignore-case "
-        "--word-regexp --invert-match --files-with-matches --files-without-match --name-only --count "
-        "--heading "
-        "--break --cached --untracked --max-depth: --and --or --not --all-match --color? "
-        "--show-function --function-context --full-name --column --only-matching -o",
-        pattern_first=True,
-    ),
-}
+def _load_programs() -> Mapping[str, KnownProgram]:
+    data: dict[str, Any] = tomllib.loads((get_data(__package__ or "", "programs.toml") or b"").decode())
+    return {name: _build_program(fields, data["option_groups"]) for name, fields in data["programs"].items()}
 
-_GREP_OPTIONS: Final = """
-    -r -R -n -i -w -x -v -l -L -c -h -H -o -q -s -a -I -E -F -G -P -e: -A: -B: -C: -m: -z -b --include:
-    --exclude: --exclude-dir: --recursive --line-number --ignore-case --word-regexp --line-regexp
-    --invert-match --files-with-matches --files-without-match --count --only-matching --quiet --no-messages
-    --text --extended-regexp --fixed-strings --perl-regexp --regexp: --after-context: --before-context:
-    --context: --max-count: --color? --colour? --no-filename --with-filename --binary-files:
-"""
-_PYTEST_OPTIONS: Final = """
-    -q -v -vv -x -s -l --quiet --verbose --exitfirst -k: -m: -r: -n: --maxfail: --lf --last-failed --ff
-    --failed-first --nf --sw --stepwise --tb: --co --collect-only --no-header --no-summary --durations:
-    --showlocals --strict-markers --strict-config --disable-warnings --color: --capture: --fixtures --markers
-"""
-_CHECKSUM_PROGRAM: Final = _define(
-    "-b -c -t -w --check --quiet --status --strict --warn --tag --text --binary -z"
-)
-_HEAD_PROGRAM: Final = _define("-c: -n: -q -v -z --lines: --bytes: --quiet --verbose", count=True)
 
-PROGRAMS: Final[Mapping[str, KnownProgram]] = {
-    "git": KnownProgram(subcommands=_GIT_SUBCOMMANDS),
-    "ls": _define(
-        "-a -A -l -h -R -r -t -S -1 -d -F -i -n -o -g -s -p -x -C -c -u -U -X -v -L -H -Q -b -q -G -B -k -m "
-        "--all --almost-all --human-readable --recursive --reverse --sort: --time: --time-style: --color? "
-        "--directory --full-time --group-directories-first --inode --classify? --size"
-    ),
-    "cat": _define("-A -b -e -E -n -s -t -T -u -v --number --number-nonblank --show-all --squeeze-blank"),
-    "head": _HEAD_PROGRAM,
-    "tail": _define(
-        "-c: -n: -q -v -z -f -F -s: --lines: --bytes: --quiet --verbose --follow? --retry", count=True
-    ),
-    "wc": _define("-c -m -l -L -w --bytes --chars --lines --words --max-line-length"),
-    "grep": _define(_GREP_OPTIONS, pattern_first=True, count=True),
-    "egrep": _define(_GREP_OPTIONS, pattern_first=True, count=True),
-    "fgrep": _define(_GREP_OPTIONS, pattern_first=True, count=True),
-    "rg": _define(
-        f"{_GREP_OPTIONS} -g: -t: -T: -S -U -u -. -N -p -0 --glob: --iglob: --type: --type-not: --smart-case "
-        "--multiline --hidden --no-ignore --files --json --stats --sort: --heading --no-heading --max-depth: "
-        "--max-columns: --trim --vimgrep --pcre2 --no-config --column --type-list -d:",
-        pattern_first=True,
-    ),
-    "find": _define(
-        "-H -L -P -O1 -O2 -O3 -name: -iname: -path: -ipath: -wholename: -regex: -iregex: -regextype: -type: "
-        "-xtype: -size: -mtime: -mmin: -ctime: -cmin: -atime: -amin: -newer: -newermt: -empty -executable "
-        "-readable -writable -perm: -user: -group: -uid: -gid: -links: -inum: -maxdepth: -mindepth: -depth "
-        "-mount -xdev -prune -print -print0 -printf: -ls -quit -not -and -or -a -o -true -false -follow "
-        "-daystart -noleaf -nouser -nogroup",
-        long_options=True,
-    ),
-    "sort": _define(
-        "-b -d -f -g -h -i -M -n -R -r -V -c -C -k: -m -s -t: -u -z --key: --field-separator: --reverse "
-        "--unique --numeric-sort --human-numeric-sort --version-sort --ignore-case --stable --check? --merge "
-        "--general-numeric-sort --month-sort --dictionary-order --ignore-leading-blanks"
-    ),
-    "uniq": _define(
-        "-c -d -D -f: -i -s: -u -z -w: --count --repeated --unique --ignore-case --skip-fields: "
-        "--skip-chars:",
-        operands=1,
-    ),
-    "cut": _define("-b: -c: -d: -f: -n -s -z --bytes: --characters: --delimiter: --fields: --complement"),
-    "tr": _define("-c -C -d -s -t --complement --delete --squeeze-repeats", pattern_first=True),
-    "nl": _define("-b: -d: -f: -h: -i: -l: -n: -s: -v: -w: -p"),
-    "od": _define("-A: -j: -N: -t: -v -w? -a -b -c -d -f -i -l -o -s -x"),
-    "hexdump": _define("-b -c -C -d -n: -o -s: -v -x"),
-    "strings": _define("-a -f -n: -t: -e: --all --bytes: --radix:", count=True),
-    "cmp": _define("-b -i: -l -n: -s --print-bytes --verbose --quiet --silent"),
-    "comm": _define("-1 -2 -3 --check-order --nocheck-order --total -z"),
-    "diff": _define(
-        "-q -s -c -u -e -n -y -t -T -l -r -N -i -E -Z -b -w -B -a -d -U: -C: -W: -x: -F: -L: --brief "
-        "--unified? "
-        "--context? --recursive --new-file --ignore-case --ignore-all-space --ignore-space-change --label: "
-        "--ignore-blank-lines --text --minimal --color? --side-by-side --width: --exclude: --normal "
-        "--strip-trailing-cr --suppress-common-lines"
-    ),
-    "du": _define("-a -b -c -d: -h -k -m -s -x -S -L -P --max-depth: --all --total --human-readable "
-                   "--summarize --apparent-size --exclude: --time? --bytes"),
-    "df": _define("-a -B: -h -H -i -k -l -P -T -t: -x: --human-readable --inodes --local --total --type:"),
-    "stat": _define("-L -f -t -c: --dereference --file-system --format: --printf: --terse -x"),
-    "file": _define("-b -i -k -L -N -h -0 --brief --mime --mime-type --mime-encoding --dereference"),
-    "tree": _define("-a -d -f -i -l -x -L: -P: -I: -p -s -h -u -g -D -F -q -N -Q -r -t -c -U -v -J -X -n -C "
-                     "--noreport --gitignore --prune --du --si --dirsfirst --charset: --filelimit:"),
-    "jq": _define("-c -r -j -a -S -C -M -s -n -e -R --tab --indent: --compact-output --raw-output --slurp "
-                   "--null-input --sort-keys --exit-status --raw-input --join-output",
-                   pattern_first=True),
-    "pwd": _define("-L -P", operands=0),
-    "whoami": _define(operands=0),
-    "id": _define("-u -g -G -n -r"),
-    "uname": _define("-a -s -n -r -v -m -p -i -o", operands=0),
-    "date": _define("-u -R -I? --utc --rfc-3339: --iso-8601? -d: --date:", operands_begin="+"),
-    "basename": _define("-a -s: -z", paths=False),
-    "dirname": _define("-z", paths=False),
-    "realpath": _define("-e -m -L -P -q -s -z --relative-to: --relative-base:"),
-    "readlink": _define("-f -e -m -n -q -s -v -z"),
-    "which": _define("-a", paths=False),
-    "echo": _define("-n -e -E", paths=False),
-    "printf": _define(paths=False),
-    "seq": _define("-f: -s: -w", count=True, paths=False),
-    "true": _define(),
-    "false": _define(),
-    "sleep": _define(),
-    "md5sum": _CHECKSUM_PROGRAM,
-    "sha1sum": _CHECKSUM_PROGRAM,
-    "sha256sum": _CHECKSUM_PROGRAM,
-    "sha512sum": _CHECKSUM_PROGRAM,
-    "cksum": _define(),
-    # These change files of the folder or run them. The listed options keep them inside the folder.
-    "touch": _define("-a -c -m -h -d: -t: --no-create --date:", writes=True),
-    "mkdir": _define("-p -v --parents --verbose", writes=True),
-    "rmdir": _define("-p -v --parents --verbose", writes=True),
-    "cp": _define("-a -f -i -n -p -r -R -u -v -T --recursive --no-clobber --update --verbose", writes=True),
-    "mv": _define("-f -i -n -u -v -T --no-clobber --update --verbose", writes=True),
-    "rm": _define("-f -i -v --force --verbose", writes=True),
-    "pytest": _define(_PYTEST_OPTIONS, executes=True, writes=True),
-    "make": _define(
-        "-j? -k -n -s -B -w --jobs? --keep-going --dry-run --silent --always-make",
-        assignments=False,
-        executes=True,
-        writes=True,
-    ),
-}  # fmt: skip
+PROGRAMS: Final = _load_programs()
 
 
 def is_outside(argument: str, root: str) -> bool:
@@ -663,14 +479,12 @@ def _explain_inline_code(name: str, arguments: CommandWords, root: str) -> str |
         if each in _INLINE_OPTIONS:
             return f"{name} {each} runs whatever it is given"
         if each == "-m" and name.startswith("python"):
-            return _explain_python_module(arguments[number + 1 : number + 2][0:1], arguments[number + 2 :])
+            return _explain_changing_subcommand(
+                "".join(arguments[number + 1 : number + 2]), arguments[number + 2 :], ""
+            )
         if not each.startswith("-"):
             return None
     return None
-
-
-def _explain_python_module(program: CommandWords, arguments: CommandWords) -> str | None:
-    return _explain_changing_subcommand(program[0], arguments, "") if program else None
 
 
 def _explain_changing_subcommand(name: str, arguments: CommandWords, root: str) -> str | None:
@@ -689,7 +503,8 @@ def _explain_risky_arguments(name: str, arguments: CommandWords, root: str) -> s
         return f"{name} -R changes whole folders"
     if name == "find" and any(each.startswith(("-exec", "-ok", "-delete", "-fprint")) for each in arguments):
         return "find starts programs or deletes with these options"
-    if name in _WRITING_PROGRAMS and any(_is_outside_argument(each, root) for each in arguments):
+    paths = (each.partition("=")[2] if each.startswith("-") else each for each in arguments)
+    if name in _WRITING_PROGRAMS and any(is_outside(path, root) for path in paths):
         return f"{name} is given a path outside of the working directory"
     return None
 
@@ -697,13 +512,6 @@ def _explain_risky_arguments(name: str, arguments: CommandWords, root: str) -> s
 def _has_option_letter(option: str, letters: str) -> bool:
     """Return whether a short option contains one of the letters: `-rf` has r and f; `--force` has none."""
     return option.startswith("-") and not option.startswith("--") and any(each in option for each in letters)
-
-
-def _is_outside_argument(argument: str, root: str) -> bool:
-    path = argument.partition("=")[2] if argument.startswith("-") else argument
-    if path.startswith("/"):
-        return not (path == root or path.startswith(f"{root}/")) or ".." in path.split("/")
-    return path.startswith("~") or ".." in path.split("/")
 
 
 _ELEVATION_CHECKS: Final[tuple[Callable[[str, CommandWords, str], str | None], ...]] = (

@@ -46,19 +46,16 @@ class ToolArguments:
         """Raise `ToolRefused` for missing arguments, and for arguments that the operation would ignore."""
         there = {name for name, value in self.arguments.items() if value is not None and name != "operation"}
         missing = [name for name in needs if name not in there]
+        known = ", ".join((*(f"`{name}`" for name in needs), *(f"`{name}` (optional)" for name in takes)))
         if missing:
             message = f"{self.operation} needs `{missing[0]}`."
-            hint = f"It takes {self._format_parameters(needs, takes)}."
+            hint = f"It takes {known}."
             raise ToolRefused(message, hint=hint, parameter=missing[0], fault=ParameterFault.MISSING)
         strange = sorted(there - {*needs, *takes})
         if strange:
             message = f"{self.operation} has no `{strange[0]}`."
-            hint = f"It takes {self._format_parameters(needs, takes)}; leave out the rest."
+            hint = f"It takes {known}; leave out the rest."
             raise ToolRefused(message, hint=hint, parameter=strange[0])
-
-    def _format_parameters(self, needs: Collection[str], takes: Collection[str]) -> str:
-        words = [f"`{name}`" for name in needs] + [f"`{name}` (optional)" for name in takes]
-        return ", ".join(words)
 
     def has(self, name: str) -> bool:
         return self.arguments.get(name) is not None

@@ -40,34 +40,6 @@ from fingerpost.frozen import frozen
 _MAX_LINES_WHEN_DONE: Final = 40  # diff lines after a real change: the caller knows what it wrote
 
 
-@frozen(kw_only=False)
-class FileChange:
-    """One file before and after. None if it does not exist."""
-
-    display_path: str
-    before: bytes | None
-    after: bytes | None
-
-    def describe(self, run_mode: RunMode) -> str:
-        """Return the diff, and what was or would be done."""
-        most = MAX_DIFF_LINES if run_mode.is_dry_run else _MAX_LINES_WHEN_DONE
-        return (
-            f"{self._get_verb(run_mode)} {self.display_path} "
-            f"({self._describe_size()}).\n\n{self._render_diff(most)}"
-        )
-
-    def _render_diff(self, limit: int) -> str:
-        return render_diff(self.display_path, self.before, self.after, limit=limit)
-
-    def _get_verb(self, run_mode: RunMode) -> str:
-        verb = "create" if self.before is None else "change"
-        return f"Would {verb}" if run_mode.is_dry_run else f"{verb.capitalize()}d"
-
-    def _describe_size(self) -> str:
-        size = 0 if self.after is None else len(self.after)
-        return f"{size} bytes" if self.before is None else f"{len(self.before)} → {size} bytes"
-
-
 def format_report(run_mode: RunMode, *parts: str) -> str:
     """Join the parts of a reply, with the heading of a dry run if it is one."""
     body = "\n\n".join(parts)
@@ -93,11 +65,30 @@ class FileContent:
         return len(self.data) >= self.file_stat.st_size
 
 
+@frozen(kw_only=False)
+class FileChange:
+    """One file before and after. Without `before` it does not exist."""
+
+    entry: PathEntry
+    after: bytes
+    before: FileContent | None = None
+
+    def describe(self, run_mode: RunMode) -> str:
+        """Return the diff, and what was or would be done."""
+        most = MAX_DIFF_LINES if run_mode.is_dry_run else _MAX_LINES_WHEN_DONE
+        verb = "create" if self.before is None else "change"
+        verb = f"Would {verb}" if run_mode.is_dry_run else f"{verb.capitalize()}d"
+        old, shown = None if self.before is None else self.before.data, self.entry.display_path
+        before = "" if old is None else f"{len(old)} → "
+        diff = render_diff(shown, old, self.after, limit=most)
+        return f"{verb} {shown} ({before}{len(self.after)} bytes).\n\n{diff}"
+
+
 def read_bytes(entry: PathEntry, limit: int) -> FileContent:
     """Read at most `limit` bytes of the file."""
     descriptor, found = entry.open_file()
     try:
-        return FileContent(entry, found, _read_some(descriptor, limit))
+        return FileContent(entry, found, _read_pieces(descriptor, 0, limit))
     finally:
         os.close(descriptor)
 
@@ -157,21 +148,16 @@ def read_range(workspace: WorkspaceContext, path: str, start: int, end: int) -> 
         descriptor, found = entry.open_file()
         try:
             begin = os.pread(descriptor, _BEGINNING_BYTES, 0)
-            if detect_encoding(begin) is None:
+            text = decode_text(begin, whole=False)
+            if text is None:
                 return _describe_file(entry)
-            if _is_wide_encoding(begin):
+            if text.encoding.startswith(("utf-16", "utf-32")):  # a line end takes more than one byte
                 return _read_text_range(workspace, entry, start, end)
             if start < 0:
                 return _read_tail(workspace, entry, descriptor, found, -start)
             return _read_line_range(workspace, entry, descriptor, start, end)
         finally:
             os.close(descriptor)
-
-
-def _is_wide_encoding(begin: bytes) -> bool:
-    """Return whether a line end takes more than one byte."""
-    text = decode_text(begin, whole=False)
-    return text is not None and text.encoding.startswith(("utf-16", "utf-32"))
 
 
 def _read_text_range(workspace: WorkspaceContext, entry: PathEntry, start: int, end: int) -> str:
@@ -210,9 +196,8 @@ def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
         chunk = os.pread(descriptor, _CHUNK_BYTES, offset)
         count = chunk.count(b"\n")
         if not chunk:
-            raise _build_no_line_error(
-                entry, wanted, line if _ends_inside_line(descriptor, offset) else line - 1
-            )
+            ends_inside_line = offset > 0 and os.pread(descriptor, 1, offset - 1) != b"\n"
+            raise _build_no_line_error(entry, wanted, line if ends_inside_line else line - 1)
         if time.monotonic() > until:
             message = (
                 f"Line {wanted} of {entry.display_path} is too far down to "
@@ -231,11 +216,6 @@ def _find_line_offset(descriptor: int, wanted: int, entry: PathEntry) -> int:
     return offset
 
 
-def _ends_inside_line(descriptor: int, offset: int) -> bool:
-    """Return whether the file ends at `offset` without a line end."""
-    return offset > 0 and os.pread(descriptor, 1, offset - 1) != b"\n"
-
-
 def _build_no_line_error(entry: PathEntry, wanted: int, count: int) -> ToolRefused:
     message = f"{entry.display_path} has {count} lines; there is no line {wanted}."
     return ToolRefused(message, hint="start_line=-50 reads the last 50.")
@@ -246,7 +226,7 @@ def _read_tail(
 ) -> str:
     most = workspace.settings.read_bytes
     offset = max(0, file_stat.st_size - most)
-    data = b"".join(_read_pieces(descriptor, offset, most))
+    data = _read_pieces(descriptor, offset, most)
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -257,12 +237,12 @@ def _read_tail(
     return f"[{entry.display_path}, the last {len(last)} lines]\n{text}"
 
 
-def _read_pieces(descriptor: int, offset: int, limit: int) -> list[bytes]:
+def _read_pieces(descriptor: int, offset: int, limit: int) -> bytes:
     pieces: list[bytes] = []
-    while limit > 0 and (piece := os.pread(descriptor, min(limit, _CHUNK_BYTES), offset)):
+    while limit > 0 and (piece := os.pread(descriptor, min(limit, 8 * _CHUNK_BYTES), offset)):
         pieces.append(piece)
         offset, limit = offset + len(piece), limit - len(piece)
-    return pieces
+    return b"".join(pieces)
 
 
 def _format_range(entry: PathEntry, first: int, last: int, more: str, text: str) -> str:
@@ -272,14 +252,6 @@ def _format_range(entry: PathEntry, first: int, last: int, more: str, text: str)
 def _decode_text(data: bytes) -> str:
     read = decode_text(data, whole=False)
     return data.decode("utf-8", "backslashreplace") if read is None else read.text
-
-
-def _read_some(descriptor: int, limit: int) -> bytes:
-    pieces: list[bytes] = []
-    while limit > 0 and (piece := os.read(descriptor, min(limit, 8 * _CHUNK_BYTES))):
-        pieces.append(piece)
-        limit -= len(piece)
-    return b"".join(pieces)
 
 
 def describe_path(workspace: WorkspaceContext, path: str) -> str:
@@ -462,13 +434,6 @@ MAX_EDITED_FILES: Final = 20  # per multi_replace
 MAX_EDITS: Final = 100
 
 
-@frozen(kw_only=False)
-class _PlannedChange:
-    entry: PathEntry
-    stat_before: os.stat_result | None
-    change: FileChange
-
-
 def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
     """Create a new file. An existing one is not changed."""
     with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
@@ -477,8 +442,7 @@ def create_file(workspace: WorkspaceContext, path: str, content: str, run_mode: 
             message = f"{entry.display_path} exists already."
             hint = "write_file replaces what is in it; replace_string changes a part."
             raise ToolRefused(message, hint=hint, error_type=EXISTS_TYPE, path=entry.display_path)
-        planned = _PlannedChange(entry, None, FileChange(entry.display_path, None, _encode_text(content)))
-        return _apply_changes(workspace, [planned], run_mode)
+        return _apply_changes(workspace, [FileChange(entry, _encode_text(content))], run_mode)
 
 
 def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
@@ -487,26 +451,19 @@ def write_file(workspace: WorkspaceContext, path: str, content: str, run_mode: R
         workspace.root_folder.check_writable(entry)
         if entry.get_stat() is None:
             workspace.root_folder.check_creatable(entry)
-            planned = _PlannedChange(entry, None, FileChange(entry.display_path, None, _encode_text(content)))
-            return _apply_changes(workspace, [planned], run_mode)
+            return _apply_changes(workspace, [FileChange(entry, _encode_text(content))], run_mode)
         old = read_bytes(entry, workspace.settings.read_bytes + 1)
         if not old.whole:
             message = (
                 f"{entry.display_path} has {old.file_stat.st_size} bytes, too many to be replaced unseen."
             )
             raise ToolRefused(message, hint="Delete it first, or raise builtin.workspace.read_bytes.")
-        after = _encode_like_old(decode_text(old.data), content)
-        return _apply_changes(
-            workspace,
-            [_PlannedChange(entry, old.file_stat, FileChange(entry.display_path, old.data, after))],
-            run_mode,
-        )
-
-
-def _encode_like_old(old: FileText | None, content: str) -> bytes:
-    if old is None or not old.certain:  # binary, or in an unknown encoding: UTF-8 from now on
-        return _encode_text(content)
-    return old.encode_changed(old.normalize_line_ends(content))
+        text = decode_text(old.data)
+        if text is None or not text.certain:  # binary, or in an unknown encoding: UTF-8 from now on
+            after = _encode_text(content)
+        else:
+            after = text.encode_changed(text.normalize_line_ends(content))
+        return _apply_changes(workspace, [FileChange(entry, after, old)], run_mode)
 
 
 def append_file(workspace: WorkspaceContext, path: str, content: str, run_mode: RunMode) -> str:
@@ -541,7 +498,7 @@ def replace_strings(
     """Apply several replacements in one or more files. All are checked before the first file is written."""
     by_path = _group_by_path(path, edits)
     with workspace.write_lock, ExitStack() as stack:
-        planned: list[_PlannedChange] = []
+        planned: list[FileChange] = []
         for each, wanted in by_path.items():
             entry = stack.enter_context(workspace.root_folder.open_entry(each))
             if any(other.entry.names == entry.names for other in planned):
@@ -602,7 +559,7 @@ def _change_text(
     with workspace.write_lock, workspace.root_folder.open_entry(path) as entry:
         if create is not None and entry.get_stat() is None:
             workspace.root_folder.check_creatable(entry)
-            planned = _PlannedChange(entry, None, FileChange(entry.display_path, None, _encode_text(create)))
+            planned = FileChange(entry, _encode_text(create))
         else:
             planned = _plan_change(workspace, entry, change)
         return _apply_changes(workspace, [planned], run_mode)
@@ -610,31 +567,30 @@ def _change_text(
 
 def _plan_change(
     workspace: WorkspaceContext, entry: PathEntry, change: Callable[[FileText], str]
-) -> _PlannedChange:
+) -> FileChange:
     workspace.root_folder.check_writable(entry)
     content, text = read_for_edit(entry, workspace.settings.read_bytes)
-    after = text.encode_changed(change(text))
-    return _PlannedChange(entry, content.file_stat, FileChange(entry.display_path, content.data, after))
+    return FileChange(entry, text.encode_changed(change(text)), content)
 
 
-def _apply_changes(workspace: WorkspaceContext, planned: Sequence[_PlannedChange], run_mode: RunMode) -> str:
+def _apply_changes(workspace: WorkspaceContext, planned: Sequence[FileChange], run_mode: RunMode) -> str:
     for number, plan in enumerate(planned):
-        size = 0 if plan.change.after is None else len(plan.change.after)
+        size = len(plan.after)
         if size > workspace.settings.write_bytes:
             message = (
-                f"{plan.change.display_path} would have {size} bytes; "
+                f"{plan.entry.display_path} would have {size} bytes; "
                 f"{workspace.settings.write_bytes} is the most."
             )
             raise ToolRefused(message, hint="builtin.workspace.write_bytes sets that limit.")
         if not run_mode.is_dry_run:
             _write_change(workspace, plan, done=number)
-    return format_report(run_mode, *(plan.change.describe(run_mode) for plan in planned))
+    return format_report(run_mode, *(plan.describe(run_mode) for plan in planned))
 
 
-def _write_change(workspace: WorkspaceContext, plan: _PlannedChange, *, done: int) -> None:
+def _write_change(workspace: WorkspaceContext, plan: FileChange, *, done: int) -> None:
     try:
         with workspace.root_folder.create_parents(plan.entry) as entry:
-            write_atomically(entry, plan.change.after or b"", plan.stat_before)
+            write_atomically(entry, plan.after, None if plan.before is None else plan.before.file_stat)
     except ToolRefused as refused:
         if not done:
             raise

@@ -34,7 +34,6 @@ from fingerpost.builtin.workspace.paths import (
 )
 from fingerpost.builtin.workspace.text import render_diff
 
-MAX_LISTED: Final = 2000
 MAX_PATTERN_LENGTH: Final = 300
 
 
@@ -68,13 +67,10 @@ def _load_parent_rules(workspace: WorkspaceContext, entry: PathEntry) -> IgnoreR
     finally:
         for folder, _ in held:
             os.close(folder)
-    if found is None or any(_is_hidden(found, entry.names[:end]) for end in range(1, len(entry.names) + 1)):
+    above = ("/".join(entry.names[:end]) for end in range(1, len(entry.names) + 1))
+    if found is None or any(found.is_ignored(path, folder=True) for path in above):
         return None
     return found
-
-
-def _is_hidden(ignore_rules: IgnoreRules, names: tuple[str, ...]) -> bool:
-    return ignore_rules.is_ignored("/".join(names), folder=True)
 
 
 def list_folder(

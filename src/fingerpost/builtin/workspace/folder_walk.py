@@ -153,7 +153,8 @@ def parse_patterns(text: str) -> tuple[IgnorePattern, ...]:
 
 @lru_cache(maxsize=4096)
 def _parse_line(line: str) -> IgnorePattern | None:
-    line = _strip_trailing_spaces(line)
+    stripped = line.rstrip(" ")
+    line = f"{stripped} " if stripped.endswith("\\") and stripped != line else stripped
     if not line or line.startswith("#") or len(line) > MAX_PATTERN_LENGTH:
         return None
     negated = line.startswith("!")
@@ -169,13 +170,6 @@ def _parse_line(line: str) -> IgnorePattern | None:
     except re.error:
         return None
     return IgnorePattern(fits, negated, folders)
-
-
-def _strip_trailing_spaces(line: str) -> str:
-    stripped = line.rstrip(" ")
-    if stripped.endswith("\\") and stripped != line:
-        return f"{stripped} "
-    return stripped
 
 
 MAX_DEPTH: Final = 64
@@ -233,7 +227,9 @@ class FolderWalk:
                 return
             is_folder = entry.is_dir(follow_symlinks=False)
             path = prefix + entry.name
-            if self._is_skipped(entry.name, path, ignore_rules, is_folder=is_folder):
+            if is_folder and entry.name in self.ignored:
+                continue
+            if ignore_rules is not None and ignore_rules.is_ignored(path, folder=is_folder):
                 continue
             yield WalkedEntry(
                 folder, entry.name, path, is_folder, entry.is_file(follow_symlinks=False), depth
@@ -259,13 +255,8 @@ class FolderWalk:
 
     def _list_entries(self, folder: int) -> list[os.DirEntry[str]]:
         with suppress(OSError), os.scandir(folder) as entries:
-            return sorted(entries, key=_get_sort_key)
+            return sorted(entries, key=lambda entry: entry.name)
         return []
-
-    def _is_skipped(self, name: str, path: str, ignore_rules: IgnoreRules | None, *, is_folder: bool) -> bool:
-        if is_folder and name in self.ignored:
-            return True
-        return ignore_rules is not None and ignore_rules.is_ignored(path, folder=is_folder)
 
     def _count_and_check_limit(self) -> bool:
         self.count += 1
@@ -297,7 +288,3 @@ def _add_rules(folder: int, prefix: str, parent: IgnoreRules | None) -> IgnoreRu
         os.close(descriptor)
     patterns = parse_patterns(data.decode("utf-8", "replace"))
     return IgnoreRules(prefix, patterns, parent) if patterns else parent
-
-
-def _get_sort_key(entry: os.DirEntry[str]) -> str:
-    return entry.name

@@ -8,7 +8,6 @@ import difflib
 import errno
 import os
 import stat
-import unicodedata
 from collections import deque
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
@@ -28,32 +27,39 @@ EXISTS_TYPE: Final = "FileExists"
 NOT_A_FILE_TYPE: Final = "NotAFile"
 NOT_A_FOLDER_TYPE: Final = "NotAFolder"
 NOT_EMPTY_TYPE: Final = "FolderNotEmpty"
-_TYPE_BY_ERRNO: Final[dict[int | None, str]] = {
-    errno.ENOENT: NOT_FOUND_TYPE,
-    errno.EEXIST: EXISTS_TYPE,
-    errno.EACCES: "PermissionDenied",
-    errno.EPERM: "PermissionDenied",
-    errno.ENOTDIR: NOT_A_FOLDER_TYPE,
-    errno.EISDIR: NOT_A_FILE_TYPE,
-    errno.ENOTEMPTY: NOT_EMPTY_TYPE,
-    errno.ENOSPC: "DiskFull",
-    errno.EROFS: "ReadOnlyDisk",
-}
-_MESSAGE_BY_ERRNO: Final[dict[int | None, tuple[str, str]]] = {
-    errno.ENOENT: ("is not there (any more)", "list_dir and find_files show what there is."),
-    errno.EEXIST: ("exists already", "Choose another name, or delete it first."),
-    errno.EACCES: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
-    errno.EPERM: ("may not be used: the system refuses it", "Change its permissions, or choose another."),
-    errno.ENOTDIR: ("is not a folder, or changed while it was used", "Try again, or look with list_dir."),
-    errno.EISDIR: ("is a folder", "list_dir shows what is in it."),
-    errno.ELOOP: ("became a link while it was used", "Try again."),
-    errno.ENOTEMPTY: ("is a folder that is not empty", "Say `recursive: true` to delete all that is in it."),
-    errno.ENOSPC: ("could not be written: the disk is full", "Make room and try again; nothing was changed."),
-    errno.EROFS: ("could not be written: the disk can only be read", "Choose another working directory."),
-    errno.ENAMETOOLONG: ("has too long a name", "Choose a shorter one."),
-    errno.EINVAL: ("cannot be moved into itself", "Choose another target."),
-    errno.EXDEV: ("lies on another disk than the target", "Copy it, then delete the original."),
-}
+_ERRORS: Final[dict[int | None, tuple[str, str, str]]] = {  # the type, what is the matter, and a hint
+    errno.ENOENT: (
+        NOT_FOUND_TYPE, "is not there (any more)", "list_dir and find_files show what there is."
+    ),
+    errno.EEXIST: (EXISTS_TYPE, "exists already", "Choose another name, or delete it first."),
+    errno.ENOTDIR: (
+        NOT_A_FOLDER_TYPE,
+        "is not a folder, or changed while it was used",
+        "Try again, or look with list_dir.",
+    ),
+    errno.EISDIR: (NOT_A_FILE_TYPE, "is a folder", "list_dir shows what is in it."),
+    errno.ELOOP: ("", "became a link while it was used", "Try again."),
+    errno.ENOTEMPTY: (
+        NOT_EMPTY_TYPE, "is a folder that is not empty", "Say `recursive: true` to delete all that is in it."
+    ),
+    errno.ENOSPC: (
+        "DiskFull", "could not be written: the disk is full", "Make room and try again; nothing was changed."
+    ),
+    errno.EROFS: (
+        "ReadOnlyDisk", "could not be written: the disk can only be read", "Choose another working directory."
+    ),
+    errno.ENAMETOOLONG: ("", "has too long a name", "Choose a shorter one."),
+    errno.EINVAL: ("", "cannot be moved into itself", "Choose another target."),
+    errno.EXDEV: ("", "lies on another disk than the target", "Copy it, then delete the original."),
+    **dict.fromkeys(
+        (errno.EACCES, errno.EPERM),
+        (
+            "PermissionDenied",
+            "may not be used: the system refuses it",
+            "Change its permissions, or choose another.",
+        ),
+    ),
+}  # fmt: skip
 
 
 @contextmanager
@@ -62,11 +68,9 @@ def translate_os_errors(display_path: str) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        words, hint = _MESSAGE_BY_ERRNO.get(
-            error.errno, (f"cannot be used ({error.strerror or 'no reason given'})", "")
-        )
+        unknown = f"cannot be used ({error.strerror or 'no reason given'})"
+        kind, words, hint = _ERRORS.get(error.errno, ("", unknown, ""))
         message = f"{display_path} {words}."
-        kind = _TYPE_BY_ERRNO.get(error.errno, "")
         raise ToolRefused(message, hint=hint, error_type=kind, path=display_path) from error
 
 
@@ -88,7 +92,10 @@ def parse_path(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     _check_text(path)
     names = _split_path(path)
     if path.startswith("/"):
-        names = _strip_root(path, names, roots)
+        inside = parse_link(path, roots)
+        if inside is None:
+            raise build_outside_error(path)
+        names = inside
     elif path == "~" or (path.startswith("~") and "/" in path):
         message = f"{format_name(path)} is a home directory, and paths here begin at the working directory."
         raise ToolRefused(message, hint="Write the path as seen from there, such as notes/today.md.")
@@ -112,10 +119,6 @@ def parse_link(target: str, roots: tuple[str, ...]) -> tuple[str, ...] | None:
         if names[: len(above)] == above:
             return names[len(above) :]
     return None
-
-
-def is_absolute(target: str) -> bool:
-    return target.startswith("/")
 
 
 def format_name(name: str) -> str:
@@ -151,14 +154,6 @@ def _split_path(path: str) -> tuple[str, ...]:
     return tuple(name for name in path.split("/") if name not in ("", "."))
 
 
-def _strip_root(path: str, names: tuple[str, ...], roots: tuple[str, ...]) -> tuple[str, ...]:
-    for root in roots:
-        above = _split_path(root)
-        if names[: len(above)] == above:
-            return names[len(above) :]
-    raise build_outside_error(path)
-
-
 def build_outside_error(path: str) -> ToolRefused:
     """Build the error for a path outside the root."""
     message = f"{format_name(path[:200])} leads out of the working directory: nothing there can be used."
@@ -177,19 +172,18 @@ _MAX_ENTRIES_COMPARED: Final = 2000  # entries compared
 
 
 def find_nearest_name(folder: int, name: str) -> str | None:
-    """Return the entry of the open folder with the most similar name, or None."""
+    """Return the entry of the open folder with the most similar name, or None: other case, another Unicode
+    form, or a typo.
+    """
     try:
         with os.scandir(folder) as entries:
             names = sorted(entry.name for entry in islice(entries, _MAX_ENTRIES_COMPARED))
     except OSError:
         return None
-    same = [each for each in names if _normalize_name(each) == _normalize_name(name)]
+    wanted = normalize("NFKC", name).casefold()
+    same = [each for each in names if normalize("NFKC", each).casefold() == wanted]
     near = same or difflib.get_close_matches(name, names, n=1, cutoff=0.7)
     return format_name(near[0]) if near else None
-
-
-def _normalize_name(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
 
 
 SELF_NAME: Final = "."
@@ -265,9 +259,10 @@ class PathEntry:
             return os.open(self.name, _OPEN_FOLDER_FLAGS, dir_fd=self.folder)
 
     def _build_not_found_error(self) -> ToolRefused:
-        near = "" if self.missing else _suggest_name(self)
+        near = None if self.missing else find_nearest_name(self.folder, self.name)
+        above = "/".join((*self.names[:-1], ""))
         message = f"There is no {self.display_path}{'' if self.outside else ' in the working directory'}."
-        hint = near or "list_dir and find_files show what there is."
+        hint = f"There is {above}{near}." if near else "list_dir and find_files show what there is."
         return ToolRefused(message, hint=hint, error_type=NOT_FOUND_TYPE, path=self.display_path)
 
 
@@ -295,15 +290,6 @@ def describe_kind(file_stat: os.stat_result) -> str:
         (stat.S_ISBLK, "a device"),
     )
     return next((words for test, words in kinds if test(file_stat.st_mode)), "something unknown")
-
-
-def _suggest_name(entry: PathEntry) -> str:
-    """Suggest a similar name: other case, another Unicode form, or a typo."""
-    found = find_nearest_name(entry.folder, entry.name)
-    if found is None:
-        return ""
-    above = "/".join(entry.names[:-1])
-    return f"There is {f'{above}/' if above else ''}{found}."
 
 
 MAX_LINKS: Final = 40  # the system's limit
@@ -348,7 +334,7 @@ class RootFolder:
             return None
         names = parse_path(path, ("/",))
         spellings = self._get_root_spellings()
-        if is_absolute(path):
+        if path.startswith("/"):
             lies_inside = parse_link(path, spellings) is not None
             return None if lies_inside or ".." in names else "/" + "/".join(names)
         if names[:1] != ("..",):
@@ -393,9 +379,9 @@ class RootFolder:
     def check_path(self, path: str) -> None:
         """Raise `ToolRefused` if the path is invalid by its spelling. No file access."""
         names = parse_path(path, ("/",))
-        if is_absolute(path) and self._outside_access is not None:
+        if path.startswith("/") and self._outside_access is not None:
             self.check_sensitive(path, resolve=False)
-        if not is_absolute(path) and names[:1] == ("..",) and self._outside_access is None:
+        if not path.startswith("/") and names[:1] == ("..",) and self._outside_access is None:
             raise build_outside_error(path)
 
     def _resolve(self, path: str, *, follow: bool) -> tuple[_PathResolver, PathEntry]:
@@ -531,7 +517,7 @@ class _PathResolver:
         names = self._root_folder.parse_link_target(target)
         if names is None:
             raise build_outside_error(self._path)
-        if is_absolute(target):
+        if target.startswith("/"):
             while len(self._stack) > 1:
                 self._go_to_parent()
         return names

@@ -295,7 +295,8 @@ class RunningCommand:
             command=words[0],
             args=words[1:],
             env={**passed, **variables, "PWD": str(where)},
-            cwd=_get_descriptor_path(folder, str(where)),
+            # By descriptor if the system supports it: the plain path may change.
+            cwd=f"/proc/self/fd/{folder}" if sys.platform.startswith("linux") else str(where),
         )
 
     async def _read_output(self, stream: ByteReceiveStream) -> None:
@@ -309,11 +310,6 @@ class RunningCommand:
 def _open_folder(root_folder: RootFolder, folder: str) -> int:
     with root_folder.open_entry(folder) as entry:
         return entry.open_folder()
-
-
-def _get_descriptor_path(folder: int, where: str) -> str:
-    """Return the folder's path by descriptor if the system supports it: the plain path may change."""
-    return f"/proc/self/fd/{folder}" if sys.platform.startswith("linux") else where
 
 
 log = logging.getLogger("fingerpost.builtin")

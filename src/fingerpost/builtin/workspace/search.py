@@ -8,9 +8,10 @@ import subprocess
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from threading import Lock, Timer
 from types import TracebackType
 from typing import IO, Final, Protocol, Self, cast
@@ -18,6 +19,7 @@ from typing import IO, Final, Protocol, Self, cast
 from fingerpost.builtin.passages import PassageHit, PassageIndex, TextPassage
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.context import WorkspaceContext
+from fingerpost.builtin.workspace.file_content import read_bytes
 from fingerpost.builtin.workspace.file_tree import compile_path_pattern, walk_folder
 from fingerpost.builtin.workspace.folder_walk import FolderWalk, WalkedEntry
 from fingerpost.builtin.workspace.paths import format_name
@@ -234,7 +236,9 @@ def _search_files(
         # Counted as in read_range: only `\n` ends a line.
         numbers = finder.find_lines(text.text, min(MAX_LINES_PER_FILE, query.limit - counts.shown + 1))
         if numbers:
-            found.extend(_render_matches(path, _split_lines(text.text), numbers, query, counts))
+            found.extend(
+                _render_matches(path, text.text.removesuffix("\n").split("\n"), numbers, query, counts)
+            )
         if counts.cut or time.monotonic() > until:
             if not counts.cut:
                 walk.stop_reason = f"it stopped after {GREP_TIMEOUT_S:g} seconds"
@@ -246,55 +250,38 @@ def _read_contents(
     workspace: WorkspaceContext, query: TextQuery, walk: FolderWalk, counts: _SearchCounts
 ) -> Iterator[tuple[str, bytes]]:
     with workspace.root_folder.open_entry(query.path) as start_entry:
-        found = start_entry.require_stat()
-        if not _is_folder(found):
-            descriptor, found = start_entry.open_file()
-            try:
-                yield start_entry.display_path, _read_all(descriptor, found.st_size, counts)
-            finally:
-                os.close(descriptor)
+        if not S_ISDIR(start_entry.require_stat().st_mode):
+            content = read_bytes(start_entry, MAX_GREP_FILE_BYTES)
+            counts.large += not content.whole
+            yield start_entry.display_path, content.data if content.whole else b""
             return
     fits = compile_path_pattern(query.glob) if query.glob else None
     with walk_folder(workspace, query.path, walk) as (start_entry, below):
         start = len(start_entry.display_path) + 1 if start_entry.names else 0
-        for entry in _filter_files(below):
-            if fits is not None and not fits.fullmatch(entry.path[start:]):
+        for entry in below:
+            if not entry.is_file or (fits is not None and not fits.fullmatch(entry.path[start:])):
                 continue
-            data = _read_entry(entry, counts)
+            data = _read_entry(entry, MAX_GREP_FILE_BYTES)
+            counts.large += data is None
             if data:
                 yield entry.path, data
 
 
-def _is_folder(file_stat: os.stat_result) -> bool:
-    return (file_stat.st_mode & 0o170000) == 0o040000
-
-
-def _filter_files(below: Iterable[WalkedEntry]) -> Iterator[WalkedEntry]:
-    return (entry for entry in below if entry.is_file)
-
-
-def _read_entry(entry: WalkedEntry, counts: _SearchCounts) -> bytes:
+def _read_entry(entry: WalkedEntry, limit: int) -> bytes | None:
+    """Return the content of a file: None if it is larger than `limit`, nothing if it cannot be read."""
     try:
-        descriptor = entry.open_file()
+        with os.fdopen(entry.open_file(), "rb", buffering=0) as file:
+            found = os.fstat(file.fileno())
+            if not S_ISREG(found.st_mode):
+                return b""
+            if found.st_size > limit:
+                return None
+            data = file.read(found.st_size + 1)
+            while len(data) <= limit and (more := file.read(64 * 1024)):  # it grew meanwhile
+                data += more
     except OSError:  # deleted, replaced, or not readable
         return b""
-    try:
-        found = os.fstat(descriptor)
-        return _read_all(descriptor, found.st_size, counts) if found.st_mode & 0o170000 == 0o100000 else b""
-    except OSError:
-        return b""
-    finally:
-        os.close(descriptor)
-
-
-def _read_all(descriptor: int, size: int, counts: _SearchCounts) -> bytes:
-    if size > MAX_GREP_FILE_BYTES:
-        counts.large += 1
-        return b""
-    data = os.read(descriptor, size + 1)
-    while len(data) <= MAX_GREP_FILE_BYTES and (more := os.read(descriptor, MAX_GREP_FILE_BYTES)):
-        data += more
-    return data
+    return data if len(data) <= limit else None
 
 
 def _render_matches(
@@ -323,11 +310,6 @@ def _render_matches(
 def _has_nul(data: bytes) -> bool:
     """Return whether the data contains NUL, the quickest sign of most binary files."""
     return b"\0" in data[:1024] and data[:2] not in (b"\xff\xfe", b"\xfe\xff") and data[:2] != b"\0\0"
-
-
-def _split_lines(text: str) -> list[str]:
-    lines = text.split("\n")
-    return lines if lines[-1] else lines[:-1]
 
 
 def _shorten_line(line: str) -> str:
@@ -360,19 +342,13 @@ MAX_SHOWN_PASSAGE_LENGTH: Final = 700
 FileMark = tuple[int, int, int]
 
 
-@dataclass(slots=True)
-class _IndexedFile:
-    mark: FileMark
-    passage_count: int
-
-
 class MeaningIndex:
     """The text files of a folder as passages. Its methods block. Thread-safe."""
 
     def __init__(self, workspace: WorkspaceContext, *, by_meaning: bool, vector_folder: Path | None) -> None:
         self._workspace = workspace
         self._index = PassageIndex(by_meaning=by_meaning, vectors=vector_folder)
-        self._known: dict[str, _IndexedFile] = {}
+        self._known: dict[str, tuple[FileMark, int]] = {}  # the mark and the number of passages
         self._lock = Lock()
 
     def search_passages(self, query: str, path: str, limit: int) -> str:
@@ -385,7 +361,11 @@ class MeaningIndex:
         with self._workspace.root_folder.open_entry(path) as entry:
             within = entry.display_path
             entry.require_stat()
-        hits = self._index.search(query, limit, within=_build_path_filter(within))
+        hits = self._index.search(
+            query,
+            limit,
+            within=lambda source: within == "." or f"{source}/".startswith(f"{within}/"),
+        )
         if not hits:
             return f"[Nothing in {within} is like {query[:100]!r}; {len(self._known)} files are known{note}]"
         if self._index.ready < 1:
@@ -411,7 +391,7 @@ class MeaningIndex:
                         break
                     if self._index_file(entry):
                         seen.add(entry.path)
-                        room -= self._known[entry.path].passage_count
+                        room -= self._known[entry.path][1]
             for gone in self._known.keys() - seen:
                 del self._known[gone]
                 self._index.remove(gone)
@@ -423,32 +403,20 @@ class MeaningIndex:
             found = entry.get_stat()
             mark = (found.st_ino, found.st_size, found.st_mtime_ns)
             known = self._known.get(entry.path)
-            if known is not None and known.mark == mark:
+            if known is not None and known[0] == mark:
                 return True
-            if found.st_size > MAX_INDEXED_FILE_BYTES or (data := _read_small_file(entry)) is None:
-                return False
         except OSError:
+            return False
+        data = _read_entry(entry, MAX_INDEXED_FILE_BYTES)
+        if data is None:
             return False
         text = decode_text(data)
         if text is None or not text.text.strip():
             return False
         passages = list(_split_passages(entry.path, text.text))
         self._index.set_source(entry.path, passages)
-        self._known[entry.path] = _IndexedFile(mark, len(passages))
+        self._known[entry.path] = mark, len(passages)
         return True
-
-
-def _read_small_file(entry: WalkedEntry) -> bytes | None:
-    descriptor = entry.open_file()
-    try:
-        data = os.read(descriptor, MAX_INDEXED_FILE_BYTES + 1)
-        while len(data) <= MAX_INDEXED_FILE_BYTES and (
-            more := os.read(descriptor, MAX_INDEXED_FILE_BYTES + 1)
-        ):
-            data += more
-    finally:
-        os.close(descriptor)
-    return None if len(data) > MAX_INDEXED_FILE_BYTES else data
 
 
 def _split_passages(path: str, text: str) -> Iterator[TextPassage]:
@@ -470,12 +438,6 @@ def _build_passage(path: str, first: int, lines: list[str]) -> TextPassage:
     return TextPassage(
         source=path, text=text, heading=path, first_line=first, last_line=first + len(lines) - 1
     )
-
-
-def _build_path_filter(path: str) -> Callable[[str], bool] | None:
-    if path == ".":
-        return None
-    return lambda source: source == path or source.startswith(f"{path}/")
 
 
 def _format_hit(hit: PassageHit) -> str:

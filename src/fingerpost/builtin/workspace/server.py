@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Final
 
 from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.passages import get_default_folder
+from fingerpost.builtin.passages import get_vector_folder
 from fingerpost.builtin.toolkit import BuiltinServer
 from fingerpost.builtin.workspace.context import ActionSwitches, UnreviewedWrites, WorkspaceContext
-from fingerpost.builtin.workspace.definitions import INSIDE_ONLY, format_boundary
 from fingerpost.builtin.workspace.paths import OutsideAccess, RootFolder
 from fingerpost.builtin.workspace.processes import BackgroundJobs
 from fingerpost.builtin.workspace.sandbox import CommandSandbox, describe_sandbox
 from fingerpost.builtin.workspace.search import MeaningIndex
 from fingerpost.builtin.workspace.terminal import Terminal
 from fingerpost.builtin.workspace.tools import (
+    DEFINITIONS,
     ELEVATED_OPERATION,
     EXECUTE,
     FILES_TOOL,
@@ -27,24 +27,14 @@ from fingerpost.builtin.workspace.tools import (
     TESTS_TOOL,
     WRITE,
     FileContext,
-    build_ai_execute,
-    build_ai_read,
-    build_ai_write,
-    build_embedding_query,
-    build_file_operations,
-    build_run_tests,
-    build_search_files,
-    build_terminal_operations,
+    build_tools,
+    format_boundary,
 )
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
 from fingerpost.store import StoreLocation, get_data_directory, resolve_location
 
 SERVER_NAME: Final = "workspace"
-_INSTRUCTIONS: Final = (
-    f"Files and commands of one working directory. Paths are seen from it; {INSIDE_ONLY} "
-    "Until they are switched on, writes and commands are dry runs that show what would be done."
-)
 
 
 def make(host: BuiltinHost) -> BuiltinServer:
@@ -63,7 +53,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
         ),
     )
     meaning = MeaningIndex(
-        work, by_meaning=settings.flags.dense_scores, vector_folder=_get_vectors_path(settings)
+        work, by_meaning=settings.flags.dense_scores, vector_folder=get_vector_folder(settings)
     )
     jobs = BackgroundJobs(work.root_folder, own.background)
     sandbox = CommandSandbox(
@@ -83,20 +73,10 @@ def make(host: BuiltinHost) -> BuiltinServer:
         finally:
             meaning.close()
 
-    tools = (
-        build_file_operations(context),
-        build_terminal_operations(context, terminal),
-        build_ai_read(context),
-        build_ai_write(context),
-        build_ai_execute(context, terminal),
-        build_run_tests(context, terminal),
-        build_search_files(context),
-        build_embedding_query(context),
-    )
     return BuiltinServer(
         SERVER_NAME,
-        tools,
-        instructions=format_boundary(_INSTRUCTIONS, outside=own.outside),
+        build_tools(context, terminal),
+        instructions=format_boundary(DEFINITIONS.instructions, outside=own.outside),
         rules=_build_rules(settings),
         open=open_all,
         get_context=host.get_context,
@@ -194,9 +174,3 @@ def _build_rules(settings: Settings) -> Iterator[OwnRule]:
         yield OwnRule(
             verdict="ask", tool=f"{SERVER_NAME}/{TERMINAL_TOOL}", operation=ELEVATED_OPERATION, reason=raised
         )
-
-
-def _get_vectors_path(settings: Settings) -> Path:
-    """Return the folder of passage vectors, beside those of tools."""
-    given = settings.narrow.vectors
-    return get_default_folder() if given is None else Path(given).expanduser() / "passages"

@@ -66,20 +66,12 @@ def decode_text(data: bytes, *, whole: bool = True) -> FileText | None:
     if found is None:
         return None
     mark, encoding = found
-    read = _decode_bytes(data[len(mark) :], encoding, whole=whole)
-    if read is not None:
-        return FileText(text=read, encoding=encoding, mark=mark)
-    if mark:
-        return None
-    # Every byte is a Latin-1 character, so nothing is lost when it is encoded again.
-    return FileText(text=data.decode("latin-1"), encoding="latin-1", certain=False)
-
-
-def _decode_bytes(data: bytes, encoding: str, *, whole: bool) -> str | None:
     try:
-        return codecs.getincrementaldecoder(encoding)().decode(data, final=whole)
+        read = codecs.getincrementaldecoder(encoding)().decode(data[len(mark) :], final=whole)
     except UnicodeDecodeError:
-        return None
+        # Every byte is a Latin-1 character, so nothing is lost when it is encoded again.
+        return None if mark else FileText(text=data.decode("latin-1"), encoding="latin-1", certain=False)
+    return FileText(text=read, encoding=encoding, mark=mark)
 
 
 def split_lines(text: str) -> list[str]:

@@ -10,29 +10,15 @@ from typing import Any, Final
 
 import anyio.to_thread
 
-from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply, attribute_to
-from fingerpost.builtin.workspace.context import RunMode, ToolArguments, WorkspaceContext
-from fingerpost.builtin.workspace.definitions import (
-    CONTENT_SCHEMA,
-    DRY_RUN_SCHEMA,
-    END_LINE_SCHEMA,
-    EXECUTE_WORDING,
-    FILE_PARAMETERS,
-    FILES_WORDING,
-    PATH_SCHEMA,
-    QUERY_WORDING,
-    READ_WORDING,
-    SEARCH_WORDING,
-    START_LINE_SCHEMA,
-    TERMINAL_PARAMETERS,
-    TERMINAL_WORDING,
-    TESTS_WORDING,
-    WRITE_WORDING,
-    build_enum_schema,
-    build_integer_schema,
-    build_text_schema,
-    format_boundary,
+from fingerpost.builtin.toolkit import (
+    BuiltinTool,
+    ToolCaller,
+    ToolDefinitions,
+    ToolRefused,
+    ToolReply,
+    attribute_to,
 )
+from fingerpost.builtin.workspace.context import RunMode, ToolArguments, WorkspaceContext
 from fingerpost.builtin.workspace.file_content import (
     append_file,
     create_file,
@@ -58,6 +44,15 @@ from fingerpost.builtin.workspace.terminal import Terminal, find_test_command
 from fingerpost.builtin.workspace.text import TextEdit
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, JsonObject
+
+DEFINITIONS: Final = ToolDefinitions.load(__package__ or "")
+_INSIDE_ONLY: Final = "nothing outside of it can be reached."
+_WITH_APPROVAL: Final = "a file outside of it needs its whole path, and each call a person's approval."
+
+
+def format_boundary(text: str, *, outside: bool) -> str:
+    """Return the text with the current rule about paths outside the folder."""
+    return text.replace(_INSIDE_ONLY, _WITH_APPROVAL) if outside else text
 
 
 @frozen(kw_only=False)
@@ -101,6 +96,15 @@ def _build_edit(args: ToolArguments) -> TextEdit:
     )
 
 
+def _write_content(
+    function: Callable[[WorkspaceContext, str, str, RunMode], str], argument: str = "content"
+) -> FileAction:
+    """Return an action with a path and one more argument: the content, or the new path."""
+    return lambda desk, given, act: function(
+        desk.workspace, given.get_text("path"), given.get_text(argument), act
+    )
+
+
 _READ, _WRITE, _DESTROY = Effect.READ, Effect.WRITE, Effect.DESTROY
 
 OPERATIONS: Final[Mapping[str, FileOperation]] = {
@@ -118,30 +122,9 @@ OPERATIONS: Final[Mapping[str, FileOperation]] = {
         ("path", "start_line"),
         ("end_line",),
     ),
-    "create_file": FileOperation(
-        _WRITE,
-        lambda desk, given, act: create_file(
-            desk.workspace, given.get_text("path"), given.get_text("content"), act
-        ),
-        ("path",),
-        ("content", "dry_run"),
-    ),
-    "write_file": FileOperation(
-        _WRITE,
-        lambda desk, given, act: write_file(
-            desk.workspace, given.get_text("path"), given.get_text("content"), act
-        ),
-        ("path", "content"),
-        ("dry_run",),
-    ),
-    "append_file": FileOperation(
-        _WRITE,
-        lambda desk, given, act: append_file(
-            desk.workspace, given.get_text("path"), given.get_text("content"), act
-        ),
-        ("path", "content"),
-        ("dry_run",),
-    ),
+    "create_file": FileOperation(_WRITE, _write_content(create_file), ("path",), ("content", "dry_run")),
+    "write_file": FileOperation(_WRITE, _write_content(write_file), ("path", "content"), ("dry_run",)),
+    "append_file": FileOperation(_WRITE, _write_content(append_file), ("path", "content"), ("dry_run",)),
     "replace_string": FileOperation(
         _WRITE,
         lambda desk, given, act: replace_string(
@@ -171,20 +154,10 @@ OPERATIONS: Final[Mapping[str, FileOperation]] = {
         ("dry_run",),
     ),
     "rename_file": FileOperation(
-        _WRITE,
-        lambda desk, given, act: rename_file(
-            desk.workspace, given.get_text("path"), given.get_text("new_path"), act
-        ),
-        ("path", "new_path"),
-        ("dry_run",),
+        _WRITE, _write_content(rename_file, "new_path"), ("path", "new_path"), ("dry_run",)
     ),
     "copy_file": FileOperation(
-        _WRITE,
-        lambda desk, given, act: copy_file(
-            desk.workspace, given.get_text("path"), given.get_text("new_path"), act
-        ),
-        ("path", "new_path"),
-        ("dry_run",),
+        _WRITE, _write_content(copy_file, "new_path"), ("path", "new_path"), ("dry_run",)
     ),
     "delete": FileOperation(
         _DESTROY,
@@ -358,48 +331,53 @@ class _CommandOperation:
     check: Callable[[ToolArguments], None] | None = None  # for operations that start a command
 
 
-def build_file_operations(context: FileContext) -> BuiltinTool:
+def build_tools(context: FileContext, terminal: Terminal) -> tuple[BuiltinTool, ...]:
+    """Build all tools of the workspace."""
+    return (
+        _build_file_operations(context),
+        _build_terminal_operations(context, terminal),
+        _build_file_tool(
+            context,
+            READ,
+            lambda given: "read_range" if given.has("start_line") or given.has("end_line") else "read_file",
+        ),
+        _build_file_tool(context, WRITE, lambda _: "write_file"),
+        _build_ai_execute(context, terminal),
+        _build_run_tests(context, terminal),
+        _build_search_tool(context, SEARCH_TOOL, "grep_search"),
+        _build_search_tool(context, QUERY, "semantic_search"),
+    )
+
+
+def _get_operation(arguments: JsonObject) -> ToolArguments:
+    return ToolArguments(str(arguments.get("operation")), arguments)
+
+
+def _build_file_operations(context: FileContext) -> BuiltinTool:
     def check(arguments: JsonObject) -> None:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
+        given = _get_operation(arguments)
         operation = OPERATIONS[given.operation]
         given.check(needs=operation.needs, takes=operation.takes)
         check_paths(context.workspace, given)
 
-    async def feasible(arguments: JsonObject) -> None:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
-        await anyio.to_thread.run_sync(check_feasible, context, given)
-
-    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
-        return ToolReply(
-            await _run_operation(_build_call_context(context, caller), OPERATIONS[given.operation], given)
-        )
-
-    effects = {name: get_file_effect(context, each.effect) for name, each in OPERATIONS.items()}
-    return BuiltinTool(
-        name=FILES_TOOL,
-        title="Files",
-        description=format_boundary(FILES_WORDING.description, outside=context.workspace.settings.outside),
-        run=run,
+    outside = context.workspace.settings.outside
+    return DEFINITIONS.build_tool(
+        FILES_TOOL,
+        lambda arguments, caller: _run_operation(context, _get_operation(arguments), caller),
+        Effect.DESTROY,
+        description=format_boundary(DEFINITIONS.tools[FILES_TOOL]["description"], outside=outside),
         check=check,
-        check_feasibility=feasible,
-        get_grant_reason=lambda arguments: _get_grant_reason(
-            context, str(arguments.get("operation")), arguments
-        ),
-        effect=Effect.DESTROY,
-        properties={
-            "operation": build_enum_schema(OPERATIONS, FILES_WORDING.operation),
-            **FILE_PARAMETERS,
-        },
-        required=("operation",),
+        check_feasibility=lambda arguments: _check_feasible(context, _get_operation(arguments)),
+        get_grant_reason=lambda arguments: _get_grant_reason(context, _get_operation(arguments)),
         knowledge={
-            **FILES_WORDING.knowledge,
-            "operations": effects,
+            "operations": {name: get_file_effect(context, each.effect) for name, each in OPERATIONS.items()},
             "effect": get_file_effect(context, Effect.DESTROY),
-            "typical_ms": 20,
-            "timeout_ms": 60_000,
         },
     )
+
+
+async def _check_feasible(context: FileContext, args: ToolArguments) -> None:
+    await anyio.to_thread.run_sync(check_feasible, context, args)
 
 
 def _build_call_context(context: FileContext, caller: ToolCaller) -> FileContext:
@@ -407,23 +385,23 @@ def _build_call_context(context: FileContext, caller: ToolCaller) -> FileContext
     return replace(context, workspace=context.workspace.with_outside_access()) if caller.granted else context
 
 
-async def _get_grant_reason(context: FileContext, operation: str, arguments: JsonObject) -> str:
+async def _get_grant_reason(context: FileContext, args: ToolArguments) -> str:
     if not context.workspace.settings.outside:
         return ""
-    return await anyio.to_thread.run_sync(
-        get_grant_reason, context.workspace, ToolArguments(operation, arguments)
-    )
+    return await anyio.to_thread.run_sync(get_grant_reason, context.workspace, args)
 
 
-async def _run_operation(context: FileContext, operation: FileOperation, args: ToolArguments) -> str:
+async def _run_operation(context: FileContext, args: ToolArguments, caller: ToolCaller) -> ToolReply:
+    context, operation = _build_call_context(context, caller), OPERATIONS[args.operation]
     run_mode = context.workspace.switches.get_write_mode(dry_run=args.get_flag("dry_run"))
     if operation.effect is not Effect.READ and not run_mode.is_dry_run:
         await anyio.to_thread.run_sync(record_writes, context.workspace, args)
     # A cancelled read may end in the background; a write is always awaited.
     with attribute_to_paths(args):
-        return await anyio.to_thread.run_sync(
+        text = await anyio.to_thread.run_sync(
             operation.action, context, args, run_mode, abandon_on_cancel=operation.effect is Effect.READ
         )
+    return ToolReply(text)
 
 
 def get_file_effect(context: FileContext, effect: Effect) -> Effect:
@@ -435,7 +413,7 @@ def get_terminal_effect(context: FileContext, effect: Effect) -> Effect:
     return effect if context.workspace.switches.execute else Effect.READ
 
 
-def build_terminal_operations(context: FileContext, terminal: Terminal) -> BuiltinTool:
+def _build_terminal_operations(context: FileContext, terminal: Terminal) -> BuiltinTool:
     run_takes = ("folder", "seconds", "dry_run")
     operations: Mapping[str, _CommandOperation] = {
         "run_command": _CommandOperation(
@@ -461,42 +439,34 @@ def build_terminal_operations(context: FileContext, terminal: Terminal) -> Built
     }
 
     def check(arguments: JsonObject) -> None:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
+        given = _get_operation(arguments)
         operation = operations[given.operation]
         given.check(needs=operation.needs, takes=operation.takes)
         if operation.check is not None:
             operation.check(given)
 
     async def feasible(arguments: JsonObject) -> None:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
+        given = _get_operation(arguments)
         if operations[given.operation].check is not None:
             await terminal.check_feasible(given)
 
     async def needs_grant(arguments: JsonObject) -> str:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
+        given = _get_operation(arguments)
         return "" if operations[given.operation].check is None else await terminal.get_grant_reason(given)
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = ToolArguments(str(arguments.get("operation")), arguments)
+        given = _get_operation(arguments)
         return await operations[given.operation].action(given, caller)
 
-    return BuiltinTool(
-        name=TERMINAL_TOOL,
-        title="Commands",
-        description=f"{TERMINAL_WORDING.description} {describe_sandbox(context.workspace.settings)}",
-        run=run,
+    return DEFINITIONS.build_tool(
+        TERMINAL_TOOL,
+        run,
+        Effect.DESTROY,
+        description=_describe_commands(context, TERMINAL_TOOL),
         check=check,
         check_feasibility=feasible,
         get_grant_reason=needs_grant,
-        effect=Effect.DESTROY,
-        properties={
-            "operation": build_enum_schema(operations, TERMINAL_WORDING.operation),
-            **TERMINAL_PARAMETERS,
-        },
-        required=("operation",),
-        open_world=True,
         knowledge={
-            **TERMINAL_WORDING.knowledge,
             "operations": {
                 name: get_terminal_effect(context, each.effect) for name, each in operations.items()
             },
@@ -506,191 +476,92 @@ def build_terminal_operations(context: FileContext, terminal: Terminal) -> Built
     )
 
 
-def build_ai_read(context: FileContext) -> BuiltinTool:
-    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given, work = ToolArguments(READ, arguments), _build_call_context(context, caller).workspace
-        with attribute_to_paths(given):
-            if not (given.has("start_line") or given.has("end_line")):
-                return ToolReply(await _run_in_thread(read_file, work, given.get_text("path")))
-            lines = given.get_number("start_line", 1), given.get_number("end_line", 0)
-            return ToolReply(await _run_in_thread(read_range, work, given.get_text("path"), *lines))
+def _build_file_tool(
+    context: FileContext, name: str, choose_operation: Callable[[ToolArguments], str]
+) -> BuiltinTool:
+    """Build a separate tool for one operation on files."""
 
-    async def feasible(arguments: JsonObject) -> None:
-        await anyio.to_thread.run_sync(check_feasible, context, ToolArguments("read_file", arguments))
+    def get_arguments(arguments: JsonObject) -> ToolArguments:
+        return ToolArguments(choose_operation(ToolArguments(name, arguments)), arguments)
 
-    return BuiltinTool(
-        name=READ,
-        title="Read a file",
-        description=READ_WORDING.description,
-        run=run,
-        check=lambda arguments: check_paths(context.workspace, ToolArguments(READ, arguments)),
-        check_feasibility=feasible,
-        get_grant_reason=lambda arguments: _get_grant_reason(context, "read_file", arguments),
-        effect=Effect.READ,
-        properties={
-            "path": PATH_SCHEMA,
-            "start_line": START_LINE_SCHEMA,
-            "end_line": END_LINE_SCHEMA,
-        },
-        required=("path",),
-        knowledge={**READ_WORDING.knowledge, "typical_ms": 5, "timeout_ms": 60_000},
+    effect = OPERATIONS[get_arguments({}).operation].effect
+    return DEFINITIONS.build_tool(
+        name,
+        lambda arguments, caller: _run_operation(context, get_arguments(arguments), caller),
+        effect,
+        check=lambda arguments: check_paths(context.workspace, get_arguments(arguments)),
+        check_feasibility=lambda arguments: _check_feasible(context, get_arguments(arguments)),
+        get_grant_reason=lambda arguments: _get_grant_reason(context, get_arguments(arguments)),
+        knowledge={"effect": get_file_effect(context, effect)},
     )
 
 
-def build_ai_write(context: FileContext) -> BuiltinTool:
-    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = ToolArguments(WRITE, arguments)
-        run_mode = context.workspace.switches.get_write_mode(dry_run=given.get_flag("dry_run"))
-        work = _build_call_context(context, caller).workspace
-        if not run_mode.is_dry_run:
-            await anyio.to_thread.run_sync(record_writes, work, given)
-        do = partial(write_file, work, given.get_text("path"), given.get_text("content"), run_mode)
-        with attribute_to_paths(given):
-            return ToolReply(await anyio.to_thread.run_sync(do))
-
-    async def feasible(arguments: JsonObject) -> None:
-        await anyio.to_thread.run_sync(check_feasible, context, ToolArguments("write_file", arguments))
-
-    return BuiltinTool(
-        name=WRITE,
-        title="Write a file",
-        description=WRITE_WORDING.description,
-        run=run,
-        check=lambda arguments: check_paths(context.workspace, ToolArguments(WRITE, arguments)),
-        check_feasibility=feasible,
-        get_grant_reason=lambda arguments: _get_grant_reason(context, "write_file", arguments),
-        effect=Effect.WRITE,
-        properties={
-            "path": PATH_SCHEMA,
-            "content": CONTENT_SCHEMA,
-            "dry_run": DRY_RUN_SCHEMA,
-        },
-        required=("path", "content"),
-        knowledge={
-            **WRITE_WORDING.knowledge,
-            "effect": get_file_effect(context, Effect.WRITE),
-            "typical_ms": 10,
-            "timeout_ms": 60_000,
-        },
-    )
-
-
-def build_ai_execute(context: FileContext, terminal: Terminal) -> BuiltinTool:
-    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        return await terminal.run_command(ToolArguments(EXECUTE, arguments), caller)
-
-    names = ("command", "folder", "seconds", "isBackground", "dry_run")
-    return BuiltinTool(
-        name=EXECUTE,
-        title="Run a command",
-        description=f"{EXECUTE_WORDING.description} {describe_sandbox(context.workspace.settings)}",
-        run=run,
+def _build_ai_execute(context: FileContext, terminal: Terminal) -> BuiltinTool:
+    return DEFINITIONS.build_tool(
+        EXECUTE,
+        lambda arguments, caller: terminal.run_command(ToolArguments(EXECUTE, arguments), caller),
+        Effect.DESTROY,
+        description=_describe_commands(context, EXECUTE),
         get_grant_reason=lambda arguments: terminal.get_grant_reason(ToolArguments(EXECUTE, arguments)),
         check=lambda arguments: terminal.check_arguments(ToolArguments(EXECUTE, arguments)),
         check_feasibility=lambda arguments: terminal.check_feasible(ToolArguments(EXECUTE, arguments)),
-        effect=Effect.DESTROY,
-        properties={name: TERMINAL_PARAMETERS[name] for name in names},
-        required=("command",),
-        open_world=True,
         knowledge={
-            **EXECUTE_WORDING.knowledge,
-            "effect": get_terminal_effect(context, Effect.WRITE),
-            **_get_command_timeouts(context),
+            "effect": get_terminal_effect(context, Effect.WRITE), **_get_command_timeouts(context)
         },
-    )
+    )  # fmt: skip
 
 
-def build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
+def _build_run_tests(context: FileContext, terminal: Terminal) -> BuiltinTool:
     """Build a separate tool for tests, so that callers need not know the command."""
 
+    async def get_arguments(arguments: JsonObject) -> ToolArguments:
+        command = await anyio.to_thread.run_sync(find_test_command, context.workspace, abandon_on_cancel=True)
+        return ToolArguments(TESTS_TOOL, {**arguments, "command": command})
+
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        command = await _run_in_thread(find_test_command, context.workspace)
-        return await terminal.run_command(
-            ToolArguments(TESTS_TOOL, {**arguments, "command": command}), caller
-        )
+        return await terminal.run_command(await get_arguments(arguments), caller)
 
     async def feasible(arguments: JsonObject) -> None:
-        await _run_in_thread(find_test_command, context.workspace)
+        await get_arguments(arguments)
 
     async def needs_grant(arguments: JsonObject) -> str:
         try:
-            command = await _run_in_thread(find_test_command, context.workspace)
+            return await terminal.get_grant_reason(await get_arguments(arguments))
         except ToolRefused:
             return ""  # the call itself reports it
-        return await terminal.get_grant_reason(ToolArguments(TESTS_TOOL, {**arguments, "command": command}))
 
-    names = ("seconds", "dry_run")
-    return BuiltinTool(
-        name=TESTS_TOOL,
-        title="Run the tests",
-        description=f"{TESTS_WORDING.description} {describe_sandbox(context.workspace.settings)}",
-        run=run,
+    return DEFINITIONS.build_tool(
+        TESTS_TOOL,
+        run,
+        Effect.DESTROY,
+        description=_describe_commands(context, TESTS_TOOL),
         get_grant_reason=needs_grant,
         check_feasibility=feasible,
-        effect=Effect.DESTROY,
-        open_world=True,
-        properties={name: TERMINAL_PARAMETERS[name] for name in names},
         knowledge={
-            **TESTS_WORDING.knowledge,
-            "effect": get_terminal_effect(context, Effect.WRITE),
-            **_get_command_timeouts(context),
+            "effect": get_terminal_effect(context, Effect.WRITE), **_get_command_timeouts(context)
         },
-    )
+    )  # fmt: skip
 
 
-def build_search_files(context: FileContext) -> BuiltinTool:
-    """Build a separate tool for the most frequent request, which can be answered without a model."""
+def _build_search_tool(context: FileContext, name: str, operation: str) -> BuiltinTool:
+    """Build a separate tool for a frequent request, which can be answered without a model."""
 
     async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = ToolArguments(SEARCH_TOOL, arguments)
-        wanted = TextQuery(query=given.get_text("query"), path=given.get_text("path", "."))
+        given = ToolArguments(operation, {**arguments, "limit": arguments.get("top_k")})
         with attribute_to_paths(given):
-            return ToolReply(await _run_in_thread(search_text, context.workspace, wanted))
+            action = partial(OPERATIONS[operation].action, context, given, RunMode())
+            return ToolReply(await anyio.to_thread.run_sync(action, abandon_on_cancel=True))
 
-    return BuiltinTool(
-        name=SEARCH_TOOL,
-        title="Search the text of files",
-        description=SEARCH_WORDING.description,
-        run=run,
-        check=lambda arguments: check_paths(context.workspace, ToolArguments(SEARCH_TOOL, arguments)),
-        effect=Effect.READ,
-        properties={
-            "query": build_text_schema("The text to look for", 1000),
-            "path": PATH_SCHEMA,
-        },
-        required=("query",),
-        knowledge={**SEARCH_WORDING.knowledge, "typical_ms": 100, "timeout_ms": 60_000},
+    return DEFINITIONS.build_tool(
+        name,
+        run,
+        Effect.READ,
+        check=lambda arguments: check_paths(context.workspace, ToolArguments(name, arguments)),
     )
 
 
-def build_embedding_query(context: FileContext) -> BuiltinTool:
-    async def run(arguments: JsonObject, caller: ToolCaller) -> ToolReply:
-        given = ToolArguments(QUERY, arguments)
-        search = partial(
-            context.meaning_index.search_passages, given.get_text("query"), given.get_text("path", ".")
-        )
-        with attribute_to_paths(given):
-            return ToolReply(await _run_in_thread(search, given.get_number("top_k", 5)))
-
-    return BuiltinTool(
-        name=QUERY,
-        title="Search files by meaning",
-        description=QUERY_WORDING.description,
-        run=run,
-        check=lambda arguments: check_paths(context.workspace, ToolArguments(QUERY, arguments)),
-        effect=Effect.READ,
-        properties={
-            "query": build_text_schema("What it should be about, in a few words or as a question", 1000),
-            "top_k": build_integer_schema("How many passages", 1, 50),
-            "path": PATH_SCHEMA,
-        },
-        required=("query",),
-        knowledge={**QUERY_WORDING.knowledge, "typical_ms": 200, "timeout_ms": 60_000},
-    )
-
-
-async def _run_in_thread(function: Callable[..., str], *arguments: Any) -> str:
-    return await anyio.to_thread.run_sync(function, *arguments, abandon_on_cancel=True)
+def _describe_commands(context: FileContext, tool: str) -> str:
+    return f"{DEFINITIONS.tools[tool]['description']} {describe_sandbox(context.workspace.settings)}"
 
 
 def _get_command_timeouts(context: FileContext) -> dict[str, Any]:
