@@ -222,9 +222,7 @@ class CapabilityFindings:
         return Capabilities(json_schema=self.json_schema, tools=self.tools)
 
     def forget_expired(self, now: float) -> CapabilityFindings:
-        """Return the findings that are still valid. A time in the future comes from a wrong clock and is
-        invalid.
-        """
+        """Return the findings that are still valid. A time in the future is not."""
         since = self.without_since
         if self.tools is not False or (since is not None and 0 <= now - since < NO_TOOLS_VALID_SECONDS):
             return self
@@ -245,17 +243,13 @@ class CapabilityFindings:
     def update_after_refusal(
         self, request: ModelRequest, error: ModelRefused, now: float
     ) -> CapabilityFindings:
-        """Return the findings after a refusal. If the server says that tools are not supported, this is
-        accepted at once.
-        """
+        """Return the findings after a refusal. A server that says it has no tools is believed at once."""
         if not request.tools or not _NO_TOOLS_PATTERN.search(str(error)):
             return self
         return replace(self, tools=False, without_since=now, missed=0)
 
     def _detect_reasoning(self, reply: ModelReply) -> bool:
-        """Return whether the model writes leading reasoning. A truncated reply or one with only calls does
-        not change the finding.
-        """
+        """Return whether the model writes leading reasoning. A cut reply or only calls change nothing."""
         return has_leading_reasoning(reply) or (
             self.thinks_aloud and not (reply.text.strip() and is_finished(reply))
         )
@@ -266,7 +260,9 @@ class CapabilityFindings:
             # A model may write calls although it was given no tools.
             tools = True if called else self.tools or None
             return replace(self, tools=tools, without_since=None, missed=0)
-        if self.tools is not None or not _requires_call(request) or not is_finished(reply):
+        # A caller's requirement may not make sense for the request, so it does not count.
+        required = request.tools and request.tool_choice == "required" and not request.choice_is_callers
+        if self.tools is not None or not required or not is_finished(reply):
             return self
         if self.missed + 1 < MAX_MISSED_CALLS:
             return replace(self, missed=self.missed + 1)
@@ -294,13 +290,6 @@ class CapabilityFindings:
             without_since=_read_time(fields.get("without_since")),
             thinks_aloud=fields.get("thinks_aloud") is True,
         )
-
-
-def _requires_call(request: ModelRequest) -> bool:
-    """Return whether we required a call. A caller's requirement may not make sense for the request, so it
-    does not count.
-    """
-    return bool(request.tools) and request.tool_choice == "required" and not request.choice_is_callers
 
 
 def _read_bool(value: object) -> bool | None:

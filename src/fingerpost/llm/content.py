@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, cast
 
 from fingerpost.errors import ModelReplyInvalid
@@ -166,17 +167,8 @@ TOKEN_LIMIT_OPTION: Final = "max_tokens"  # noqa: S105 - no secret
 NEW_TOKEN_LIMIT_OPTION: Final = "max_completion_tokens"  # noqa: S105 - what OpenAI's own newer models insist on
 # Fields of the request itself, and fields that would change the format of the reply.
 _NON_OPTION_FIELDS: Final = frozenset(
-    {
-        "model",
-        "messages",
-        "tools",
-        "tool_choice",
-        "stream",
-        "stream_options",
-        "n",
-        "functions",
-        "function_call",
-    }
+    {"model", "messages", "tools", "tool_choice", "stream", "stream_options"}
+    | {"n", "functions", "function_call"}
 )
 
 
@@ -388,18 +380,12 @@ def strip_reasoning(text: str) -> str:
 def _iterate_values(text: str) -> Iterator[object]:
     """Yield the JSON values in `text`, most likely first. A value may occur more than once."""
     for candidate in (text, *reversed(_FENCE.findall(text)[-MAX_FENCES:])):
-        yield from _iterate_parsed(candidate)
+        with suppress(ValueError):
+            yield parse_strict_json(candidate)
     yield from reversed(list(_iterate_embedded(text)))
     mended = remove_spare_commas(text)
     if mended != text:
         yield from reversed(list(_iterate_embedded(mended)))
-
-
-def _iterate_parsed(text: str) -> Iterator[object]:
-    try:
-        yield parse_strict_json(text)
-    except ValueError:
-        return
 
 
 def _iterate_embedded(text: str) -> Iterator[object]:
@@ -506,7 +492,7 @@ def decode_json(text: str) -> object:
     """Parse JSON or return None. A trailing comma and an unquoted confidence are repaired."""
     if not text.startswith(("{", "[")):
         return None
-    for candidate in (text, _repair_json(text)):
+    for candidate in (text, _UNQUOTED_CLAIM.sub(_quote_claim, remove_spare_commas(text))):
         try:
             return parse_strict_json(
                 candidate, control_characters=True, object_pairs_hook=_reject_repeated_keys
@@ -514,10 +500,6 @@ def decode_json(text: str) -> object:
         except ValueError:
             continue
     return None
-
-
-def _repair_json(text: str) -> str:
-    return _UNQUOTED_CLAIM.sub(_quote_claim, remove_spare_commas(text))
 
 
 def _quote_claim(match: re.Match[str]) -> str:

@@ -385,9 +385,7 @@ def _build_google_tool(definition: JsonObject) -> JsonObject:
 
 
 def _encode_name(name: str) -> str:
-    """Add a prefix to a name that starts with a digit, which this API does not allow. `_decode_name` removes
-    it.
-    """
+    """Add a prefix to a name that starts with a digit, which this API does not allow."""
     return name if _VALID_NAME_START.match(name) else f"_{name}"
 
 
@@ -399,9 +397,7 @@ def _decode_name(name: object) -> object:
 
 
 def _build_contents(turn: NativeTurn) -> list[JsonObject]:
-    """Return a turn as one or two contents. Results are separate from text, or the text would count as the
-    model's.
-    """
+    """Return a turn as one or two contents. Text next to results would count as the model's."""
     role = "model" if turn.role == "assistant" else "user"
     results = [part for part in turn.parts if isinstance(part, NativeResult)]
     others = [part for part in turn.parts if not isinstance(part, NativeResult)]

@@ -42,9 +42,7 @@ class NativeRequest:
 
 
 def apply_caller_options(request: ModelRequest) -> ModelRequest:
-    """Return the request with the caller's options instead of ours. Options without an equivalent are
-    dropped.
-    """
+    """Return the request with the caller's options instead of ours, where they have an equivalent."""
     options = request.options
     if not options:
         return request
@@ -81,9 +79,7 @@ class _OpenObject(Exception):
 
 
 def build_closed_schema(schema: JsonObject) -> JsonObject | None:
-    """Return `schema` in the form that Anthropic enforces, with every object closed. None if one must stay
-    open.
-    """
+    """Return `schema` with every object closed, as Anthropic enforces it. None if one must stay open."""
     try:
         return _close_schema(schema)
     except (_OpenObject, RecursionError):
@@ -279,26 +275,23 @@ def _iterate_calls(written: Sequence[JsonObject], answered: Collection[str]) -> 
         if identifier in answered and identifier not in seen:
             seen.add(identifier)
             arguments = _parse_arguments(function.get("arguments"))
-            yield NativeCall(id=identifier, name=name, arguments=arguments, signature=_get_signature(entry))
+            # In the field of Google's OpenAI-compatible API.
+            signature = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get(
+                "thought_signature"
+            )
+            signature = signature if isinstance(signature, str) else None
+            yield NativeCall(id=identifier, name=name, arguments=arguments, signature=signature)
 
 
 def _parse_arguments(written: object) -> JsonObject:
     """Parse arguments, which are text in the OpenAI format and not always valid JSON."""
-    value = written
-    if isinstance(written, str):
-        try:
-            value = parse_json(written or "{}")
-        except ValueError:
-            value = None
+    try:
+        value = parse_json(written or "{}") if isinstance(written, str) else written
+    except ValueError:
+        value = None
     if isinstance(value, dict):
         return cast("dict[str, Json]", value)
     return {"unreadable": to_valid_text(str(written)[:_MAX_UNREADABLE_LENGTH])}
-
-
-def _get_signature(entry: JsonObject) -> str | None:
-    """Return the thought signature, which is in the field of Google's OpenAI-compatible API."""
-    found = as_mapping(as_mapping(entry.get("extra_content")).get("google")).get("thought_signature")
-    return found if isinstance(found, str) and found else None
 
 
 def _merge_turns(parts: Iterable[tuple[NativeRole, NativePart]]) -> list[NativeTurn]:
@@ -307,9 +300,6 @@ def _merge_turns(parts: Iterable[tuple[NativeRole, NativePart]]) -> list[NativeT
         if not turns or turns[-1][0] != role:
             turns.append((role, []))
         turns[-1][1].append(part)
-    # Both APIs require the results of a turn before its other parts.
-    return [NativeTurn(role, tuple(sorted(found, key=_is_not_result))) for role, found in turns]
-
-
-def _is_not_result(part: NativePart) -> bool:
-    return not isinstance(part, NativeResult)
+    for _, found in turns:  # both APIs require the results of a turn before its other parts
+        found.sort(key=lambda part: not isinstance(part, NativeResult))
+    return [NativeTurn(role, tuple(found)) for role, found in turns]

@@ -55,9 +55,12 @@ def build_body(
         "top_p": request.top_p,
         limit: request.max_tokens,
         "response_format": _build_response_format(request),
-        **_build_tools(request, without),
-        **_build_stream_options(stream, without),
     }
+    # If the choice "none" cannot be sent, the tools are left out as well.
+    if request.tools and not (request.tool_choice == "none" and "tool_choice" in without):
+        options |= {"tools": list(request.tools), "tool_choice": request.tool_choice}
+    if stream and "stream" not in without:
+        options |= {"stream": True, "stream_options": {"include_usage": True}}
     kept: dict[str, Json] = {name: value for name, value in options.items() if name not in without}
     kept.update(_build_caller_options(request, limit))
     return {
@@ -88,27 +91,13 @@ def _build_response_format(request: ModelRequest) -> JsonObject | None:
     return {"type": "json_schema", "json_schema": asked}
 
 
-def _build_tools(request: ModelRequest, without: Collection[str]) -> dict[str, Json]:
-    """Return the tools and the tool choice. If "none" cannot be sent, the tools are left out as well."""
-    if not request.tools or (request.tool_choice == "none" and "tool_choice" in without):
-        return {}
-    return {"tools": list(request.tools), "tool_choice": request.tool_choice}
-
-
-def _build_stream_options(stream: bool, without: Collection[str]) -> dict[str, Json]:
-    if not stream or "stream" in without:
-        return {}
-    return {"stream": True, "stream_options": {"include_usage": True}}
-
-
 def _build_message(message: Message) -> JsonObject:
+    content = get_content(message)
     if message.tool_calls:
         calls = [_build_call(call) for call in message.tool_calls]
-        return {"role": message.role, "content": get_content(message) or None, "tool_calls": calls}
-    if message.tool_call_id is not None:
-        content = get_content(message)
-        return {"role": message.role, "content": content, "tool_call_id": message.tool_call_id}
-    return {"role": message.role, "content": get_content(message)}
+        return {"role": message.role, "content": content or None, "tool_calls": calls}
+    answered = {} if message.tool_call_id is None else {"tool_call_id": message.tool_call_id}
+    return {"role": message.role, "content": content, **answered}
 
 
 def _build_call(call: JsonObject) -> JsonObject:
@@ -135,13 +124,13 @@ def read_body(content: bytes, *, model: str) -> Mapping[str, Any]:
 
 def _is_closed_schema(schema: Json) -> bool:
     """Return whether every object in it lists all its fields, as OpenAI's strict mode requires."""
-    return all(_lists_all_fields(part) for part in iterate_schemas(schema) if "object" in get_types(part))
-
-
-def _lists_all_fields(schema: JsonObject) -> bool:
-    if schema.get("additionalProperties") is not False or not {"properties", "required"} <= schema.keys():
-        return False
-    return get_properties(schema).keys() <= set(get_required(schema))
+    return all(
+        part.get("additionalProperties") is False
+        and {"properties", "required"} <= part.keys()
+        and get_properties(part).keys() <= set(get_required(part))
+        for part in iterate_schemas(schema)
+        if "object" in get_types(part)
+    )
 
 
 def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
@@ -150,9 +139,8 @@ def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
     first = as_mapping(choices[0] if choices else None)
     message = first.get("message")
     if not isinstance(message, Mapping):
-        raise build_invalid_reply_error(
-            f"no choice with a message: {format_excerpt(_format_fields(fields))}", model
-        )
+        found = ", ".join(f"{name}: {value!r:.60}" for name, value in list(fields.items())[:5])
+        raise build_invalid_reply_error(f"no choice with a message: {format_excerpt(found)}", model)
     message_fields = as_mapping(cast("object", message))
     calls = as_list(message_fields.get("tool_calls"))
     if len(calls) > MAX_REPLY_CALLS:
@@ -167,10 +155,6 @@ def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
         refusal=read_text(message_fields.get("refusal")),
         reasoning=read_text(read_reasoning(message_fields)),
     )
-
-
-def _format_fields(fields: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {value!r:.60}" for name, value in list(fields.items())[:5])
 
 
 OPENAI_URL: Final = "https://api.openai.com/v1"

@@ -60,7 +60,11 @@ class PoolMember:
     @classmethod
     def from_settings(cls, settings: ModelSettings) -> PoolMember:
         """Build a member from settings. It is not connected yet."""
-        return cls(model=_create_model(settings), settings=settings, is_owned=True)
+        if settings.provider == "openai":
+            return cls(model=OpenAIChat(settings), settings=settings, is_owned=True)
+        from fingerpost.llm.native import NativeChat
+
+        return cls(model=NativeChat(settings), settings=settings, is_owned=True)
 
     @property
     def key(self) -> str | None:
@@ -90,14 +94,6 @@ class PoolMember:
             await self.model.aclose()
 
 
-def _create_model(settings: ModelSettings) -> ChatModel:
-    if settings.provider == "openai":
-        return OpenAIChat(settings)
-    from fingerpost.llm.native import NativeChat
-
-    return NativeChat(settings)
-
-
 T = TypeVar("T")
 _NO_FINDINGS: Final = CapabilityFindings()
 
@@ -122,25 +118,13 @@ class CapabilityRegistry:
         # Findings about models that callers requested by name. They are kept in memory only.
         self._others: OrderedDict[str, CapabilityFindings] = OrderedDict()
 
-    async def get_capabilities(self, member: PoolMember, model: str | None = None) -> Capabilities:
-        """Return what is known about this model, also from earlier runs.
-
-        `model` names another model at the same address, as in a request. Findings about it are kept in memory
-        only.
-        """
-        return (await self._load_findings(member, model)).capabilities
-
-    async def is_reasoning_aloud(self, member: PoolMember, model: str | None = None) -> bool:
-        """Return whether this model's text begins with reasoning."""
-        return (await self._load_findings(member, model)).thinks_aloud
-
     async def set_capabilities(self, member: PoolMember, known: Capabilities) -> None:
         """Store the result of a probe."""
         await self._store_findings(member, None, CapabilityFindings.from_capabilities(known, self._clock()))
 
     async def note_reply(self, member: PoolMember, request: ModelRequest, reply: ModelReply) -> None:
         """Update the findings after a normal reply."""
-        before = await self._load_findings(member, request.model)
+        before = await self.load_findings(member, request.model)
         is_informative = (
             request.schema is not None or request.tools or before.thinks_aloud or has_leading_reasoning(reply)
         )
@@ -150,12 +134,16 @@ class CapabilityRegistry:
     async def note_refusal(self, member: PoolMember, request: ModelRequest, error: ModelRefused) -> None:
         """Update the findings after a refusal."""
         if request.tools:
-            before = await self._load_findings(member, request.model)
+            before = await self.load_findings(member, request.model)
             await self._store_findings(
                 member, request.model, before.update_after_refusal(request, error, self._clock())
             )
 
-    async def _load_findings(self, member: PoolMember, model: str | None) -> CapabilityFindings:
+    async def load_findings(self, member: PoolMember, model: str | None) -> CapabilityFindings:
+        """Return what is known about this model, also from earlier runs.
+
+        `model` names another model at the same address. Findings about it are kept in memory only.
+        """
         if model is not None:
             return self._others.get(model, _NO_FINDINGS).forget_expired(self._clock())
         key = _get_key(member)
@@ -176,7 +164,7 @@ class CapabilityRegistry:
             while len(self._others) > MAX_REMEMBERED_MODELS:
                 self._others.popitem(last=False)
             return
-        before = await self._load_findings(member, None)
+        before = await self.load_findings(member, None)
         known = (findings.capabilities, findings.thinks_aloud) == (before.capabilities, before.thinks_aloud)
         self._known[_get_key(member)] = findings
         if not known and self._memory is not None and member.key is not None:
@@ -184,9 +172,7 @@ class CapabilityRegistry:
 
 
 def _get_key(member: PoolMember) -> str:
-    """Return the key of a member. Models that were not configured are distinguished by identity, because
-    names may repeat.
-    """
+    """Return the key of a member. Names of models that were not configured may repeat."""
     return member.key or f"{member.model.name} {id(member.model)}"
 
 
@@ -310,7 +296,7 @@ class ModelPool:
         member = self._get_member(role)
         if member is None:
             return Capabilities()
-        known = await self._capability_registry.get_capabilities(member, model)
+        known = (await self._capability_registry.load_findings(member, model)).capabilities
         if known.complete or not find_out or model is not None:
             return known
         found = (await probe(member.model)).or_else(known)
@@ -348,10 +334,10 @@ class ModelPool:
     async def _ask_member(
         self, member: PoolMember, request: ModelRequest, relay: TextRelay | None
     ) -> ModelReply:
-        thinks = relay is not None and await self._capability_registry.is_reasoning_aloud(
-            member, request.model
-        )
-        held = ReasoningFilter(relay) if relay is not None and thinks else None
+        held = None
+        if relay is not None:
+            known = await self._capability_registry.load_findings(member, request.model)
+            held = ReasoningFilter(relay) if known.thinks_aloud else None
         try:
             reply = await member.model.complete(request, on_text=held or relay)
         except ModelRefused as refusal:

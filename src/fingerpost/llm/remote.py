@@ -181,15 +181,12 @@ def compute_delay(tries: int, requested: float | None) -> float | None:
     `requested` is the delay that the server asked for. If the wait would exceed the deadline, raising the
     actual error is better than a timeout.
     """
-    wait = _compute_backoff(tries) if requested is None else requested
+    longest = min(FIRST_DELAY * 2 ** (tries - 1), MAX_DELAY)
+    # With jitter, so that failed clients do not retry at the same time.
+    backoff = random.uniform(longest / 2, longest)  # noqa: S311 - spreading load, not guarding a secret
+    wait = backoff if requested is None else requested
     left = anyio.current_effective_deadline() - anyio.current_time()
     return wait if wait <= MAX_DELAY and wait < left else None
-
-
-def _compute_backoff(tries: int) -> float:
-    """Return an exponential delay with jitter, so that failed clients do not retry at the same time."""
-    longest = min(FIRST_DELAY * 2 ** (tries - 1), MAX_DELAY)
-    return random.uniform(longest / 2, longest)  # noqa: S311 - spreading load, not guarding a secret
 
 
 CONNECT_SECONDS: Final = 10.0
@@ -268,7 +265,11 @@ class RemoteChat(ABC):
                 self._note_refused_option(request, result.option)
                 continue
             failed += 1
-            await self._wait_or_raise(result, failed)
+            can_retry = result.can_retry and failed <= self._settings.retries
+            wait = compute_delay(failed, result.wait) if can_retry else None
+            if wait is None:
+                raise result.error from None
+            await anyio.sleep(wait)
 
     def _get_refused_options(self, request: ModelRequest) -> frozenset[str]:
         """Return the options that the model of this request has refused."""
@@ -280,17 +281,6 @@ class RemoteChat(ABC):
         self._refused_options[name] = self._get_refused_options(request) | {option}
         while len(self._refused_options) > MAX_REMEMBERED_MODELS:
             self._refused_options.popitem(last=False)
-
-    async def _wait_or_raise(self, failed_attempt: FailedAttempt, tries: int) -> None:
-        """Wait before the next attempt, or raise the error if there is none."""
-        wait = (
-            compute_delay(tries, failed_attempt.wait)
-            if failed_attempt.can_retry and tries <= self._settings.retries
-            else None
-        )
-        if wait is None:
-            raise failed_attempt.error from None
-        await anyio.sleep(wait)
 
     def _create_connection(self) -> httpx2.AsyncClient:
         """Return a new client. Nothing is sent yet."""

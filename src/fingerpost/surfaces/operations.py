@@ -111,7 +111,6 @@ class OperationsApp:
         await respond(send, 200, body, (kind, _NO_STORE_HEADER, *SAME_ORIGIN_HEADERS))
 
     async def _collect_gauges(self) -> GaugeValues:
-
         router = self._router
         return GaugeValues(
             servers={
@@ -179,6 +178,3 @@ class TracedApp:
 
     async def drain(self, seconds: float) -> None:
         await self._app.drain(seconds)
-
-
-__all__ = ["OperationsApp", "TracedApp", "open_operations_app"]

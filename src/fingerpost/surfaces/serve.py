@@ -1,6 +1,4 @@
-"""Serves everything on one port. MCP starts at once; the OpenAI-compatible API, the API and the console on
-first use.
-"""
+"""Serves everything on one port. MCP starts at once, the other surfaces on first use."""
 
 from __future__ import annotations
 
@@ -42,13 +40,10 @@ class _StreamReaders:
     """The number of live stream readers. The API sets the counter when it opens; /metrics reads it."""
 
     def __init__(self) -> None:
-        self._counter: Callable[[], int] | None = None
-
-    def set_counter(self, counter: Callable[[], int]) -> None:
-        self._counter = counter
+        self.counter: Callable[[], int] = lambda: 0
 
     def count(self) -> int:
-        return 0 if self._counter is None else self._counter()
+        return self.counter()
 
 
 def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
@@ -62,7 +57,7 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
     if settings.api.enabled:
         parts["api"] = LazyApp(lambda: _open_api(deps, rate, readers))
     if settings.console.enabled:
-        parts[""] = parts["console"] = LazyApp(lambda: _open_console(deps))
+        parts[""] = parts["console"] = LazyApp(lambda: open_console(deps.authenticator))
     parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers))
     return parts
 
@@ -97,20 +92,14 @@ def _open_api(
                 loaded=deps.loaded,
             ) as api,
         ):
-            readers.set_counter(lambda: api.streams)
+            readers.counter = lambda: api.streams
             yield api
 
     return open_app()
 
 
-def _open_console(deps: SurfaceDeps) -> AbstractAsyncContextManager[ServedApp]:
-    return open_console(deps.authenticator)
-
-
 def _open_operations(deps: SurfaceDeps, readers: _StreamReaders) -> AbstractAsyncContextManager[ServedApp]:
-    """Open /metrics and /readyz. Counting starts with the first reader, so that unused metrics cost
-    nothing.
-    """
+    """Open /metrics and /readyz. Counting starts with the first reader."""
     if not deps.router.settings.telemetry.metrics:
         return open_operations_app(deps.router, deps.authenticator)
     from fingerpost.telemetry.metrics import PrometheusMetrics
@@ -172,6 +161,10 @@ async def _open_surfaces(
     """Open all enabled surfaces behind one `PathRouter`: MCP at once, the others on first use."""
     settings = router.settings
     has_console = settings.console.enabled and settings.api.enabled  # the console needs the API
+
+    def get_transport(server: str) -> str | None:
+        return next((status.transport for status in router.servers.statuses if status.name == server), None)
+
     async with AsyncExitStack() as stack:
         audience = NotificationListeners()
         methods = await stack.enter_async_context(
@@ -195,13 +188,9 @@ async def _open_surfaces(
             tasks.start_soon(part.keep_open)
         front = PathRouter(parts, default=gateway)
         tracing = await stack.enter_async_context(
-            open_spans(settings, router.events, transport_of=lambda name: _get_transport(router, name))
+            open_spans(settings, router.events, transport_of=get_transport)
         )
         yield TracedApp(front) if tracing else front
-
-
-def _get_transport(router: Router, server: str) -> str | None:
-    return next((status.transport for status in router.servers.statuses if status.name == server), None)
 
 
 def _build_health(router: Router) -> JsonObject:

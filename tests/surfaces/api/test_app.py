@@ -14,7 +14,8 @@ from fingerpost import Router
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import Right
-from fingerpost.surfaces.api.app import ApiApp, RequestLimits
+from fingerpost.settings import GatewaySettings
+from fingerpost.surfaces.api.app import ApiApp
 from fingerpost.surfaces.api.auth import ApiAuth
 from fingerpost.surfaces.api.operation import ApiOperation, ApiProblem, ApiRequest, ApiResponse
 from fingerpost.surfaces.api.sessions import ConsoleSessions
@@ -132,7 +133,7 @@ async def test_what_went_wrong_inside_is_told_without_its_innards(
             auth=doors,
             rate_limiter=RateLimiter(100),
             streams=StreamSlots(1),
-            limits=RequestLimits(body_bytes=1024, request_seconds=1),
+            limits=GatewaySettings(body_bytes=1024, request_seconds=1),
         )
         busy = await _answer(app, "store")
         assert (busy["status"], busy["hint"]) == (503, "Wait a moment.")

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes
 import anyio
 from anyio.abc import TaskGroup
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, from_json
+from pydantic_core import from_json
 from starlette.routing import compile_path
 
 from fingerpost.analytics.journal_reader import JournalReader
@@ -20,7 +20,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal
 from fingerpost.records.json import find_json_problem
 from fingerpost.router import Router
-from fingerpost.settings import Loaded
+from fingerpost.settings import GatewaySettings, Loaded
 from fingerpost.surfaces.api.approvals import ApprovalOperations, ApprovalResumer
 from fingerpost.surfaces.api.audit import AuditOperations
 from fingerpost.surfaces.api.auth import AccessAttempt, AccountOperations, ApiAuth, is_json_body
@@ -31,7 +31,6 @@ from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,
     ApiResponse,
-    ProblemDetails,
     StreamingResponse,
     build_input_adapter,
     build_output_adapter,
@@ -117,6 +116,7 @@ class OperationPaths:
 MAX_PARAMETERS: Final = 100
 MAX_ERRORS: Final = 20
 _MAX_VALUE_LENGTH: Final = 200
+_ERROR_TEXTS: Final = {"unexpected_keyword_argument": "There is no such field."}
 
 
 def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
@@ -138,7 +138,13 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
     if any("\0" in value for _, value in pairs):
         detail = "it contains a NUL character"
         raise _build_query_problem(detail)
-    return None if shape is None else _validate_values(shape, _collect_values(shape, pairs))
+    if shape is None:
+        return None
+    try:
+        return build_input_adapter(shape).validate_python(_collect_values(shape, pairs))
+    except ValidationError as error:
+        detail = "not every parameter is what it should be"
+        raise _build_query_problem(detail, _format_errors(error)) from None
 
 
 def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
@@ -155,16 +161,8 @@ def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[
     return values
 
 
-def _validate_values(shape: type[Any], values: dict[str, Any]) -> Any:
-    try:
-        return build_input_adapter(shape).validate_python(values)
-    except ValidationError as error:
-        detail = "not every parameter is what it should be"
-        raise _build_query_problem(detail, _format_errors(error)) from None
-
-
 def _build_query_problem(detail: str, errors: tuple[JsonObject, ...] = ()) -> ApiProblem:
-    more = {"errors": errors} if errors else {}
+    more: dict[str, Any] = {"errors": errors} if errors else {}
     return ApiProblem(400, "The query is not right", _format_detail(detail, errors), **more)
 
 
@@ -187,14 +185,13 @@ def parse_json(shape: type[Any], body: bytes) -> Any:
 
 def _format_errors(error: ValidationError) -> tuple[JsonObject, ...]:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    return tuple(_format_error(one) for one in found[:MAX_ERRORS])
-
-
-def _format_error(one: ErrorDetails) -> JsonObject:
-    where = ".".join(str(step) for step in one["loc"])[:_MAX_VALUE_LENGTH]
-    if one["type"] == "unexpected_keyword_argument":
-        return {"where": where, "problem": "There is no such field."}
-    return {"where": where, "problem": one["msg"]}
+    return tuple(
+        {
+            "where": ".".join(map(str, one["loc"]))[:_MAX_VALUE_LENGTH],
+            "problem": _ERROR_TEXTS.get(one["type"], one["msg"]),
+        }
+        for one in found[:MAX_ERRORS]
+    )
 
 
 def _format_detail(detail: str, errors: tuple[JsonObject, ...]) -> str:
@@ -249,14 +246,6 @@ _COMMON_HEADERS: Final[tuple[Header, ...]] = (
 _SHUTDOWN_MESSAGE = "This Fingerpost is being stopped. Come back in a moment."
 
 
-@frozen
-class RequestLimits:
-    """Size limit and timeout of a request body."""
-
-    body_bytes: int
-    request_seconds: float
-
-
 @frozen(kw_only=False)
 class _ApiHttpRequest:
     """One HTTP request while it is processed."""
@@ -284,8 +273,9 @@ class ApiApp:
         auth: ApiAuth,
         rate_limiter: RateLimiter,
         streams: StreamSlots,
-        limits: RequestLimits,
+        limits: GatewaySettings,
     ) -> None:
+        """`limits` are the size limit and the timeout of a request body."""
         self._paths = OperationPaths(operations)
         self._auth = auth
         self._rate = rate_limiter
@@ -330,7 +320,7 @@ class ApiApp:
         except ClientDisconnected:
             pass
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller hears a sentence
-            problem = ProblemDetails.from_error(error)
+            problem = ApiProblem.from_error(error)
             if sender.started:  # too late for an error response
                 log.warning("An API response was interrupted: %s", problem.detail)
             else:
@@ -367,11 +357,14 @@ class ApiApp:
                 http_request.attempt, operation, admitted.principal
             ),
         )
-        answer = await _run_answer(operation, request, http_request.receive)
+        if operation.cancels_on_disconnect:
+            answer = await run_while_connected(http_request.receive, lambda _: operation.answer(request))
+        else:
+            answer = await operation.answer(request)
         await _write_answer(http_request, operation, answer)
 
     def _check_rate(self, principal: Principal, http_request: _ApiHttpRequest) -> None:
-        wait = self._rate.take_token(principal.name or f"nobody at {http_request.attempt.remote}")
+        wait = self._rate.take_token(principal.name or f"anonymous at {http_request.attempt.remote}")
         if wait > 0:
             seconds = int(wait) + 1
             raise HttpError(
@@ -417,15 +410,6 @@ def _find_operation(matched: MatchedPath, method: str) -> ApiOperation:
         allow = (b"allow", matched.allowed_methods.encode())
         raise HttpError(405, f"Use {matched.allowed_methods} here.", headers=(allow,))
     return operation
-
-
-async def _run_answer(operation: ApiOperation, request: ApiRequest, receive: Receive) -> object:
-    """Return the operation's answer. If `cancels_on_disconnect` is set, cancel the work when the client
-    disconnects.
-    """
-    if not operation.cancels_on_disconnect:
-        return await operation.answer(request)
-    return await run_while_connected(receive, lambda _: operation.answer(request))
 
 
 async def _write_answer(http_request: _ApiHttpRequest, operation: ApiOperation, answer: object) -> None:
@@ -480,8 +464,6 @@ async def open_api(
             auth=auth,
             rate_limiter=rate_limiter or RateLimiter(settings.api.per_minute),
             streams=streams,
-            limits=RequestLimits(
-                body_bytes=settings.gateway.body_bytes, request_seconds=settings.gateway.request_seconds
-            ),
+            limits=settings.gateway,
         )
         tasks.cancel_scope.cancel()

@@ -42,8 +42,7 @@ from fingerpost.surfaces.api.operation import (
     copy_fields,
     declare_operation,
 )
-from fingerpost.surfaces.api.requests import get_title
-from fingerpost.surfaces.api.tools import DefinitionChange
+from fingerpost.surfaces.api.tools import DefinitionChange, get_title
 from fingerpost.surfaces.api.visibility import ManagedScope, get_visible_caller
 from fingerpost.surfaces.http.access import AccessScope, resolve_access_scope
 from fingerpost.surfaces.http.asgi import HttpError
@@ -69,16 +68,15 @@ class ApprovalResumer:
         self._resuming_packets: set[str] = set()
 
     async def start_resuming(self, pending: Pending) -> str | None:
-        """Resume every request that waits for this call. Return None if at least one is resumed, else the
-        reason.
-        """
+        """Resume every request that waits for this call. Return the reason if none is resumed."""
         if pending.packet_id is None:
             return _NO_REQUEST_MESSAGE
         notes = [await self._start_packet(pending, packet_id) for packet_id in pending.packets]
         return None if None in notes else notes[0]
 
     async def _start_packet(self, pending: Pending, packet_id: str) -> str | None:
-        starts = await self._find_route_starts(packet_id)
+        entries = await self._router.store.journal.list_events(packet_id=packet_id, kinds=(RouteBegan.kind,))
+        starts = [entry.event for entry in entries if isinstance(entry.event, RouteBegan)]
         if any(event.own_terms for event in starts) and pending.decision is not Decision.EXPIRED:
             return _CLIENT_RESUMES_MESSAGE.format(seconds=self._router.settings.call.grant_seconds)
         access_scope = await self._resolve_access_scope(pending, starts)
@@ -127,11 +125,6 @@ class ApprovalResumer:
         finally:
             self._resuming_packets.discard(packet_id)
 
-    async def _find_route_starts(self, packet_id: str) -> list[RouteBegan]:
-        """Return the start events of the request: the first start and each resumption."""
-        entries = await self._router.store.journal.list_events(packet_id=packet_id, kinds=(RouteBegan.kind,))
-        return [entry.event for entry in entries if isinstance(entry.event, RouteBegan)]
-
     async def _resolve_access_scope(
         self, pending: Pending, starts: Sequence[RouteBegan]
     ) -> AccessScope | None:
@@ -145,9 +138,7 @@ class ApprovalResumer:
             return None
 
     async def _find_caller(self, name: str | None) -> Principal | None:
-        """Return the caller of the request with its current limits. The journal adds the limits it had
-        then.
-        """
+        """Return the caller with its current limits. The journal adds the limits it had at the request."""
         if name is None or name == "local" or name.startswith("token:"):
             return Principal(name=name or "")
         now = utc_now()
@@ -369,7 +360,7 @@ class ApprovalOperations(OperationGroup):
             await self._router.say_only_reads(
                 pending.tool, by=request.principal.name, fingerprint=pending.definition_fingerprint
             )
-        note = _explain_decision(decided_call, counted=stood)
+        note = None if stood else _explain_decision(decided_call)
         resumed = False
         if stood and wanted.resume:
             note = await self._resumer.start_resuming(decided_call)
@@ -486,22 +477,15 @@ class ApprovalOperations(OperationGroup):
         if subject is None:
             return None, None
         kinds = (PacketReceived.kind, CallRuled.kind)
-        events = [
-            entry.event
-            for entry in await self._router.store.journal.list_events(packet_id=subject, kinds=kinds)
-        ]
-        rules = [
-            event.rule
-            for event in events
-            if isinstance(event, CallRuled) and event.call_id == pending.call_id
-        ]
-        prompts = [
-            event.packet.content.original_prompt for event in events if isinstance(event, PacketReceived)
-        ]
-        packet = None
-        if pending.packet_id is not None and prompts:
-            packet = ApprovalPacket(packet_id=pending.packet_id, prompt=prompts[0][:MAX_PROMPT_LENGTH])
-        return (rules[0] if rules else None), packet
+        rule, packet = None, None
+        for entry in reversed(await self._router.store.journal.list_events(packet_id=subject, kinds=kinds)):
+            event = entry.event
+            if isinstance(event, CallRuled) and event.call_id == pending.call_id:
+                rule = event.rule
+            elif isinstance(event, PacketReceived) and pending.packet_id is not None:
+                prompt = event.packet.content.original_prompt[:MAX_PROMPT_LENGTH]
+                packet = ApprovalPacket(packet_id=pending.packet_id, prompt=prompt)
+        return rule, packet
 
 
 def _explain_not_allowed(principal: Principal, pending: Pending) -> str | None:
@@ -510,9 +494,7 @@ def _explain_not_allowed(principal: Principal, pending: Pending) -> str | None:
 
 
 def _has_new_mask(edited: Json, original: Json) -> bool:
-    """Return whether edited arguments contain a mask that the original does not. It was copied from a masked
-    view.
-    """
+    """Return whether edited arguments contain a mask of a view that the original has not."""
     if isinstance(edited, Mapping):
         entries: JsonObject = original if isinstance(original, Mapping) else {}
         return any(_has_new_mask(value, entries.get(name)) for name, value in edited.items())
@@ -523,9 +505,7 @@ def _has_new_mask(edited: Json, original: Json) -> bool:
     return isinstance(edited, str) and MASK in edited and edited != original
 
 
-def _explain_decision(pending: Pending, *, counted: bool) -> str | None:
-    if counted:
-        return None
+def _explain_decision(pending: Pending) -> str:
     if pending.decision is Decision.EXPIRED:
         return "It expired before a decision was made."
     return f"{pending.decided_by or 'Another person'} decided first: it was {pending.decision}."

@@ -90,29 +90,18 @@ def _format_rows(rows: Sequence[Sequence[str]]) -> bytes:
 
 
 def _get_cells(entry: AuditEntry) -> tuple[str, ...]:
-    values = (
-        str(entry.seq),
-        entry.at.isoformat(),
-        entry.kind,
-        entry.packet_id or "",
-        entry.event_id,
-        _get_summary(entry),
-        entry.payload,
-        entry.hash,
-    )
-    return tuple(escape_formula(value) for value in values)
+    try:
+        summary = decode(entry.payload).summary()
+    except ValueError:
+        summary = json.dumps("unreadable")
+    values = {name: getattr(entry, name, None) for name in COLUMNS}
+    values |= {"at": entry.at.isoformat(), "summary": summary}
+    return tuple(escape_formula("" if value is None else str(value)) for value in values.values())
 
 
 def escape_formula(cell: str) -> str:
     """Escape a cell so that no spreadsheet treats it as a formula."""
     return f"'{cell}" if cell.lstrip(" ").startswith(_FORMULA_PREFIXES) else cell
-
-
-def _get_summary(entry: AuditEntry) -> str:
-    try:
-        return decode(entry.payload).summary()
-    except ValueError:
-        return json.dumps("unreadable")
 
 
 MAX_EXPORTS: Final = 2  # concurrent

@@ -1,6 +1,4 @@
-"""Authentication of API requests by key, token or console session, and the caller's account: rights,
-preferences, signing in.
-"""
+"""Authentication of API requests by key, token or console session; the caller's account."""
 
 from __future__ import annotations
 
@@ -94,7 +92,7 @@ class ApiAuth:
         session = await self._find_session(attempt)
         if session is not None:
             return self._authenticate_session(attempt, operation, session)
-        endpoint = _build_endpoint(operation)
+        endpoint = Endpoint(path=operation.path, right=operation.right, any_profile=True)
         admitted = await self._authenticator.authenticate(attempt.headers, endpoint, remote=attempt.remote)
         if isinstance(admitted, Principal):
             _check_origin(attempt, admitted)
@@ -190,10 +188,6 @@ def get_cookie(headers: Mapping[str, str]) -> str | None:
         if separator and name == SESSION_COOKIE:
             return value
     return None
-
-
-def _build_endpoint(operation: ApiOperation) -> Endpoint:
-    return Endpoint(path=operation.path, right=operation.right, any_profile=True)
 
 
 def _refuse_cross_site_embed(attempt: AccessAttempt) -> None:

@@ -143,7 +143,10 @@ def _build_schema_key(shape: Any) -> Any:
 
 
 def _describe_operation(operation: ApiOperation, schemas: _SchemaIndex) -> SchemaDict:
-    parameters = [*_describe_path_parameters(operation), *_describe_query_parameters(operation, schemas)]
+    text = _forbid_nul({"type": "string", "minLength": 1})
+    names = _PARAMETER_PATTERN.findall(operation.path)
+    in_path = [{"name": name, "in": "path", "required": True, "schema": text} for name in names]
+    parameters = [*in_path, *_describe_query_parameters(operation, schemas)]
     described: SchemaDict = {
         "operationId": operation.name,
         "summary": operation.summary,
@@ -161,18 +164,6 @@ def _describe_operation(operation: ApiOperation, schemas: _SchemaIndex) -> Schem
         described["requestBody"] = {"required": required, "content": {"application/json": {"schema": schema}}}
     described["responses"] = _describe_responses(operation, schemas)
     return described
-
-
-def _describe_path_parameters(operation: ApiOperation) -> list[SchemaDict]:
-    return [
-        {
-            "name": name,
-            "in": "path",
-            "required": True,
-            "schema": _forbid_nul({"type": "string", "minLength": 1}),
-        }
-        for name in _PARAMETER_PATTERN.findall(operation.path)
-    ]
 
 
 def _describe_query_parameters(operation: ApiOperation, schemas: _SchemaIndex) -> list[SchemaDict]:

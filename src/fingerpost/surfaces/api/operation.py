@@ -173,12 +173,33 @@ def copy_fields(shape: type[Record], source: object, **more: object) -> Record:
 class ApiProblem(Exception):
     """An error response as problem details (RFC 9457)."""
 
-    def __init__(self, status: int, title: str, detail: str = "", **more: Any) -> None:
+    def __init__(
+        self, status: int, title: str, detail: str = "", headers: tuple[Header, ...] = (), **more: Any
+    ) -> None:
         super().__init__(detail or title)
         self.status = status
         self.title = title
         self.detail = detail
+        self.headers = headers
         self.more = more
+
+    @classmethod
+    def from_error(cls, error: Exception) -> ApiProblem:
+        """Convert an error to a problem. Internal errors are logged with an id that the caller gets."""
+        if isinstance(error, ApiProblem):
+            return error
+        if isinstance(error, HttpError):
+            return cls(error.status, HTTPStatus(error.status).phrase, error.message, error.headers)
+        if isinstance(error, FingerpostError):
+            fitting = ((status, title) for kind, status, title in _STATUS_BY_ERROR if isinstance(error, kind))
+            status, title = next(fitting, (500, "Something went wrong"))
+            text = scrub(str(error))
+            more: dict[str, Any] = {} if error.hint is None else {"hint": scrub(error.hint)}
+            return cls(status, title, f"{text[:1].upper()}{text[1:]}", **more)
+        error_id = create_id("err")
+        log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
+        detail = f"Internal error. The log entry is {error_id}."
+        return cls(500, "Internal error", detail, error_id=error_id)
 
 
 log = logging.getLogger("fingerpost.api")
@@ -203,44 +224,7 @@ _STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
 )
 
 
-@frozen
-class ProblemDetails:
-    """The encoded form of a problem."""
-
-    status: int
-    title: str
-    detail: str
-    more: Mapping[str, Any]
-    headers: tuple[Header, ...] = ()
-
-    @classmethod
-    def from_error(cls, error: Exception) -> ProblemDetails:
-        """Convert an error to problem details. Internal errors are logged with an id that the caller also
-        gets.
-        """
-        if isinstance(error, ApiProblem):
-            return cls(status=error.status, title=error.title, detail=error.detail, more=error.more)
-        if isinstance(error, HttpError):
-            title = HTTPStatus(error.status).phrase
-            return cls(status=error.status, title=title, detail=error.message, more={}, headers=error.headers)
-        if isinstance(error, FingerpostError):
-            return _build_known_problem(error)
-        error_id = create_id("err")
-        log.error("A request to the API could not be answered (%s)", error_id, exc_info=error)
-        detail = f"Internal error. The log entry is {error_id}."
-        return cls(status=500, title="Internal error", detail=detail, more={"error_id": error_id})
-
-
-def _build_known_problem(error: FingerpostError) -> ProblemDetails:
-    fitting = ((status, title) for kind, status, title in _STATUS_BY_ERROR if isinstance(error, kind))
-    status, title = next(fitting, (500, "Something went wrong"))
-    text = scrub(str(error))
-    detail = f"{text[:1].upper()}{text[1:]}"
-    more = {} if error.hint is None else {"hint": scrub(error.hint)}
-    return ProblemDetails(status=status, title=title, detail=detail, more=more)
-
-
-async def write_problem(send: Send, problem: ProblemDetails, common: tuple[Header, ...]) -> None:
+async def write_problem(send: Send, problem: ApiProblem, common: tuple[Header, ...]) -> None:
     """Send the problem as the response."""
     body: dict[str, Any] = {"type": "about:blank", "title": problem.title, "status": problem.status}
     if problem.detail:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Annotated, Final, Literal
 
@@ -38,28 +38,12 @@ from fingerpost.surfaces.http.asgi import EventStream
 MAX_COUNT_AGE_S = 0.2
 
 
-class CountChange:
-    """Signals one watcher that the count may have changed."""
-
-    def __init__(self) -> None:
-        self._event = anyio.Event()
-
-    def notify(self) -> None:
-        self._event.set()
-
-    async def wait(self, seconds: float) -> None:
-        """Wait for a change, at most `seconds`."""
-        with anyio.move_on_after(seconds):
-            await self._event.wait()
-        self._event = anyio.Event()
-
-
 class PendingCounter:
     """Counts pending calls. As an event sink it notices changes in this process at once."""
 
     def __init__(self, approvals: CallApprovals, events: Fanout) -> None:
         self._approvals = approvals
-        self._watchers: set[CountChange] = set()
+        self.changed = anyio.Event()  # set with the next change, and replaced then
         self._lock = anyio.Lock()
         self._callers: tuple[str | None, ...] = ()
         self._counted_at = -MAX_COUNT_AGE_S
@@ -68,18 +52,8 @@ class PendingCounter:
     def emit(self, event: Event) -> None:
         if isinstance(event, ApprovalRequested | ApprovalDecided):
             self._counted_at = -MAX_COUNT_AGE_S
-            for watcher in tuple(self._watchers):
-                watcher.notify()
-
-    @contextmanager
-    def watch_changes(self) -> Generator[CountChange]:
-        """Register a watcher for the duration of the block."""
-        watcher = CountChange()
-        self._watchers.add(watcher)
-        try:
-            yield watcher
-        finally:
-            self._watchers.discard(watcher)
+            changed, self.changed = self.changed, anyio.Event()
+            changed.set()
 
     async def count_pending(self, own: str | None) -> int:
         """Return the number of pending calls, of all callers or of one."""
@@ -200,14 +174,15 @@ class PacketOperations(OperationGroup):
         If the store is unavailable, retry; the stream stays open.
         """
         before: int | None = None
-        with self._pending_counter.watch_changes() as changes:
-            while True:
-                with suppress(StoreError):
-                    count = await self._pending_counter.count_pending(caller)
-                    if count != before:
-                        before = count
-                        await stream.send_event(b'{"waiting":%d}' % count, event="approvals")
-                await changes.wait(RECOUNT_INTERVAL_S)
+        while True:
+            changed = self._pending_counter.changed
+            with suppress(StoreError):
+                count = await self._pending_counter.count_pending(caller)
+                if count != before:
+                    before = count
+                    await stream.send_event(b'{"waiting":%d}' % count, event="approvals")
+            with anyio.move_on_after(RECOUNT_INTERVAL_S):
+                await changed.wait()
 
     @declare_operation(
         "GET",

@@ -21,7 +21,6 @@ from fingerpost.records import (
     Effect,
     Effort,
     Json,
-    JsonObject,
     Message,
     Narrowing,
     Outcome,
@@ -40,13 +39,13 @@ from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,
     OperationGroup,
-    ProblemDetails,
     StreamingResponse,
     copy_fields,
     declare_operation,
     prefers_event_stream,
 )
 from fingerpost.surfaces.api.streams import EventView, StreamSlots
+from fingerpost.surfaces.api.tools import get_title
 from fingerpost.surfaces.api.visibility import filter_event, filter_narrowing
 from fingerpost.surfaces.http.access import (
     VERSION_HEADER,
@@ -277,7 +276,7 @@ class RequestOperations(OperationGroup):
                         item = self._remember_question(item) if isinstance(item, Route) else item
                         await _send_item(stream, item, request.principal)
             except Exception as error:  # noqa: BLE001 - the answer has begun: it can only be told in it
-                problem = ProblemDetails.from_error(error)
+                problem = ApiProblem.from_error(error)
                 shown = {name: getattr(problem, name) for name in ("title", "status", "detail")}
                 await stream.send_event(write_json({**shown, **problem.more}), event="problem")
 
@@ -347,9 +346,7 @@ class RequestOperations(OperationGroup):
         return self._router.calls.record_unknown(tool_call, missed, context)
 
     async def _check_server(self, server: str, caller: str, access_scope: AccessScope) -> None:
-        """Raise if the server does not exist. Limited callers get the same error for servers they cannot
-        see.
-        """
+        """Raise if the server does not exist, or if a limited caller cannot see it."""
         if access_scope.scopes:
             view = await self._router.look(
                 caller=caller, profile=access_scope.profile, scopes=access_scope.scopes
@@ -360,9 +357,7 @@ class RequestOperations(OperationGroup):
         self._router.servers.get_status(server)
 
     async def _await_servers(self, request: ApiRequest) -> ApiRequest:
-        """Wait for connecting servers. Return the request with the tools that servers list for the caller's
-        own key.
-        """
+        """Wait for connecting servers. Return the request with the tools listed for the caller's own key."""
         if not self._servers_awaited:
             self._router.servers.start()
             await self._router.servers.wait_until_settled(timeout=SERVER_WAIT_S)
@@ -453,14 +448,6 @@ def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> NarrowResponse:
         if card is not None
     }
     return copy_fields(NarrowResponse, narrowing, cards=lines)
-
-
-def get_title(definition: JsonObject, name: str) -> str:
-    """Return the tool's title, else its name."""
-    annotations = definition.get("annotations")
-    inner = annotations.get("title") if isinstance(annotations, dict) else None
-    title = definition.get("title") or inner
-    return title if isinstance(title, str) and title.strip() else name
 
 
 def _build_unknown_tool(name: str, found: ToolNotFound) -> ApiProblem:

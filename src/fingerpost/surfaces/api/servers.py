@@ -40,7 +40,6 @@ from fingerpost.surfaces.api.tools import (
     DefinitionChange,
     InstructionsChange,
     SwitchBody,
-    build_instructions_change,
 )
 from fingerpost.surfaces.api.visibility import ManagedScope
 
@@ -317,9 +316,7 @@ class ServerOperations(OperationGroup):
         return [status for status in self._router.servers.statuses if bounds.covers_server(status.name)]
 
     def _check_enabled(self, name: str) -> None:
-        """Raise `ApiProblem` for a server that is disabled in the settings. Only the settings can enable
-        it.
-        """
+        """Raise `ApiProblem` for a server that is disabled in the settings; only they can enable it."""
         status = self._router.servers.get_status(name)
         if (
             status.state is ServerState.DISABLED
@@ -344,5 +341,5 @@ class ServerOperations(OperationGroup):
             latency=self._router.servers.get_latency(name),
             breaker=BreakerLine() if breaker is None else copy_fields(BreakerLine, breaker),
             switched_off=None if off is None else copy_fields(SwitchedOff, off),
-            instructions_change=None if changed is None else build_instructions_change(changed),
+            instructions_change=None if changed is None else InstructionsChange.from_entry(changed),
         )

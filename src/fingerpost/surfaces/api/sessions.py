@@ -57,9 +57,7 @@ class ConsoleSessions:
         return int(self._lifetime.total_seconds())
 
     async def open_session(self, key: ApiKey | None) -> tuple[str, ActiveSession]:
-        """Open a session for the holder of this key, or for the operator. The token is not stored in readable
-        form.
-        """
+        """Open a session for the holder of a key, or for the operator. Only a hash of the token is stored."""
         token = secrets.token_urlsafe(32)
         ends = utc_now() + self._lifetime
         key_id = None if key is None else key.key_id

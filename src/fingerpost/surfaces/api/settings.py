@@ -65,7 +65,15 @@ class SettingsOperations(OperationGroup):
 
     @cached_property
     def _lines(self) -> tuple[SettingLine, ...]:
-        return _build_lines(self._loaded or _build_loaded(self._settings))
+        return tuple(
+            SettingLine(
+                path=row.path,
+                value=scrub_json(row.value),  # pyright: ignore[reportArgumentType] - it is JSON
+                origin=str(row.origin),
+                kind=row.origin.kind,
+            )
+            for row in build_rows(self._loaded or _build_loaded(self._settings))
+        )
 
     @declare_operation(
         "GET",
@@ -93,18 +101,6 @@ class SettingsOperations(OperationGroup):
             files=loaded.files if loaded is not None else (),
             warnings=tuple(map(str, loaded.warnings)) if loaded is not None else (),
         )
-
-
-def _build_lines(loaded: Loaded) -> tuple[SettingLine, ...]:
-    return tuple(
-        SettingLine(
-            path=row.path,
-            value=scrub_json(row.value),  # pyright: ignore[reportArgumentType] - it is JSON
-            origin=str(row.origin),
-            kind=row.origin.kind,
-        )
-        for row in build_rows(loaded)
-    )
 
 
 def _build_loaded(settings: Settings) -> Loaded:

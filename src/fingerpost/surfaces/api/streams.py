@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
@@ -47,7 +47,7 @@ class EventView:
             at=event.at,
             packet_id=event.packet_id,
             summary=event.summary(),
-            data=_get_event_data(data),
+            data={name: value for name, value in data.items() if name not in _ENVELOPE_FIELDS},
         )
 
 
@@ -64,10 +64,6 @@ class PacketView:
         """Build the view of a request. Slow for many events: run it in a thread."""
         events = tuple(EventView.from_event(entry.event, entry.seq) for entry in detail.events)
         return cls(line=detail.line, events=events, packet=detail.packet)
-
-
-def _get_event_data(data: dict[str, Any]) -> JsonObject:
-    return {name: value for name, value in data.items() if name not in _ENVELOPE_FIELDS}
 
 
 CHECK_INTERVAL_S: Final = 3.0

@@ -103,14 +103,10 @@ class InstructionsChange:
     diff: tuple[str, ...]
     seen: str  # the fingerprint to accept
 
-
-def build_instructions_change(changed: ChangedInstructions) -> InstructionsChange:
-    return InstructionsChange(
-        before=changed.before,
-        after=changed.after,
-        diff=diff_texts(changed.before, changed.after),
-        seen=changed.fingerprint,
-    )
+    @classmethod
+    def from_entry(cls, changed: ChangedInstructions) -> InstructionsChange:
+        diff = diff_texts(changed.before, changed.after)
+        return copy_fields(cls, changed, diff=diff, seen=changed.fingerprint)
 
 
 def diff_definitions(before: JsonObject, after: JsonObject) -> tuple[str, ...]:
@@ -203,7 +199,7 @@ class ToolInventory:
         return copy_fields(
             ToolLine,
             card,
-            title=_get_card_title(card),
+            title=get_title(card.definition, ""),
             effect=card.effect.value,
             effect_source=card.effect.source,
             effect_doubt=card.doubt,
@@ -213,9 +209,7 @@ class ToolInventory:
         )
 
     def _get_state(self, card: ToolCard) -> tuple[ToolState, str]:
-        """Return the state and its reason. Manual changes take precedence over rules, and rules over server
-        failures.
-        """
+        """Return the state and its reason. Manual changes come before rules, rules before server failures."""
         if (reason := self.disabled_reasons.get(card.key)) is not None:
             return "off", reason
         if (held := self.quarantined.get(card.key)) is not None:
@@ -283,12 +277,12 @@ def find_unusable_servers(router: Router) -> dict[str, str]:
     return reasons
 
 
-def _get_card_title(card: ToolCard) -> str:
-    title = card.definition.get("title")
-    if not isinstance(title, str):
-        notes = card.definition.get("annotations")
-        title = cast("Mapping[str, object]", notes).get("title") if isinstance(notes, Mapping) else None
-    return title if isinstance(title, str) else ""
+def get_title(definition: JsonObject, name: str) -> str:
+    """Return the tool's title, else its name."""
+    annotations = definition.get("annotations")
+    inner = annotations.get("title") if isinstance(annotations, dict) else None
+    title = definition.get("title") or inner
+    return title if isinstance(title, str) and title.strip() else name
 
 
 def _get_dropped_key(drop: DroppedTool) -> str:

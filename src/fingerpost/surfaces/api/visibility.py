@@ -1,6 +1,4 @@
-"""Which requests, tools and servers a caller may see, decide about and manage, by the scope and profiles of
-its key.
-"""
+"""Which requests, tools and servers a caller may see and manage, by the scope and profiles of its key."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def get_visible_caller(principal: Principal, *also: Right) -> str | None:
 
 
 def is_scoped(principal: Principal) -> bool:
-    """Return whether the principal is limited to some tools. Requests of other callers and the settings may
-    name any tool.
-    """
+    """Return whether the principal is limited to some tools."""
     scope = principal.scope
     return bool(scope.servers or scope.tools or scope.effects or principal.profiles)
 

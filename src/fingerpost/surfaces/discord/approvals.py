@@ -91,15 +91,6 @@ def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, ask
     return None
 
 
-def explain_no_rejection(
-    settings: DiscordSettings, person: DiscordPerson, *, asker: str | None
-) -> str | None:
-    """Return why the user may not reject a call of `asker`, or None if permitted. Users may always reject
-    their own calls.
-    """
-    return None if asker == person.caller else explain_no_approval(settings, person, asker=asker)
-
-
 MAX_ARGUMENTS_SHOWN: Final = 900  # characters; longer arguments are attached as a file
 _MAX_NAME_LENGTH: Final = 80
 _MAX_REASON_SHOWN: Final = 120  # fits into a message even if every character is escaped
@@ -187,7 +178,7 @@ def format_person(name: str | None) -> str:
     number = (name or "").removeprefix(CALLER_PREFIX)
     if name is not None and name.startswith(CALLER_PREFIX) and number.isascii() and number.isdigit():
         return f"<@{number}>"
-    return escape_line(name or "somebody", 60)
+    return escape_line(name or "an unknown caller", 60)
 
 
 ButtonAction = Literal["approve", "reject", "confirm"]
@@ -329,26 +320,21 @@ class DiscordApprovals:
         """Replace the progress message by the question and its buttons, for one of the waiting requests."""
         content, enclosed = render_approval(pending)
         view = build_buttons("approve", "reject", pending_id=pending.pending_id)
+        posted = PostedApproval(
+            pending_id=pending.pending_id,
+            packet_id=packet_id,
+            channel=progress.message.channel.id,
+            message=progress.message.id,
+        )
         # Stored before it is shown, so that no buttons stay unknown if the process ends in between.
-        posted = await self._remember_posted(pending, packet_id, progress.message)
+        await self._store_posted(posted)
         message = await progress.replace_content(
             content, view=view, files=[each.to_discord() for each in enclosed]
         )
         if message.id != posted.message:
-            posted = await self._remember_posted(pending, packet_id, message)
+            posted = replace(posted, channel=message.channel.id, message=message.id)
+            await self._store_posted(posted)
         self._open[pending.pending_id, packet_id] = posted
-
-    async def _remember_posted(
-        self, pending: Pending, packet_id: str, message: discord.Message
-    ) -> PostedApproval:
-        posted = PostedApproval(
-            pending_id=pending.pending_id,
-            packet_id=packet_id,
-            channel=message.channel.id,
-            message=message.id,
-        )
-        await self._store_posted(posted)
-        return posted
 
     async def _restore_message(self, pending: Pending, posted: PostedApproval) -> None:
         """Restore the message after a restart. The process may have ended before the buttons were added."""
@@ -442,8 +428,9 @@ class DiscordApprovals:
         channel = interaction.channel_id
         if pending is None or channel is None or pending.conversation != build_conversation_id(channel):
             return "Nothing is known of this call any more."
-        explain = explain_no_rejection if action == "reject" else explain_no_approval
-        why = explain(self._settings, person, asker=pending.caller)
+        # Users may always reject their own calls.
+        allowed = action == "reject" and pending.caller == person.caller
+        why = None if allowed else explain_no_approval(self._settings, person, asker=pending.caller)
         if why is None and pending.decision is not Decision.WAITING:
             return describe_decision(pending)
         return why
@@ -497,14 +484,11 @@ class DiscordApprovals:
             if pending is not None:
                 self._start(self._resume, pending, posted)
         for pending in waiting.values():
-            for packet_id in self._find_unposted_packets(pending):
-                await self._show_pending(pending, packet_id)
-
-    def _find_unposted_packets(self, pending: Pending) -> list[str]:
-        """Return the requests that wait for this call and have no message yet."""
-        if parse_channel_id(pending.conversation) is None or self._is_busy(pending.conversation or ""):
-            return []
-        return [each for each in pending.packets if (pending.pending_id, each) not in self._open]
+            if parse_channel_id(pending.conversation) is None or self._is_busy(pending.conversation or ""):
+                continue
+            for packet_id in pending.packets:
+                if (pending.pending_id, packet_id) not in self._open:
+                    await self._show_pending(pending, packet_id)
 
 
 def _build_key(pending_id: str, packet_id: str) -> str:

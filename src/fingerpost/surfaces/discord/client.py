@@ -101,9 +101,7 @@ class DiscordBot(discord.Client):
         )
 
     async def _is_addressed(self, message: discord.Message, person: DiscordPerson) -> bool:
-        """Return whether a message is for the bot: a direct message, a mention, or a message of an earlier
-        caller in the bot's thread.
-        """
+        """Return whether it is a direct message, mentions the bot, or continues a caller's thread with it."""
         if message.guild is None:
             return True
         own = self.user
@@ -260,9 +258,7 @@ async def connect_bot(
 
 
 def get_token(settings: DiscordSettings) -> str:
-    """Return the bot's token, which is masked in all output from now on. Raises `ConfigError` if there is
-    none.
-    """
+    """Return the bot's token and register it as a secret. Raises `ConfigError` if there is none."""
     token = (settings.token or "").strip().removeprefix("Bot ").strip()
     if not token or token.startswith("${"):  # variables are expanded only in the settings of servers
         message = "there is no token for Discord"

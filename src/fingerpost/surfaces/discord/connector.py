@@ -68,9 +68,7 @@ class DiscordQueue:
         self._warned: set[str] = set()  # callers that were informed about their rate limit
 
     def explain_refusal(self, caller: str, conversation: str) -> str | None:
-        """Count a request of the caller. Return why the caller must wait, or None. The text is empty if the
-        caller was informed a moment ago.
-        """
+        """Count a request. Return why the caller must wait, empty if it was told a moment ago, or None."""
         if sum(queue.length for queue in self._queues.values()) >= MAX_QUEUED:
             return "Too many requests wait at the moment. Please ask again in a few minutes."
         queue = self._queues.get(conversation)
@@ -158,9 +156,7 @@ class DiscordConversations:
             self._conversations.popitem(last=False)
 
     async def _restore_from_journal(self, conversation: str) -> DiscordConversation:
-        """Restore a conversation. A packet contains the messages before it, so the newest answered one is
-        enough.
-        """
+        """Restore a conversation from its newest answered packet, which contains the messages before it."""
         journal = self._store.journal
         await journal.flush()
         found = await journal.list_session_packets(conversation, limit=JOURNAL_LOOK_BACK)
@@ -289,14 +285,11 @@ class DiscordConnector:
         self, question_route: Route | None, text: str, route_options: RouteOptions
     ) -> Route:
         """Route the text: as the reply to an open question, or as a new request."""
-        if question_route is None or text.rstrip().endswith("?"):
-            return await self._router.requests.route(text, route_options)
-        route = await self._router.requests.reply(question_route, text, route_options)
-        return (
-            await self._router.requests.route(text, route_options)
-            if route.question == question_route.question
-            else route
-        )
+        if question_route is not None and not text.rstrip().endswith("?"):
+            route = await self._router.requests.reply(question_route, text, route_options)
+            if route.question != question_route.question:
+                return route
+        return await self._router.requests.route(text, route_options)
 
     async def _run_with_progress(
         self,
@@ -306,9 +299,7 @@ class DiscordConnector:
         *,
         packet_id: str | None = None,
     ) -> Route | None:
-        """Return the result of `work` and show its progress. Return None if it failed and the error was
-        shown.
-        """
+        """Run `work` and show its progress. Return None if it failed; the error was shown then."""
         routes: list[Route] = []
         failures: list[Exception] = []
         try:
@@ -328,7 +319,11 @@ class DiscordConnector:
                         failures.append(error)
                     tasks.cancel_scope.cancel()
         except anyio.get_cancelled_exc_class():
-            await _send_shutdown_message(progress)
+            with (
+                anyio.move_on_after(SHUTDOWN_MESSAGE_S, shield=True),
+                suppress(discord.HTTPException, OSError),
+            ):
+                await progress.replace_content(SHUTDOWN_TEXT)
             raise
         if routes:
             return routes[0]
@@ -411,12 +406,6 @@ class DiscordConnector:
                     state = await self.conversations.load(pending.conversation)
                     await self._deliver_result(note, pending.conversation, state, route)
                 await self.approvals.mark_settled(posted)
-
-
-async def _send_shutdown_message(progress: ProgressMessage) -> None:
-    """Tell the user that there will be no answer, because the process is being stopped."""
-    with anyio.move_on_after(SHUTDOWN_MESSAGE_S, shield=True), suppress(discord.HTTPException, OSError):
-        await progress.replace_content(SHUTDOWN_TEXT)
 
 
 async def _open_channel(

@@ -28,7 +28,7 @@ async def wait_for_decision(router: Router, pending_id: str, seconds: float) -> 
                         tasks.cancel_scope.cancel()
 
             tasks.start_soon(listen)
-            while not await _is_decided(router, pending_id):  # noqa: ASYNC110 - other processes tell nobody
+            while not await _is_decided(router, pending_id):  # noqa: ASYNC110 - other processes send no event
                 await anyio.sleep(CHECK_INTERVAL_S)
             decided = True
             tasks.cancel_scope.cancel()

@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol
 
 import anyio
@@ -41,6 +40,7 @@ from fingerpost.surfaces.http.asgi import (
     run_while_connected,
 )
 from fingerpost.surfaces.openai.chat import (
+    AnswerStream,
     ChatStream,
     LateEventStream,
     build_chat_completion,
@@ -58,12 +58,7 @@ from fingerpost.surfaces.openai.errors import (
 from fingerpost.surfaces.openai.messages import ChatRequest, parse_chat_request
 from fingerpost.surfaces.openai.models import ModelList
 from fingerpost.surfaces.openai.options import HEADER_PREFIX, OPTION_NAMES, parse_request_options, split_model
-from fingerpost.surfaces.openai.requests import (
-    AnswerListener,
-    CompletionResult,
-    CompletionRunner,
-    CompletionTurn,
-)
+from fingerpost.surfaces.openai.requests import CompletionResult, CompletionRunner, CompletionTurn
 from fingerpost.surfaces.openai.responses import ResponseStream, build_response, parse_response_request
 
 
@@ -79,57 +74,46 @@ class ResponseSender:
         await self._send(message)
 
 
-@dataclass(slots=True, eq=False)
-class ActiveCompletion:
-    """One running request. `cancelled`: cancelled because the app closes."""
-
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    cancelled: bool = False
-
-
 class ActiveCompletions:
     """The running requests, with a limit. Accepts none once the app closes."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._running: set[ActiveCompletion] = set()
+        self._running: set[anyio.CancelScope] = set()
         self._closing = False
         self._done = anyio.Event()
 
     @contextmanager
-    def track_request(self) -> Generator[ActiveCompletion]:
-        """Track a request from start to end. Raises `CompletionError` above the limit."""
+    def track_request(self) -> Generator[anyio.CancelScope]:
+        """Track a request from start to end. Its scope is cancelled if the app closes before.
+
+        Raises `CompletionError` above the limit.
+        """
         if self._closing:
             raise CompletionError(503, SHUTDOWN_MESSAGE)
         if len(self._running) >= self._limit:
             raise CompletionError(
                 503, "Too many requests are being answered; try again.", headers=((b"retry-after", b"5"),)
             )
-        one = ActiveCompletion()
-        self._running.add(one)
+        scope = anyio.CancelScope()
+        self._running.add(scope)
         try:
-            with one.scope:
-                yield one
+            with scope:
+                yield scope
         finally:
-            self._running.discard(one)
+            self._running.discard(scope)
             if not self._running:
                 self._done.set()
 
-    def close(self) -> None:
-        """Accept no more requests."""
+    async def drain(self, seconds: float) -> None:
+        """Accept no more requests. Give those that run a short time, then cancel them."""
         self._closing = True
-
-    async def wait_until_done(self) -> None:
-        """Wait until no request runs."""
-        while self._running:
-            self._done = anyio.Event()
-            await self._done.wait()
-
-    def cancel_all(self) -> None:
-        """Cancel all running requests."""
-        for one in self._running:
-            one.cancelled = True
-            one.scope.cancel()
+        with anyio.move_on_after(seconds):
+            while self._running:
+                self._done = anyio.Event()
+                await self._done.wait()
+        for scope in self._running:
+            scope.cancel()
 
 
 _EXPOSED_HEADERS: Final = (
@@ -192,8 +176,10 @@ class OpenAIPath:
         """Parse a path. Raises `CompletionError` for an unknown one."""
         # Slashes are stripped here, because the pattern would backtrack over many of them.
         found = _PATH_PATTERN.fullmatch(path.rstrip("/"))
+        message = f"There is nothing at {path[:200]!r}. {_KNOWN_PATHS}"
+        not_found = CompletionError(404, message, code="not_found")
         if found is None:
-            raise _build_not_found(path)
+            raise not_found
         profile, rest = found["profile"], found["rest"]
         if rest == "chat/completions":
             return cls(endpoint="chat", path="/v1/chat/completions", profile=profile)
@@ -202,19 +188,7 @@ class OpenAIPath:
         head, _, name = rest.partition("/")
         if head == "models":
             return cls(endpoint="models", path="/v1/models", method="GET", profile=profile, name=name)
-        raise _build_not_found(path)
-
-
-def _build_not_found(path: str) -> CompletionError:
-    return CompletionError(404, f"There is nothing at {path[:200]!r}. {_KNOWN_PATHS}", code="not_found")
-
-
-class AnswerStream(AnswerListener, Protocol):
-    """Streams an answer while it is produced."""
-
-    async def finish(self, result: CompletionResult) -> None: ...
-
-    async def fail(self, error: HttpError) -> None: ...
+        raise not_found
 
 
 class AnswerBuilder(Protocol):
@@ -223,19 +197,13 @@ class AnswerBuilder(Protocol):
     def __call__(self, result: CompletionResult, request: ChatRequest, *, extension: bool) -> JsonObject: ...
 
 
-class AnswerStreamFactory(Protocol):
-    """Creates an `AnswerStream`."""
-
-    def __call__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> AnswerStream: ...
-
-
 @frozen
 class ApiFormat:
     """How one API parses requests and formats answers."""
 
     read: Callable[[Mapping[str, Any]], ChatRequest]
     build_answer: AnswerBuilder
-    open_stream: AnswerStreamFactory
+    open_stream: type[AnswerStream]
 
 
 API_FORMATS: Final[Mapping[str, ApiFormat]] = {
@@ -269,9 +237,7 @@ class OpenAIRequest:
 async def open_openai_app(
     router: Router, *, authenticator: Authenticator, address: str, rate_limiter: RateLimiter | None = None
 ) -> AsyncGenerator[OpenAIApp]:
-    """Open /v1 for this router. `address` is the public address; `rate_limiter` is shared with other
-    surfaces.
-    """
+    """Open /v1 for this router at the public address. `rate_limiter` is shared with other surfaces."""
     models = ModelList(router)
     try:
         yield OpenAIApp(
@@ -304,10 +270,7 @@ class OpenAIApp:
 
     async def drain(self, seconds: float) -> None:
         """Give running requests a short time, then cancel them with an error about the shutdown."""
-        self._active_completions.close()
-        with anyio.move_on_after(seconds):
-            await self._active_completions.wait_until_done()
-        self._active_completions.cancel_all()
+        await self._active_completions.drain(seconds)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -328,8 +291,12 @@ class OpenAIApp:
             )
             with self._active_completions.track_request() as running:
                 await self._handle_request(inbound)
-            if running.cancelled:
-                await self._send_shutdown_error(running, sender, common)
+            if running.cancel_called:
+                fault = CompletionError(503, SHUTDOWN_MESSAGE)
+                if not sender.started:
+                    raise fault
+                frame = b"data: %s\n\n" % encode_json(format_error(fault))
+                await sender({"type": "http.response.body", "body": frame})
         except HttpError as fault:
             await _respond_error(sender, fault, common)
         except ClientDisconnected:
@@ -338,16 +305,6 @@ class OpenAIApp:
             log.exception("A request at %s could not be answered", scope["path"][:200])
             if not sender.started:
                 await _respond_error(sender, CompletionError(500, INTERNAL_ERROR_MESSAGE), common)
-
-    async def _send_shutdown_error(
-        self, active: ActiveCompletion, sender: ResponseSender, common: tuple[Header, ...]
-    ) -> None:
-        fault = CompletionError(503, SHUTDOWN_MESSAGE)
-        if not sender.started:
-            await _respond_error(sender, fault, common)
-        else:
-            frame = b"data: %s\n\n" % encode_json(format_error(fault))
-            await sender({"type": "http.response.body", "body": frame})
 
     async def _handle_request(self, http_request: OpenAIRequest) -> None:
         if http_request.method == "OPTIONS":

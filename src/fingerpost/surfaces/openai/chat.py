@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 import anyio
@@ -149,34 +150,51 @@ def build_usage(result: CompletionResult) -> JsonObject:
     }
 
 
-class ChatStream:
-    """Streams chunks: the role, text, calls of the caller's tools, the finish reason, usage."""
+class AnswerStream(ABC):
+    """Streams an answer while it is produced: an `AnswerListener` that also sends the end."""
 
     def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
         self._stream = stream
         self._request = request
         self._extension = extension
-        self._id = "chatcmpl-"
+        self._packet_id = ""
         self._created = int(time.time())
         self._pieces: list[str] = []
-        self._role_sent = False
+        self._begun = False  # whether the first event was sent
 
     async def on_start(self, packet_id: str) -> None:
-        self._id = f"chatcmpl-{packet_id}"
+        self._packet_id = packet_id
         if not self._stream.opened:
             self._stream.add_headers(build_id_headers(packet_id))
+
+    async def on_note(self, text: str) -> None:
+        await self._stream.send_comment(text)
+
+    @abstractmethod
+    async def on_text(self, piece: str) -> None: ...
+
+    async def finish(self, result: CompletionResult) -> None:
+        """Send the rest of the answer and the final events."""
+        if not self._packet_id:  # a resumed request already has an id
+            await self.on_start(result.route.packet_id)
+        await self._finish(result)
+
+    @abstractmethod
+    async def _finish(self, result: CompletionResult) -> None: ...
+
+    @abstractmethod
+    async def fail(self, error: HttpError) -> None:
+        """Report an error inside the stream."""
+
+
+class ChatStream(AnswerStream):
+    """Streams chunks: the role, text, calls of the caller's tools, the finish reason, usage."""
 
     async def on_text(self, piece: str) -> None:
         self._pieces.append(piece)
         await self._send_delta({"content": piece})
 
-    async def on_note(self, text: str) -> None:
-        await self._stream.send_comment(text)
-
-    async def finish(self, result: CompletionResult) -> None:
-        """Send the rest of the answer and the final chunks."""
-        if self._id == "chatcmpl-":  # a resumed request already has an id
-            await self.on_start(result.route.packet_id)
+    async def _finish(self, result: CompletionResult) -> None:
         if result.reasoning:  # only now is it known which turn was the answer
             await self._send_delta({"reasoning_content": result.reasoning})
         if rest := get_unstreamed_text(result.text, "".join(self._pieces)):
@@ -197,7 +215,6 @@ class ChatStream:
         await self._stream.send_event(DONE_PAYLOAD)
 
     async def fail(self, error: HttpError) -> None:
-        """Report an error inside the stream."""
         await self._stream.send_event(encode_json(format_error(error)))
 
     async def _send_delta(self, delta: dict[str, Any]) -> None:
@@ -205,14 +222,14 @@ class ChatStream:
         await self._stream.send_event(encode_json(self._build_chunk([_build_choice(delta, None)])))
 
     async def _send_role(self) -> None:
-        if not self._role_sent:
-            self._role_sent = True
+        if not self._begun:
+            self._begun = True
             first = _build_choice({"role": "assistant", "content": "", "refusal": None}, None)
             await self._stream.send_event(encode_json(self._build_chunk([first])))
 
     def _build_chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
         chunk: dict[str, Any] = {
-            "id": self._id,
+            "id": f"chatcmpl-{self._packet_id}",
             "object": "chat.completion.chunk",
             "created": self._created,
             "model": self._request.model,

@@ -45,6 +45,12 @@ _ERROR_NAMES: Final[dict[int, tuple[str, str | None]]] = {
     503: ("server_error", "overloaded"),
     504: ("upstream_error", "upstream_timeout"),
 }
+_STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str | None], ...]] = (
+    (ConfigError, 400, None),
+    (CallError, 400, None),
+    (ServerUnavailable, 503, "server_unavailable"),
+    (LimitReached, 413, None),
+)
 _CONFIGURATION_STATUSES: Final = frozenset({401, 403, 407})
 _REQUEST_STATUSES: Final = frozenset({400, 413, 422})
 
@@ -81,18 +87,12 @@ def build_error(error: FingerpostError) -> CompletionError:
     """Convert a Fingerpost error to an API error."""
     if isinstance(error, ModelError):
         return build_model_error(error)
-    sentence = _format_message(error)
-    if isinstance(error, ConfigError | CallError):
-        return CompletionError(400, sentence)
-    if isinstance(error, ServerUnavailable):
-        return CompletionError(503, sentence, code="server_unavailable")
     if isinstance(error, StoreError):  # callers do not need details about the store
-        return CompletionError(
-            503, STORE_UNAVAILABLE_MESSAGE, code="store_unavailable", headers=((b"retry-after", b"5"),)
-        )
-    if isinstance(error, LimitReached):
-        return CompletionError(413, sentence)
-    return CompletionError(500, sentence)
+        retry = ((b"retry-after", b"5"),)
+        return CompletionError(503, STORE_UNAVAILABLE_MESSAGE, code="store_unavailable", headers=retry)
+    fitting = ((status, code) for kind, status, code in _STATUS_BY_ERROR if isinstance(error, kind))
+    status, code = next(fitting, (500, None))
+    return CompletionError(status, _format_message(error), code=code)
 
 
 def build_model_error(error: ModelError) -> CompletionError:
@@ -158,9 +158,7 @@ def _decode_json(body: bytes) -> object:
 
 
 def encode_json(value: object) -> bytes:
-    """Encode JSON on one line. Values that orjson rejects (huge integers, lone surrogates) use the slower
-    encoder.
-    """
+    """Encode JSON on one line. What orjson rejects (huge integers, lone surrogates) takes longer."""
     try:
         return orjson.dumps(value)
     except TypeError:

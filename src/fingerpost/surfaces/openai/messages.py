@@ -90,19 +90,26 @@ def _parse_content(
 ) -> tuple[str, tuple[JsonObject, ...]]:
     """Return the text, and the parts if there is more than text."""
     content = fields.get("content")
-    if content is None:
-        refusal = fields.get("refusal")
-        if required:
-            raise CompletionError(400, "This message has no content.", f"{where}.content")
-        return (refusal if isinstance(refusal, str) else ""), ()
+    if content is not None:
+        return parse_parts(content, f"{where}.content", _parse_part)
+    refusal = fields.get("refusal")
+    if required:
+        raise CompletionError(400, "This message has no content.", f"{where}.content")
+    return (refusal if isinstance(refusal, str) else ""), ()
+
+
+def parse_parts(
+    content: object, where: str, parse_part: Callable[[object, str], JsonObject]
+) -> tuple[str, tuple[JsonObject, ...]]:
+    """Return the text of a content, and its parts if there is more than text."""
     if isinstance(content, str):
         return content, ()
     if not isinstance(content, list):
-        raise CompletionError(400, "Content is a text or a list of parts.", f"{where}.content")
+        raise CompletionError(400, "Content is a text or a list of parts.", where)
     parts = cast("list[object]", content)
     if len(parts) > MAX_PARTS:
-        raise CompletionError(400, f"A message has at most {MAX_PARTS} parts.", f"{where}.content")
-    read = [_parse_part(part, f"{where}.content[{at}]") for at, part in enumerate(parts)]
+        raise CompletionError(400, f"A message has at most {MAX_PARTS} parts.", where)
+    read = [parse_part(part, f"{where}[{at}]") for at, part in enumerate(parts)]
     words = [str(part[str(part["type"])]) for part in read if part["type"] in ("text", "refusal")]
     plain = all(part["type"] == "text" for part in read)
     return "\n".join(words), () if plain else tuple(read)

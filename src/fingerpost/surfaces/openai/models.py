@@ -90,18 +90,13 @@ async def _receive_list(client: httpx2.AsyncClient) -> bytes:
 def _parse_entries(content: bytes) -> tuple[JsonObject, ...]:
     body: object = from_json(content)
     listed = get_fields(body).get("data")
-    if not isinstance(listed, list):
-        return ()
+    entries = cast("list[object]", listed)[:MAX_MODELS] if isinstance(listed, list) else []
+    named = ((entry, get_fields(entry).get("id")) for entry in entries)
     return tuple(
         cast("JsonObject", entry)
-        for entry in cast("list[object]", listed)[:MAX_MODELS]
-        if _is_model_entry(entry)
+        for entry, name in named
+        if isinstance(name, str) and 0 < len(name) <= MAX_ID_LENGTH
     )
-
-
-def _is_model_entry(entry: object) -> bool:
-    name = get_fields(entry).get("id")
-    return isinstance(name, str) and 0 < len(name) <= MAX_ID_LENGTH
 
 
 OWN_MODEL: Final = "fingerpost"

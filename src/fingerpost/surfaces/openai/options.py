@@ -23,6 +23,12 @@ MAX_LENGTHS: Final = {
     "server": 200,
     "api_version": 100,
 }
+_CHOICES: Final[Mapping[str, Sequence[str]]] = {"mode": MODES, "effort": tuple(Effort)}
+_RANGES: Final = {
+    "seconds": (0.1, 3600),
+    "max_tools": (1, MAX_ROUTED_TOOLS),
+    "max_turns": (1, MAX_TURNS),
+}
 _BOOLEANS: Final = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
 
 
@@ -104,44 +110,24 @@ def _parse_header(name: str, value: str, header: str) -> Any:
 
 
 def _check_option(name: str, value: Any, where: str, profiles: Sequence[str]) -> Any:
-    if name == "mode":
-        return _check_choice(value, MODES, where, "mode")
-    if name == "effort":
-        return _check_choice(value, tuple(Effort), where, "effort")
-    if name == "profile":
-        return _check_profile(value, profiles, where)
-    if name == "dry_run":
-        if not isinstance(value, bool):
-            raise CompletionError(400, "This is true or false.", where)
-        return value
-    if name in MAX_LENGTHS:
-        return _check_text(value, MAX_LENGTHS[name], where)
-    if name == "seconds":
-        return _check_number(value, 0.1, 3600, where)
-    return int(
-        _check_number(value, 1, MAX_ROUTED_TOOLS if name == "max_tools" else MAX_TURNS, where, whole=True)
-    )
-
-
-def _check_profile(value: object, profiles: Sequence[str], where: str) -> str:
-    """Return the profile if it exists. Raises `CompletionError`."""
-    if not isinstance(value, str) or value not in profiles:
-        there = f"There are {', '.join(sorted(profiles))}." if profiles else "None is configured."
-        raise CompletionError(400, f"There is no profile {_format_value(value)} here. {there}", param=where)
-    return value
-
-
-def _check_choice(value: object, known: Sequence[str], where: str, what: str) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise CompletionError(
-            400, f"There is no {what} {_format_value(value)}; there are {', '.join(known)}.", where
-        )
-    return value
-
-
-def _check_text(value: object, max_length: int, where: str) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > max_length:
-        raise CompletionError(400, f"This is a text of 1 to {max_length} characters.", where)
+    problem = None
+    if name in _CHOICES:
+        known = _CHOICES[name]
+        if value not in known:
+            problem = f"There is no {name} {value!r:.60}; there are {', '.join(known)}."
+    elif name == "profile":
+        if value not in profiles:
+            there = f"There are {', '.join(sorted(profiles))}." if profiles else "None is configured."
+            problem = f"There is no profile {value!r:.60} here. {there}"
+    elif name == "dry_run":
+        problem = None if isinstance(value, bool) else "This is true or false."
+    elif name in MAX_LENGTHS:
+        if not isinstance(value, str) or not value.strip() or len(value) > MAX_LENGTHS[name]:
+            problem = f"This is a text of 1 to {MAX_LENGTHS[name]} characters."
+    else:
+        return _check_number(value, *_RANGES[name], where, whole=name != "seconds")
+    if problem is not None:
+        raise CompletionError(400, problem, where)
     return value
 
 
@@ -151,7 +137,3 @@ def _check_number(value: object, minimum: float, maximum: float, where: str, *, 
         kind = "whole number" if whole else "number"
         raise CompletionError(400, f"This is a {kind} from {minimum:g} to {maximum:g}.", where)
     return cast("float", value)
-
-
-def _format_value(value: object) -> str:
-    return f"{value!r:.60}"

@@ -94,13 +94,16 @@ class CompletionTurn:
 def build_route_options(turn: CompletionTurn, conversation: ChatConversation, router: Router) -> RouteOptions:
     """Build the route options. Options that were not given are left to the router."""
     chat_request, request_options = turn.request, turn.request_options
+    mode = request_options.mode or router.settings.completions.mode
+    if mode == "auto":
+        mode = Mode.KEYLESS if turn.keyless else Mode.SIMPLE
     return RouteOptions(
         history=conversation.history,
         conversation=turn.conversation,
         caller=turn.principal.name,
         profile=turn.access_scope.profile,
         scopes=turn.access_scope.scopes,
-        mode=resolve_mode(turn, router),
+        mode=mode,
         server=request_options.server,
         max_tools=request_options.max_tools,
         effort=request_options.effort,
@@ -118,18 +121,6 @@ def build_route_options(turn: CompletionTurn, conversation: ChatConversation, ro
         caller_tools=chat_request.tools,
         tool_choice=chat_request.tool_choice,
     )
-
-
-def build_resume_options(route_options: RouteOptions) -> RouteOptions:
-    """Return the options to resume a known request: without its history and parts, which are stored."""
-    return replace(route_options, history=None, since=(), parts=())
-
-
-def resolve_mode(turn: CompletionTurn, router: Router) -> str:
-    mode = turn.request_options.mode or router.settings.completions.mode
-    if mode != "auto":
-        return mode
-    return Mode.KEYLESS if turn.keyless else Mode.SIMPLE
 
 
 MAX_APPROVAL_WAITS: Final = 50  # approvals awaited within one request
@@ -210,9 +201,9 @@ class CompletionRunner:
         except FingerpostError as error:
             raise build_error(error) from error
         route = routes[-1]
-        await self._remember_pending(turn, routes)
-        if (fault := _build_failure(route)) is not None:
-            raise fault
+        await self._remember_pending(turn, route)
+        if route.failure is not None and not route.packet.tool_routing.worked:
+            raise build_error(route.failure)
         if route.hidden and route.tool_calls:
             await self._hidden_messages.remember(
                 _build_conversation_key(turn), route.tool_calls, route.hidden
@@ -238,9 +229,9 @@ class CompletionRunner:
         conversation, waiting = await self._find_waiting_call(turn)
         await self._check_server(turn)
         if conversation is None:
-            route_options = build_resume_options(
-                build_route_options(turn, turn.request.conversation, self._router)
-            )
+            # To resume a known request: its history and parts are stored.
+            route_options = build_route_options(turn, turn.request.conversation, self._router)
+            route_options = replace(route_options, history=None, since=(), parts=())
         else:
             since = await self._hidden_messages.restore_messages(
                 _build_conversation_key(turn), conversation.since
@@ -272,9 +263,7 @@ class CompletionRunner:
             self._settled = settled or time.monotonic() >= self._ready_deadline
 
     async def _check_server(self, turn: CompletionTurn) -> None:
-        """Raise `CompletionError` if a limited caller names a server it cannot see, so that names do not
-        leak.
-        """
+        """Raise `CompletionError` if a limited caller names a server that it cannot see."""
         server, access_scope = turn.request_options.server, turn.access_scope
         if server is None or not access_scope.scopes:
             return
@@ -370,22 +359,17 @@ class CompletionRunner:
             return None
         return pending if pending.decision in (Decision.APPROVED, Decision.REJECTED) else None
 
-    async def _remember_pending(self, turn: CompletionTurn, routes: Sequence[Route]) -> None:
-        """Remember which call a named conversation waits for."""
-        route = routes[-1]
+    async def _remember_pending(self, turn: CompletionTurn, route: Route) -> None:
+        """Remember which call a named conversation waits for, until this call is known no more or done."""
         if turn.request_options.conversation is None:
             return
+        key = _build_conversation_key(turn)
         if route.outcome is RouteOutcome.WAITING and route.pending is not None:
-            await self._awaited_approvals.remember(_build_conversation_key(turn), route.pending.pending_id)
-        elif (
-            named := await self._awaited_approvals.get_pending_id(_build_conversation_key(turn))
-        ) is not None and await self._is_result_of(named, route):
-            await self._awaited_approvals.forget(_build_conversation_key(turn))
-
-    async def _is_result_of(self, pending_id: str, route: Route) -> bool:
-        """Return whether this route is the result of that call. True if the call is no longer known."""
-        pending = await self._router.store.approvals.get(pending_id)
-        return pending is None or route.packet_id in pending.packets
+            await self._awaited_approvals.remember(key, route.pending.pending_id)
+        elif (named := await self._awaited_approvals.get_pending_id(key)) is not None:
+            pending = await self._router.store.approvals.get(named)
+            if pending is None or route.packet_id in pending.packets:
+                await self._awaited_approvals.remember(key, None)
 
     async def _wait_for_decision(
         self, pending: Pending, seconds: float, listener: AnswerListener | None
@@ -402,11 +386,11 @@ class CompletionRunner:
     def _build_result(self, routes: Sequence[Route], milliseconds: float) -> CompletionResult:
         route = routes[-1]
         waiting = route.pending if route.outcome is RouteOutcome.WAITING else None
+        # The text is empty if the model wrote none or refused.
+        text = "" if route.refusal or route.wordless else route.answer
         return CompletionResult(
             route=route,
-            text=_get_answer_text(route)
-            if waiting is None
-            else _format_waiting_text(route, waiting, self._address),
+            text=text if waiting is None else _format_waiting_text(route, waiting, self._address),
             finish=_get_finish_reason(route),
             refusal=route.refusal,
             reasoning=route.reasoning,
@@ -450,11 +434,6 @@ def _format_waiting_text(route: Route, waiting: Pending, address: str) -> str:
     return f"{answer}\n\n{note}" if answer else note
 
 
-def _get_answer_text(route: Route) -> str:
-    """Return the model's answer, or an empty text if the model wrote none or refused."""
-    return "" if route.refusal or route.wordless else route.answer
-
-
 def _get_finish_reason(route: Route) -> str:
     if route.outcome is RouteOutcome.HANDED_BACK:
         return "tool_calls"
@@ -462,10 +441,3 @@ def _get_finish_reason(route: Route) -> str:
         return "length"
     models_own = route.outcome is RouteOutcome.ANSWERED or route.refusal or route.wordless
     return route.finish if models_own and route.finish != "tool_calls" else "stop"
-
-
-def _build_failure(route: Route) -> CompletionError | None:
-    """Return an error if the request failed and no tool call worked. It replaces the model's answer."""
-    if route.failure is None or route.packet.tool_routing.worked:
-        return None
-    return build_error(route.failure)

@@ -9,11 +9,10 @@ from typing import Any, Final, cast
 
 from fingerpost.records import Json, JsonObject, Message
 from fingerpost.surfaces.http.asgi import HttpError
-from fingerpost.surfaces.openai.chat import LateEventStream, build_extension, build_id_headers
+from fingerpost.surfaces.openai.chat import AnswerStream, LateEventStream, build_extension
 from fingerpost.surfaces.openai.errors import CompletionError, encode_json, format_error, get_fields
 from fingerpost.surfaces.openai.messages import (
     MAX_MESSAGES,
-    MAX_PARTS,
     ChatConversation,
     ChatRequest,
     check_order,
@@ -22,6 +21,7 @@ from fingerpost.surfaces.openai.messages import (
     get_tool_names,
     parse_flag,
     parse_model,
+    parse_parts,
 )
 from fingerpost.surfaces.openai.requests import CompletionResult, get_unstreamed_text
 
@@ -31,7 +31,9 @@ _TEXT_PART_TYPES: Final = ("input_text", "output_text", "text")
 
 def parse_input(value: object, instructions: object) -> ChatConversation:
     """Parse the conversation from `instructions` and `input`. Raises `CompletionError`."""
-    first = _parse_instructions(instructions)
+    if instructions is not None and not isinstance(instructions, str):
+        raise CompletionError(400, "`instructions` is a text.", "instructions")
+    first = () if instructions is None else (Message(role="system", text=instructions),)
     if isinstance(value, str):
         return ChatConversation.from_messages((*first, Message(role="user", text=value)))
     if not isinstance(value, list) or not value:
@@ -44,14 +46,6 @@ def parse_input(value: object, instructions: object) -> ChatConversation:
         _add_item(messages, item, f"input[{at}]")
     check_order(messages)
     return ChatConversation.from_messages(messages)
-
-
-def _parse_instructions(value: object) -> tuple[Message, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, str):
-        raise CompletionError(400, "`instructions` is a text.", "instructions")
-    return (Message(role="system", text=value),)
 
 
 def _add_item(messages: list[Message], item: object, where: str) -> None:
@@ -74,29 +68,14 @@ def _add_item(messages: list[Message], item: object, where: str) -> None:
         raise CompletionError(400, f"Items of type {kind!r:.60} are not taken; {known} are.", f"{where}.type")
 
 
-def _parse_item_message(fields: object, where: str) -> Message:
-    item = get_fields(fields)
+def _parse_item_message(item: Mapping[str, object], where: str) -> Message:
     role = item.get("role")
     if role not in _ITEM_ROLES:
         raise CompletionError(
             400, f"The role of a message is one of {', '.join(_ITEM_ROLES)}.", f"{where}.role"
         )
-    text, parts = _parse_item_content(item.get("content"), f"{where}.content")
+    text, parts = parse_parts(item.get("content"), f"{where}.content", _parse_item_part)
     return Message(role=str(role), text=text, parts=parts)
-
-
-def _parse_item_content(value: object, where: str) -> tuple[str, tuple[JsonObject, ...]]:
-    if isinstance(value, str):
-        return value, ()
-    if not isinstance(value, list):
-        raise CompletionError(400, "Content is a text or a list of parts.", where)
-    given = cast("list[object]", value)
-    if len(given) > MAX_PARTS:
-        raise CompletionError(400, f"A message has at most {MAX_PARTS} parts.", where)
-    parts = [_parse_item_part(part, f"{where}[{at}]") for at, part in enumerate(given)]
-    words = [str(part["text"]) for part in parts if part["type"] == "text"]
-    plain = len(words) == len(parts)
-    return "\n".join(words), () if plain else tuple(parts)
 
 
 def _parse_item_part(part: object, where: str) -> JsonObject:
@@ -119,20 +98,18 @@ def _parse_item_part(part: object, where: str) -> JsonObject:
     raise CompletionError(400, "A part is a text, a picture by its URL, or a file with its data.", where)
 
 
-def _parse_function_call(fields: object, where: str) -> JsonObject:
-    item = get_fields(fields)
+def _parse_function_call(item: Mapping[str, object], where: str) -> JsonObject:
     call_id, name, arguments = item.get("call_id"), item.get("name"), item.get("arguments")
     if not isinstance(call_id, str) or not isinstance(name, str) or not isinstance(arguments, str):
         raise CompletionError(400, "A call has a call_id, a name, and arguments as a text of JSON.", where)
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _parse_function_result(fields: object, where: str) -> Message:
-    item = get_fields(fields)
+def _parse_function_result(item: Mapping[str, object], where: str) -> Message:
     call_id = item.get("call_id")
     if not isinstance(call_id, str) or not call_id:
         raise CompletionError(400, "A result names the call it answers.", f"{where}.call_id")
-    text, parts = _parse_item_content(item.get("output"), f"{where}.output")
+    text, parts = parse_parts(item.get("output"), f"{where}.output", _parse_item_part)
     return Message(role="tool", text=text, tool_call_id=call_id, parts=parts)
 
 
@@ -163,8 +140,12 @@ def parse_response_request(body: Mapping[str, Any]) -> ChatRequest:
     for name, why in _UNSUPPORTED_FIELDS.items():
         if body.get(name):
             raise CompletionError(400, why, name)
-    _check_includes(body.get("include"))
-    tools = _parse_function_tools(body.get("tools"))
+    included: object = body.get("include")
+    for name in cast("list[object]", included) if isinstance(included, list) else []:
+        if name not in _SUPPORTED_INCLUDES:
+            raise CompletionError(400, f"{name!r:.60} cannot be included.", "include")
+    entries = enumerate(get_tool_entries(body.get("tools")))
+    tools = tuple(_translate_tool(get_fields(tool), f"tools[{at}]") for at, tool in entries)
     return ChatRequest(
         model=parse_model(body),
         conversation=parse_input(body.get("input"), body.get("instructions")),
@@ -175,12 +156,6 @@ def parse_response_request(body: Mapping[str, Any]) -> ChatRequest:
         request_options=body.get("fingerpost"),
         echo={name: body[name] for name in _ECHOED_FIELDS if body.get(name) is not None},
     )
-
-
-def _check_includes(value: object) -> None:
-    wanted = cast("list[object]", value) if isinstance(value, list) else []
-    if other := [name for name in wanted if name not in _SUPPORTED_INCLUDES]:
-        raise CompletionError(400, f"{other[0]!r:.60} cannot be included.", "include")
 
 
 def _translate_options(body: Mapping[str, Any]) -> JsonObject:
@@ -209,14 +184,8 @@ def _translate_format(wanted: Mapping[str, object]) -> JsonObject | None:
     }
 
 
-def _parse_function_tools(value: object) -> tuple[JsonObject, ...]:
-    """Convert the caller's own tools to the format of the chat API."""
-    return tuple(
-        _translate_tool(get_fields(tool), f"tools[{at}]") for at, tool in enumerate(get_tool_entries(value))
-    )
-
-
 def _translate_tool(tool: Mapping[str, object], where: str) -> JsonObject:
+    """Convert a tool of the caller to the format of the chat API."""
     if tool.get("type") != "function":
         kind = f"{tool.get('type')!r:.60}"
         raise CompletionError(
@@ -341,23 +310,12 @@ def _build_call_item(
     }
 
 
-class ResponseStream:
+class ResponseStream(AnswerStream):
     """Streams numbered events: created, text deltas, calls, completed."""
 
     def __init__(self, stream: LateEventStream, request: ChatRequest, *, extension: bool) -> None:
-        self._stream = stream
-        self._request = request
-        self._extension = extension
-        self._packet_id = ""
-        self._created = int(time.time())
-        self._pieces: list[str] = []
+        super().__init__(stream, request, extension=extension)
         self._number = 0
-        self._created_sent = False
-
-    async def on_start(self, packet_id: str) -> None:
-        self._packet_id = packet_id
-        if not self._stream.opened:
-            self._stream.add_headers(build_id_headers(packet_id))
 
     async def on_text(self, piece: str) -> None:
         await self._send_created()
@@ -369,13 +327,7 @@ class ResponseStream:
             "response.output_text.delta", **self._get_text_position(), delta=piece, logprobs=[]
         )
 
-    async def on_note(self, text: str) -> None:
-        await self._stream.send_comment(text)
-
-    async def finish(self, result: CompletionResult) -> None:
-        """Send the rest of the answer and the final events."""
-        if not self._packet_id:  # a resumed request already has an id
-            await self.on_start(result.route.packet_id)
+    async def _finish(self, result: CompletionResult) -> None:
         calls = result.route.tool_calls
         rest = get_unstreamed_text(result.text, "".join(self._pieces))
         if result.refusal and not self._pieces:
@@ -384,7 +336,9 @@ class ResponseStream:
             await self.on_text(rest)
         await self._send_created()
         if self._pieces:
-            await self._finish_text(result.text)
+            at, text = self._get_text_position(), result.text
+            await self._send_event("response.output_text.done", **at, text=text, logprobs=[])
+            await self._finish_part(_build_text_part(text))
         for index, call in enumerate(calls, start=int(bool(self._pieces))):
             await self._send_call(index, call)
         final = _complete_response(self._build_current_response(), result, extension=self._extension)
@@ -392,16 +346,9 @@ class ResponseStream:
         await self._send_event(kind, response=final)
 
     async def fail(self, error: HttpError) -> None:
-        """Report an error inside the stream."""
         fields = get_fields(format_error(error)["error"])
         named = {name: fields.get(name) for name in ("code", "message", "param")}
         await self._send_event("error", **named)
-
-    async def _finish_text(self, text: str) -> None:
-        await self._send_event(
-            "response.output_text.done", **self._get_text_position(), text=text, logprobs=[]
-        )
-        await self._finish_part(_build_text_part(text))
 
     async def _send_refusal(self, text: str) -> None:
         """Send a refusal as a single part. Refusals are short."""
@@ -436,8 +383,8 @@ class ResponseStream:
         return _build_response_body(self._packet_id, self._created, self._request)
 
     async def _send_created(self) -> None:
-        if not self._created_sent:
-            self._created_sent = True
+        if not self._begun:
+            self._begun = True
             await self._send_event("response.created", response=self._build_current_response())
             await self._send_event("response.in_progress", response=self._build_current_response())
 

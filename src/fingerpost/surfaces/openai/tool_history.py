@@ -1,6 +1,4 @@
-"""State between requests of a chat: tool calls the caller has not seen, its conversation, its pending
-approval.
-"""
+"""State between the requests of a chat: hidden tool calls, its conversation, its pending approval."""
 
 from __future__ import annotations
 
@@ -157,7 +155,6 @@ def _hash_messages(caller_key: str, messages: Sequence[Message]) -> str:
 
 AWAITED_CACHE: Final = "completions.awaited"
 AWAITED_TTL_S: Final = 24 * 3600.0
-_NO_APPROVAL: Final = b""  # overwrites a finished entry
 
 
 class AwaitedApprovals:
@@ -171,16 +168,10 @@ class AwaitedApprovals:
         value = await self._store.cache.get(AWAITED_CACHE, _build_awaited_key(caller_key))
         return value.decode() if value else None
 
-    async def remember(self, caller_key: str, pending_id: str) -> None:
-        await self._store.cache.put(
-            AWAITED_CACHE, _build_awaited_key(caller_key), pending_id.encode(), ttl=AWAITED_TTL_S
-        )
-
-    async def forget(self, caller_key: str) -> None:
-        """Forget the call after it was resumed. The next message is a new request."""
-        await self._store.cache.put(
-            AWAITED_CACHE, _build_awaited_key(caller_key), _NO_APPROVAL, ttl=AWAITED_TTL_S
-        )
+    async def remember(self, caller_key: str, pending_id: str | None) -> None:
+        """Remember the call, or that none waits: then the next message is a new request."""
+        key, value = _build_awaited_key(caller_key), (pending_id or "").encode()
+        await self._store.cache.put(AWAITED_CACHE, key, value, ttl=AWAITED_TTL_S)
 
 
 def _build_awaited_key(caller_key: str) -> str:

@@ -139,7 +139,7 @@ function InboxList({ items, selectedId }) {
             ${item.packet?.prompt ? html`<${Bidi} text=${item.packet.prompt} />` : summarizeArguments(item.arguments)}
           </span>
           <span class="inbox-line faint">
-            <span>${escapeInvisible(item.caller ?? "somebody")}</span>
+            <span>${escapeInvisible(item.caller ?? "unknown caller")}</span>
             ${item.decision === "waiting"
               ? html`<${Countdown} expires=${item.expires} />`
               : html`<${DecisionBadge} decision=${item.decision} />`}
@@ -284,7 +284,7 @@ function DecisionStatus({ approval, answer }) {
   const late = answer && !answer.stood;
   return html`<p class="standing" role="status">
     ${late && html`<strong>Another decision came first: yours changes nothing. </strong>`}
-    ${capitalize(approval.decision)} by <strong>${escapeInvisible(approval.decided_by ?? "somebody")}</strong>
+    ${capitalize(approval.decision)} by <strong>${escapeInvisible(approval.decided_by ?? "unknown person")}</strong>
     ${approval.decided_at && html` <${Time} at=${approval.decided_at} />`}${approval.decision_reason &&
     html`: <q><${Bidi} text=${approval.decision_reason} /></q>`}.
     ${answer?.stood && answer.note && html` ${answer.note}`}
