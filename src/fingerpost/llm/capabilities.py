@@ -128,10 +128,9 @@ def find_reasoning_end(text: str) -> re.Match[str] | None:
     found = _TAG.search(text)
     if found is None or not found["end"]:
         return None
-    at_an_edge = text[found.end() : found.end() + 1] in ("", "\n", "\r") or text[: found.start()].endswith(
-        "\n"
-    )
-    is_shown = text.count(_FENCE, 0, found.start()) % 2 == 1
+    before, after = text[: found.start()], text[found.end() : found.end() + 1]
+    at_an_edge = after in ("", "\n", "\r") or before.endswith("\n")
+    is_shown = before.count(_FENCE) % 2 == 1
     return found if at_an_edge and not is_shown else None
 
 
@@ -199,6 +198,9 @@ _NO_TOOLS_PATTERN: Final = re.compile(
     rf"|\bno endpoints found that support {_TOOL_WORDS}\b",
     re.IGNORECASE,
 )
+
+
+_STORED_FIELDS: Final = ("json_schema", "tools", "without_since", "thinks_aloud")
 
 
 @frozen
@@ -269,13 +271,7 @@ class CapabilityFindings:
         return replace(self, tools=False, without_since=now, missed=0)
 
     def to_bytes(self) -> bytes:
-        kept = {
-            "json_schema": self.json_schema,
-            "tools": self.tools,
-            "without_since": self.without_since,
-            "thinks_aloud": self.thinks_aloud,
-        }
-        return json.dumps(kept).encode()
+        return json.dumps({name: getattr(self, name) for name in _STORED_FIELDS}).encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> CapabilityFindings:

@@ -49,10 +49,6 @@ def build_output_adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-async def _always_valid() -> bool:
-    return True
-
-
 @frozen
 class ApiRequest:
     """A request that was validated against its operation."""
@@ -65,9 +61,7 @@ class ApiRequest:
     session: ActiveSession | None = None  # the console session
     remote: str = ""  # the client's address
     peer: Peer | None = None  # the connection, if the client is on this machine
-    is_still_valid: Callable[[], Awaitable[bool]] = field(
-        default=_always_valid, repr=False
-    )  # whether the caller would be admitted now
+    is_still_valid: Callable[[], Awaitable[bool]] = field(repr=False)  # whether it would be admitted now
 
 
 @frozen

@@ -119,10 +119,7 @@ def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
 
 def needs_private_view(pending: Pending) -> bool:
     """Return whether the channel message hides a part of the call, because it looks secret or is too long."""
-    _, enclosed = _render_arguments(pending, exact=True)
-    return bool(find_secret_paths(pending.arguments)) or any(
-        len(each.data) > _MAX_ARGUMENTS_FILE_BYTES for each in enclosed
-    )
+    return bool(find_secret_paths(pending.arguments)) or render_exact_call(pending) is None
 
 
 def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] | None:

@@ -305,13 +305,7 @@ class DiscordConnector:
         try:
             with self._router.live.subscribe() as events:
                 async with anyio.create_task_group() as tasks:
-
-                    async def follow() -> None:
-                        await show_progress(
-                            events, progress, self._router, conversation=conversation, packet_id=packet_id
-                        )
-
-                    tasks.start_soon(follow)
+                    tasks.start_soon(show_progress, events, progress, self._router, conversation, packet_id)
                     tasks.start_soon(progress.keep_updating)
                     try:
                         routes.append(await work())

@@ -9,6 +9,7 @@ import mimetypes
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from io import BytesIO
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -272,7 +273,6 @@ async def show_progress(
     events: AsyncIterator[Event],
     progress: ProgressMessage,
     router: Router,
-    *,
     conversation: str,
     packet_id: str | None,
 ) -> None:
@@ -358,29 +358,20 @@ async def collect_files(route: Route, results: ResultStore) -> tuple[OutgoingFil
 
     Only results stored for the caller are included.
     """
+    cut = (event.handle for event in route.events if isinstance(event, ResultDigested) and event.handle)
+    steps = route.packet.tool_routing.worked
+    linked = (handle for step in steps for handle in _ASSET_LINK.findall(step.text[:MAX_SEARCHED_LENGTH]))
     found: list[OutgoingFile] = []
-    for handle in _collect_handles(route):
+    for handle in dict.fromkeys((*cut, *linked)):
         page = await results.read_page(handle, caller=route.packet.header.caller)
         for reference in () if page is None else page.references:
             number = _RESULT_PART.search(reference)
             part = None if number is None else await results.read_part(handle, int(number[1]))
             if part is not None and len(found) < MAX_FILES:
-                found.append(OutgoingFile(_build_file_name(reference, len(found) + 1, part[0]), part[1]))
+                name = re.sub(r"[^\w.-]+", "_", parse_asset_name(reference))[-80:].lstrip(".")
+                ending = mimetypes.guess_extension(part[0].lower()) or ".bin"
+                found.append(OutgoingFile(name or f"result-{len(found) + 1}{ending}", part[1]))
     return tuple(found)
-
-
-def _collect_handles(route: Route) -> dict[str, None]:
-    """Return the handles of this request's results and assets, in order."""
-    cut = (event.handle for event in route.events if isinstance(event, ResultDigested) and event.handle)
-    steps = route.packet.tool_routing.worked
-    linked = (handle for step in steps for handle in _ASSET_LINK.findall(step.text[:MAX_SEARCHED_LENGTH]))
-    return dict.fromkeys((*cut, *linked))
-
-
-def _build_file_name(reference: str, number: int, kind: str) -> str:
-    """Return the asset's name, or one made from its media type."""
-    safe = re.sub(r"[^\w.-]+", "_", parse_asset_name(reference))[-80:].lstrip(".")
-    return safe or f"result-{number}{mimetypes.guess_extension(kind.lower()) or '.bin'}"
 
 
 MAX_ATTACHMENTS: Final = 5
@@ -498,12 +489,10 @@ def _describe_attachment(
 
 
 def _decode_text(attachment: discord.Attachment, data: bytes) -> str | None:
-    if not _is_text(attachment):
-        return None
-    try:
-        return data.decode("utf-8-sig").replace("\0", "\N{REPLACEMENT CHARACTER}")
-    except UnicodeDecodeError:
-        return None
+    with suppress(UnicodeDecodeError):
+        if _is_text(attachment):
+            return data.decode("utf-8-sig").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return None
 
 
 def _is_text(attachment: discord.Attachment) -> bool:

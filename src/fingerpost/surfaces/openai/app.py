@@ -319,10 +319,13 @@ class OpenAIApp:
         if http_request.method != path_info.method:
             allow = ((b"allow", path_info.method.encode()),)
             raise CompletionError(405, f"Use {path_info.method} here.", headers=allow)
-        if path_info.endpoint == "models":
-            await self._respond_models(http_request)
-        else:
+        if path_info.endpoint != "models":
             await self._respond_completion(http_request, principal)
+        elif path_info.name:
+            await self._respond_json(http_request, await self._models.find_model(path_info.name))
+        else:
+            listed: JsonObject = {"object": "list", "data": await self._models.list_models()}
+            await self._respond_json(http_request, listed)
 
     async def _authenticate(self, http_request: OpenAIRequest) -> Principal:
         """Return the principal. Clients of this API always send a key, even if none is needed.
@@ -340,14 +343,6 @@ class OpenAIApp:
             return admitted
         denial_headers = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
         raise CompletionError(admitted.status, admitted.message, headers=denial_headers)
-
-    async def _respond_models(self, http_request: OpenAIRequest) -> None:
-        name = http_request.path_info.name
-        if name:
-            body: JsonObject = await self._models.find_model(name)
-        else:
-            body = {"object": "list", "data": await self._models.list_models()}
-        await self._respond_json(http_request, body)
 
     async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
         api_format = API_FORMATS[http_request.path_info.endpoint]

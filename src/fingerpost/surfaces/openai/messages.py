@@ -317,8 +317,6 @@ def _parse_tool_choice(value: object, tools: tuple[JsonObject, ...]) -> Json:
 
 
 def _parse_include_usage(value: object, stream: bool) -> bool:
-    if value is None:
-        return False
-    if not stream:
+    if value is not None and not stream:
         raise CompletionError(400, "`stream_options` goes only with `stream`.", "stream_options")
     return get_fields(value).get("include_usage") is True
