@@ -34,7 +34,7 @@ from fingerpost.evals.predictions import (
     MAX_WAIT_S,
     RankingScope,
     build_eval_settings,
-    iterate_predictions,
+    iterate_routings,
     open_ready_narrower,
 )
 from fingerpost.narrow.components import build_default_components
@@ -96,7 +96,8 @@ def ours(encoders: Encoders, **off: bool) -> Answer:
         shelf = EvalCatalog.from_tools(source.tools, settings)
         parts = encoders.parts(source.name, settings)
         with open_ready_narrower(shelf.snapshot, settings, parts=parts) as narrower:
-            return list(iterate_predictions(shelf, queries, narrower.narrow, scope=scope))
+            routings = iterate_routings(shelf, queries, narrower.narrow, scope=scope)
+            return [routing.prediction for routing in routings]
 
     return answer
 

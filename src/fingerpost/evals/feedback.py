@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Final
 
 from fingerpost.catalog import Snapshot
 from fingerpost.evals.datasets import Prediction, QueryRecord, build_prediction, build_request_id
@@ -138,9 +138,20 @@ def evaluate_feedback(
     half_life = timedelta(days=settings.learning.half_life_days)
     parts = build_default_components(on, history=history_scorer, corrections=corrections)
     with open_ready_narrower(snapshot, on, parts=parts) as narrower:
-        learn = _build_learn_function(
-            narrower, record, history_scorer, corrections, now=now, half_life=half_life
-        )
+        vectors = None if narrower.parts.meaning is None else RequestVectors(narrower.encode)
+        if vectors is not None:
+            vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
+
+        def learn(left_out: frozenset[str], *, use_feedback: bool) -> None:
+            """Learn from all requests except `left_out`. Use the feedback only if `use_feedback` is true."""
+            choices = [one for one in record.choices if normalize_request(one.request) not in left_out]
+            feedback = [one for one in record.feedback if normalize_request(one.request) not in left_out]
+            feedback = feedback if use_feedback else []
+            rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
+            history_scorer.learn(choices, vectors=rows)
+            rows = None if vectors is None else vectors.get_rows([one.request for one in feedback])
+            corrections.learn(feedback, now=now, half_life=half_life, vectors=rows)
+
         before: dict[str, Prediction] = {}
         after: dict[str, Prediction] = {}
         for part in _split_folds(queries):
@@ -165,37 +176,6 @@ def evaluate_feedback(
         first_before=first_before,
         first_after=first_after,
     )
-
-
-class _LearnFunction(Protocol):
-    def __call__(self, left_out: frozenset[str], *, use_feedback: bool) -> None: ...
-
-
-def _build_learn_function(
-    narrower: Narrower,
-    record: OperatorHistory,
-    history_scorer: HistoryScorer,
-    corrections: Corrections,
-    *,
-    now: datetime,
-    half_life: timedelta,
-) -> _LearnFunction:
-    vectors = None if narrower.parts.meaning is None else RequestVectors(narrower.encode)
-    if vectors is not None:
-        vectors.fill([one.request for one in (*record.feedback, *record.choices)], MAX_KEPT_VECTORS)
-
-    def learn(left_out: frozenset[str], *, use_feedback: bool) -> None:
-        """Learn from all requests except `left_out`. Use the feedback only if `use_feedback` is true."""
-        choices = [one for one in record.choices if normalize_request(one.request) not in left_out]
-        feedback = [
-            one for one in record.feedback if use_feedback and normalize_request(one.request) not in left_out
-        ]
-        rows = None if vectors is None else vectors.get_rows([one.request for one in choices])
-        history_scorer.learn(choices, vectors=rows)
-        rows = None if vectors is None else vectors.get_rows([one.request for one in feedback])
-        corrections.learn(feedback, now=now, half_life=half_life, vectors=rows)
-
-    return learn
 
 
 def _split_folds(queries: Sequence[QueryRecord]) -> Iterator[list[QueryRecord]]:

@@ -110,20 +110,6 @@ def build_eval_settings(
     )
 
 
-def iterate_predictions(
-    eval_catalog: EvalCatalog,
-    queries: Sequence[QueryRecord],
-    narrow: NarrowFunction,
-    *,
-    top: int = 20,
-    scope: RankingScope = "catalog",
-) -> Iterator[Prediction]:
-    """Yield one prediction per query, in order."""
-    return (
-        routed.prediction for routed in iterate_routings(eval_catalog, queries, narrow, top=top, scope=scope)
-    )
-
-
 def iterate_routings(
     eval_catalog: EvalCatalog,
     queries: Sequence[QueryRecord],

@@ -32,35 +32,27 @@ SERVER_TABLES: tuple[KeyPath, ...] = (
 
 # Client's name → ours. The first one present is used: Gemini's httpUrl is more precise than its url.
 FIELD_NAMES: dict[str, str] = {
-    "command": "command",
-    "args": "args",
-    "env": "env",
+    **{
+        name: name
+        for name in (
+            "command", "args", "env", "cwd", "headers", "oauth", "era", "enabled", "connect_timeout",
+            # Our own fields. Users who know them from fingerpost.toml may write them here as well.
+            "isolate", "prefix", "forward_authorization", "allow_link_local", "trust_hints", "new_tools",
+        )
+    },
     "envFile": "env_file",
     "env_file": "env_file",
-    "cwd": "cwd",
     "httpUrl": "url",
     "serverUrl": "url",
     "url": "url",
-    "headers": "headers",
     "http_headers": "headers",
     "type": "transport",
     "transport": "transport",
     "transportType": "transport",
-    "oauth": "oauth",
     "auth": "oauth",
-    "era": "era",
-    "enabled": "enabled",
-    "connect_timeout": "connect_timeout",
     "connectTimeout": "connect_timeout",
     "startup_timeout_sec": "connect_timeout",
-    # Our own fields. Users who know them from fingerpost.toml may write them here as well.
-    "isolate": "isolate",
-    "prefix": "prefix",
-    "forward_authorization": "forward_authorization",
-    "allow_link_local": "allow_link_local",
-    "trust_hints": "trust_hints",
-    "new_tools": "new_tools",
-}
+}  # fmt: skip
 # Fields with their own translation rules.
 SPECIAL_FIELDS = frozenset({"disabled", "env_vars", "bearer_token_env_var", "env_http_headers"})
 # Client fields that would otherwise be reported as typos of ours.

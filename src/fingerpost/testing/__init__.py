@@ -13,18 +13,12 @@ if TYPE_CHECKING:
     from fingerpost.testing.models import HANG, ScriptedModel, calls, playbook
     from fingerpost.testing.servers import MemoryTokens, ToolServer, served, stdio_fault, tool_server
 
-_MODULES = {
-    "HANG": "fingerpost.testing.models",
-    "MemoryTokens": "fingerpost.testing.servers",
-    "ScriptedModel": "fingerpost.testing.models",
-    "ToolServer": "fingerpost.testing.servers",
-    "calls": "fingerpost.testing.models",
-    "http_fault": "fingerpost.testing.faults.http",
-    "playbook": "fingerpost.testing.models",
-    "served": "fingerpost.testing.servers",
-    "stdio_fault": "fingerpost.testing.servers",
-    "tool_server": "fingerpost.testing.servers",
+_NAMES = {
+    "faults.http": "http_fault",
+    "models": "HANG ScriptedModel calls playbook",
+    "servers": "MemoryTokens ToolServer served stdio_fault tool_server",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "HANG",
@@ -44,4 +38,4 @@ def __getattr__(name: str) -> object:
     if name not in _MODULES:
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(_MODULES[name]), name)
+    return getattr(import_module(f"fingerpost.testing.{_MODULES[name]}"), name)
