@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from fingerpost.catalog.words import read_sections
@@ -141,9 +141,8 @@ def remove_accents(text: str) -> str:
 
 
 def iterate_terms(text: str) -> Iterator[str]:
-    """Yield the terms of a text in order, with repetitions, without stop words."""
-    for run in _WORD_RUN.findall(remove_accents(text)):
-        yield from _split_run(run)
+    """Return the terms of a text in order, with repetitions, without stop words."""
+    return chain.from_iterable(map(_split_run, _WORD_RUN.findall(remove_accents(text))))
 
 
 @lru_cache(maxsize=65_536)

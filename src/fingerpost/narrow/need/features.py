@@ -25,6 +25,8 @@ class NeedCue:
 _SIDES: Final = {"+": 1, "-": -1, "=": 0}
 _WORDS_FILE: Final = "words/need.txt"
 NEED_WORDS: Final = read_word_sets("fingerpost.narrow", _WORDS_FILE)
+_BEFORE_AN_INSTRUCTION: Final = NEED_WORDS["before an instruction"]
+_FIRST_PERSON: Final = NEED_WORDS["first person"]
 
 
 def _read_cues() -> Iterator[NeedCue]:
@@ -194,7 +196,7 @@ def _is_instruction_start(words: Sequence[str], index: int) -> bool:
         return True
     if words[index - 1] == "to":
         return index > 1 and words[index - 2] in NEED_WORDS["before to"]
-    return words[index - 1] in NEED_WORDS["before an instruction"]
+    return words[index - 1] in _BEFORE_AN_INSTRUCTION
 
 
 def _add_word_cues(words: Sequence[str], cues: dict[str, str]) -> None:
@@ -258,7 +260,7 @@ def _add_form_cues(text: str, lowered: str, words: Sequence[str], cues: dict[str
         "odd name": odd is not None,
         "question": text.endswith("?") or (bool(spoken) and spoken[0] in NEED_WORDS["question"]),
         "asks the reader": _POLITE.search(lowered) is not None,
-        "first person": any(word in NEED_WORDS["first person"] for word in spoken),
+        "first person": not _FIRST_PERSON.isdisjoint(spoken),
         "given text": _GIVEN.search(text) is not None,
         "quoted": _QUOTED.search(text) is not None,
         "blank": _BLANK.search(text) is not None,
