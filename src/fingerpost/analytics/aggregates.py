@@ -250,9 +250,6 @@ class EventCounter:
         aggregate.counts["requests"] += 1
         add_name(aggregate.requests_by["caller"], event.packet.header.caller or "")
 
-    def _count_began(self, aggregate: Aggregate, event: RouteBegan) -> None:
-        add_name(aggregate.requests_by["profile"], event.profile or "")
-
     def _count_narrowing(self, aggregate: Aggregate, event: RequestNarrowed) -> None:
         """Count a narrowing. A request with several steps is narrowed several times; only the first one
         counts for the request.
@@ -291,9 +288,6 @@ class EventCounter:
         counts["completion_tokens"] += event.completion_tokens or 0
         aggregate.add_duration("model", event.milliseconds)
 
-    def _count_syntax_stopped(self, aggregate: Aggregate, event: SyntaxStopped) -> None:
-        aggregate.counts["syntax_stopped"] += event.count
-
     def _count_servers_chosen(self, aggregate: Aggregate, event: SmartRoutingEnd) -> None:
         counts = aggregate.counts
         if event.widened:
@@ -312,9 +306,6 @@ class EventCounter:
             _remember_value(self._dry, event.call_id, None)
         else:
             add_name(aggregate.calls_by["caller"], event.caller or "")
-
-    def _count_call_prepared(self, aggregate: Aggregate, event: CallPrepared) -> None:
-        aggregate.counts["repaired"] += bool(event.repairs) and event.call_id not in self._dry
 
     def _count_attempt_finished(self, aggregate: Aggregate, event: AttemptFinished) -> None:
         made, counts = event.attempt, aggregate.counts
@@ -345,13 +336,6 @@ class EventCounter:
                 estimate, 1.0
             )
         earlier[get_bucket(milliseconds)] += 1
-
-    def _count_fallback_taken(self, aggregate: Aggregate, event: FallbackTaken) -> None:
-        _remember_value(self._fallen_back, event.call_id, None)
-
-    def _count_result_digested(self, aggregate: Aggregate, event: ResultDigested) -> None:
-        aggregate.counts["digested"] += 1
-        aggregate.counts["truncated"] += bool(event.dropped)
 
     def _count_call_finished(self, aggregate: Aggregate, event: CallFinished) -> None:
         if event.call_id in self._dry:
@@ -388,30 +372,26 @@ class EventCounter:
             if asked is not None:
                 aggregate.add_duration("approval", (event.at - asked).total_seconds() * 1000)
 
-    def _count_breaker_moved(self, aggregate: Aggregate, event: BreakerMoved) -> None:
-        aggregate.counts["breaker_openings"] += event.state == "open"
-
-    def _count_access_refused(self, aggregate: Aggregate, event: AccessRefused) -> None:
-        aggregate.counts["refused_access"] += 1
-
     handlers: Final[dict[type[Event], Callable[[EventCounter, Aggregate, Any], None]]] = {
         PacketReceived: _count_received,
-        RouteBegan: _count_began,
+        RouteBegan: lambda _, sums, event: add_name(sums.requests_by["profile"], event.profile or ""),
         RequestNarrowed: _count_narrowing,
         RouteEnded: _count_route_ended,
         ModelAnswered: _count_model_answered,
-        SyntaxStopped: _count_syntax_stopped,
+        SyntaxStopped: lambda _, sums, event: sums.counts.update(syntax_stopped=event.count),
         SmartRoutingEnd: _count_servers_chosen,
         CallReceived: _count_call_received,
-        CallPrepared: _count_call_prepared,
+        CallPrepared: lambda self, sums, event: sums.counts.update(
+            repaired=bool(event.repairs) and event.call_id not in self._dry
+        ),
         AttemptFinished: _count_attempt_finished,
-        FallbackTaken: _count_fallback_taken,
-        ResultDigested: _count_result_digested,
+        FallbackTaken: lambda self, _, event: _remember_value(self._fallen_back, event.call_id, None),
+        ResultDigested: lambda _, sums, event: sums.counts.update(digested=1, truncated=bool(event.dropped)),
         CallFinished: _count_call_finished,
         ApprovalRequested: _count_approval_requested,
         ApprovalDecided: _count_approval_decided,
-        BreakerMoved: _count_breaker_moved,
-        AccessRefused: _count_access_refused,
+        BreakerMoved: lambda _, sums, event: sums.counts.update(breaker_openings=event.state == "open"),
+        AccessRefused: lambda _, sums, _event: sums.counts.update(refused_access=1),
     }
 
 

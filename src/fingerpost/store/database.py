@@ -397,14 +397,14 @@ class RowInserter:
 
     def add(self, connection: Connection, rows: Sequence[RowValues]) -> int:
         """Insert the rows and return how many were added."""
-        if connection.dialect.name != "sqlite":
-            return connection.exec_driver_sql(self._build_statement("%s", 1), list(rows)).rowcount
-        # With one statement per row, SQLite would release and reacquire the GIL for each.
+        # With one statement per row, SQLite would release and reacquire the GIL for each, and PostgreSQL
+        # would answer each.
+        mark = "?" if connection.dialect.name == "sqlite" else "%s"
         added = 0
         for begin in range(0, len(rows), _ROWS_PER_STATEMENT):
             some = rows[begin : begin + _ROWS_PER_STATEMENT]
             values = tuple(chain.from_iterable(some))
-            added += execute_directly(connection, self._build_statement("?", len(some)), values)[1]
+            added += execute_directly(connection, self._build_statement(mark, len(some)), values)[1]
         return added
 
     @lru_cache(maxsize=2 * _ROWS_PER_STATEMENT)  # noqa: B019 - made once for each table, and as long-lived as the program

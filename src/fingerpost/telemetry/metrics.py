@@ -126,6 +126,38 @@ _REQUEST_BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.
 _MODEL_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)
 
 
+# Each becomes `fingerpost_NAME` with its labels, and Prometheus adds `_total`.
+_COUNTERS: Final[Mapping[str, tuple[str, Labels]]] = {
+    "requests": ("Requests by how they ended, or where they wait", ("outcome",)),
+    "narrowings": ("Requests by whether they need a tool", ("need",)),
+    "tools_considered": ("Tools looked at, over all requests", ()),
+    "tools_offered": ("Tools shown to a model, over all requests", ()),
+    "tokens_saved": ("Tokens one question saves each, against showing every tool", ()),
+    "server_choices": ("Choices of servers by smart routing", ("result",)),
+    "server_choice_tools": ("Tools kept and left out by smart routing", ("result",)),
+    "model_questions": ("Questions to models", ("model", "purpose", "result")),
+    "model_tokens": ("Tokens read and written", ("model", "direction")),
+    "syntax_stopped": ("Invented tool syntax removed from answers", ()),
+    "calls": ("Calls of tools by how they ended", ("server", "tool", "outcome")),
+    "attempts": ("Tries of tools", ("server", "outcome")),
+    "fallbacks": ("Tools that took over from another", ()),
+    "results": ("Results, whole or cut to what fits", ("cut",)),
+    "approvals_asked": ("Calls that waited for a person", ()),
+    "approvals_decided": ("Decisions of people", ("decision",)),
+    "breaker_openings": ("Circuit breakers that opened", ("server",)),
+    "access_refused": ("Requests refused for lack of access", ()),
+    "events_lost": ("Events the store could not take", ()),
+}
+# Each becomes `fingerpost_NAME_duration_seconds`.
+_DURATIONS: Final[Mapping[str, tuple[str, tuple[float, ...], Labels]]] = {
+    "request": ("From request to answer", _REQUEST_BUCKETS, ()),
+    "narrowing": ("Finding the few tools", _QUICK_BUCKETS, ()),
+    "model": ("What a model took to answer", _MODEL_BUCKETS, ("model",)),
+    "call": ("A call from arguments to result", _CALL_BUCKETS, ("server",)),
+    "attempt": ("What servers took to answer", _CALL_BUCKETS, ("server",)),
+}
+
+
 @frozen
 class GaugeValues:
     """The current values that cannot be counted from events."""
@@ -148,58 +180,11 @@ class PrometheusMetrics:
         self._servers = LabelLimiter(max_tools)
         self._models = LabelLimiter(MAX_MODELS)
         self._purposes = LabelLimiter(MAX_PURPOSES)
-        self._requests = CounterMetric(
-            "fingerpost_requests", "Requests by how they ended, or where they wait", ("outcome",)
-        )
-        self._request_s = DurationHistogram(
-            "fingerpost_request_duration_seconds", "From request to answer", _REQUEST_BUCKETS
-        )
-        self._narrowings = CounterMetric(
-            "fingerpost_narrowings", "Requests by whether they need a tool", ("need",)
-        )
-        self._narrow_s = DurationHistogram(
-            "fingerpost_narrowing_duration_seconds", "Finding the few tools", _QUICK_BUCKETS
-        )
-        self._considered = CounterMetric("fingerpost_tools_considered", "Tools looked at, over all requests")
-        self._offered = CounterMetric("fingerpost_tools_offered", "Tools shown to a model, over all requests")
-        self._saved = CounterMetric(
-            "fingerpost_tokens_saved", "Tokens one question saves each, against showing every tool"
-        )
-        self._server_choices = CounterMetric(
-            "fingerpost_server_choices", "Choices of servers by smart routing", ("result",)
-        )
-        self._server_tools = CounterMetric(
-            "fingerpost_server_choice_tools", "Tools kept and left out by smart routing", ("result",)
-        )
-        self._questions = CounterMetric(
-            "fingerpost_model_questions", "Questions to models", ("model", "purpose", "result")
-        )
-        self._model_s = DurationHistogram(
-            "fingerpost_model_duration_seconds", "What a model took to answer", _MODEL_BUCKETS, ("model",)
-        )
-        self._tokens = CounterMetric(
-            "fingerpost_model_tokens", "Tokens read and written", ("model", "direction")
-        )
-        self._syntax = CounterMetric("fingerpost_syntax_stopped", "Invented tool syntax removed from answers")
-        self._calls = CounterMetric(
-            "fingerpost_calls", "Calls of tools by how they ended", ("server", "tool", "outcome")
-        )
-        self._call_s = DurationHistogram(
-            "fingerpost_call_duration_seconds", "A call from arguments to result", _CALL_BUCKETS, ("server",)
-        )
-        self._attempts = CounterMetric("fingerpost_attempts", "Tries of tools", ("server", "outcome"))
-        self._attempt_s = DurationHistogram(
-            "fingerpost_attempt_duration_seconds", "What servers took to answer", _CALL_BUCKETS, ("server",)
-        )
-        self._fallbacks = CounterMetric("fingerpost_fallbacks", "Tools that took over from another")
-        self._results = CounterMetric("fingerpost_results", "Results, whole or cut to what fits", ("cut",))
-        self._asked = CounterMetric("fingerpost_approvals_asked", "Calls that waited for a person")
-        self._decided = CounterMetric("fingerpost_approvals_decided", "Decisions of people", ("decision",))
-        self._breakers = CounterMetric(
-            "fingerpost_breaker_openings", "Circuit breakers that opened", ("server",)
-        )
-        self._refused = CounterMetric("fingerpost_access_refused", "Requests refused for lack of access")
-        self._lost = CounterMetric("fingerpost_events_lost", "Events the store could not take")
+        self._counters = {name: CounterMetric(f"fingerpost_{name}", *row) for name, row in _COUNTERS.items()}
+        self._durations = {
+            name: DurationHistogram(f"fingerpost_{name}_duration_seconds", *row)
+            for name, row in _DURATIONS.items()
+        }
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             CallFinished: self._count_call_finished,
             AttemptFinished: self._count_attempt_finished,
@@ -208,13 +193,13 @@ class PrometheusMetrics:
             RequestNarrowed: self._count_narrowed,
             RouteEnded: self._count_route_ended,
             SmartRoutingEnd: self._count_servers_chosen,
-            SyntaxStopped: lambda event: self._syntax.add(amount=event.count),
-            FallbackTaken: lambda _: self._fallbacks.add(),
-            ApprovalRequested: lambda _: self._asked.add(),
-            ApprovalDecided: lambda event: self._decided.add((event.decision.value,)),
+            SyntaxStopped: lambda event: self._count("syntax_stopped", amount=event.count),
+            FallbackTaken: lambda _: self._count("fallbacks"),
+            ApprovalRequested: lambda _: self._count("approvals_asked"),
+            ApprovalDecided: lambda event: self._count("approvals_decided", event.decision.value),
             BreakerMoved: self._count_breaker_moved,
-            AccessRefused: lambda _: self._refused.add(),
-            EventsDropped: lambda event: self._lost.add(amount=event.count),
+            AccessRefused: lambda _: self._count("access_refused"),
+            EventsDropped: lambda event: self._count("events_lost", amount=event.count),
         }
 
     def emit(self, event: Event) -> None:
@@ -239,29 +224,35 @@ class PrometheusMetrics:
         with self._lock:
             return [
                 metric
-                for meter in vars(self).values()
-                if isinstance(meter, CounterMetric | DurationHistogram)
+                for meter in (*self._counters.values(), *self._durations.values())
                 for metric in meter.collect()
             ]
+
+    def _count(self, name: str, *labels: str, amount: float = 1) -> None:
+        self._counters[name].add(labels, amount)
+
+    def _time(self, name: str, milliseconds: float, *labels: str) -> None:
+        self._durations[name].observe(milliseconds, labels)
 
     def _count_call_finished(self, event: CallFinished) -> None:
         # Without an attempt, the tool's name may be any text from a caller.
         labels = self._tool_labels.get(event.tool, _OTHER_TOOL_LABELS)
         if event.success:
-            self._calls.add(labels.called)
+            self._count("calls", *labels.called)
         else:
             outcome = "failed" if event.error is None else event.error.value
-            self._calls.add((*labels.called[:2], outcome))
-        self._call_s.observe(event.milliseconds, labels.server)
+            self._count("calls", *labels.called[:2], outcome)
+        self._time("call", event.milliseconds, *labels.server)
 
     def _count_attempt_finished(self, event: AttemptFinished) -> None:
         made = event.attempt
         labels = self._tool_labels.get(made.tool) or self._create_tool_labels(made.tool)
         if made.cached:
-            self._attempts.add((*labels.server, "cached"))
+            self._count("attempts", *labels.server, "cached")
             return
-        self._attempts.add(labels.tried if made.error is None else (*labels.server, made.error.value))
-        self._attempt_s.observe(made.milliseconds, labels.server)
+        outcome = SUCCEEDED_LABEL if made.error is None else made.error.value
+        self._count("attempts", *labels.server, outcome)
+        self._time("attempt", made.milliseconds, *labels.server)
 
     def _create_tool_labels(self, tool: str) -> _ToolLabels:
         if len(self._tool_labels) >= self._max_tools:
@@ -271,41 +262,41 @@ class PrometheusMetrics:
         return labels
 
     def _count_result_digested(self, event: ResultDigested) -> None:
-        self._results.add(("yes" if event.dropped else "no",))
+        self._count("results", "yes" if event.dropped else "no")
 
     def _count_model_answered(self, event: ModelAnswered) -> None:
         model, purpose = self._models.limit(event.model), self._purposes.limit(event.purpose)
         if event.error is not None:
-            self._questions.add((model, purpose, "failed"))
+            self._count("model_questions", model, purpose, "failed")
             return
-        self._questions.add((model, purpose, "answered"))
-        self._model_s.observe(event.milliseconds, (model,))
-        self._tokens.add((model, "input"), event.prompt_tokens or 0)
-        self._tokens.add((model, "output"), event.completion_tokens or 0)
+        self._count("model_questions", model, purpose, "answered")
+        self._time("model", event.milliseconds, model)
+        self._count("model_tokens", model, "input", amount=event.prompt_tokens or 0)
+        self._count("model_tokens", model, "output", amount=event.completion_tokens or 0)
 
     def _count_narrowed(self, event: RequestNarrowed) -> None:
         narrowing = event.narrowing
-        self._narrowings.add((narrowing.need.verdict.value,))
-        self._narrow_s.observe(narrowing.milliseconds)
-        self._considered.add(amount=narrowing.shortlist.considered)
-        self._offered.add(amount=len(narrowing.shortlist.offered))
-        self._saved.add(amount=event.saved_tokens or 0)
+        self._count("narrowings", narrowing.need.verdict.value)
+        self._time("narrowing", narrowing.milliseconds)
+        self._count("tools_considered", amount=narrowing.shortlist.considered)
+        self._count("tools_offered", amount=len(narrowing.shortlist.offered))
+        self._count("tokens_saved", amount=event.saved_tokens or 0)
 
     def _count_route_ended(self, event: RouteEnded) -> None:
-        self._requests.add((event.outcome.value,))
-        self._request_s.observe(event.milliseconds)
+        self._count("requests", event.outcome.value)
+        self._time("request", event.milliseconds)
 
     def _count_servers_chosen(self, event: SmartRoutingEnd) -> None:
         if event.widened:
-            self._server_choices.add(("widened",))
+            self._count("server_choices", "widened")
             return
-        self._server_choices.add(("all_stayed" if event.kept_all else "chosen",))
-        self._server_tools.add(("kept",), amount=event.filtered_tools)
-        self._server_tools.add(("left_out",), amount=event.total_tools - event.filtered_tools)
+        self._count("server_choices", "all_stayed" if event.kept_all else "chosen")
+        self._count("server_choice_tools", "kept", amount=event.filtered_tools)
+        self._count("server_choice_tools", "left_out", amount=event.total_tools - event.filtered_tools)
 
     def _count_breaker_moved(self, event: BreakerMoved) -> None:
         if event.state == "open":
-            self._breakers.add((self._servers.limit(event.server),))
+            self._count("breaker_openings", self._servers.limit(event.server))
 
 
 class _ToolLabels(NamedTuple):
@@ -313,11 +304,10 @@ class _ToolLabels(NamedTuple):
 
     server: Labels
     called: Labels  # for a successful call
-    tried: Labels  # for a successful attempt
 
 
 def _build_tool_labels(server: str, tool: str) -> _ToolLabels:
-    return _ToolLabels((server,), (server, tool, SUCCEEDED_LABEL), (server, SUCCEEDED_LABEL))
+    return _ToolLabels((server,), (server, tool, SUCCEEDED_LABEL))
 
 
 _OTHER_TOOL_LABELS: Final = _build_tool_labels(OTHER_LABEL, OTHER_LABEL)
