@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Connection, Engine, create_engine, inspect, text
 
 from fingerpost.errors import StoreTooNew
-from fingerpost.events import PacketReceived, encode
+from fingerpost.events import PacketReceived, PacketReinjected, encode
 from fingerpost.records import Packet
 from fingerpost.store import Store
 from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
@@ -105,6 +105,12 @@ async def test_requests_from_before_are_found_by_their_conversation(
     await anyio.to_thread.run_sync(write_as_before)
     async with open_store() as store:
         assert await store.journal.list_session_packets('the "hall" \\ שיחה') == [packet]
+        # Step 14: rows hold several events, and numbers go on. Rows with one event are read as before.
+        later = [PacketReinjected(packet_id=packet.packet_id) for _ in range(2)]
+        await store.journal.append(*later)
+        read = [(item.seq, item.event.kind) for item in await store.journal.list_events()]
+        again = [(3, "packet_reinjected"), (4, "packet_reinjected")]
+        assert read == [(1, "packet_received"), (2, "unknown_event"), *again]
 
 
 @proves("H7", "H27")
