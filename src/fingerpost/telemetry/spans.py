@@ -54,20 +54,49 @@ from fingerpost.telemetry.tracing import get_trace_carrier
 
 ATTR_OPERATION: Final = "gen_ai.operation.name"
 ATTR_PROVIDER: Final = "gen_ai.provider.name"
+ATTR_AGENT: Final = "gen_ai.agent.name"
 ATTR_CONVERSATION: Final = "gen_ai.conversation.id"
+ATTR_REQUEST_MODEL: Final = "gen_ai.request.model"
+ATTR_RESPONSE_MODEL: Final = "gen_ai.response.model"
+ATTR_INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+ATTR_OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 ATTR_INPUT_MESSAGES: Final = "gen_ai.input.messages"
 ATTR_OUTPUT_MESSAGES: Final = "gen_ai.output.messages"
 ATTR_TOOL: Final = "gen_ai.tool.name"
+ATTR_TOOL_TYPE: Final = "gen_ai.tool.type"
+ATTR_TOOL_CALL: Final = "gen_ai.tool.call.id"
 ATTR_TOOL_ARGUMENTS: Final = "gen_ai.tool.call.arguments"
 ATTR_TOOL_RESULT: Final = "gen_ai.tool.call.result"
+ATTR_MCP_METHOD: Final = "mcp.method.name"
+ATTR_TRANSPORT: Final = "network.transport"
+ATTR_ERROR_TYPE: Final = "error.type"
 
+ATTR_PACKET: Final = "fingerpost.packet.id"
 ATTR_CALLER: Final = "fingerpost.caller"
+ATTR_MODE: Final = "fingerpost.mode"
+ATTR_PROFILE: Final = "fingerpost.profile"
 ATTR_OUTCOME: Final = "fingerpost.outcome"
+ATTR_RESUMED: Final = "fingerpost.resumed"
 ATTR_UNFINISHED: Final = "fingerpost.unfinished"
+ATTR_NEED: Final = "fingerpost.need"
+ATTR_CONSIDERED: Final = "fingerpost.tools.considered"
+ATTR_OFFERED: Final = "fingerpost.tools.offered"
+ATTR_FIT: Final = "fingerpost.fit"
+ATTR_LANGUAGE: Final = "fingerpost.language"
+ATTR_ROLE: Final = "fingerpost.model.role"
 ATTR_PURPOSE: Final = "fingerpost.model.purpose"
+ATTR_STOOD_IN: Final = "fingerpost.model.stood_in"
+ATTR_APPROVED: Final = "fingerpost.review.approved"
 ATTR_CONFIDENCE: Final = "fingerpost.confidence"
 ATTR_VERDICT: Final = "fingerpost.verdict"
+ATTR_RULE: Final = "fingerpost.rule"
 ATTR_PENDING: Final = "fingerpost.pending.id"
+ATTR_SERVER: Final = "fingerpost.server.name"
+ATTR_ATTEMPT: Final = "fingerpost.attempt.number"
+ATTR_FALLBACK: Final = "fingerpost.fallback"
+ATTR_RESULT_TOKENS: Final = "fingerpost.result.tokens"
+ATTR_ORIGINAL_TOKENS: Final = "fingerpost.result.original_tokens"
+ATTR_LIMIT: Final = "fingerpost.limit"
 
 
 MAX_OPEN_TRACES: Final = 2_000
@@ -232,7 +261,7 @@ class SpanSink:
         assert event.packet_id is not None
         tree = self._open_traces.get(event.packet_id, event.at)
         if tree is None and (linked_context := self._open_traces.take_waiting(event.packet_id)) is not None:
-            attributes = {**_build_agent_attributes(event.packet_id), "fingerpost.resumed": True}
+            attributes = {**_build_agent_attributes(event.packet_id), ATTR_RESUMED: True}
             tree = self._open_trace(
                 event, f"invoke_agent {_AGENT_NAME}", attributes, linked_context=linked_context
             )
@@ -264,9 +293,9 @@ class SpanSink:
     def _trace_began(self, event: RouteBegan) -> None:
         if (tree := self._get_trace(event)) is not None:
             tree.is_routed = True
-            tree.root.set_attribute("fingerpost.mode", event.mode.value)
+            tree.root.set_attribute(ATTR_MODE, event.mode.value)
             if event.profile is not None:
-                tree.root.set_attribute("fingerpost.profile", event.profile)
+                tree.root.set_attribute(ATTR_PROFILE, event.profile)
 
     def _trace_narrowed(self, event: RequestNarrowed) -> None:
         tree = self._get_trace(event)
@@ -281,11 +310,11 @@ class SpanSink:
             event.at,
             SpanKind.INTERNAL,
             {
-                "fingerpost.need": narrowing.need.verdict.value,
-                "fingerpost.tools.considered": shortlist.considered,
-                "fingerpost.tools.offered": len(shortlist.offered),
-                "fingerpost.fit": shortlist.fit,
-                "fingerpost.language": narrowing.signals.language,
+                ATTR_NEED: narrowing.need.verdict.value,
+                ATTR_CONSIDERED: shortlist.considered,
+                ATTR_OFFERED: len(shortlist.offered),
+                ATTR_FIT: shortlist.fit,
+                ATTR_LANGUAGE: narrowing.signals.language,
             },
         )
         span.end(to_nanoseconds(event.at))
@@ -300,16 +329,16 @@ class SpanSink:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "chat",
             ATTR_PROVIDER: _PROVIDERS.get(provider, provider),
-            "gen_ai.request.model": event.model,
-            "fingerpost.model.role": event.role,
+            ATTR_REQUEST_MODEL: event.model,
+            ATTR_ROLE: event.role,
             ATTR_PURPOSE: event.purpose,
         }
         if event.prompt_tokens is not None:
-            attributes["gen_ai.usage.input_tokens"] = event.prompt_tokens
+            attributes[ATTR_INPUT_TOKENS] = event.prompt_tokens
         if event.completion_tokens is not None:
-            attributes["gen_ai.usage.output_tokens"] = event.completion_tokens
+            attributes[ATTR_OUTPUT_TOKENS] = event.completion_tokens
         if event.stood_in:
-            attributes["fingerpost.model.stood_in"] = True
+            attributes[ATTR_STOOD_IN] = True
         began = to_nanoseconds(event.at, event.milliseconds)
         span = self._start_finished_span(
             tree.root, f"chat {event.model}", began, event.at, SpanKind.CLIENT, attributes
@@ -331,7 +360,7 @@ class SpanSink:
         if (tree := self._get_trace(event)) is not None:
             began = to_nanoseconds(tree.selected_at or event.at)
             attributes: SpanAttributes = {
-                "fingerpost.review.approved": event.review.approved,
+                ATTR_APPROVED: event.review.approved,
                 ATTR_CONFIDENCE: event.review.confidence,
             }
             span = self._start_finished_span(
@@ -369,8 +398,8 @@ class SpanSink:
     def _trace_call_received(self, event: CallReceived) -> None:
         attributes: SpanAttributes = {
             ATTR_OPERATION: "execute_tool",
-            "gen_ai.tool.call.id": event.call_id,
-            "gen_ai.tool.type": "function",
+            ATTR_TOOL_CALL: event.call_id,
+            ATTR_TOOL_TYPE: "function",
         }
         if event.conversation is not None:
             attributes[ATTR_CONVERSATION] = event.conversation
@@ -407,8 +436,8 @@ class SpanSink:
 
     def _trace_result_digested(self, event: ResultDigested) -> None:
         if (span := self._get_call_span(event)) is not None:
-            span.set_attribute("fingerpost.result.tokens", event.tokens)
-            span.set_attribute("fingerpost.result.original_tokens", event.original_tokens)
+            span.set_attribute(ATTR_RESULT_TOKENS, event.tokens)
+            span.set_attribute(ATTR_ORIGINAL_TOKENS, event.original_tokens)
 
     def _trace_attempt_started(self, event: AttemptStarted) -> None:
         tree = self._get_trace(event)
@@ -417,16 +446,16 @@ class SpanSink:
             return
         server, _, tool = event.tool.partition("/")
         attributes: SpanAttributes = {
-            "mcp.method.name": "tools/call",
+            ATTR_MCP_METHOD: "tools/call",
             ATTR_OPERATION: "execute_tool",
             ATTR_TOOL: tool,
-            "fingerpost.server.name": server,
-            "fingerpost.attempt.number": event.number,
+            ATTR_SERVER: server,
+            ATTR_ATTEMPT: event.number,
         }
         if (transport := _TRANSPORTS.get(self._transport_of(server) or "")) is not None:
-            attributes["network.transport"] = transport
+            attributes[ATTR_TRANSPORT] = transport
         if event.fallback:
-            attributes["fingerpost.fallback"] = True
+            attributes[ATTR_FALLBACK] = True
         tree.attempts[event.call_id, event.tool, event.number] = self._tracer.start_span(
             f"tools/call {tool}",
             context=set_span_in_context(call),
@@ -498,10 +527,10 @@ _NOTES: Final[Mapping[type[Event], tuple[str, Callable[[Any], SpanAttributes]]]]
             ATTR_VERDICT: event.confidence.verdict.value,
         },
     ),
-    BudgetReached: ("limit reached", lambda event: {"fingerpost.limit": event.limit}),
+    BudgetReached: ("limit reached", lambda event: {ATTR_LIMIT: event.limit}),
     CallRuled: (
         "policy",
-        lambda event: {ATTR_VERDICT: event.verdict.value, "fingerpost.rule": event.rule},
+        lambda event: {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule},
     ),
     ApprovalRequested: ("approval requested", lambda event: {ATTR_PENDING: event.pending_id}),
     FallbackTaken: ("fallback taken", lambda event: {ATTR_TOOL: event.tool}),
@@ -518,13 +547,13 @@ def _build_agent_attributes(packet_id: str) -> SpanAttributes:
     return {
         ATTR_OPERATION: "invoke_agent",
         ATTR_PROVIDER: _AGENT_NAME,
-        "gen_ai.agent.name": _AGENT_NAME,
-        "fingerpost.packet.id": packet_id,
+        ATTR_AGENT: _AGENT_NAME,
+        ATTR_PACKET: packet_id,
     }
 
 
 def _mark_failed(span: Span, kind: str, detail: str | None = None) -> None:
-    span.set_attribute("error.type", kind)
+    span.set_attribute(ATTR_ERROR_TYPE, kind)
     span.set_status(Status(StatusCode.ERROR, detail and detail[:MAX_CONTENT_LENGTH]))
 
 
