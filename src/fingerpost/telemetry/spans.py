@@ -31,7 +31,6 @@ from fingerpost.events import (
     AttemptFinished,
     AttemptStarted,
     BudgetReached,
-    CallEvent,
     CallFinished,
     CallPrepared,
     CallReceived,
@@ -368,14 +367,17 @@ class SpanSink:
             )
             span.end(to_nanoseconds(event.at))
 
-    def _add_note(self, event: Event) -> None:
-        """Add what happened to the span of its call, or of its request."""
-        span = self._get_call_span(event) if isinstance(event, CallEvent) else None
-        if not isinstance(event, CallEvent) and (tree := self._get_trace(event)) is not None:
-            span = tree.root
-        if span is not None:
-            name, describe = _NOTES[type(event)]
-            span.add_event(name, describe(event), to_nanoseconds(event.at))
+    def _trace_judged(self, event: ConfidenceJudged) -> None:
+        if (tree := self._get_trace(event)) is not None:
+            attributes: SpanAttributes = {
+                ATTR_CONFIDENCE: event.confidence.score,
+                ATTR_VERDICT: event.confidence.verdict.value,
+            }
+            tree.root.add_event("confidence judged", attributes, to_nanoseconds(event.at))
+
+    def _trace_limit_reached(self, event: BudgetReached) -> None:
+        if (tree := self._get_trace(event)) is not None:
+            tree.root.add_event("limit reached", {ATTR_LIMIT: event.limit}, to_nanoseconds(event.at))
 
     def _trace_result_injected(self, event: ToolResultInjected) -> None:
         if self._content and (tree := self._get_trace(event)) is not None:
@@ -423,6 +425,15 @@ class SpanSink:
             if self._content:
                 span.set_attribute(ATTR_TOOL_ARGUMENTS, _format_text(event.arguments))
 
+    def _trace_call_ruled(self, event: CallRuled) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            attributes: SpanAttributes = {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule}
+            span.add_event("policy", attributes, to_nanoseconds(event.at))
+
+    def _trace_approval_requested(self, event: ApprovalRequested) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            span.add_event("approval requested", {ATTR_PENDING: event.pending_id}, to_nanoseconds(event.at))
+
     def _trace_approval_decided(self, event: ApprovalDecided) -> None:
         """Add the decision to the waiting call's span or, if it has ended, to the request's span."""
         tree = self._open_traces.get(event.packet_id or "", event.at)
@@ -433,6 +444,10 @@ class SpanSink:
             }
             span = tree.calls.get(event.call_id, tree.root)
             span.add_event("approval decided", attributes, to_nanoseconds(event.at))
+
+    def _trace_fallback_taken(self, event: FallbackTaken) -> None:
+        if (span := self._get_call_span(event)) is not None:
+            span.add_event("fallback taken", {ATTR_TOOL: event.tool}, to_nanoseconds(event.at))
 
     def _trace_result_digested(self, event: ResultDigested) -> None:
         if (span := self._get_call_span(event)) is not None:
@@ -500,17 +515,17 @@ class SpanSink:
         ModelAnswered: _trace_model_answered,
         ToolSelected: _trace_selected,
         SelectionReviewed: _trace_reviewed,
-        ConfidenceJudged: _add_note,
-        BudgetReached: _add_note,
+        ConfidenceJudged: _trace_judged,
+        BudgetReached: _trace_limit_reached,
         ToolResultInjected: _trace_result_injected,
         AnswerGiven: _trace_answered,
         RouteEnded: _trace_route_ended,
         CallReceived: _trace_call_received,
         CallPrepared: _trace_call_prepared,
-        CallRuled: _add_note,
-        ApprovalRequested: _add_note,
+        CallRuled: _trace_call_ruled,
+        ApprovalRequested: _trace_approval_requested,
         ApprovalDecided: _trace_approval_decided,
-        FallbackTaken: _add_note,
+        FallbackTaken: _trace_fallback_taken,
         ResultDigested: _trace_result_digested,
         AttemptStarted: _trace_attempt_started,
         AttemptFinished: _trace_attempt_finished,
@@ -519,22 +534,6 @@ class SpanSink:
 
 
 _SPAN_HANDLERS: Final = SpanSink.handlers
-_NOTES: Final[Mapping[type[Event], tuple[str, Callable[[Any], SpanAttributes]]]] = {
-    ConfidenceJudged: (
-        "confidence judged",
-        lambda event: {
-            ATTR_CONFIDENCE: event.confidence.score,
-            ATTR_VERDICT: event.confidence.verdict.value,
-        },
-    ),
-    BudgetReached: ("limit reached", lambda event: {ATTR_LIMIT: event.limit}),
-    CallRuled: (
-        "policy",
-        lambda event: {ATTR_VERDICT: event.verdict.value, ATTR_RULE: event.rule},
-    ),
-    ApprovalRequested: ("approval requested", lambda event: {ATTR_PENDING: event.pending_id}),
-    FallbackTaken: ("fallback taken", lambda event: {ATTR_TOOL: event.tool}),
-}
 
 
 def _get_parent_context() -> Context | None:
