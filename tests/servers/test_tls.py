@@ -53,15 +53,18 @@ async def down(url: str) -> AsyncGenerator[ServerStatus]:
 
 BAD: dict[str, tuple[Callable[[bytes], list[bytes]], str]] = {
     "a long header": (
-        lambda body: [with_length(body, b"X: " + b"a" * 100_000 + b"\r\n")],
+        lambda body: [with_length(body, b"X: " + b"a" * 200_000 + b"\r\n")],
         "head of the answer",
     ),
     "two lengths": (
         lambda body: [OK + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n", body],
-        "not valid HTTP",
+        "not HTTP",
     ),
-    "no HTTP": (lambda _: [b"SSH-2.0-OpenSSH\r\n\r\n"], "not valid HTTP"),
-    "a body cut short": (lambda body: [OK + b"Content-Length: 5000\r\n\r\n" + body, CLOSE], "before its end"),
+    "no HTTP": (lambda _: [b"SSH-2.0-OpenSSH\r\n\r\n"], "not HTTP"),
+    "a body cut short": (
+        lambda body: [OK + b"Content-Length: 5000\r\n\r\n" + body, CLOSE],
+        "closed the connection",
+    ),
     "a body that is not packed": (
         lambda body: [with_length(body, b"Content-Encoding: gzip\r\n")],
         "cannot be unpacked",

@@ -1,252 +1,119 @@
 """Frozen values passed between the stages. They hold facts and compute nothing expensive."""
 
-from fingerpost.records.access import (
-    ALL_RIGHTS,
-    DECIDING_RIGHTS,
-    LOCAL_NAME,
-    Approval,
-    Decision,
-    Grant,
-    Pending,
-    Principal,
-    Right,
-    Scope,
-    is_same_person,
-)
-from fingerpost.records.calls import (
-    Attempt,
-    Call,
-    CallContext,
-    CallFault,
-    Digest,
-    ErrorKind,
-    Execution,
-    Outcome,
-    ParameterError,
-    ParameterFault,
-    Permit,
-    Repair,
-    RepairKind,
-    Ruling,
-    ToolCall,
-    Verdict,
-)
-from fingerpost.records.feedback import (
-    Choice,
-    Feedback,
-    FeedbackVerdict,
-    Learned,
-    LearnedCorrection,
-    LearnedUse,
-    LearningCheck,
-    Preference,
-    Threshold,
-    ToolFollower,
-)
-from fingerpost.records.json import Json, JsonObject, find_json_problem, to_valid_text
-from fingerpost.records.packet import (
-    MAX_REINJECTIONS,
-    Content,
-    Context,
-    DataField,
-    ExecutionStatus,
-    Header,
-    Intent,
-    Message,
-    Packet,
-    PacketState,
-    Reasoning,
-    Reflection,
-    Review,
-    Selection,
-    SketchpadEntry,
-    Status,
-    Step,
-    SystemTask,
-    ToolResult,
-    ToolRouting,
-    create_id,
-    get_random_bits,
-    utc_now,
-)
-from fingerpost.records.route import (
-    AskingCall,
-    Confidence,
-    ConfidenceSample,
-    GateVerdict,
-    MissingArgument,
-    Mode,
-    ParsedSelection,
-    Question,
-    RouteOutcome,
-)
-from fingerpost.records.servers import (
-    DroppedTool,
-    Era,
-    Listing,
-    OAuthSpec,
-    Precheck,
-    ServerResources,
-    ServerSpec,
-    ServerState,
-    ServerStatus,
-    Transport,
-)
-from fingerpost.records.shortlist import (
-    Candidate,
-    Effort,
-    Entity,
-    EntityKind,
-    HiddenTool,
-    IntentMatch,
-    Mention,
-    Narrowing,
-    Need,
-    NeedVerdict,
-    Part,
-    ScorerFailure,
-    ServerChoice,
-    Shortlist,
-    Signals,
-)
-from fingerpost.records.tools import (
-    AnswerSize,
-    ChangedInstructions,
-    Effect,
-    Instructions,
-    Intelligence,
-    IntentSignals,
-    Known,
-    LatencyProfile,
-    LatencyTier,
-    ParameterHints,
-    Pin,
-    Quarantined,
-    ResponseProfile,
-    RetryCondition,
-    RetryRule,
-    Source,
-    ToolCard,
-    UsageProfile,
-    UsageSample,
-)
-
-__all__ = [
-    "ALL_RIGHTS",
-    "DECIDING_RIGHTS",
-    "LOCAL_NAME",
-    "MAX_REINJECTIONS",
-    "AnswerSize",
-    "Approval",
-    "AskingCall",
-    "Attempt",
-    "Call",
-    "CallContext",
-    "CallFault",
-    "Candidate",
-    "ChangedInstructions",
-    "Choice",
-    "Confidence",
-    "ConfidenceSample",
-    "Content",
-    "Context",
-    "DataField",
-    "Decision",
-    "Digest",
-    "DroppedTool",
-    "Effect",
-    "Effort",
-    "Entity",
-    "EntityKind",
-    "Era",
-    "ErrorKind",
-    "Execution",
-    "ExecutionStatus",
-    "Feedback",
-    "FeedbackVerdict",
-    "GateVerdict",
-    "Grant",
-    "Header",
-    "HiddenTool",
-    "Instructions",
-    "Intelligence",
-    "Intent",
-    "IntentMatch",
-    "IntentSignals",
-    "Json",
-    "JsonObject",
-    "Known",
-    "LatencyProfile",
-    "LatencyTier",
-    "Learned",
-    "LearnedCorrection",
-    "LearnedUse",
-    "LearningCheck",
-    "Listing",
-    "Mention",
-    "Message",
-    "MissingArgument",
-    "Mode",
-    "Narrowing",
-    "Need",
-    "NeedVerdict",
-    "OAuthSpec",
-    "Outcome",
-    "Packet",
-    "PacketState",
-    "ParameterError",
-    "ParameterFault",
-    "ParameterHints",
-    "ParsedSelection",
-    "Part",
-    "Pending",
-    "Permit",
-    "Pin",
-    "Precheck",
-    "Preference",
-    "Principal",
-    "Quarantined",
-    "Question",
-    "Reasoning",
-    "Reflection",
-    "Repair",
-    "RepairKind",
-    "ResponseProfile",
-    "RetryCondition",
-    "RetryRule",
-    "Review",
-    "Right",
-    "RouteOutcome",
-    "Ruling",
-    "Scope",
-    "ScorerFailure",
-    "Selection",
-    "ServerChoice",
-    "ServerResources",
-    "ServerSpec",
-    "ServerState",
-    "ServerStatus",
-    "Shortlist",
-    "Signals",
-    "SketchpadEntry",
-    "Source",
-    "Status",
-    "Step",
-    "SystemTask",
-    "Threshold",
-    "ToolCall",
-    "ToolCard",
-    "ToolFollower",
-    "ToolResult",
-    "ToolRouting",
-    "Transport",
-    "UsageProfile",
-    "UsageSample",
-    "Verdict",
-    "create_id",
-    "find_json_problem",
-    "get_random_bits",
-    "is_same_person",
-    "to_valid_text",
-    "utc_now",
-]
+from fingerpost.records.access import ALL_RIGHTS as ALL_RIGHTS
+from fingerpost.records.access import DECIDING_RIGHTS as DECIDING_RIGHTS
+from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
+from fingerpost.records.access import Approval as Approval
+from fingerpost.records.access import Decision as Decision
+from fingerpost.records.access import Grant as Grant
+from fingerpost.records.access import Pending as Pending
+from fingerpost.records.access import Principal as Principal
+from fingerpost.records.access import Right as Right
+from fingerpost.records.access import Scope as Scope
+from fingerpost.records.access import is_same_person as is_same_person
+from fingerpost.records.calls import Attempt as Attempt
+from fingerpost.records.calls import Call as Call
+from fingerpost.records.calls import CallContext as CallContext
+from fingerpost.records.calls import CallFault as CallFault
+from fingerpost.records.calls import Digest as Digest
+from fingerpost.records.calls import ErrorKind as ErrorKind
+from fingerpost.records.calls import Execution as Execution
+from fingerpost.records.calls import Outcome as Outcome
+from fingerpost.records.calls import ParameterError as ParameterError
+from fingerpost.records.calls import ParameterFault as ParameterFault
+from fingerpost.records.calls import Permit as Permit
+from fingerpost.records.calls import Repair as Repair
+from fingerpost.records.calls import RepairKind as RepairKind
+from fingerpost.records.calls import Ruling as Ruling
+from fingerpost.records.calls import ToolCall as ToolCall
+from fingerpost.records.calls import Verdict as Verdict
+from fingerpost.records.feedback import Choice as Choice
+from fingerpost.records.feedback import Feedback as Feedback
+from fingerpost.records.feedback import FeedbackVerdict as FeedbackVerdict
+from fingerpost.records.feedback import Learned as Learned
+from fingerpost.records.feedback import LearnedCorrection as LearnedCorrection
+from fingerpost.records.feedback import LearnedUse as LearnedUse
+from fingerpost.records.feedback import LearningCheck as LearningCheck
+from fingerpost.records.feedback import Preference as Preference
+from fingerpost.records.feedback import Threshold as Threshold
+from fingerpost.records.feedback import ToolFollower as ToolFollower
+from fingerpost.records.json import Json as Json
+from fingerpost.records.json import JsonObject as JsonObject
+from fingerpost.records.json import find_json_problem as find_json_problem
+from fingerpost.records.json import to_valid_text as to_valid_text
+from fingerpost.records.packet import MAX_REINJECTIONS as MAX_REINJECTIONS
+from fingerpost.records.packet import Content as Content
+from fingerpost.records.packet import Context as Context
+from fingerpost.records.packet import DataField as DataField
+from fingerpost.records.packet import ExecutionStatus as ExecutionStatus
+from fingerpost.records.packet import Header as Header
+from fingerpost.records.packet import Intent as Intent
+from fingerpost.records.packet import Message as Message
+from fingerpost.records.packet import Packet as Packet
+from fingerpost.records.packet import PacketState as PacketState
+from fingerpost.records.packet import Reasoning as Reasoning
+from fingerpost.records.packet import Reflection as Reflection
+from fingerpost.records.packet import Review as Review
+from fingerpost.records.packet import Selection as Selection
+from fingerpost.records.packet import SketchpadEntry as SketchpadEntry
+from fingerpost.records.packet import Status as Status
+from fingerpost.records.packet import Step as Step
+from fingerpost.records.packet import SystemTask as SystemTask
+from fingerpost.records.packet import ToolResult as ToolResult
+from fingerpost.records.packet import ToolRouting as ToolRouting
+from fingerpost.records.packet import create_id as create_id
+from fingerpost.records.packet import get_random_bits as get_random_bits
+from fingerpost.records.packet import utc_now as utc_now
+from fingerpost.records.route import AskingCall as AskingCall
+from fingerpost.records.route import Confidence as Confidence
+from fingerpost.records.route import ConfidenceSample as ConfidenceSample
+from fingerpost.records.route import GateVerdict as GateVerdict
+from fingerpost.records.route import MissingArgument as MissingArgument
+from fingerpost.records.route import Mode as Mode
+from fingerpost.records.route import ParsedSelection as ParsedSelection
+from fingerpost.records.route import Question as Question
+from fingerpost.records.route import RouteOutcome as RouteOutcome
+from fingerpost.records.servers import DroppedTool as DroppedTool
+from fingerpost.records.servers import Era as Era
+from fingerpost.records.servers import Listing as Listing
+from fingerpost.records.servers import OAuthSpec as OAuthSpec
+from fingerpost.records.servers import Precheck as Precheck
+from fingerpost.records.servers import ServerResources as ServerResources
+from fingerpost.records.servers import ServerSpec as ServerSpec
+from fingerpost.records.servers import ServerState as ServerState
+from fingerpost.records.servers import ServerStatus as ServerStatus
+from fingerpost.records.servers import Transport as Transport
+from fingerpost.records.shortlist import Candidate as Candidate
+from fingerpost.records.shortlist import Effort as Effort
+from fingerpost.records.shortlist import Entity as Entity
+from fingerpost.records.shortlist import EntityKind as EntityKind
+from fingerpost.records.shortlist import HiddenTool as HiddenTool
+from fingerpost.records.shortlist import IntentMatch as IntentMatch
+from fingerpost.records.shortlist import Mention as Mention
+from fingerpost.records.shortlist import Narrowing as Narrowing
+from fingerpost.records.shortlist import Need as Need
+from fingerpost.records.shortlist import NeedVerdict as NeedVerdict
+from fingerpost.records.shortlist import Part as Part
+from fingerpost.records.shortlist import ScorerFailure as ScorerFailure
+from fingerpost.records.shortlist import ServerChoice as ServerChoice
+from fingerpost.records.shortlist import Shortlist as Shortlist
+from fingerpost.records.shortlist import Signals as Signals
+from fingerpost.records.tools import AnswerSize as AnswerSize
+from fingerpost.records.tools import ChangedInstructions as ChangedInstructions
+from fingerpost.records.tools import Effect as Effect
+from fingerpost.records.tools import Instructions as Instructions
+from fingerpost.records.tools import Intelligence as Intelligence
+from fingerpost.records.tools import IntentSignals as IntentSignals
+from fingerpost.records.tools import Known as Known
+from fingerpost.records.tools import LatencyProfile as LatencyProfile
+from fingerpost.records.tools import LatencyTier as LatencyTier
+from fingerpost.records.tools import ParameterHints as ParameterHints
+from fingerpost.records.tools import Pin as Pin
+from fingerpost.records.tools import Quarantined as Quarantined
+from fingerpost.records.tools import ResponseProfile as ResponseProfile
+from fingerpost.records.tools import RetryCondition as RetryCondition
+from fingerpost.records.tools import RetryRule as RetryRule
+from fingerpost.records.tools import Source as Source
+from fingerpost.records.tools import ToolCard as ToolCard
+from fingerpost.records.tools import UsageProfile as UsageProfile
+from fingerpost.records.tools import UsageSample as UsageSample

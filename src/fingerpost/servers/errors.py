@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from email.utils import parsedate_to_datetime
 from math import ceil
 from typing import Final, cast
@@ -47,11 +47,7 @@ def parse_retry_after(retry_after: str | None) -> float | None:
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)
-    return min(max(0.0, _get_seconds_until(when)), MAX_RETRY_AFTER)
-
-
-def _get_seconds_until(when: datetime) -> float:
-    return (when - utc_now()).total_seconds()
+    return min(max(0.0, (when - utc_now()).total_seconds()), MAX_RETRY_AFTER)
 
 
 class RouteBlocked(httpx2.ConnectError):

@@ -1,4 +1,4 @@
-"""HTTP for all servers of a pool: the shared client, and a minimal HTTP/1.1 client for single requests."""
+"""HTTP for all servers of a pool: the shared client, and a small HTTP/1.1 client for single requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import socket
 import ssl
 import time
 import zlib
+from base64 import b64encode
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, cast
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 import anyio
@@ -45,8 +45,6 @@ from fingerpost.servers.errors import (
 )
 from fingerpost.settings.validation import LINK_LOCAL_FIX, LINK_LOCAL_MESSAGE, is_link_local
 
-if TYPE_CHECKING:
-    import aiohttp
 REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 SAME_METHOD_STATUSES = (307, 308)  # only these keep the method and the body
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -190,58 +188,6 @@ class ConnectFailed(ConnectionError):
     """No connection was made, so nothing was sent."""
 
 
-class HttpResponse(Protocol):
-    """One HTTP response whose head was received. It is closed with `release` or `abort`. Reading raises
-    `OSError`.
-    """
-
-    @property
-    def status(self) -> int: ...
-
-    @property
-    def kind(self) -> str:
-        """The content type in lower case, without parameters."""
-        ...
-
-    @property
-    def leads_to(self) -> str | None:
-        """The target of a redirect, without secrets."""
-        ...
-
-    @property
-    def retry_after(self) -> str | None:
-        """The `Retry-After` header, unparsed."""
-        ...
-
-    async def read_all(self) -> bytes:
-        """Return the whole body. Raises `LimitReached` if it is larger than allowed; the rest is not read."""
-        ...
-
-    async def read_chunk(self) -> bytes:
-        """Return the next part of the body, or empty bytes at its end."""
-        ...
-
-    def release(self) -> None:
-        """Finish the response. The connection may be reused."""
-        ...
-
-    def abort(self) -> None:
-        """Discard the rest of the response. The server sees a closed connection."""
-        ...
-
-
-class HttpEndpoint(Protocol):
-    """Sends requests to one server. Methods raise `OSError`, or `ConnectFailed` when nothing was sent."""
-
-    async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
-        """Send a POST request. Redirects are followed only within this server."""
-        ...
-
-    async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> HttpResponse:
-        """Request the rest of an event stream after the event `last_id`."""
-        ...
-
-
 def build_common_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: str | None) -> dict[str, str]:
     """Return the headers of every request, with lower-case names."""
     headers = {name.lower(): value for name, value in spec.headers.items()}
@@ -258,15 +204,11 @@ def build_common_headers(spec: ServerSpec, cookies: httpx2.Cookies, *, session: 
     return headers
 
 
-def merge_headers(common: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:
-    """Return all headers. Headers of the request override the common ones."""
-    return {**common, **{name.lower(): value for name, value in own.items()}}
-
-
 CONNECT_SECONDS: Final = 10.0
 # Many servers (uvicorn, Node) close a connection after five idle seconds. A request sent at that moment
 # is lost. After a pause this affected all connections at once and looked like repeated server failures.
 KEEP_ALIVE_SECONDS: Final = 4.0
+TLS_KEEP_ALIVE_SECONDS: Final = 45.0  # TLS ends at load balancers, which wait a minute, and is slow to open
 MAX_REDIRECTS: Final = 5
 MAX_IDLE: Final = 256  # connections to one address
 READ_BUFFER: Final = 256 * 1024  # of a stream with a slow reader
@@ -274,17 +216,19 @@ MAX_HEAD_SIZE: Final = 128 * 1024
 _FORBIDDEN: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")  # would start another header
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
-Origin = tuple[str, int]
+Origin = tuple[str, int, bool]  # host, port, TLS
 
 
-class Http11Response:
-    """An `HttpResponse` over HTTP/1.1. JSON is readable when it is complete, a stream when it has started."""
+class HttpResponse:
+    """One response whose head was received. JSON is readable when it is complete, a stream when it has
+    started. Reading raises `OSError`; `release` or `abort` ends it.
+    """
 
     __slots__ = ("_connection", "_decompressor", "_error", "_limit", "_parts", "_server", "_size", "_waiter",
                  "kind", "leads_to", "location", "retry_after", "status", "whole_length")  # fmt: skip
 
-    def __init__(self, connection: _Http11Connection, server: str, limit: int) -> None:
-        self._connection: _Http11Connection | None = connection  # None when the response is complete
+    def __init__(self, connection: _HttpConnection, server: str, limit: int) -> None:
+        self._connection: _HttpConnection | None = connection  # None when the response is complete
         self._server = server
         self._limit = limit
         self._parts: list[bytes] = []
@@ -293,9 +237,9 @@ class Http11Response:
         self._decompressor: Callable[[bytes, int], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self.status = 0
-        self.kind = ""
+        self.kind = ""  # the content type in lower case, without parameters
         self.location: str | None = None  # as sent by the server
-        self.leads_to: str | None = None
+        self.leads_to: str | None = None  # the target of a redirect, without secrets
         self.retry_after: str | None = None
         self.whole_length = 0
 
@@ -304,6 +248,7 @@ class Http11Response:
             await self._wait_for_data()
 
     async def read_all(self) -> bytes:
+        """Return the whole body. Raises `LimitReached` if it is larger than allowed; the rest is not read."""
         if self.whole_length > self._limit:
             raise build_too_large(self._server, self._limit)
         pieces: list[bytes] = []
@@ -318,6 +263,7 @@ class Http11Response:
             await self._wait_for_data()
 
     async def read_chunk(self) -> bytes:
+        """Return the next part of the body, or empty bytes at its end."""
         while True:
             pieces = self._take_parts()
             if pieces:
@@ -327,11 +273,13 @@ class Http11Response:
             await self._wait_for_data()
 
     def release(self) -> None:
+        """Finish the response. The connection may be reused."""
         if self._connection is not None:
             self._take_parts()
             self._connection.finish_soon()
 
     def abort(self) -> None:
+        """Discard the rest of the response. The server sees a closed connection."""
         if self._connection is not None:
             self._connection.close()
 
@@ -415,14 +363,14 @@ class Http11Response:
             self._waiter.set_result(None)
 
 
-class _Http11Connection(asyncio.Protocol):
+class _HttpConnection(asyncio.Protocol):
     """One connection. It handles one request at a time and is kept for the next."""
 
-    def __init__(self, idle: deque[_Http11Connection]) -> None:
+    def __init__(self, idle: deque[_HttpConnection]) -> None:
         self._idle = idle
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
-        self._answer: Http11Response | None = None
+        self._answer: HttpResponse | None = None
         self._paused = False
         self._ending: asyncio.TimerHandle | None = None
         self.idle_since = 0.0
@@ -438,9 +386,9 @@ class _Http11Connection(asyncio.Protocol):
         self._framed = False  # whether the response itself defines its end
         self._encoding = b""
 
-    def send(self, request: bytes, server: str, limit: int) -> Http11Response:
+    def send(self, request: bytes, server: str, limit: int) -> HttpResponse:
         assert self._transport is not None
-        self._answer = answer = Http11Response(self, server, limit)
+        self._answer = answer = HttpResponse(self, server, limit)
         self._transport.write(request)
         return answer
 
@@ -530,7 +478,8 @@ class _Http11Connection(asyncio.Protocol):
             self._fail(ConnectionError("the answer is in a content encoding that was not requested"))
             return
         self._answer.retry_after = self._retry_after
-        self._answer.set_head(status, _parse_content_type(self._kind), self._length, self._location)
+        kind = _KINDS.get(self._kind) or parse_content_type(self._kind.decode("latin-1"))
+        self._answer.set_head(status, kind, self._length, self._location)
 
     def on_body(self, body: bytes) -> None:
         answer = self._answer
@@ -568,22 +517,18 @@ _ANY_FORMAT_WBITS: Final = 32 + zlib.MAX_WBITS  # zlib detects gzip or zlib form
 _KINDS: Final[dict[bytes, str]] = {b"application/json": JSON_TYPE, b"text/event-stream": EVENT_STREAM_TYPE}
 
 
-def _parse_content_type(value: bytes) -> str:
-    return _KINDS.get(value) or parse_content_type(value.decode("latin-1"))
-
-
-class Http11Pool:
+class HttpConnections:
     """Idle connections to all addresses. No state is shared between servers."""
 
     def __init__(self) -> None:
-        self._idle: dict[Origin, deque[_Http11Connection]] = {}
+        self._idle: dict[Origin, deque[_HttpConnection]] = {}
 
-    def take_idle(self, origin: Origin) -> _Http11Connection | None:
+    def take_idle(self, origin: Origin) -> _HttpConnection | None:
         """Return the most recently used idle connection, or None."""
         idle = self._idle.get(origin)
         if not idle:
             return None
-        oldest = time.monotonic() - KEEP_ALIVE_SECONDS
+        oldest = time.monotonic() - (TLS_KEEP_ALIVE_SECONDS if origin[2] else KEEP_ALIVE_SECONDS)
         while idle and idle[0].idle_since < oldest:
             idle.popleft().close()
         while idle:
@@ -591,24 +536,30 @@ class Http11Pool:
                 return connection
         return None
 
-    async def connect(self, origin: Origin, addresses: Sequence[str] = ()) -> _Http11Connection:
+    async def connect(self, origin: Origin, addresses: Sequence[str], tls: ssl.SSLContext) -> _HttpConnection:
         """Connect to the first address that accepts. Raises `ConnectFailed`."""
         idle = self._idle.setdefault(origin, deque())
         loop = asyncio.get_running_loop()
+        name, port, is_tls = origin
+        context, server_name = (tls, name) if is_tls else (None, None)
         try:
             with anyio.fail_after(CONNECT_SECONDS):
                 for place, host in enumerate(addresses or origin[:1], 1):
                     with contextlib.suppress(OSError) if place < len(addresses) else contextlib.nullcontext():
                         _, connection = await loop.create_connection(
-                            lambda: _Http11Connection(idle), host, origin[1]
+                            lambda: _HttpConnection(idle),
+                            host,
+                            port,
+                            ssl=context,
+                            server_hostname=server_name,
                         )
                         return connection
         except TimeoutError as error:
-            message = f"{origin[0]}:{origin[1]} did not answer within {CONNECT_SECONDS:g} s"
+            message = f"{name}:{port} did not answer within {CONNECT_SECONDS:g} s"
             raise ConnectFailed(message) from error
         except OSError as error:
-            raise ConnectFailed(str(error)) from error
-        raise ConnectFailed(origin[0])
+            raise ConnectFailed(f"{name}:{port}: {error.strerror or error}") from error
+        raise ConnectFailed(name)
 
     def close(self) -> None:
         for idle in self._idle.values():
@@ -616,68 +567,80 @@ class Http11Pool:
                 idle.pop().close()
 
 
-class Http11Endpoint:
-    """An `HttpEndpoint` over plain HTTP/1.1. Other cases, such as TLS after a redirect, use the fallback
-    endpoint.
+class HttpEndpoint:
+    """Sends requests to one server over HTTP/1.1, with or without TLS. Methods raise `OSError`, or
+    `ConnectFailed` when nothing was sent.
     """
 
     def __init__(
         self,
         spec: ServerSpec,
-        http: Http11Pool,
+        http: HttpConnections,
         headers: Mapping[str, str],
         *,
         limit: int,
-        fallback: Callable[[str], Awaitable[HttpEndpoint]],
+        tls: ssl.SSLContext,
     ) -> None:
         assert spec.url is not None
         self._server = spec.name
-        self._own_headers = spec.headers
         self._http = http
-        self._headers = headers
+        self._headers = {name: value for name, value in headers.items() if name not in _OWN_HEADERS}
         self._limit = limit
-        self._fallback = fallback
-        self._moved: HttpEndpoint | None = None
+        self._tls = tls
         self._allow_link_local = spec.allow_link_local
         self._set_url(spec.url)
 
     def _set_url(self, url: str) -> None:
-        parts = urlsplit(url)
+        parts = httpx2.URL(url)  # encodes what must be
+        is_tls = parts.scheme == "https"
         self._url = url
-        self._origin: Origin = (parts.hostname or "", parts.port or 80)
-        host = f"[{parts.hostname}]" if ":" in self._origin[0] else parts.hostname
-        port = f":{parts.port}" if parts.port else ""
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        self._request_line = f"POST {target} HTTP/1.1\r\n".encode("ascii")
-        common = {"host": f"{host}{port}", "accept-encoding": "identity", **self._headers}
-        self._lines = {name: _format_header(name, value) for name, value in common.items()}
-        self._head = self._request_line + b"".join(self._lines.values())
+        self._origin: Origin = (parts.raw_host.decode(), parts.port or (443 if is_tls else 80), is_tls)
+        self._target = parts.raw_path
+        common = {"host": parts.netloc.decode(), "accept-encoding": "identity"}
+        if parts.userinfo:
+            credentials = f"{parts.username}:{parts.password}".encode()
+            common["authorization"] = f"Basic {b64encode(credentials).decode()}"
+        self._lines = {
+            name: _format_header(name, value) for name, value in {**common, **self._headers}.items()
+        }
+        self._head = self._build_request_line("POST") + b"".join(self._lines.values())
+
+    def _build_request_line(self, method: str) -> bytes:
+        return b"%b %b HTTP/1.1\r\n" % (method.encode(), self._target)
 
     async def post(self, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
+        """Send a POST request. Redirects are followed only within this server."""
         for follows in reversed(range(MAX_REDIRECTS + 1)):
-            if self._moved is not None:
-                break
             request = b"%bcontent-length: %d\r\n\r\n%b" % (self._build_head(headers), len(body), body)
-            connection = self._http.take_idle(self._origin) or await self._connect()
-            answer = connection.send(request, self._server, self._limit)
-            try:
-                await answer.wait_until_readable()
-            except BaseException:
-                answer.abort()  # not the connection: a complete response has already released it
-                raise
-            if answer.location is None or not await self._follow_redirect(answer) or not follows:
+            answer = await self._send(request)
+            if answer.location is None or not self._follow_redirect(answer) or not follows:
                 return answer
-        assert self._moved is not None
-        return await self._moved.post(body, headers)
+        raise AssertionError
 
-    async def _connect(self) -> _Http11Connection:
-        addresses = await resolve_addresses(self._origin)
+    async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> HttpResponse:
+        """Request the rest of an event stream after the event `last_id`."""
+        own = {**headers, "accept": EVENT_STREAM_TYPE, "last-event-id": last_id}
+        replaced = {"content-type", *map(str.lower, own)}
+        return await self._send(self._build_head_without(replaced, own, "GET") + b"\r\n")
+
+    async def _send(self, request: bytes) -> HttpResponse:
+        connection = self._http.take_idle(self._origin) or await self._connect()
+        answer = connection.send(request, self._server, self._limit)
+        try:
+            await answer.wait_until_readable()
+        except BaseException:
+            answer.abort()  # not the connection: a complete response has already released it
+            raise
+        return answer
+
+    async def _connect(self) -> _HttpConnection:
+        addresses = await resolve_addresses(self._origin[:2])
         if not self._allow_link_local and any(map(is_link_local, (self._origin[0], *addresses))):
             message = f"{self._origin[0]} {LINK_LOCAL_MESSAGE}"
             raise ConnectFailed(message)
-        return await self._http.connect(self._origin, addresses)
+        return await self._http.connect(self._origin, addresses, self._tls)
 
-    async def _follow_redirect(self, answer: Http11Response) -> bool:
+    def _follow_redirect(self, answer: HttpResponse) -> bool:
         """Return whether the request must be sent again to the redirect's target. The new target is kept for
         later requests.
         """
@@ -688,38 +651,33 @@ class Http11Endpoint:
         if not may_follow_redirect(self._url, answer.status, target):
             return False
         answer.abort()
-        if supports(target, self._own_headers):
-            self._set_url(target)
-        else:
-            self._moved = await self._fallback(target)
+        self._set_url(target)
         return True
 
-    async def resume_stream(self, last_id: str, headers: Mapping[str, str]) -> HttpResponse:
-        endpoint = self._moved or await self._fallback(self._url)
-        return await endpoint.resume_stream(last_id, headers)
-
     def _build_head(self, headers: Mapping[str, str]) -> bytes:
-        lines = [
+        names = [name.lower() for name in headers]
+        if not self._lines.keys().isdisjoint(names):
+            return self._build_head_without(names, headers, "POST")
+        return self._head + _format_headers(headers)
+
+    def _build_head_without(
+        self, replaced: Collection[str], headers: Mapping[str, str], method: str
+    ) -> bytes:
+        kept = [line for name, line in self._lines.items() if name not in replaced]
+        return self._build_request_line(method) + b"".join(kept) + _format_headers(headers)
+
+
+# They say where a message ends, which is ours to say.
+_OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "expect"})
+
+
+def _format_headers(headers: Mapping[str, str]) -> bytes:
+    return b"".join(
+        [
             (_format_routing_header if name.lower() in _ROUTING else _format_header)(name, value)
             for name, value in headers.items()
         ]
-        for name in headers:
-            if name.lower() in self._lines:
-                return self._build_head_without(headers, lines)
-        return self._head + b"".join(lines)
-
-    def _build_head_without(self, headers: Mapping[str, str], lines: list[bytes]) -> bytes:
-        own = {name.lower() for name in headers}
-        kept = [line for name, line in self._lines.items() if name not in own]
-        return self._request_line + b"".join([*kept, *lines])
-
-
-def supports(url: str, headers: Mapping[str, str]) -> bool:
-    """Return whether `Http11Endpoint` can handle this URL: no TLS, and nothing that needs encoding."""
-    parts = urlsplit(url)
-    plain = url.isascii() and url.isprintable() and " " not in url and not parts.username
-    special = {"accept-encoding", "host", "content-length", "transfer-encoding", "connection", "expect"}
-    return parts.scheme == "http" and plain and not special & {name.lower() for name in headers}
+    )
 
 
 def _format_header(name: str, value: str) -> bytes:
@@ -749,8 +707,7 @@ class HttpClients:
         self._shared: httpx2.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
         self._trust_error: RouteBlocked | None = None  # why no certificate can be checked
-        self._plain = Http11Pool()
-        self._full: aiohttp.ClientSession | None = None
+        self._connections = HttpConnections()
 
     async def build_client(
         self, *, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
@@ -779,16 +736,7 @@ class HttpClients:
         transport = shared._transport_for_url(httpx2.URL(url))  # pyright: ignore[reportPrivateUsage] - see _SharedTransport
         if transport is not shared._transport:  # pyright: ignore[reportPrivateUsage]
             return None
-
-        async def open_aiohttp_endpoint(url: str) -> HttpEndpoint:
-            aiohttp_module = await anyio.to_thread.run_sync(import_module, "fingerpost.servers.http_aiohttp")
-            if self._full is None:
-                self._full = aiohttp_module.open_session(tls)
-            return aiohttp_module.AiohttpEndpoint(spec, url, self._full, headers, limit=limit)
-
-        if supports(url, spec.headers):
-            return Http11Endpoint(spec, self._plain, headers, limit=limit, fallback=open_aiohttp_endpoint)
-        return await open_aiohttp_endpoint(url)
+        return HttpEndpoint(spec, self._connections, headers, limit=limit, tls=tls)
 
     async def _ensure_open(self) -> tuple[httpx2.AsyncClient, ssl.SSLContext]:
         async with self._lock:
@@ -798,10 +746,7 @@ class HttpClients:
         return self._shared, self._tls
 
     async def aclose(self) -> None:
-        self._plain.close()
-        if self._full is not None:
-            await self._full.close()
-            self._full = None
+        self._connections.close()
         if self._shared is not None:
             await self._shared.aclose()
             self._shared = None

@@ -16,7 +16,7 @@ from mcp_types.jsonrpc import INVALID_PARAMS
 
 from fingerpost.call.arguments import PreparedArguments, prepare_arguments
 from fingerpost.call.arguments.coercion import read_scalar
-from fingerpost.call.build import ResolvedTool, ToolNotFound, resolve_tool
+from fingerpost.call.build import ToolNotFound, resolve_tool
 from fingerpost.call.digest import compute_budget
 from fingerpost.call.outcomes import run_read_result
 from fingerpost.catalog import Snapshot
@@ -240,7 +240,7 @@ class OwnTools:
             unknown = ToolNotFoundError(name, seen, endpoint_tools.view.visible)
             return _build_error_result(f"{unknown.message}. find_tools finds the right name.")
         budget = max(self._settings.gateway.find_tokens, self._settings.digest.max_tokens)
-        return _build_text_result(render_description(seen.card, budget=budget))
+        return {"content": [_build_text_block(render_description(seen.card, budget=budget))]}
 
     async def _call_tool(
         self,
@@ -341,10 +341,6 @@ def _build_text_block(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _build_text_result(text: str) -> JsonObject:
-    return {"content": [_build_text_block(text)]}
-
-
 def _build_error_result(text: str) -> JsonObject:
     return {"content": [_build_text_block(text)], "isError": True}
 
@@ -436,7 +432,7 @@ class ToolMethods:
                 if missed.error is ErrorKind.UNAVAILABLE:  # known but unavailable: explain it to the model
                     return await render_result(missed, None, modern=request.modern)
                 raise ToolNotFoundError(tool_call.name, found, endpoint_tools.view.visible)
-            card, tool_call = found.card, _to_tool_call(found)
+            card, tool_call = found.card, ToolCall(name=found.card.key, arguments=found.arguments)
         else:
             tool_call = ToolCall(name=card.key, arguments=tool_call.arguments)
         if headers and (schema := self._tool_listing.get_mirrored_schema(card)) is not None:
@@ -490,7 +486,3 @@ def _parse_call_params(params: JsonObject) -> tuple[str, JsonObject]:
     if not isinstance(arguments, Mapping):
         raise JsonRpcError(INVALID_PARAMS, f"the `arguments` of {name[:80]!r} must be an object, by name")
     return name, cast("Mapping[str, Json]", arguments)
-
-
-def _to_tool_call(found: ResolvedTool) -> ToolCall:
-    return ToolCall(name=found.card.key, arguments=found.arguments)

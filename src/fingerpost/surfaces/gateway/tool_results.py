@@ -355,7 +355,7 @@ _EMPTY_OBJECT: Final[JsonObject] = {}
 async def _render_trimmed(
     outcome: Outcome, result: JsonObject, content: Sequence[JsonObject], card: ToolCard | None, budget: int
 ) -> JsonObject:
-    handle = _get_handle(outcome)
+    handle = None if outcome.digest is None else outcome.digest.handle
     kept: dict[str, Json] = {
         key: value for key, value in result.items() if key not in ("content", "structuredContent")
     }
@@ -390,10 +390,6 @@ def _describe_structured(fit: StructuredFit, handle: str | None) -> str:
         return fit.text
     pages = f", and in pages: {way}" if way else ""
     return f"[The result is too long to be repeated as text. It is whole in `structuredContent`{pages}]"
-
-
-def _get_handle(outcome: Outcome) -> str | None:
-    return None if outcome.digest is None else outcome.digest.handle
 
 
 def _build_input_too_large(outcome: Outcome) -> JsonObject:

@@ -207,7 +207,7 @@ class HttpAuthenticator:
             return _RefusedAccess(AccessDenial(status=403, message=_EMBEDDING_REFUSED), _EMBEDDING_REFUSED)
         credential = _get_credential(headers)
         if credential is None:
-            if self._local is not None and target.loopback and not _is_proxied(headers):
+            if self._local is not None and target.loopback and _PROXY_HEADERS.isdisjoint(headers):
                 return self._authorize_endpoint(endpoint, self._local)
             return _RefusedAccess(self._build_unauthorized(endpoint, _KEY_NEEDED), "no credential was given")
         check = self._keys if self._tokens is None or credential.startswith(PREFIX) else self._tokens
@@ -289,10 +289,6 @@ def _get_credential(headers: Mapping[str, str]) -> str | None:
     scheme, _, value = authorization.strip().partition(" ")
     # Another scheme counts as an invalid credential.
     return value.strip() if scheme.lower() == "bearer" else ""
-
-
-def _is_proxied(headers: Mapping[str, str]) -> bool:
-    return not _PROXY_HEADERS.isdisjoint(headers)
 
 
 __all__ = ["HttpAuthenticator", "build_authenticator", "check_exposure", "is_exposed"]

@@ -19,7 +19,7 @@ from fingerpost.policy.visibility import VisibleCatalog, find_hidden_tools, may_
 from fingerpost.records import JsonObject, Principal, Scope, ServerStatus, ToolCard
 from fingerpost.router import Router
 from fingerpost.router.profiles import build_scope
-from fingerpost.settings import ProfileSettings, SmartRoutingSettings
+from fingerpost.settings import SmartRoutingSettings
 from fingerpost.surfaces.gateway.listing.pages import CacheHints, DefinitionCache, ListPages, encode_json
 from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
 from fingerpost.surfaces.http.access import Endpoint
@@ -243,12 +243,11 @@ class EndpointConfigs:
             profile=name,
             scope=build_scope(name, profile),
             pinned=profile.pinned or (gateway.pinned if endpoint.profile is None else ()),
-            instructions=(*common, *_get_profile_instructions(profile)),
+            instructions=(
+                *common,
+                *tuple(words for words in (profile.description, profile.instructions) if words),
+            ),
         )
-
-
-def _get_profile_instructions(profile: ProfileSettings) -> tuple[str, ...]:
-    return tuple(words for words in (profile.description, profile.instructions) if words)
 
 
 FRESH_MS: Final = 30_000  # cache time for clients; changes are also announced
