@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fingerpost.call.outcomes import build_tool_message, build_unreadable_message
+from fingerpost.call.outcomes import build_tool_message
 from fingerpost.llm.content import UnreadableToolCall, parse_tool_calls
 from fingerpost.records import Outcome, ToolCall
 from tests.kit.record_strategies import json_objects, json_values
@@ -95,16 +95,6 @@ def test_a_message_without_calls_has_none() -> None:
 def test_no_junk_makes_parsing_fail(junk: Any) -> None:
     for entry in parse_tool_calls({"tool_calls": junk}):
         assert isinstance(entry, ToolCall | UnreadableToolCall)
-
-
-@proves("C1", "C8")
-def test_the_model_gets_an_answer_for_an_unreadable_call() -> None:
-    (problem,) = parse_tool_calls(message(("search", "{oops")))
-    assert isinstance(problem, UnreadableToolCall)
-    reply = build_unreadable_message(problem)
-    assert reply["tool_call_id"] == "call_0"
-    assert "the call of search could not be read" in str(reply["content"])
-    assert "Write it again" in str(reply["content"])
 
 
 @proves("F48")

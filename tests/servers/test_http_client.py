@@ -114,6 +114,21 @@ async def test_a_connection_that_was_idle_for_as_long_as_servers_keep_them_is_no
         assert server.opened == before + 1
 
 
+async def test_configured_headers_and_credentials_of_the_url_are_sent() -> None:
+    headers = {"Host": "elsewhere", "X-Team": "blue"}
+    async with raw_server(SHAPES["in one piece"]) as (server, url):
+        spec = Server.http(
+            "raw", url.replace("//", "//me:p%40ss@") + "?q=ä b", era="2025-11-25", headers=headers
+        )
+        async with open_pool(spec) as servers:
+            assert await call(servers) == "done"
+    head = server.calls[0].lower()
+    assert "?q=%c3%a4%20b http/1.1\r\n" in head
+    assert "authorization: basic bwu6cebzcw==\r\n" in head
+    assert "host: elsewhere\r\n" in head
+    assert "x-team: blue\r\n" in head
+
+
 LARGE = b'{"filler":"%b"}' % (b"x" * 200_000)
 REFUSED: dict[str, tuple[Callable[[bytes], list[bytes]], type[FingerpostError], str]] = {
     "what is no HTTP": (lambda _: [b"SSH-2.0-OpenSSH\r\n\r\n"], ServerUnavailable, "not HTTP"),

@@ -13,6 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
+from fingerpost.catalog.words import read_word_sets
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen
@@ -48,39 +49,7 @@ MAX_WAITING_PER_CALLER: Final = 1000  # over all conversations; then each conver
 _MAX_UNUSABLE_GRANTS: Final = 8
 
 
-# Parameters that name what a call changes, by the last word of their name: `path`, `issueNumber`.
-_TARGET_WORDS: Final = frozenset(
-    (
-        "account", "accounts", "address", "bcc", "board", "branch", "bucket", "calendar", "card",
-        "cc", "channel", "channels", "chat", "collection", "contact", "customer", "database",
-        "dataset", "db", "destination", "directory", "document", "domain", "email", "environment",
-        "event", "file", "filename", "folder", "group", "guild", "host", "id", "ids", "index",
-        "invoice", "issue", "label", "list", "mailbox", "milestone", "name", "namespace",
-        "notebook", "number", "object", "order", "organization", "owner", "page", "path", "paths",
-        "playlist", "project", "queue", "recipient", "recipients", "record", "ref", "repo",
-        "repository", "resource", "room", "row", "schema", "sheet", "site", "slug", "spreadsheet",
-        "table", "tag", "target", "task", "team", "thread", "ticket", "to", "topic", "user",
-        "username", "video", "volume", "workspace", "zone",
-    )
-)  # fmt: skip
-# Parameters that hold the written content, by their whole name. Excluded are parameters that decide what
-# is done (`command`, `query`, `code`, `method`, `mode`) or may name targets (`patch`, `data`).
-_CONTENT_NAMES: Final = frozenset(
-    (
-        "body", "caption", "comment", "content", "contents", "description", "edits", "filetext",
-        "inserttext", "markdown", "message", "newstr", "newstring", "newtext", "note", "notes",
-        "oldstr", "oldstring", "oldtext", "subject", "summary", "text", "title",
-    )
-)  # fmt: skip
-# These execute what is written to them, so none of their text is mere content.
-_EXECUTING_WORDS: Final = frozenset(
-    (
-        "agent", "agents", "bash", "browser", "chat", "code", "command", "commands", "console",
-        "eval", "evaluate", "exec", "execute", "invoke", "key", "keys", "keyboard", "keystrokes",
-        "process", "program", "prompt", "python", "query", "repl", "request", "run", "script",
-        "shell", "sql", "ssh", "subagent", "terminal", "tmux", "type",
-    )
-)  # fmt: skip
+_WORDS: Final = read_word_sets("fingerpost.call", "words.txt")  # what each is for is said there
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
@@ -90,7 +59,7 @@ def find_target(operation: str, arguments: JsonObject) -> JsonObject:
     A grant for a conversation covers later calls in which these are equal. If no argument names a target, or
     the operation executes its input, all arguments are part of the target.
     """
-    if not _EXECUTING_WORDS.isdisjoint(word.lower() for word in _WORD.findall(operation)):
+    if not _WORDS["executing"].isdisjoint(word.lower() for word in _WORD.findall(operation)):
         return arguments
     target = {name: value for name, value in arguments.items() if not _is_content(name)}
     return target if any(map(_is_target, target)) else arguments
@@ -98,11 +67,11 @@ def find_target(operation: str, arguments: JsonObject) -> JsonObject:
 
 def _is_target(parameter: str) -> bool:
     words = _WORD.findall(parameter)
-    return bool(words) and words[-1].lower() in _TARGET_WORDS
+    return bool(words) and words[-1].lower() in _WORDS["target"]
 
 
 def _is_content(parameter: str) -> bool:
-    return "".join(_WORD.findall(parameter)).lower() in _CONTENT_NAMES
+    return "".join(_WORD.findall(parameter)).lower() in _WORDS["content"]
 
 
 def build_grant_key(

@@ -5,9 +5,11 @@ the message for the model. Also `read_result`, the built-in tool that reads more
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from pkgutil import get_data
 from typing import Any, Final
 
 from fingerpost.call.arguments.coercion import read_scalar
@@ -17,7 +19,6 @@ from fingerpost.catalog import UnavailableTool, escape_invisible_except
 from fingerpost.catalog.tool_names import READ_RESULT
 from fingerpost.catalog.words import split_words
 from fingerpost.frozen import frozen
-from fingerpost.llm.content import UnreadableToolCall
 from fingerpost.policy.rules import SCOPE_RULE
 from fingerpost.records import (
     Attempt,
@@ -47,35 +48,13 @@ _MAX_DETAIL_LENGTH: Final = 600
 _MAX_SUGGESTIONS: Final = 5
 _MAX_TRIED: Final = 8
 
-_ADVICE: Final[Mapping[ErrorKind, str]] = {
-    ErrorKind.TOOL_NOT_FOUND: "No tool has this name. Use the exact name of a tool you were offered.",
-    ErrorKind.INVALID_PARAMETERS: "The arguments do not fit. Correct them and call the same tool again.",
-    ErrorKind.EXECUTION_FAILED: "The tool itself failed. Do not repeat the same call: change the arguments "
-    "if the message says what is wrong with them, else try another way or another tool.",
-    ErrorKind.AUTHORIZATION_REQUIRED: "A person has to allow this call first and has been asked. "
-    "Wait; do not call again and do not look for a way around.",
-    ErrorKind.OPERATION_NOT_SUPPORTED: "This tool does not have that operation. Use one that it has.",
-    ErrorKind.TIMEOUT: "The tool took too long. Ask for less at once: smaller steps, a narrower search, "
-    "fewer items. Whether it took effect is not known: look before you repeat what changes something. "
-    "A person can give it longer: `call.timeout`, or `timeout_ms` for this tool in `[[tools]]`.",
-    ErrorKind.CANCELLED: "A person did not allow this. Do not ask for it again and do not do it another way; "
-    "go on without it, or tell the person what cannot be done without it.",
-    ErrorKind.DENIED: "A rule forbids this call. It will not be allowed by repeating or rewording it: "
-    "use another tool, or tell the person what is not permitted.",
-    ErrorKind.UNAVAILABLE: "The tool cannot be reached at the moment. Use another tool, or go on without it "
-    "and say so; do not repeat the call at once.",
-    ErrorKind.LOOP: "This call was made several times with the same outcome. Stop repeating it: use the "
-    "result you already have, change the arguments, or take another way.",
-    ErrorKind.DUPLICATE: "This call was not run, because it repeats a write that was made just now. If a "
-    "second one is meant, call it again, by itself.",
-    ErrorKind.UNKNOWN: "It is not known whether this call took effect. Check with a reading "
-    "tool before you repeat it.",
-}
+# By the kind of error: `advice` for the model; `description`, `can_change`, `rephrase` for the person.
+_TEXTS: Final = tomllib.loads((get_data("fingerpost.call", "failures.toml") or b"").decode())
 
 
 def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:
     """Return what the model should do after this error."""
-    sentences = [_ADVICE[error]]
+    sentences = [_TEXTS[error]["advice"]]
     if near:
         sentences.append(
             f"Nearest: {', '.join(_sanitize_line(name, 100) for name in near[:_MAX_SUGGESTIONS])}."
@@ -127,61 +106,6 @@ class FailureGuidance:
         return "\n".join(lines).lstrip("\n")
 
 
-_ERROR_DESCRIPTIONS: Final[Mapping[ErrorKind, str]] = {
-    ErrorKind.TOOL_NOT_FOUND: "there is no such tool",
-    ErrorKind.INVALID_PARAMETERS: "it did not understand what it was asked",
-    ErrorKind.EXECUTION_FAILED: "it ran into a problem of its own",
-    ErrorKind.AUTHORIZATION_REQUIRED: "it needs your permission first",
-    ErrorKind.OPERATION_NOT_SUPPORTED: "it cannot do that",
-    ErrorKind.TIMEOUT: "it did not answer in time",
-    ErrorKind.CANCELLED: "it was not allowed to run",
-    ErrorKind.DENIED: "a rule does not permit it",
-    ErrorKind.UNAVAILABLE: "it could not be reached",
-    ErrorKind.LOOP: "it kept giving the same answer",
-    ErrorKind.DUPLICATE: "it repeated a change that was made just now, so it was not run",
-    ErrorKind.UNKNOWN: "it was interrupted, and may or may not have done its work",
-}
-
-_CAN_CHANGE: Final[Mapping[ErrorKind, tuple[str, ...]]] = {
-    ErrorKind.TOOL_NOT_FOUND: (
-        "See what there is: fingerpost tools",
-        "Add a server that offers such a tool",
-    ),
-    ErrorKind.INVALID_PARAMETERS: ("Say exactly which file, place, date or name you mean",),
-    ErrorKind.EXECUTION_FAILED: (
-        "Check that what you asked about exists and that you may see it",
-        "Try again in a few minutes",
-    ),
-    ErrorKind.AUTHORIZATION_REQUIRED: ("Allow or reject it: fingerpost approvals",),
-    ErrorKind.OPERATION_NOT_SUPPORTED: ("Ask for something the tool can do: fingerpost tools",),
-    ErrorKind.TIMEOUT: (
-        "Ask for less at once",
-        "Allow the tool more time: timeout_ms under [[tools]] in fingerpost.toml",
-    ),
-    ErrorKind.CANCELLED: ("Ask again and allow it, if it was rejected by mistake",),
-    ErrorKind.DENIED: ("Change the rule under [[policy]] in fingerpost.toml, if it is yours to change",),
-    ErrorKind.UNAVAILABLE: (
-        "See which servers are up: fingerpost doctor",
-        "Try again in a few minutes",
-    ),
-    ErrorKind.LOOP: ("Say what is missing in the answer so far",),
-    ErrorKind.DUPLICATE: ("Ask for it again, if it is meant a second time",),
-    ErrorKind.UNKNOWN: ("Look whether it happened before you ask for it again",),
-}
-
-_REPHRASE: Final[Mapping[ErrorKind, str]] = {
-    ErrorKind.TOOL_NOT_FOUND: "Say what you want to know or to happen, rather than which tool to use.",
-    ErrorKind.INVALID_PARAMETERS: "Name the details: “the weather in Haifa on 3 May”, not “the weather”.",
-    ErrorKind.EXECUTION_FAILED: "Ask in other words, or for one part of it: "
-    "“the opening hours of the city library” instead of “everything about the library”.",
-    ErrorKind.TIMEOUT: "Ask for a smaller piece first: one question, one file, one month.",
-    ErrorKind.UNAVAILABLE: "Ask the same later, or ask for what can be answered without this tool.",
-    ErrorKind.OPERATION_NOT_SUPPORTED: "Describe the result you want; there may be another way to it.",
-    ErrorKind.LOOP: "Ask for what differs from the answers so far, or narrow the question.",
-    ErrorKind.DENIED: "Ask for something that only reads, or have the rule changed first.",
-}
-
-
 def build_guidance(
     attempts: Sequence[Attempt],
     error: ErrorKind,
@@ -204,12 +128,12 @@ def build_guidance(
             technical=_list_technical(attempts, error, detail, hint),
         )
     kinds = dict.fromkeys([error, *(one.error for one in attempts if one.error is not None)])
-    changes = dict.fromkeys(change for kind in kinds for change in _CAN_CHANGE[kind])
+    changes = dict.fromkeys(change for kind in kinds for change in _TEXTS[kind]["can_change"])
     return FailureGuidance(
         summary=_summarise(attempts, error, tool),
         tried=_list_tried(attempts),
         can_change=tuple(changes)[:4],
-        rephrase=_REPHRASE.get(error, ""),
+        rephrase=_TEXTS[error].get("rephrase", ""),
         technical=_list_technical(attempts, error, detail, hint),
     )
 
@@ -253,7 +177,7 @@ def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
     if len(tools) > 1:
         return f"This could not be done: {len(tools)} tools were tried and none succeeded."
     name = format_tool_name(tool or next(iter(tools), ""))
-    return f"This could not be done with {name}: {_ERROR_DESCRIPTIONS[error]}."
+    return f"This could not be done with {name}: {_TEXTS[error]['description']}."
 
 
 def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
@@ -264,7 +188,7 @@ def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     lines: list[str] = []
     for tool, tries in by_tool.items():
         last = tries[-1]
-        outcome = "it gave nothing usable" if last.error is None else _ERROR_DESCRIPTIONS[last.error]
+        outcome = "it gave nothing usable" if last.error is None else _TEXTS[last.error]["description"]
         times = "" if len(tries) == 1 else f", {len(tries)} times"
         lines.append(f"{format_tool_name(tool)}{times}: {outcome}{_format_attempt_duration(last)}")
     more = len(lines) - _MAX_TRIED
@@ -615,13 +539,6 @@ def build_cached_note(outcome: Outcome) -> str:
             return f"This result is {age:g} s old: it comes from the cache."
         case _:
             return ""
-
-
-def build_unreadable_message(call: UnreadableToolCall) -> dict[str, Json]:
-    """Build the message for a tool call that could not be parsed."""
-    name = f" of {call.name}" if call.name else ""
-    content = f"invalid_parameters: the call{name} could not be read: {call.message}. Write it again."
-    return {"role": "tool", "tool_call_id": call.reference or "", "content": content}
 
 
 READ_RESULT_TOOL_NAME: Final = READ_RESULT

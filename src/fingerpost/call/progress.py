@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from fingerpost.call.execution.concurrency import loop_time
 from fingerpost.catalog import escape_invisible_except
-from fingerpost.catalog.words import split_words
+from fingerpost.catalog.words import read_sections, split_words
 from fingerpost.events import CallProgressed, EventSink
 from fingerpost.records import CallContext, Json, JsonObject, LatencyProfile, LatencyTier, Source, ToolCard
 from fingerpost.redaction import is_secret_name, scrub
@@ -19,55 +19,10 @@ from fingerpost.redaction import is_secret_name, scrub
 MAX_ACTION_LENGTH: Final = 120
 _MAX_VALUE_LENGTH: Final = 60
 
-_PARTICIPLES: Final[Mapping[str, str]] = {
-    "read": "Reading", "open": "Opening", "view": "Reading", "load": "Loading", "download": "Downloading",
-    "fetch": "Fetching", "browse": "Opening", "navigate": "Opening", "visit": "Opening", "scrape": "Reading",
-    "crawl": "Crawling", "extract": "Extracting", "search": "Searching", "find": "Searching",
-    "lookup": "Looking up", "grep": "Searching", "query": "Querying", "research": "Researching",
-    "ask": "Asking", "reason": "Thinking", "list": "Listing", "write": "Writing", "create": "Creating",
-    "add": "Adding", "update": "Updating", "edit": "Editing", "delete": "Deleting", "remove": "Removing",
-    "move": "Moving", "rename": "Renaming", "copy": "Copying", "send": "Sending", "upload": "Uploading",
-    "translate": "Translating", "summarize": "Summarising", "summarise": "Summarising",
-    "generate": "Generating", "convert": "Converting", "analyze": "Analysing", "analyse": "Analysing",
-    "calculate": "Calculating", "check": "Checking", "validate": "Checking", "transcribe": "Transcribing",
-    "screenshot": "Taking a screenshot of", "commit": "Committing", "clone": "Cloning",
-}  # fmt: skip
+_WORDS: Final = read_sections("fingerpost.call", "words.txt")
+_PARTICIPLES: Final = dict(line.split(" ", 1) for line in _WORDS["doing"].strip().splitlines())
 _SEARCHING: Final = frozenset({"Searching", "Querying", "Looking up"})
 _WITH_PROVIDER: Final = frozenset({"Researching", "Thinking", "Asking"})
-
-_PATH_PARAMETERS: Final = (
-    "path",
-    "file_path",
-    "filepath",
-    "filename",
-    "file",
-    "source",
-    "directory",
-    "folder",
-)
-_QUERY_PARAMETERS: Final = (
-    "query",
-    "q",
-    "search_query",
-    "search",
-    "pattern",
-    "question",
-    "keywords",
-    "term",
-    "text",
-)
-_URL_PARAMETERS: Final = ("url", "uri", "link", "address", "href")
-_NAME_PARAMETERS: Final = (
-    "title",
-    "name",
-    "repo",
-    "repository",
-    "subject",
-    "city",
-    "location",
-    "table",
-    "id",
-)
 
 
 def describe_action(card: ToolCard, arguments: JsonObject) -> str:
@@ -85,17 +40,17 @@ def describe_action(card: ToolCard, arguments: JsonObject) -> str:
 
 def _compose_action(card: ToolCard, words: Sequence[str], verb: str, arguments: JsonObject) -> str:
     doing = _PARTICIPLES[verb]
-    query = _find_value(arguments, _QUERY_PARAMETERS)
+    query = _find_value(arguments, "query")
     if doing in _WITH_PROVIDER:
         return f"{doing} with {_find_brand(card, words, verb)}"
     if doing in _SEARCHING:
         where = _describe_search(card, doing, words)
         return f"{doing}{where} for “{query}”" if query else f"{doing}{where}"
-    if path := _find_value(arguments, _PATH_PARAMETERS):
+    if path := _find_value(arguments, "path"):
         return f"{doing} {_get_last_segment(path)}"
-    if url := _find_value(arguments, _URL_PARAMETERS):
+    if url := _find_value(arguments, "url"):
         return f"{doing} {_get_host(url)}"
-    if name := _find_value(arguments, _NAME_PARAMETERS) or query:
+    if name := _find_value(arguments, "name") or query:
         thing = " ".join(word for word in words[words.index(verb) + 1 :])
         return f"{doing} {thing + ' ' if thing else ''}“{name}”"
     thing = " ".join(words[words.index(verb) + 1 :])
@@ -124,9 +79,9 @@ def _format_tool_name(card: ToolCard) -> str:
     return _clean_value(title if isinstance(title, str) and title.strip() else card.name)
 
 
-def _find_value(arguments: JsonObject, names: Sequence[str]) -> str:
-    """Return the first useful argument with one of these names, short and without secrets."""
-    for name in names:
+def _find_value(arguments: JsonObject, kind: str) -> str:
+    """Return the first useful argument with a name of this kind, short and without secrets."""
+    for name in _WORDS[kind].split():
         found = arguments.get(name)
         if is_secret_name(name) or not isinstance(found, str | int) or isinstance(found, bool):
             continue
@@ -153,8 +108,6 @@ def _get_host(address: str) -> str:
 
 
 logger = logging.getLogger("fingerpost.call.progress")
-
-__all__ = ["CallProgress", "describe_action", "format_progress", "get_first_wait", "get_next_wait"]
 
 _INTERVALS: Final = {
     LatencyTier.FAST: 5.0,

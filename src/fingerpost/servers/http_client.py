@@ -75,9 +75,10 @@ def resolve_redirect(url: str, status: int, location: str | None) -> str | None:
     """Return the target URL of a redirect, or None."""
     if status not in REDIRECT_STATUSES or not location:
         return None
-    with suppress(ValueError):
+    with suppress(ValueError, httpx2.InvalidURL):
         target = urljoin(url, location)
         _get_origin(urlsplit(target))
+        httpx2.URL(target)
         return target
     return None
 
@@ -584,7 +585,7 @@ class HttpEndpoint:
         assert spec.url is not None
         self._server = spec.name
         self._http = http
-        self._headers = {name: value for name, value in headers.items() if name not in _OWN_HEADERS}
+        self._headers = headers
         self._limit = limit
         self._tls = tls
         self._allow_link_local = spec.allow_link_local
@@ -665,10 +666,6 @@ class HttpEndpoint:
     ) -> bytes:
         kept = [line for name, line in self._lines.items() if name not in replaced]
         return self._build_request_line(method) + b"".join(kept) + _format_headers(headers)
-
-
-# They say where a message ends, which is ours to say.
-_OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "expect"})
 
 
 def _format_headers(headers: Mapping[str, str]) -> bytes:

@@ -15,19 +15,7 @@ from typing import Final
 
 from fingerpost.frozen import frozen
 from fingerpost.settings.model import GatewaySettings
-from fingerpost.settings.validation import DEFAULT_PORTS, get_base_url, get_host, is_loopback
-
-__all__ = [
-    "DEFAULT_PORTS",
-    "Authority",
-    "WebOrigin",
-    "get_base_url",
-    "get_host",
-    "get_reachable_address",
-    "is_every_address",
-    "is_ip_literal",
-    "is_loopback",
-]
+from fingerpost.settings.validation import DEFAULT_PORTS, is_loopback
 
 _AUTHORITY = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[^\s\[\]:/@?#]+)(?::(?P<port>\d{1,5}|\*))?")
 _ANY_ADDRESS: Final = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - recognised, not bound

@@ -13,7 +13,6 @@ AsgiMessage = MutableMapping[str, Any]
 AsgiScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[AsgiMessage]]
 Send = Callable[[AsgiMessage], Awaitable[None]]
-AsgiApp = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 MAX_HEADERS: Final = 100
