@@ -117,15 +117,15 @@ def _first_goal(by_load: dict[int, dict[str, LoadFigures]], era: str) -> list[Fi
     slow = by_load[1][OURS].p50 / by_load[1][DIRECT].p50
     share = by_load[32][OURS].per_second / by_load[32][DIRECT].per_second
     return [
-        at_most("P1", f"{era}: p50 of direct, one at a time", slow, 2.0),
-        at_least("P1", f"{era}: calls per second of direct, 32 at once", share, 0.8),
+        at_most("P1", f"{era}: p50 of direct, one at a time", slow, 1.8),
+        at_least("P1", f"{era}: calls per second of direct, 32 at once", share, 0.85),
     ]
 
 
 def _cpu_goals(by_load: dict[int, dict[str, LoadFigures]]) -> list[Finding]:
     loaded = by_load[32]
     ours = loaded[OURS].gateway_ms
-    found = [at_most("P2", "gateway CPU of the upstream's own", ours / loaded[OURS].upstream_ms, 0.5)]
+    found = [at_most("P2", "gateway CPU of the upstream's own", ours / loaded[OURS].upstream_ms, 0.55)]
     for name, part in ((FASTMCP, 50), (HELD, 5)):
         if name in loaded and loaded[name].calls:
             found.append(
