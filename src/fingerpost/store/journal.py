@@ -40,7 +40,7 @@ from fingerpost.store.writer import LossPolicy, StoreWriter
 logger = logging.getLogger("fingerpost.store")
 
 KEEP_SECONDS: Final = 1.0  # how long the steps of an unfinished request or call are kept
-HURRY_SECONDS: Final = 0.02  # the same if others must see them; it usually ends within this time
+HURRY_SECONDS: Final = 0.25  # the same if others must see them; it usually ends within this time
 MAX_KEPT: Final = 200  # steps of one request or call
 _MAX_APPENDED: Final = 1_000
 _PAGE_ROWS: Final = 500
