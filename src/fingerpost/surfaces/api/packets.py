@@ -161,6 +161,7 @@ class PacketOperations(OperationGroup):
     async def _write_packets(self, stream: EventStream, caller: str | None) -> None:
         with self._ledger.follow_lines() as frames, suppress(anyio.EndOfStream):
             with suppress(StoreError):  # send what is known; the rest follows when the store recovers
+                await self._journal.flush()  # so that a request of a moment ago is included
                 await self._ledger.refresh()
             await _send_lines(stream, self._ledger.get_newest_lines(INITIAL_LINES), caller, first=True)
             async with anyio.create_task_group() as tasks:
