@@ -78,7 +78,7 @@ def test_private_things_and_tools_that_act_have_no_inferred_stand_in(name: str, 
 @proves("D1")
 def test_written_fallbacks_become_keys_of_the_tools_that_are_there() -> None:
     rule = ToolOverride(
-        match="a/get_x", hierarchy=("get_y", "c__get_z", "d/get-w", "nowhere"), conflicts=("GET_Y", "get_x")
+        match="a/get_x", hierarchy=("get_y", "c__get_z", "D.get_w", "nowhere"), conflicts=("GetY", "get_x")
     )
     it = catalog(
         create_listing("b", tool("get_y")),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from fingerpost.policy.visibility import find_hidden_tools
-from fingerpost.records import Effect, Listing, Scope, ToolCard
+from fingerpost.records import Effect, Json, Known, Listing, Scope, Source, ToolCard
 from fingerpost.settings import RuleSettings
-from tests.kit.catalogs import catalog, tool
+from tests.kit.catalogs import card, catalog, tool
 from tests.requirements import proves
 
 CARDS: tuple[ToolCard, ...] = catalog(
@@ -45,6 +48,29 @@ def test_an_earlier_rule_that_lets_some_call_through_keeps_it_visible() -> None:
 
 def test_what_is_denied_only_for_some_arguments_stays_visible() -> None:
     assert hidden({"verdict": "deny", "tool": "read_file", "arguments": {"path": "/etc/*"}}) == {}
+
+
+@proves("E11")
+@pytest.mark.parametrize("allowed", [{"operation": "drop"}, {"arguments": {"operation": "drop"}}])
+def test_an_operation_with_a_written_effect_does_not_show_a_tool_by_another_effect(
+    allowed: dict[str, Any],
+) -> None:
+    """No call can name `drop` and only read, so that the first rule never allows one."""
+    schema: Json = {
+        "type": "object",
+        "properties": {"operation": {"type": "string"}},
+        "required": ["operation"],
+    }
+    made = card(tool("manage", inputSchema=schema))
+    made = replace(made, effect=Known(Effect.READ, Source.WRITTEN), operations={"drop": Effect.DESTROY})
+    rules = [{"verdict": "allow", "effect": "read", **allowed}, {"verdict": "deny"}]
+
+    def is_hidden(card: ToolCard) -> bool:
+        return bool(find_hidden_tools([RuleSettings.model_validate(rule) for rule in rules], [card]))
+
+    assert is_hidden(made)
+    assert not is_hidden(replace(made, operations={"drop": Effect.READ}))
+    assert not is_hidden(replace(made, operations={"other": Effect.DESTROY}))
 
 
 @proves("E11")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from fingerpost.catalog.intelligence import normalize_name
+from fingerpost.catalog.name_resolver import ToolNameResolver
 from fingerpost.catalog.words import classify, parse_word_set, split_words, to_singular
 from fingerpost.records import Effect, Known, Source, ToolCard
 
@@ -33,8 +33,8 @@ _FallbackGroup = tuple[str, frozenset[str]]
 def link_cards(cards: Sequence[ToolCard]) -> tuple[ToolCard, ...]:
     """Return the cards with fallbacks and conflicts resolved to existing tools."""
     groups = _group_cards(cards)
-    keys_by_name = _index_names(cards) if any(_has_references(card) for card in cards) else {}
-    return tuple(_link_card(card, groups, keys_by_name) for card in cards)
+    resolver = ToolNameResolver(cards if any(_has_references(card) for card in cards) else ())
+    return tuple(_link_card(card, groups, resolver) for card in cards)
 
 
 def may_have_more_fallbacks(card: ToolCard) -> bool:
@@ -51,30 +51,21 @@ def _has_references(card: ToolCard) -> bool:
 
 
 def _link_card(
-    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]], keys_by_name: dict[str, list[str]]
+    card: ToolCard, groups: dict[_FallbackGroup, list[ToolCard]], resolver: ToolNameResolver
 ) -> ToolCard:
     known = card.intelligence
     if known.hierarchy.source is Source.WRITTEN:
-        hierarchy = _resolve_names(known.hierarchy, card.key, keys_by_name)
+        hierarchy = _resolve_names(known.hierarchy, card.key, resolver)
     else:
         hierarchy = _infer_fallbacks(card, groups) or known.hierarchy
-    conflicts = _resolve_names(known.conflicts, card.key, keys_by_name)
+    conflicts = _resolve_names(known.conflicts, card.key, resolver)
     if hierarchy is known.hierarchy and conflicts is known.conflicts:
         return card
     return replace(card, intelligence=replace(known, hierarchy=hierarchy, conflicts=conflicts))
 
 
-def _index_names(cards: Iterable[ToolCard]) -> dict[str, list[str]]:
-    """Return a map from every name of a tool to the keys it may mean."""
-    keys_by_name: dict[str, list[str]] = {}
-    for card in cards:
-        for name in {card.key, card.exposed_name, normalize_name(card.name)}:
-            keys_by_name.setdefault(name, []).append(card.key)
-    return keys_by_name
-
-
 def _resolve_names(
-    written: Known[tuple[str, ...]], own: str, keys_by_name: dict[str, list[str]]
+    written: Known[tuple[str, ...]], own: str, resolver: ToolNameResolver
 ) -> Known[tuple[str, ...]]:
     """Resolve written names to keys. Unknown names stay in the reason, so that a typo is visible."""
     if not written.value:
@@ -82,10 +73,11 @@ def _resolve_names(
     keys: dict[str, None] = {}
     missing: list[str] = []
     for name in written.value:
-        found = keys_by_name.get(name) or keys_by_name.get(normalize_name(name)) or []
-        if not found:
+        found = resolver.resolve(name)
+        if not found.cards or found.operation:
             missing.append(name)
-        keys.update(dict.fromkeys(key for key in found[:MAX_LINKS] if key != own))
+        else:
+            keys.update(dict.fromkeys(card.key for card in found.cards[:MAX_LINKS] if card.key != own))
     reason = f"{written.reason}{_MISSING_NOTE}{', '.join(missing)}" if missing else written.reason
     return Known(tuple(keys)[:MAX_LINKS], written.source, reason)
 

@@ -93,6 +93,7 @@ class Subject:
     tool: str | Unknown = UNKNOWN  # the key
     name: str = ""  # the name on the server, if `tool` is known
     operation: str | Unknown | None = UNKNOWN  # its key, `tool.operation`; None: without an operation
+    other_than: frozenset[str] = frozenset()  # names that an unknown operation does not have
     arguments: JsonObject | Unknown = UNKNOWN
     placement: PathPlacement | Unknown = UNKNOWN
     folder: str | None = None  # the working directory
@@ -194,11 +195,21 @@ def _match_operation(rule: Rule, subject: Subject) -> PatternFit:
     """Match the operation. A tool without operations has none that could be allowed; rules that ask or deny
     match the tool itself.
     """
+    if rule.allows and _allows_only(rule.settings.operation, subject):
+        return PatternFit.NO
     names = subject.list_operation_names()
     if not names and not rule.allows:
         names = subject.list_tool_names()
     fit = _match_names(rule, rule.settings.operation, names)
     return _assume(rule, fit, rule.settings.operation, _list_assumed_operations(subject))
+
+
+def _allows_only(pattern: str | None, subject: Subject) -> bool:
+    """Return whether the pattern allows only operations that the unknown one is not."""
+    if pattern is None or subject.operation is not UNKNOWN or not is_literal(pattern):
+        return False
+    bare = {pattern.removeprefix(f"{start}.") for start in ("", subject.name, str(subject.tool))}
+    return bare <= subject.other_than
 
 
 def _match_caller(rule: Rule, subject: Subject) -> PatternFit:
@@ -314,6 +325,8 @@ def _match_argument(rule: Rule, subject: Subject, name: str, pattern: str) -> Pa
     if subject.arguments is not UNKNOWN:
         return match_argument(subject.arguments, name, pattern, allowing=rule.allows, folder=subject.folder)
     is_operation = name == OPERATION and subject.operation is not None
+    if is_operation and rule.allows and _allows_only(pattern, subject):
+        return PatternFit.NO
     if is_operation and isinstance(subject.operation, str):
         given = subject.operation.removeprefix(f"{subject.tool}.")
         fit = match_argument({name: given}, name, pattern, allowing=rule.allows, folder=subject.folder)

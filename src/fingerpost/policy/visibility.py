@@ -94,6 +94,7 @@ def describe_tool(card: ToolCard, *, caller: str | None, profile: str | None) ->
             tool=card.key,
             name=card.name,
             operation=operation,
+            other_than=frozenset(card.operations),
             required=required,
         )
         for operation, effect in dict.fromkeys(_list_variants(card))
