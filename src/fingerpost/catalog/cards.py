@@ -26,7 +26,6 @@ from fingerpost.catalog.tool_names import (
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
-    Instructions,
     Json,
     JsonObject,
     Known,
@@ -42,6 +41,8 @@ from fingerpost.schemas import MAP_KEYWORDS
 
 MAX_NAME_LENGTH: Final = 1024
 _NO_CARDS: Final[Mapping[str, ToolCard]] = {}
+_NOT_CACHED: Final = Known(0.0, Source.DEFAULT, "reads are not cached")
+_RETRY_RULE: Final = RetryRule()
 
 
 @frozen(kw_only=False)
@@ -105,14 +106,13 @@ class CardBuilder:
         described = tool.get("description")
         description = described if isinstance(described, str) else ""
         effect, unsure = self._judge_effect(key, fingerprint, name, tool, written, origin)
-        own_words = written.fields.description if written is not None else None
         card = ToolCard(
             key=key,
             server=server,
             name=name,
             exposed_name=shown,
             definition=tool,
-            description=description if own_words is None else own_words,
+            description=description if written.fields.description is None else written.fields.description,
             effect=effect,
             fingerprint=fingerprint,
             intelligence=gather_intelligence(
@@ -125,13 +125,18 @@ class CardBuilder:
                 usage=self.usage.get(key),
                 written=written,
             ),
-            instructions=Instructions() if written is None else written.instructions,
-            operations={} if written is None else written.fields.operations or {},
-            cache_seconds=_get_cache_seconds(written),
-            retry=_build_retry_rule(written),
+            instructions=written.instructions,
+            operations=written.fields.operations or {},
+            # Only a person knows whether a cached result is valid.
+            cache_seconds=written.override(_NOT_CACHED, "cache_seconds"),
+            retry=RetryRule(
+                retries=written.override(_RETRY_RULE.retries, "retries"),
+                conditions=written.override(_RETRY_RULE.conditions, "retry_on"),
+                repeatable=written.override(_RETRY_RULE.repeatable, "repeatable"),
+            ),
             doubt=unsure,
         )
-        if written is not None and written.fields.enabled is False:
+        if written.fields.enabled is False:
             reason = f"switched off: {written.get_reason('enabled')}"
             return RefusedDefinition(escape_invisible_except(name), reason, fault=False, card=card)
         return card
@@ -142,11 +147,11 @@ class CardBuilder:
         fingerprint: str,
         name: str,
         tool: JsonObject,
-        written: WrittenOverride | None,
+        written: WrittenOverride,
         origin: Listing | None,
     ) -> tuple[Known[Effect], str]:
         """Return the tool's effect, and why it is not certain that the tool only reads."""
-        if written is not None and written.fields.effect is not None:
+        if written.fields.effect is not None:
             return Known(written.fields.effect, Source.WRITTEN, written.get_reason("effect")), ""
         kept = self.read_only_marks.get(key)
         if kept is not None and kept[0] == fingerprint:
@@ -172,33 +177,6 @@ def _has_read_only_hint(tool: JsonObject) -> bool:
     return isinstance(annotations, Mapping) and annotations.get("readOnlyHint") is True
 
 
-def _get_cache_seconds(written: WrittenOverride | None) -> Known[float]:
-    """Return the cache time. It is set only by an override, because only a person knows whether a cached
-    result is valid.
-    """
-    if written is None or written.fields.cache_seconds is None:
-        return Known(0.0, Source.DEFAULT, "reads are not cached")
-    return Known(written.fields.cache_seconds, Source.WRITTEN, written.get_reason("cache_seconds"))
-
-
-def _build_retry_rule(written: WrittenOverride | None) -> RetryRule:
-    rule = RetryRule()
-    if written is None:
-        return rule
-    own = written.fields
-    return RetryRule(
-        retries=rule.retries
-        if own.retries is None
-        else Known(own.retries, Source.WRITTEN, written.get_reason("retries")),
-        conditions=rule.conditions
-        if own.retry_on is None
-        else Known(own.retry_on, Source.WRITTEN, written.get_reason("retry_on")),
-        repeatable=rule.repeatable
-        if own.repeatable is None
-        else Known(own.repeatable, Source.WRITTEN, written.get_reason("repeatable")),
-    )
-
-
 def _find_refusal(definition: object) -> RefusedDefinition | None:
     if not isinstance(definition, Mapping):
         return RefusedDefinition("(no name)", "is not an object")
@@ -214,9 +192,7 @@ def _find_refusal(definition: object) -> RefusedDefinition | None:
 
 
 def _find_task_fault(execution: object) -> str | None:
-    """Return why the tool cannot be called, or None. A tool that requires task execution refuses a plain
-    call.
-    """
+    """Return why the tool cannot be called, or None: one that requires tasks refuses a plain call."""
     if not isinstance(execution, Mapping):
         return None
     if cast("Mapping[str, object]", execution).get("taskSupport") != "required":

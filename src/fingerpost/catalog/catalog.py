@@ -212,7 +212,7 @@ class Catalog:
             if isinstance(made, ToolCard):
                 cards[made.key] = made
                 continue
-            drop = _build_dropped(server, made)
+            drop = DroppedTool(server=server, name=made.name, reason=made.reason, switched_off=not made.fault)
             drops.append(drop)
             if made.fault:
                 refused.append(drop)
@@ -270,16 +270,14 @@ class Catalog:
         return self._publish_diff(compute_diff(before, self._get_all_listed()))
 
     def take_new_pins(self) -> list[Pin]:
-        """Return the pins made since the last call for tools seen for the first time. The caller stores
-        them.
-        """
+        """Return the pins of tools first seen since the last call. The caller stores them."""
         taken, self._new_pins = self._new_pins, {}
         return list(taken.values())
 
     def return_new_pins(self, unstored: Sequence[Pin]) -> None:
         """Put back pins that could not be stored, except where the tool has a later pin."""
-        waiting = {pin.key: pin for pin in unstored if self._pins.get(pin.key) is pin}
-        self._new_pins = waiting | self._new_pins
+        again = {pin.key: pin for pin in unstored if self._pins.get(pin.key) is pin}
+        self._new_pins = again | self._new_pins
 
     def accept(self, key: str, by: str, *, fingerprint: str | None = None) -> Pin:
         """Accept the changed definition of a quarantined tool and return the pin. The caller stores it.
@@ -350,19 +348,18 @@ class Catalog:
         return replace(made, personal=card.personal) if isinstance(made, ToolCard) else card
 
     def _apply_pins(self, server: str) -> None:
-        """Pin new tools of this server, quarantine changed ones and release those that match their pins
-        again.
-        """
+        """Pin new tools of this server, quarantine changed ones, release those that match their pins."""
         if not self._flags.pins or server in self._own:
             return
         found = compare_with_pins(self._cards.get(server, {}).values(), self._pins)
         server_pin = self._pins.get(build_server_key(server))
-        later = (
-            []
-            if server_pin is None
-            else [card for card in found.new if self._is_new_on_known_server(card, server_pin)]
-        )
-        first = [card for card in found.new if card not in later]
+        first: list[ToolCard] = []
+        waiting: list[Quarantined] = []
+        for card in found.new:
+            if server_pin is not None and self._is_new_on_known_server(card, server_pin):
+                waiting.append(build_quarantine_entry(card, since=server_pin.pinned_at))
+            else:
+                first.append(card)
         now = utc_now()
         for card in first:
             self._add_new_pin(build_pin(card, at=now))
@@ -370,11 +367,6 @@ class Catalog:
             self._quarantined.pop(card.key, None)
             self._announced.pop(card.key, None)
         self._pin_server(server, server_pin, {card.name for card in (*first, *found.accepted)})
-        waiting = (
-            []
-            if server_pin is None
-            else [build_quarantine_entry(card, since=server_pin.pinned_at) for card in later]
-        )
         for entry in (*found.changed, *waiting):
             key, seen = entry.card.key, entry.card.fingerprint
             self._quarantined[key] = entry
@@ -519,9 +511,3 @@ def _mark_personal(
     if isinstance(built, ToolCard) and built.personal is not (built.name in personal):
         return replace(built, personal=built.name in personal)
     return built
-
-
-def _build_dropped(server: str, refusal: RefusedDefinition) -> DroppedTool:
-    return DroppedTool(
-        server=server, name=refusal.name, reason=refusal.reason, switched_off=not refusal.fault
-    )

@@ -26,6 +26,11 @@ from fingerpost.schemas import get_types, is_list, is_object
 
 _SETS: Final = read_word_sets("fingerpost.catalog", "certainty.txt")
 
+
+def _join_words(title: str) -> str:
+    return "|".join(sorted(_SETS[title]))
+
+
 # After a reading verb these words make it act: `get_rid_of`, `check_in`, `read_aloud`, `retrieve_funds`.
 _ACTING_OBJECTS: Final = _SETS["acting_objects"]
 _LANGUAGES: Final = re.compile(
@@ -77,12 +82,7 @@ _ACTS_AS_NOUN: Final = add_inflections(NOUN_LIKE | _SETS["acts_as_noun"])
 _PASSIVE = re.compile(
     r"\b(?:is|are|gets?|being|(?:will|would)(?: \w+)? be)\s+"
     r"(?:then|also|automatically|immediately|permanently|always|afterwards)?\s*"
-    r"(added|approved|archived|assigned|booked|burned|burnt|cancell?ed|changed|charged|cleared|closed|committed|"
-    r"consumed|created|debited|deleted|emailed|expired|flushed|granted|installed|issued|mailed|merged|pruned|"
-    r"published|pushed|rebooted|refunded|rejected|reserved|rotated|transferred|unlocked|upgraded|withdrawn|"
-    r"destroyed|discarded|dropped|erased|executed|invalidated|locked|logged out|marked|modified|moved|"
-    r"notified|overwritten|paid|popped|posted|purged|removed|replaced|reset|restarted|revoked|run|saved|sent|started|"
-    r"stopped|stored|terminated|triggered|truncated|updated|written|wiped)\b(?!\s+by\b)"
+    rf"({_join_words('passive')}|logged out)\b(?!\s+by\b)"
 )
 _CONDITION = re.compile(
     r"\b(?:if|when|whether|that|which|who|where|what|because|since|once|after|before|until|unless|how|while)\b"
@@ -104,16 +104,9 @@ _FOR_SALE = re.compile(
 
 # Hebrew: opening verbs for reading, and acting verbs with the prefixes `and`/`the`/`that`.
 _HEBREW = re.compile(r"[\u0590-\u05ff]")
-_HEBREW_READS = re.compile(
-    r"^(?:ה?כלי\s+(?:זה\s+)?|כלי\s+ש?)?ו?ש?(?:מחזירה?|מציגה?|מחפשת?|מאחזרת?|קוראת?|שולפת?|מראה|מפרטת?|סופרת?|מאתרת?|"
-    r"מוצאת?|מביאה?|מתארת?|מחשבת?|בודקת?|משווה|מתרגמת?|מסכמת?|קבלת|הצגת|חיפוש|רשימת|קריאת|שליפת|איתור|הצג|חפש|קבל|קרא|"
-    r"החזר|שלוף|מצא)(?=\s|$)"
-)
+_HEBREW_READS = re.compile(rf"^(?:ה?כלי\s+(?:זה\s+)?|כלי\s+ש?)?ו?ש?(?:{_join_words('hebrew_reads')})(?=\s|$)")
 _HEBREW_ACTS = re.compile(
-    r"(?:^|[\s,.;:(])[והש]{0,2}(?:מוחק|שולח|מבטל|מעדכן|מאפס|יוצר|מוסיף|מסיר|משנה|כותב|שומר|מעביר|מפעיל|מריץ|מבצע|סוגר|"
-    r"פותח|מפרסם|משלם|מחייב|מזמין|נועל|משחרר|מעלה|מוריד|מחליף|מאשר|דוחה|רושם|קובע|מתקין|מעתיק|מזיז|מנקה|מרוקן|משמיד|"
-    r"מאתחל|מסמן|מגדיר|מטמיע|משגר|קונה|מוכר|מושך|מפקיד|מחק|שלח|בטל|עדכן|אפס|צור|הוסף|הסר|שנה|כתוב|שמור|העבר|הפעל|הרץ|"
-    r"מחיקת|שליחת|ביטול|עדכון|איפוס|יצירת|הוספת|הסרת|שינוי|כתיבת|שמירת|העברת|הפעלת|הרצת)[תהיםו]{0,2}(?=[\s,.;:)]|$)"
+    rf"(?:^|[\s,.;:(])[והש]{{0,2}}(?:{_join_words('hebrew_acts')})[תהיםו]{{0,2}}(?=[\s,.;:)]|$)"
 )
 _OTHER_SCRIPT = re.compile(r"[^\W\d_A-Za-z\u00aa-\u024f\u0370-\u03ff\u0590-\u05ff\u2070-\u209c]")
 
@@ -182,9 +175,7 @@ def _find_doubt_in_titles(definition: JsonObject) -> str:
 
 
 def find_parameter_doubt(definition: JsonObject, *, programs_only: bool) -> str:
-    """Return why the parameters suggest more than reading. `programs_only` is for servers with trusted
-    hints.
-    """
+    """Return why the parameters suggest more than reading. `programs_only`: the hints are trusted."""
     name, described = str(definition.get("name", "")), definition.get("description")
     text = described if isinstance(described, str) else ""
     found = collect_parameters(definition.get("inputSchema"))
@@ -233,9 +224,7 @@ def _find_doubt_in_hebrew(text: str) -> str:
 
 
 def _starts_with_reading_verb(name: str, sentence: str) -> bool:
-    """Return whether the sentence starts with a reading verb: "Get …", "This tool will fetch …", "A powerful
-    web search tool".
-    """
+    """Return whether the sentence starts with a reading verb: "Get …", "This tool will fetch …"."""
     if _OPENING_PHRASES.match(sentence):
         return True
     for word in re.findall(r"[\w'’-]+", sentence)[: _MAX_LEADING + 1]:
@@ -247,9 +236,7 @@ def _starts_with_reading_verb(name: str, sentence: str) -> bool:
 
 
 def _starts_with_read_noun(name: str, sentence: str) -> bool:
-    """Return whether the sentence starts with the object of the name: "Issues of a repository" for
-    `list_issues`.
-    """
+    """Return whether the sentence starts with the object of the name: "Issues of …" for `list_issues`."""
     words = split_words(name)
     if not words or words[0] not in _OBJECT_FIRST_VERBS or "new" in sentence:
         return False

@@ -157,7 +157,7 @@ def find_worst_effect(text: str) -> tuple[Effect, str] | None:
         return None  # the usual case
     found: tuple[Effect, str] | None = None
     for clause in _split_clauses(NEGATION.sub(" ", text)):
-        clause_effect = _find_clause_effect(clause)
+        clause_effect = _find_active_effect(clause) or _find_passive_effect(clause.text)
         if clause_effect is not None and clause_effect[0] is Effect.DESTROY:
             return clause_effect
         found = found or clause_effect
@@ -176,10 +176,6 @@ def _split_clauses(text: str) -> Iterator[_Clause]:
         for before, part in zip(parts[::2], parts[1::2], strict=True):
             if stripped := part.strip():
                 yield _Clause(stripped, number == 0 and before not in ("(", ")", "/"))
-
-
-def _find_clause_effect(clause: _Clause) -> tuple[Effect, str] | None:
-    return _find_active_effect(clause) or _find_passive_effect(clause.text)
 
 
 def _find_active_effect(clause: _Clause) -> tuple[Effect, str] | None:
@@ -457,9 +453,7 @@ def find_in_choices(definition: JsonObject) -> EffectFinding | None:
 
 
 def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
-    """Return the effect of an enum value. Values are read like names only if the parameter selects an
-    action.
-    """
+    """Return the effect of an enum value, read like a name only if the parameter selects an action."""
     if name.lower() in _ACTION_PARAMETERS:
         judged = find_in_name(choice)
         return None if judged is None or judged.effect is Effect.READ else judged
@@ -476,9 +470,7 @@ def _find_choice_effect(name: str, choice: str) -> EffectFinding | None:
 
 
 def find_query_language(definition: JsonObject, text: str) -> EffectFinding | None:
-    """Return the effect of a tool that takes raw SQL. It can do anything unless it says that it only
-    reads.
-    """
+    """Return the effect of a tool that takes raw SQL: anything, unless it says that it only reads."""
     properties = get_properties(definition.get("inputSchema"))
     taken = next((name for name in ("sql", "statement") if name in properties), None)
     mention = _QUERY_LANGUAGE.search(f"{definition.get('name')} {text}")
@@ -541,9 +533,7 @@ def _read_annotations(annotations: object) -> EffectFinding | None:
 
 
 def _find_in_words(definition: JsonObject) -> EffectFinding | None:
-    """Return the most dangerous effect in the tool's name, description and schema. On a tie the stronger
-    evidence is named.
-    """
+    """Return the most dangerous effect in name, description and schema, by the strongest evidence."""
     name, description = definition.get("name"), definition.get("description")
     text = description[:MAX_TEXT_LENGTH] if isinstance(description, str) else ""
     named = find_in_name(name if isinstance(name, str) else "")

@@ -234,9 +234,9 @@ def _as_mapping(value: Json) -> JsonObject:
 
 
 @cache
-def _read_known_tools() -> Mapping[str, ToolOverride]:
+def _read_known_tools() -> Mapping[str, WrittenOverride]:
     tables = tomllib.loads((get_data("fingerpost.catalog", "known_tools.toml") or b"").decode())
-    return {name: ToolOverride(match="*", **table) for name, table in tables.items()}
+    return {name: WrittenOverride(ToolOverride(match="*", **table), {}) for name, table in tables.items()}
 
 
 _PACKAGE_ALIASES: Final[Mapping[str, str]] = {
@@ -257,9 +257,7 @@ def is_known_read(package: str | None, name: str, parameters: Iterable[str]) -> 
 
 
 def is_known_to_act(name: str) -> bool:
-    """Return whether a tool of this name is known to do more than it says. A false match only causes an
-    approval request.
-    """
+    """Return whether tools of this name are known to do more than they say. A mistake only asks."""
     return normalize_name(name) in _KNOWN_TO_ACT
 
 
@@ -278,7 +276,7 @@ def normalize_name(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def get_shipped_override(name: str) -> ToolOverride | None:
+def get_shipped_override(name: str) -> WrittenOverride | None:
     """Return the shipped override for a tool of this name, or None."""
     return _read_known_tools().get(normalize_name(name))
 
@@ -288,13 +286,18 @@ T = TypeVar("T")
 
 @frozen(kw_only=False)
 class WrittenOverride:
-    """All written fields of one tool, and the pattern each field comes from."""
+    """All written fields of one tool, and the pattern each comes from; no patterns if they are shipped."""
 
     fields: ToolOverride
     patterns: dict[str, str]
 
     def get_reason(self, field: str) -> str:
-        return f"written for {self.patterns[field]!r}"
+        return f"written for {self.patterns[field]!r}" if self.patterns else "shipped knowledge of this tool"
+
+    def override(self, known: Known[T], field: str) -> Known[T]:
+        """Return the written value of this field, or else what is known."""
+        value: T | None = getattr(self.fields, field)
+        return known if value is None else Known(value, Source.WRITTEN, self.get_reason(field))
 
     @property
     def instructions(self) -> Instructions:
@@ -308,6 +311,9 @@ class WrittenOverride:
         )
 
 
+_NOTHING_WRITTEN: Final = WrittenOverride(ToolOverride(match="*"), {})
+
+
 class Overrides:
     """The written overrides, matched by key."""
 
@@ -316,8 +322,8 @@ class Overrides:
             (re.compile(fnmatch.translate(item.match)).match, item) for item in overrides
         ]
 
-    def find(self, key: str) -> WrittenOverride | None:
-        """Return what is written about this tool, or None."""
+    def find(self, key: str) -> WrittenOverride:
+        """Return what is written about this tool."""
         values: dict[str, Any] = {}
         patterns: dict[str, str] = {}
         for matches, item in self._rules:
@@ -329,42 +335,38 @@ class Overrides:
                     values[field] = value
                     patterns[field] = item.match
         if not values:
-            return None
+            return _NOTHING_WRITTEN
         return WrittenOverride(ToolOverride.model_construct(match=key, **values), patterns)
 
     def get_pattern(self, key: str, field: str) -> str:
         """Return the pattern of the entry that sets this field; the tool's key if none does."""
-        written = self.find(key)
-        return key if written is None else written.patterns.get(field, key)
+        return self.find(key).patterns.get(field, key)
 
 
-def apply_override(base: Intelligence, written: ToolOverride, reason: Callable[[str], str]) -> Intelligence:
+def apply_override(base: Intelligence, written: WrittenOverride) -> Intelligence:
     """Return `base` with every written field replaced."""
-
-    def override(known: Known[T], field: str, value: T | None) -> Known[T]:
-        return known if value is None else Known(value, Source.WRITTEN, reason(field))
-
+    override = written.override
     latency, response, signals = base.latency, base.response, base.signals
     return Intelligence(
-        category=override(base.category, "category", written.category),
-        priority=override(base.priority, "priority", written.priority),
-        hierarchy=override(base.hierarchy, "hierarchy", written.hierarchy),
-        conflicts=override(base.conflicts, "conflicts", written.conflicts),
-        latency=type(latency)(
-            typical=override(latency.typical, "typical_ms", written.typical_ms),
-            timeout=override(latency.timeout, "timeout_ms", written.timeout_ms),
-            feedback_delay=override(latency.feedback_delay, "feedback_delay_ms", written.feedback_delay_ms),
+        category=override(base.category, "category"),
+        priority=override(base.priority, "priority"),
+        hierarchy=override(base.hierarchy, "hierarchy"),
+        conflicts=override(base.conflicts, "conflicts"),
+        latency=LatencyProfile(
+            typical=override(latency.typical, "typical_ms"),
+            timeout=override(latency.timeout, "timeout_ms"),
+            feedback_delay=override(latency.feedback_delay, "feedback_delay_ms"),
         ),
-        response=type(response)(
-            typical_tokens=override(response.typical_tokens, "typical_tokens", written.typical_tokens),
-            max_tokens=override(response.max_tokens, "max_tokens", written.max_tokens),
-            structured=override(response.structured, "structured", written.structured),
-            needs_summary=override(response.needs_summary, "needs_summary", written.needs_summary),
+        response=ResponseProfile(
+            typical_tokens=override(response.typical_tokens, "typical_tokens"),
+            max_tokens=override(response.max_tokens, "max_tokens"),
+            structured=override(response.structured, "structured"),
+            needs_summary=override(response.needs_summary, "needs_summary"),
         ),
-        signals=type(signals)(
-            keywords=override(signals.keywords, "keywords", written.keywords),
-            weight=override(signals.weight, "weight", written.weight),
-            exclusive_intent=override(signals.exclusive_intent, "exclusive_intent", written.exclusive_intent),
+        signals=IntentSignals(
+            keywords=override(signals.keywords, "keywords"),
+            weight=override(signals.weight, "weight"),
+            exclusive_intent=override(signals.exclusive_intent, "exclusive_intent"),
         ),
         parameters=base.parameters,
     )
@@ -382,18 +384,18 @@ def gather_intelligence(
     *,
     inferring: bool = True,
     usage: UsageProfile | None = None,
-    written: WrittenOverride | None = None,
+    written: WrittenOverride = _NOTHING_WRITTEN,
 ) -> Intelligence:
     """Return the metadata of this tool from all layers."""
     first = known = (
         infer(server, name, description, definition, effect) if inferring else build_defaults(definition)
     )
     if inferring and (hints := get_shipped_override(name)) is not None:
-        known = apply_override(known, hints, lambda _field: "shipped knowledge of this tool")
+        known = apply_override(known, hints)
     if usage is not None and usage.calls >= MIN_CALLS:
         known = _apply_usage(known, usage)
-    if written is not None:
-        known = apply_override(known, written.fields, written.get_reason)
+    if written.patterns:
+        known = apply_override(known, written)
     return known if known is first else replace(known, latency=_make_consistent(known.latency))
 
 

@@ -73,9 +73,7 @@ _NO_MATCH: Final = NameMatch()
 
 
 def fold_name(name: str) -> str:
-    """Return the letters, vowel signs, digits and symbols of any script, in lower case and without
-    separators.
-    """
+    """Return the letters, digits and symbols of any script, in lower case and without separators."""
     if name.isascii():
         return name.translate(_FOLDED_ASCII)
     folded = normalize("NFKC", normalize("NFKC", name).casefold())
@@ -193,9 +191,7 @@ class ToolNameResolver:
         return self._exposed.get(name)
 
     def find(self, name: str) -> ToolCard | None:
-        """Return the tool that has this name: as its key, its exposed name, or its own name if that is
-        unique.
-        """
+        """Return the tool that has this name: its key, its exposed name, or its own name if unique."""
         card = self._keys.get(name) or self._exposed.get(name)
         if card is None and len(namesakes := self._names.get(name, ())) == 1:
             card = namesakes[0]

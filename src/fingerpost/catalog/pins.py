@@ -58,16 +58,11 @@ def compare_with_pins(cards: Iterable[ToolCard], pins: Mapping[str, Pin]) -> Pin
         pin = pins.get(card.key)
         if pin is None:
             new.append(card)
-        elif _is_as_pinned(pin, card):
+        elif pin.fingerprint == card.fingerprint or compute_fingerprint(pin.definition) == card.fingerprint:
             accepted.append(card)
         else:
             changed.append(Quarantined(card=card, pin=pin))
     return PinComparison(accepted=tuple(accepted), new=tuple(new), changed=tuple(changed))
-
-
-def _is_as_pinned(pin: Pin, card: ToolCard) -> bool:
-    """Return whether the card matches its pin. Earlier releases computed the fingerprint of fewer parts."""
-    return pin.fingerprint == card.fingerprint or compute_fingerprint(pin.definition) == card.fingerprint
 
 
 def build_pin(card: ToolCard, *, at: datetime, accepted_by: str | None = None) -> Pin:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import Final, TypeVar
+from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from fingerpost.catalog.tool_names import build_exposed_name, build_free_name, escape_invisible_except
@@ -61,42 +63,21 @@ class UriTemplate:
         return uri.startswith(self.fixed[0]) and uri.endswith(self.fixed[-1])
 
     def matches(self, uri: str) -> bool:
-        """Return whether this URI can be produced by the template.
-
-        The time is linear in the length of both. The template is a nondeterministic automaton: every
-        character and every value is a state, and the last state means a match.
-        """
+        """Return whether this URI can be produced by the template, in linear time."""
         if len(uri) > MAX_URI_LENGTH or not self.may_match(uri):
             return False
-        characters, values, ended_by, end = self._build_masks()
-        reached = 1
-        for character in uri:
-            reached |= (reached & values) << 1  # a value may end here or be empty
-            going_on = reached & values & ~ended_by.get(character, 0)
-            reached = going_on | ((reached & characters.get(character, 0)) << 1)
-            if not reached:
-                return False
-        reached |= (reached & values) << 1
-        return bool(reached & end)
+        try:
+            return _compile_template(self.fixed, self.stops)(uri) is not None
+        except UnicodeEncodeError:  # a lone surrogate
+            return False
 
-    def _build_masks(self) -> tuple[dict[str, int], int, dict[str, int], int]:
-        """Return the bit masks: states of each character, states of values, values that a character ends, and
-        the final state.
-        """
-        characters: dict[str, int] = {}
-        ended_by: dict[str, int] = {}
-        values = 0
-        bit = 1
-        for position, text in enumerate(self.fixed):
-            if position > 0:
-                values |= bit
-                for character in self.stops[position - 1]:
-                    ended_by[character] = ended_by.get(character, 0) | bit
-                bit <<= 1
-            for character in text:
-                characters[character] = characters.get(character, 0) | bit
-                bit <<= 1
-        return characters, values, ended_by, bit
+
+@lru_cache(maxsize=1024)
+def _compile_template(fixed: tuple[str, ...], stops: tuple[str, ...]) -> Callable[[str], object]:
+    engine: Any = import_module("re2")  # loaded on first use; it has no type information
+    values = [f"[^{stop}]*" if stop else "(?s:.)*" for stop in stops]
+    pieces = (f"{engine.escape(text)}{value}" for text, value in zip(fixed, [*values, ""], strict=True))
+    return cast("Callable[[str], object]", engine.compile("".join(pieces)).fullmatch)
 
 
 def find_first_match(uri: str, templates: Iterable[tuple[UriTemplate, str, T]]) -> T | None:
@@ -122,9 +103,7 @@ logger = logging.getLogger(__name__)
 
 @frozen
 class CatalogResource:
-    """One resource, template or prompt of one server: its name here, its name on the server, and its
-    entry.
-    """
+    """One resource, template or prompt of one server: its name here and there, and its entry."""
 
     server: str
     name: str  # listed name: a URI, a template or a prompt name
@@ -171,9 +150,7 @@ class ResourceCollection:
         return None if listed is None else (listed.server, listed.original)
 
     def get_listed_uri(self, server: str, uri: str) -> str:
-        """Return the URI under which this server's resource is listed: its own URI, or an alias if that is
-        ambiguous.
-        """
+        """Return the URI of this server's resource as listed: its own, or an alias if that is ambiguous."""
         where = self.find_resource(uri)
         if where == (server, uri):
             return uri

@@ -91,9 +91,7 @@ class Snapshot:
         return self._resolver.near(text, n)
 
     def search(self, query: str) -> tuple[ToolCard, ...]:
-        """Return tools whose key or description contains every word of `query`. Matches in the key come
-        first.
-        """
+        """Return tools with every word of `query` in key or description. Matches in the key come first."""
         words = query[:_MAX_QUERY_LENGTH].casefold().split()
         in_key: list[ToolCard] = []
         elsewhere: list[ToolCard] = []

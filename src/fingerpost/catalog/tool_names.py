@@ -71,9 +71,7 @@ def escape_invisible(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether the text is visible ASCII. This is the usual case, and ten times faster than the
-    pattern.
-    """
+    """Return whether the text is visible ASCII, the usual case: ten times faster than the pattern."""
     return text.isascii() and len(text.encode().translate(None, _UNSEEN_ASCII)) == len(text)
 
 
@@ -171,9 +169,7 @@ def build_hashed_name(server: str, tool: str) -> str:
 
 
 def _slugify(text: str) -> str:
-    """Return `text` in ASCII letters and digits: accents are removed, other characters become one
-    underscore.
-    """
+    """Return `text` in ASCII letters and digits, without accents; other characters become underscores."""
     decomposed = unicodedata.normalize("NFKD", text)
     unaccented = "".join(character for character in decomposed if not unicodedata.combining(character))
     return _INVALID_CHARACTERS.sub("_", unaccented).strip("_")
@@ -195,20 +191,7 @@ def make_names_unique(cards: Sequence[ToolCard], unprefixed: Collection[str]) ->
 
 
 def count_edits(one: str, other: str, *, limit: int) -> int:
-    """Return the number of inserted, deleted, changed or swapped letters, or `limit + 1` if there are
-    more.
-    """
-    if abs(len(one) - len(other)) > limit:
-        return limit + 1
-    before: list[int] = []
-    row = list(range(len(other) + 1))
-    for i, a in enumerate(one, 1):
-        older, before, row = before, row, [i]
-        for j, b in enumerate(other, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-        if min(row) > limit:
-            return limit + 1
-    return min(row[-1], limit + 1)
+    """Return the number of inserted, deleted, changed or swapped letters, at most `limit + 1`."""
+    from rapidfuzz.distance import OSA  # slow to load, and only misspelt words need it
+
+    return OSA.distance(one, other, score_cutoff=limit)

@@ -48,9 +48,7 @@ def _simplify(text: str) -> str:
 
 
 def normalize_windows_path(path: str) -> str:
-    """Return the path as Windows reads it: backslashes are separators, trailing dots and spaces of names are
-    ignored.
-    """
+    """Return the path as Windows reads it: with `/` for backslashes, no dots and spaces at ends of names."""
     return "/".join(_normalize_windows_segment(segment) for segment in path.replace("\\", "/").split("/"))
 
 
@@ -85,9 +83,7 @@ class PatternFit(IntEnum):
 
 
 def match_exactly(pattern: str, text: str) -> PatternFit:
-    """Match for rules that allow: every reading must match, and the text must not use `..` unless the pattern
-    does.
-    """
+    """Match for rules that allow: every reading must match, with `..` only if the pattern has it."""
     if len(text) > MAX_TEXT_LENGTH or (".." not in pattern and has_parent_step(text)):
         return PatternFit.NO
     return (
@@ -386,9 +382,7 @@ def locate_text(text: str, folder: str) -> PathLocation:
 
 
 def resolve_path(path: str) -> str | None:
-    """Return the absolute path with all links resolved as far as it exists, or None if that is not
-    possible.
-    """
+    """Return the absolute path with all links resolved as far as it exists, or None if impossible."""
     ahead = path.split("/")[::-1]
     here, links = "", 0
     while ahead:
@@ -495,9 +489,7 @@ class PathPlacement(StrEnum):
 
 
 def locate_paths(arguments: JsonObject, working_directory: str | None) -> PathPlacement:
-    """Return where the paths in `arguments` are, relative to the working directory, which must be
-    absolute.
-    """
+    """Return where the paths in `arguments` are, relative to the (absolute) working directory."""
     found = list(islice(find_mentions(arguments), MAX_MENTIONS + 1))
     if working_directory is None or not working_directory.startswith("/"):
         named = any(mention.is_path or mention.embeds for mention in found)

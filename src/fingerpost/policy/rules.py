@@ -192,9 +192,7 @@ def _match_tool(rule: Rule, subject: Subject) -> PatternFit:
 
 
 def _match_operation(rule: Rule, subject: Subject) -> PatternFit:
-    """Match the operation. A tool without operations has none that could be allowed; rules that ask or deny
-    match the tool itself.
-    """
+    """Match the operation. Rules that ask or deny match a tool without operations by its own name."""
     if rule.allows and _allows_only(rule.settings.operation, subject):
         return PatternFit.NO
     names = subject.list_operation_names()
@@ -253,9 +251,7 @@ CONDITIONS: Final = (
 
 
 def _list_caller_names(rule: Rule, name: str | None) -> tuple[str, ...]:
-    """Return the names of the caller. No rule allows an anonymous caller, but `*` matches it in rules that
-    ask or deny.
-    """
+    """Return the names of the caller. Only rules that ask or deny match an anonymous one, by `*`."""
     if name is None:
         return () if rule.allows else ("",)
     return (name,)
@@ -502,9 +498,7 @@ class PolicyEngine:
         return _choose_stricter(ruling, extra)
 
     def _restrict_destination(self, call: Call, ruling: Ruling) -> Ruling:
-        """Return the ruling, or a stricter one if the arguments contain an address of Fingerpost, or another
-        local address that no rule allows.
-        """
+        """Return the ruling, or a stricter one for an own or another local address in the arguments."""
         found = self._addresses.find(call.arguments)
         if found is None or ruling.verdict is Verdict.DENY:
             return ruling

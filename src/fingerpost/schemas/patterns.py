@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from fingerpost.frozen import frozen
 
@@ -110,11 +110,7 @@ class _PatternScanner:
         self._repeatable = True
         return self._quote_character(ord(self._take_next()))
 
-    def _translate_anchor(self) -> str:
-        self._repeatable = False
-        return self._take_next()
-
-    def _translate_alternation(self) -> str:
+    def _translate_unrepeatable(self) -> str:
         self._repeatable = False
         return self._take_next()
 
@@ -254,9 +250,8 @@ _TRANSLATORS: Final[dict[str, Callable[[_PatternScanner], str]]] = {
     "[": _PatternScanner._translate_class,  # pyright: ignore[reportPrivateUsage]
     "(": _PatternScanner._translate_group_start,  # pyright: ignore[reportPrivateUsage]
     ")": _PatternScanner._translate_group_end,  # pyright: ignore[reportPrivateUsage]
-    "|": _PatternScanner._translate_alternation,  # pyright: ignore[reportPrivateUsage]
     ".": _PatternScanner._translate_any,  # pyright: ignore[reportPrivateUsage]
-    **dict.fromkeys("^$", _PatternScanner._translate_anchor),  # pyright: ignore[reportPrivateUsage]
+    **dict.fromkeys("^$|", _PatternScanner._translate_unrepeatable),  # pyright: ignore[reportPrivateUsage]
     **dict.fromkeys("*+?{", _PatternScanner._translate_quantifier),  # pyright: ignore[reportPrivateUsage]
 }
 
@@ -327,7 +322,7 @@ def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
     made = translate_pattern(source, wide=wide)
     if made is None:
         return None
-    engine = _load_engine()
+    engine = import_module("re2")
     options = engine.Options()
     options.max_mem = MAX_MEMORY
     options.never_capture = True
@@ -343,11 +338,6 @@ def _compile(source: str, *, wide: bool) -> _CompiledPattern | None:
     return _CompiledPattern(
         cast("Callable[[bytes], object]", compiled.search), size, made.unambiguous, made.ascii_only
     )
-
-
-def _load_engine() -> Any:
-    """Import RE2 on first use. It has no type information."""
-    return import_module("re2")
 
 
 def _encode(text: str) -> bytes | None:

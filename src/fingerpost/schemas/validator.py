@@ -31,9 +31,7 @@ class StepBudgetExceeded(Exception):
 
 
 class StepBudget:
-    """The steps left for one call. A part is reserved until `begin_checking`, so that repairs cannot use
-    it.
-    """
+    """The steps left for one call. A part is reserved until `begin_checking`, out of reach of repairs."""
 
     __slots__ = ("_kept_back", "_left", "patterns")
 
@@ -614,9 +612,7 @@ class SchemaValidator:
         self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
 
     def find_errors(self, value: Json, budget: StepBudget) -> tuple[list[ValidationError], bool]:
-        """Return at most `MAX_VALIDATION_ERRORS` errors of the whole value, and whether the check was
-        complete.
-        """
+        """Return the first errors of the whole value, and whether the check was complete."""
         found: list[ValidationError] = []
         try:
             self._collect_errors(self._root.schema, value, budget, found, limit=MAX_VALIDATION_ERRORS)
@@ -629,9 +625,7 @@ class SchemaValidator:
         return self.is_valid_part(value, self._root.schema, budget)
 
     def is_valid_part(self, value: Json, part: Json, budget: StepBudget) -> bool:
-        """Return whether the value fits this part, which must live as long as the schema. Raises
-        `StepBudgetExceeded`.
-        """
+        """Return whether the value fits this part of the schema object. Raises `StepBudgetExceeded`."""
         try:
             return not self._collect_errors(part, value, budget, [], limit=1)
         except UncheckablePart:
@@ -658,9 +652,7 @@ def _choose_validator_class(schema: JsonObject, ignored: frozenset[str]) -> type
 
 
 def _prepare_validator(validator: Any) -> tuple[Any, SchemaReferences]:
-    """Return the validator with all ids and anchors of its schema resolved. Otherwise it would search them
-    each time.
-    """
+    """Return the validator with all ids and anchors resolved, so that they are not searched each time."""
     base = cast("str", validator._resolver._base_uri)
     try:
         registry = validator._resolver._registry.crawl()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from fingerpost.choose.keyless.arguments import fill_arguments
-from fingerpost.choose.keyless.choice import format_missing_question
+from fingerpost.choose.keyless.choice import build_missing_question
 from fingerpost.choose.keyless.tables import (
     CITIES,
     COUNTRIES,
@@ -149,7 +149,7 @@ def test_a_schema_or_a_request_of_any_shape_is_survived(prop: Json, name: str, r
     made = card(tool("act", inputSchema=schema))
     got = fill_arguments(made, request, read(request), today=TODAY)
     assert set(got.arguments) | {one.name for one in got.missing} == {name}
-    assert format_missing_question(made, got.missing, "he") if got.missing else got.is_complete
+    assert build_missing_question(made, got.missing, "he").text if got.missing else got.is_complete
 
 
 @UNHURRIED

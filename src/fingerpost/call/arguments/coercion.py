@@ -59,29 +59,23 @@ def count_nodes(value: Json) -> int:
 
 def redact_value(path: str, value: Json) -> Json:
     """Return the value for the record of a repair: without secrets, and shortened."""
-    if value is None or isinstance(value, bool | int | float):
-        return MASK if value is not None and is_secret_name(path.rpartition(".")[2]) else value
-    if is_secret_name(path.rpartition(".")[2]):
+    if value is not None and is_secret_name(path.rpartition(".")[2]):
         return MASK
-    if isinstance(value, str):
-        text = scrub(value[:MAX_SCRUBBED_LENGTH])
-        return (
-            text if len(value) <= MAX_KEPT_LENGTH else f"{text[:MAX_KEPT_LENGTH]}… ({len(value)} characters)"
-        )
-    if count_nodes(value) > MAX_KEPT_NODES:
+    if not isinstance(value, str) and count_nodes(value) > MAX_KEPT_NODES:
         return f"{'an object' if is_object(value) else 'a list'} of more than {MAX_KEPT_NODES} values"
     return cast("Json", scrub_json(_cut_texts(value)))
 
 
 def _cut_texts(value: Json) -> Json:
-    """Return the value with all texts cut to a length that is quick to scrub."""
+    """Return the value with all texts scrubbed and cut to the length that is kept."""
     if is_object(value):
         return {key: _cut_texts(entry) for key, entry in value.items()}
     if is_list(value):
         return [_cut_texts(item) for item in value]
-    if isinstance(value, str) and len(value) > MAX_KEPT_LENGTH:
-        return f"{scrub(value[:MAX_SCRUBBED_LENGTH])[:MAX_KEPT_LENGTH]}… ({len(value)} characters)"
-    return value
+    if not isinstance(value, str):
+        return value
+    text = scrub(value[:MAX_SCRUBBED_LENGTH])
+    return text if len(value) <= MAX_KEPT_LENGTH else f"{text[:MAX_KEPT_LENGTH]}… ({len(value)} characters)"
 
 
 def format_value(path: str, value: Json) -> str:

@@ -130,27 +130,22 @@ def _is_prefix(given: str, choice: str) -> bool:
 
 
 def _is_choice_typo(given: str, choice: str) -> bool:
-    one, other = normalize_name(given), normalize_name(choice)
-    most = count_allowed_typos(one, other)
-    if most == 0 or _get_digits(one) != _get_digits(other) or one.endswith(other) or other.endswith(one):
-        return False
-    return count_edits(one, other, limit=most) <= most
+    return _is_typo(normalize_name(given), normalize_name(choice))
 
 
-def count_allowed_typos(one: str, other: str) -> int:
-    """Return the allowed number of typos: one from five letters on, two from nine on, else none."""
+def _is_typo(one: str, other: str) -> bool:
+    """Return whether the words differ by a typo: one from five letters, two from nine, none in numbers."""
     shorter = min(len(one), len(other))
-    return 0 if shorter < 5 else 1 if shorter < 9 else 2
-
-
-def _get_digits(text: str) -> str:
-    return "".join(filter(str.isdigit, text))
+    most = 0 if shorter < 5 else 1 if shorter < 9 else 2
+    if most == 0 or one.endswith(other) or other.endswith(one):
+        return False
+    return (
+        re.findall(r"\d+", one) == re.findall(r"\d+", other) and count_edits(one, other, limit=most) <= most
+    )
 
 
 def _is_opposite(given: str, choice: str, choices: Sequence[str]) -> bool:
-    """Return whether the given word is the opposite of the choice, or only similar to it while its opposite
-    is among the choices.
-    """
+    """Return whether the word is the opposite of the choice, or near it with its opposite among them."""
     one, other = normalize_name(given), normalize_name(choice)
     if one == other:
         return False
@@ -311,12 +306,11 @@ def _looks_like(pattern: str, value: Json) -> bool:
 
 def _are_synonyms_without_topic(arguments: GivenObject, key: str, name: str) -> bool:
     """Return whether the names are synonyms without the tool's topic: `search_text` for `query`."""
-    one, other = (_remove_topic(split_name(each), arguments.topic) for each in (key, name))
+    one, other = (
+        "".join(word for word in split_name(each) if word in OPPOSING_WORDS or word not in arguments.topic)
+        for each in (key, name)
+    )
     return bool(_get_synonym_groups(one) & _get_synonym_groups(other)) and arguments.fits(key, name)
-
-
-def _remove_topic(words: tuple[str, ...], topic: frozenset[str]) -> str:
-    return "".join(word for word in words if word in OPPOSING_WORDS or word not in topic)
 
 
 def _is_initial(arguments: GivenObject, key: str, name: str) -> bool:
@@ -329,27 +323,17 @@ def _is_initial(arguments: GivenObject, key: str, name: str) -> bool:
 
 
 def _is_name_typo(arguments: GivenObject, key: str, name: str) -> bool:
-    one, other = normalize_name(key), normalize_name(name)
-    most = count_allowed_typos(one, other)
-    if most == 0 or name not in arguments.required or frozenset({one, other}) in DISTINCT_NAMES:
+    pairs = [
+        (normalize_name(key), normalize_name(name)),
+        *zip(split_name(key), split_name(name), strict=False),
+    ]
+    if name not in arguments.required or any(frozenset(pair) in DISTINCT_NAMES for pair in pairs):
         return False
-    if one.endswith(other) or other.endswith(one) or _get_numbers(one) != _get_numbers(other):
-        return False
-    if any(
-        frozenset(pair) in DISTINCT_NAMES for pair in zip(split_name(key), split_name(name), strict=False)
-    ):
-        return False
-    return count_edits(one, other, limit=most) <= most and arguments.fits(key, name)
-
-
-def _get_numbers(text: str) -> list[str]:
-    return re.findall(r"\d+", text)
+    return _is_typo(*pairs[0]) and arguments.fits(key, name)
 
 
 def _match_last_pair(arguments: GivenObject, keys: list[str], parameters: list[str]) -> Iterator[Rename]:
-    """Match the only remaining key to the only remaining required parameter, if nothing else takes the
-    value.
-    """
+    """Match the only key left to the only required parameter left, if nothing else takes the value."""
     required = [name for name in parameters if name in arguments.required]
     if len(keys) != 1 or len(required) != 1:
         return

@@ -68,9 +68,7 @@ class ArgumentRepair:
     doubts: list[ParameterError] = field(default_factory=list[ParameterError])
 
     def repair_value(self, source: Json, value: Json, path: str) -> Json:
-        """Return the value repaired for this part of the schema, or unchanged. Raises
-        `StepBudgetExceeded`.
-        """
+        """Return the value repaired for this part of the schema. Raises `StepBudgetExceeded`."""
         self.budget.spend(2)
         if self.depth > MAX_REPAIR_DEPTH:
             return value
@@ -197,9 +195,7 @@ class ArgumentRepair:
         return result
 
     def _find_open_parameters(self, node: SchemaNode, given: JsonObject) -> list[str]:
-        """Return the parameters without a value. If additional keys are allowed, return only required
-        ones.
-        """
+        """Return the parameters without a value: only required ones if additional keys are allowed."""
         names = node.required if node.extras is ExtraKeys.ALLOWED else node.properties
         return [
             name
@@ -247,21 +243,15 @@ class ArgumentRepair:
 
     def _repair_by_branch(self, node: SchemaNode, value: Json, path: str) -> Json:
         fitting = [branch for branch in node.branches if self._is_valid(branch, value)]
-        if fitting:
-            return self._repair_by_only_branch(fitting[0], value, path) if len(fitting) == 1 else value
-        tried = [self._try_repair(branch, value, path) for branch in node.branches]
+        if len(fitting) > 1:
+            return value
+        tried = [self._try_repair(branch, value, path) for branch in fitting or node.branches]
         good = [(result, repairer) for result, repairer, ok in tried if ok]
         if not good or any(not is_equal(good[0][0], result) for result, _ in good):
             return value
         result, repairer = good[0]
-        self._adopt_repairs(repairer)
-        return result
-
-    def _repair_by_only_branch(self, branch: Json, value: Json, path: str) -> Json:
-        result, repairer, ok = self._try_repair(branch, value, path)
-        if not ok:
-            return value
-        self._adopt_repairs(repairer)
+        self.repairs.extend(repairer.repairs)
+        self.doubts.extend(repairer.doubts)
         return result
 
     def _try_repair(self, source: Json, value: Json, path: str) -> tuple[Json, ArgumentRepair, bool]:
@@ -272,10 +262,6 @@ class ArgumentRepair:
 
     def _can_fit(self, source: Json, value: Json, path: str) -> bool:
         return self._try_repair(source, value, path)[2]
-
-    def _adopt_repairs(self, repairer: ArgumentRepair) -> None:
-        self.repairs.extend(repairer.repairs)
-        self.doubts.extend(repairer.doubts)
 
     def _is_valid(self, source: Json, value: Json) -> bool:
         shape = self.tool_schema.nodes.get_node(source)
@@ -332,15 +318,7 @@ class ArgumentRepair:
     def record_repair(self, path: str, kind: RepairKind, before: Json, after: Json, reason: str) -> Json:
         """Record a change and return the new value. Raises `StepBudgetExceeded`."""
         self.budget.spend(2 + estimate_steps(before))
-        self.repairs.append(
-            Repair(
-                path=path,
-                kind=kind,
-                before=redact_value(path, before),
-                after=redact_value(path, after),
-                reason=reason,
-            )
-        )
+        self.repairs.append(_build_repair(path, kind, before, after, reason))
         return after
 
 
@@ -353,9 +331,7 @@ def _is_empty(value: Json) -> bool:
 
 
 def _is_meaningless(node: SchemaNode, value: Json, *, root: bool) -> bool:
-    """Return whether an unknown key can be dropped: empty where additional keys are forbidden, or a null
-    parameter.
-    """
+    """Return whether an unknown key can be dropped: empty where no more keys may be, or a null parameter."""
     if node.extras is ExtraKeys.FORBIDDEN:
         return _is_empty(value)
     return root and value is None and node.extras is ExtraKeys.UNSPECIFIED
@@ -407,9 +383,7 @@ def find_wrapped(
 def _is_whole_call(
     tool_schema: ToolSchema, arguments: JsonObject, found: JsonObject, budget: StepBudget
 ) -> bool:
-    """Return whether a parameter named like a wrapper (`params`) contains the whole call and not its own
-    value.
-    """
+    """Return whether a parameter named like a wrapper (`params`) contains the whole call."""
     root = tool_schema.root
     complete = bool(root.required) and all(name in found for name in root.required)
     known = complete and found.keys() <= root.properties.keys()

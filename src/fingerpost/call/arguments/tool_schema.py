@@ -222,9 +222,7 @@ MAX_SIGNATURE_DEPTH: Final = 2
 
 
 def format_signature(card: ToolCard, *, limit: int = 400) -> str:
-    """Return `search(query: string, limit?: integer = 10, sort?: "asc"|"desc")`: required first, limited in
-    length.
-    """
+    """Return `search(query: string, limit?: integer = 10, sort?: "asc"|"desc")`, limited in length."""
     tool_schema = tool_schemas.get_schema(card)
     known = tool_schema.signatures.get(limit)
     if known is None:

@@ -65,25 +65,15 @@ def count_header_rows(lines: list[str]) -> int:
     if set(lines[1].strip()) <= {"-", " ", "+", "="} and len(lines[1].split()) >= 2:
         return 2
     for separator in ("\t", ",", ";", "|"):
-        counts = [_count_unquoted(line, separator) for line in lines[:10]]
+        counts = [sum(part.count(separator) for part in line.split('"')[::2]) for line in lines[:10]]
         if (
             counts[0] >= 1
             and counts.count(counts[0]) >= 0.9 * len(counts)
-            and _has_short_cells(lines[0], separator)
+            and all(0 < len(cell.strip()) <= 40 for cell in lines[0].split(separator))
         ):
             return 1
     columns = [len(_GAP.split(line.strip())) for line in lines[:10]]
     return 1 if columns[0] >= 3 and columns.count(columns[0]) >= 0.7 * len(columns) else 0
-
-
-def _count_unquoted(line: str, separator: str) -> int:
-    """Count separators outside quotation marks."""
-    return sum(part.count(separator) for part in line.split('"')[::2])
-
-
-def _has_short_cells(line: str, separator: str) -> bool:
-    """Return whether the cells are as short as in a header: sentences contain commas too."""
-    return all(0 < len(cell.strip()) <= 40 for cell in line.split(separator))
 
 
 def parse_json_text(text: str) -> Json:
@@ -126,16 +116,12 @@ def read_parts(result: JsonObject) -> tuple[ResultPart, ...]:
 
 def get_sentence(result: JsonObject) -> str | None:
     """Return the text of a result that is only one or two plain lines, else None."""
-    content = result.get("content")
-    if not isinstance(content, list) or len(content) != 1 or result.get("structuredContent") is not None:
-        return None
-    block = content[0]
-    if not isinstance(block, dict) or block.get("type") != "text":
-        return None
-    text = block.get("text")
-    if not isinstance(text, str) or len(text) > MAX_SENTENCE_LENGTH or text.lstrip()[:1] in _DATA_STARTS:
-        return None
-    return text if len(text.splitlines()) < MIN_TABLE_ROWS else None
+    match result:
+        case {"content": [{"type": "text", "text": str(text)}]} if result.get("structuredContent") is None:
+            plain = len(text) <= MAX_SENTENCE_LENGTH and text.lstrip()[:1] not in _DATA_STARTS
+            return text if plain and len(text.splitlines()) < MIN_TABLE_ROWS else None
+        case _:
+            return None
 
 
 def get_blocks(result: JsonObject) -> list[JsonObject]:
@@ -144,7 +130,9 @@ def get_blocks(result: JsonObject) -> list[JsonObject]:
     if not isinstance(content, list | tuple):
         return []
     return [
-        item if isinstance(item, Mapping) else _as_text_block(item)
+        item
+        if isinstance(item, Mapping)
+        else {"type": "text", "text": item if isinstance(item, str) else write_json(item)}
         for item in cast("Sequence[Json]", content)
     ]
 
@@ -163,24 +151,18 @@ def decode_block(block: JsonObject) -> tuple[str, bytes]:
 
 
 def _read_part(number: int, block: JsonObject) -> ResultPart:
-    kind = block.get("type")
-    if kind == "text" and isinstance(text := block.get("text"), str):
-        return _build_text_part(number, text)
-    if kind == "resource_link":
-        return ResultPart(number=number, text=_format_link(block))
-    if kind in ("image", "audio") and isinstance(data := block.get("data"), str):
-        return _build_reference(number, _format_label(block.get("mimeType")) or str(kind), data)
-    resource = _as_object(block.get("resource"))
-    if kind == "resource" and isinstance(text := resource.get("text"), str):
-        return _build_text_part(number, text)
-    if kind == "resource" and isinstance(blob := resource.get("blob"), str):
-        name = _format_label(resource.get("mimeType")) or "binary"
-        return _build_reference(number, name, blob, uri=_format_label(resource.get("uri")))
-    return ResultPart(number=number, text=write_json(block))
-
-
-def _build_text_part(number: int, text: str) -> ResultPart:
-    return ResultPart(number=number, text=text, value=parse_json_text(text))
+    match block:
+        case {"type": "text", "text": str(text)} | {"type": "resource", "resource": {"text": str(text)}}:
+            return ResultPart(number=number, text=text, value=parse_json_text(text))
+        case {"type": "resource_link"}:
+            return ResultPart(number=number, text=_format_link(block))
+        case {"type": str(kind), "data": str(data)} if kind in ("image", "audio"):
+            return _build_reference(number, _format_label(block.get("mimeType")) or kind, data)
+        case {"type": "resource", "resource": {"blob": str(blob), **resource}}:
+            name = _format_label(resource.get("mimeType")) or "binary"
+            return _build_reference(number, name, blob, uri=_format_label(resource.get("uri")))
+        case _:
+            return ResultPart(number=number, text=write_json(block))
 
 
 def _build_reference(number: int, kind: str, encoded: str, uri: str = "") -> ResultPart:
@@ -214,7 +196,11 @@ def find_additional_texts(result: JsonObject) -> tuple[str, ...]:
 def _merge_structured(result: JsonObject, parts: list[ResultPart]) -> list[ResultPart]:
     """Add the structured content if it contains more than the texts, and remove texts that it contains."""
     value = result.get("structuredContent")
-    if value is None or value in _EMPTY_VALUES or _is_repeated_in_texts(value, parts):
+    if (
+        value is None
+        or value in _EMPTY_VALUES
+        or (any(_is_same(value, part) for part in parts) or _is_list_of(value, parts))
+    ):
         return parts
     rest = [part for part in parts if part.reference is not None or not _is_repeated(value, part)]
     text = value if isinstance(value, str) else write_json(value)
@@ -222,11 +208,6 @@ def _merge_structured(result: JsonObject, parts: list[ResultPart]) -> list[Resul
         *rest,
         ResultPart(number=len(parts) + 1, text=text, value=value if _is_container(value) else None),
     ]
-
-
-def _is_repeated_in_texts(value: Json, parts: Sequence[ResultPart]) -> bool:
-    """Return whether the texts contain the same: as one JSON text, as the bare value, or item by item."""
-    return any(_is_same(value, part) for part in parts) or _is_list_of(value, parts)
 
 
 def _is_same(value: Json, part: ResultPart) -> bool:
@@ -260,9 +241,7 @@ def _get_only_member(value: Json) -> Json:
 
 
 def _is_repeated(value: Json, part: ResultPart) -> bool:
-    """Return whether the structured content contains this text: as a member, without empty members, or as
-    lines.
-    """
+    """Return whether the structured content contains this text: as a member, or as lines."""
     if _is_same(value, part):
         return True
     content = part.text.strip() if part.value is None else part.value
@@ -307,10 +286,6 @@ def _join_texts(parts: list[ResultPart]) -> list[ResultPart]:
     return [*([joined] if texts else []), *(part for part in parts if part.reference is not None)]
 
 
-def _as_text_block(item: Json) -> JsonObject:
-    return {"type": "text", "text": item if isinstance(item, str) else write_json(item)}
-
-
 def _as_object(value: Json) -> JsonObject:
     return value if isinstance(value, Mapping) else _EMPTY_OBJECT
 
@@ -324,16 +299,3 @@ def parse_result(data: bytes) -> JsonObject:
     """Parse a stored result."""
     value = cast("Json", parse_in_steps(data.decode()) if len(data) > LARGE_SIZE else json.loads(data))
     return value if isinstance(value, Mapping) else _EMPTY_OBJECT
-
-
-__all__ = [
-    "MAX_PARSED_LENGTH",
-    "MAX_REFERENCES",
-    "ResultPart",
-    "decode_block",
-    "find_additional_texts",
-    "get_blocks",
-    "parse_result",
-    "read_parts",
-    "write_json",
-]

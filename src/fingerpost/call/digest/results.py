@@ -141,7 +141,9 @@ class ResultStore:
         """Store the result, or as much of its text as the size limit allows. Return its handle."""
         packed = await anyio.to_thread.run_sync(_pack, result)
         handle = build_handle(call_id)
-        await self._cache.put(CACHE_SPACE, handle, _prefix_caller(caller, packed), ttl=self._keep_seconds)
+        await self._cache.put(
+            CACHE_SPACE, handle, (json.dumps(caller).encode() + b"\n" + packed), ttl=self._keep_seconds
+        )
         return handle
 
     async def read_page(
@@ -174,11 +176,6 @@ class ResultStore:
             return None
         owner, _, packed = kept.partition(b"\n")
         return packed if caller is None or owner == json.dumps(caller).encode() else None
-
-
-def _prefix_caller(caller: str | None, packed: bytes) -> bytes:
-    """Prepend the caller on a separate line."""
-    return json.dumps(caller).encode() + b"\n" + packed
 
 
 def _pack(result: JsonObject) -> bytes:
@@ -332,9 +329,7 @@ def parse_asset_handle(uri: str) -> str | None:
 
 
 def parse_asset_name(reference: str) -> str:
-    """Return the name in `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`, or an empty
-    text.
-    """
+    """Return the name in `image/png, 4 KB, part 1, fingerpost://results/res_…/chart.png`, or ""."""
     return unquote(reference.rpartition("/")[2]) if RESULT_URI_PREFIX in reference else ""
 
 

@@ -118,9 +118,7 @@ def _get_first_text(item: JsonObject, names: Sequence[str]) -> str:
 
 
 def _find_records(value: Json) -> list[JsonObject]:
-    """Return the list of objects in a result: the result itself, or the longest list under one of its
-    keys.
-    """
+    """Return the list of objects in a result: the result itself, or the longest list under its keys."""
     lists = [value]
     if isinstance(value, Mapping):
         lists = [value, *value.values()]
@@ -415,13 +413,9 @@ def _cut_part(part: ResultPart, card: ToolCard, room: int, stems: Sequence[str])
         return (
             TrimmedText(text=text, dropped=dropped)
             if count_tokens(text) <= room
-            else _cut_plainly(text, room)
+            else TrimmedText(text=clip_to_tokens(text, room), dropped=("almost all of it",))
         )
     return _cut_text(part.text, room, stems)
-
-
-def _cut_plainly(text: str, room: int) -> TrimmedText:
-    return TrimmedText(text=clip_to_tokens(text, room), dropped=("almost all of it",))
 
 
 def _cut_text(text: str, room: int, stems: Sequence[str]) -> TrimmedText:
@@ -508,30 +502,17 @@ def _is_large(result: JsonObject) -> bool:
 
 def _get_readable(part: Json) -> Json:
     """Return the part of a block that becomes text. Bytes are only named, and links take one line."""
-    if not isinstance(part, dict):
-        return part
-    match part.get("type"):
-        case "text":
-            text = part.get("text")
-            return text if isinstance(text, str) else part
-        case "resource_link":
+    match part:
+        case {"type": "text", "text": str(text)} | {"type": "resource", "resource": {"text": str(text)}}:
+            return text
+        case (
+            {"type": "resource_link"}
+            | {"type": "image" | "audio", "data": str()}
+            | {"type": "resource", "resource": {"blob": str()}}
+        ):
             return None
-        case "image" | "audio":
-            return None if isinstance(part.get("data"), str) else part
-        case "resource":
-            return _get_readable_resource(part)
         case _:
             return part  # written unchanged
-
-
-def _get_readable_resource(part: JsonObject) -> Json:
-    resource = part.get("resource")
-    if not isinstance(resource, Mapping):
-        return part
-    text = resource.get("text")
-    if isinstance(text, str):
-        return text
-    return None if isinstance(resource.get("blob"), str) else part
 
 
 _TEXT_LENGTHS: Final = (2_000, 600, 200, 80)  # text lengths to try, if longer ones leave no room for items
@@ -556,9 +537,7 @@ class StructuredFit:
 def fit_structured(
     result: JsonObject, card: ToolCard, schema: JsonObject, *, budget: int, handle: str | None
 ) -> StructuredFit:
-    """Return the structured content and the text of this result, within `budget` tokens if the schema allows
-    it.
-    """
+    """Return the structured content and the text of this result, within the budget if the schema allows."""
     value = result.get("structuredContent")
     text_blocks = [{"type": "text", "text": text} for text in find_additional_texts(result)]
     half = max(MIN_BUDGET, budget // 2)
@@ -596,9 +575,7 @@ def _prune(value: Json, schema: JsonObject, budget: int) -> _Pruning | None:
 
 
 def _keep_most_items(value: Json, budget: int, characters: int, check: _SchemaCheck) -> _Pruning | None:
-    """Keep as many items as fit, with texts of this length. Values that must stay whole are found step by
-    step.
-    """
+    """Keep as many items as fit, with texts of this length. What must stay whole is found in steps."""
     whole: set[ValuePath] = set()
     for _ in range(_MAX_ROUNDS):
         found = _search_item_count(value, budget, characters, frozenset(whole))

@@ -18,9 +18,7 @@ _HIDDEN_CHARACTERS = re.compile(f"[{INVISIBLE}]{{4,}}|[\u202a-\u202e\u2066-\u206
 
 
 def fence_as_data(text: str, tool: str) -> str:
-    """Return `text` between two lines that mark it as data from `tool`. The text cannot imitate the last
-    line.
-    """
+    """Return `text` between lines that mark it as data from `tool`. It cannot imitate the last line."""
     inside = escape_invisible(text)
     named = clip_to_tokens(
         escape_invisible(" ".join(scrub(tool).split())).replace('"', "'"), _MAX_TOOL_TOKENS

@@ -24,7 +24,7 @@ from fingerpost.choose.keyless.parameters import (
     is_search,
     parse_bare_number,
 )
-from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES, get_words
+from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES, get_lines, get_words
 from fingerpost.choose.keyless.values import (
     RequestValue,
     ValueKind,
@@ -58,10 +58,19 @@ class FillState:
         default_factory=list[tuple[int, int]]
     )  # secrets: never used
 
-    def assign(self, slot: ParameterSlot, assignment: AssignedArgument) -> None:
+    def assign(
+        self,
+        slot: ParameterSlot,
+        argument: Json,
+        reason: str,
+        *spans: tuple[int, int],
+        is_named: bool = False,
+    ) -> None:
         """Assign an argument. Ignore it if the parameter's schema does not accept it."""
-        if slot.parameter.accepts(assignment.argument):
-            self.assigned[slot.name] = assignment
+        if slot.parameter.accepts(argument):
+            self.assigned[slot.name] = AssignedArgument(
+                argument=argument, reason=reason, spans=spans, is_named=is_named
+            )
 
     def get_open_slots(self) -> list[ParameterSlot]:
         return [slot for slot in self.slots if slot.name not in self.assigned and not slot.is_secret]
@@ -160,9 +169,7 @@ def assign_switches(state: FillState) -> None:
         if len({value for value, _, _ in found}) == 1:
             value, start, end = found[0]
             reason = f'"{state.text[start:end]}" says it'
-            state.assign(
-                slot, AssignedArgument(argument=value, reason=reason, spans=((start, end),), is_named=True)
-            )
+            state.assign(slot, value, reason, (start, end), is_named=True)
 
 
 def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, int]]:
@@ -177,13 +184,12 @@ def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, 
         # One word may be a topic ("ambiguous grammars"); the context must show that it is a switch.
         if len(name) < 2 and switch is None and text[max(0, start - 2) : start] != "--":
             continue
-        denied = _is_denied([word.group().lower() for word in words[max(0, place - 3) : place]])
+        denied = any(
+            word.replace("’", "'") in _NEGATIONS
+            for word in [word.group().lower() for word in words[max(0, place - 3) : place]]
+        )
         off = switch is not None and switch.group().lower().strip() in ("off", "disabled")
         yield not (denied or off), start, end
-
-
-def _is_denied(before: list[str]) -> bool:
-    return any(word.replace("’", "'") in _NEGATIONS for word in before)
 
 
 def _match_name(name: tuple[str, ...], words: list[re.Match[str]], place: int) -> int | None:
@@ -226,15 +232,7 @@ _BOOLEAN_WORDS: Final = {
     "off": False,
     "0": False,
 }
-_HEBREW_NOUNS: Final = {
-    "branch": "ענף",
-    "table": "טבלה",
-    "file": "קובץ",
-    "directory": "תיקייה",
-    "folder": "תיקייה",
-    "user": "משתמש",
-    "repo": "מאגר",
-}
+_HEBREW_NOUNS: Final = get_lines("hebrew_nouns")
 _SECRET_WORDS: Final = re.compile(
     r"(?:password|passwd|passphrase|secret|token|api[ _-]?key|pin|סיסמה|סיסמא)(?: is|:|=)? ?[\"'`]?",
     re.IGNORECASE,
@@ -258,7 +256,8 @@ def assign_named(state: FillState) -> None:
         ]
         chosen = {repr(taken.argument): taken for taken in found}
         if len(chosen) == 1:
-            state.assign(slot, next(iter(chosen.values())))
+            taken = next(iter(chosen.values()))
+            state.assign(slot, taken.argument, taken.reason, *taken.spans, is_named=taken.is_named)
 
 
 @lru_cache(maxsize=2048)
@@ -368,7 +367,7 @@ def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[Assig
         return
     if len(name) < 2 or name[-1] not in _NAME_ENDINGS:
         return
-    nouns = [r"[\s_-]?".join(map(re.escape, name[:-1])), *filter(None, [_HEBREW_NOUNS.get(name[-2])])]
+    nouns = [r"[\s_-]?".join(map(re.escape, name[:-1])), *_HEBREW_NOUNS.get(name[-2], ())]
     for noun in nouns:
         for match in re.finditer(rf"(?<!\w){noun}s? {_CALLED_PATTERN}", state.text, re.IGNORECASE):
             yield _build_assignment(slot, match[1].rstrip("."), match.start(1), match.end(1))
@@ -407,7 +406,9 @@ def assign_unique_matches(state: FillState) -> None:
         if len(state.assigned) == before:
             break
     for slot in state.get_open_slots():
-        if not slot.required and _is_found_by_type(slot):
+        if not slot.required and (
+            bool(slot.kinds - {ValueKind.SQL, ValueKind.PATTERN}) or bool(slot.options)
+        ):
             _assign_slot(state, slot)
     _assign_in_order(state)
 
@@ -424,13 +425,6 @@ def drop_partial_groups(state: FillState) -> None:
                 del state.assigned[name]
 
 
-def _is_found_by_type(slot: ParameterSlot) -> bool:
-    """Return whether the parameter has a type or options to match. Optional parameters are not filled with
-    arbitrary text.
-    """
-    return bool(slot.kinds - {ValueKind.SQL, ValueKind.PATTERN}) or bool(slot.options)
-
-
 def _assign_slot(state: FillState, slot: ParameterSlot) -> None:
     candidates = _find_candidates(state, slot)
     alone = [(made, value) for made, value in candidates if not _fits_other_slot(state, slot, value)]
@@ -444,14 +438,12 @@ def _assign_slot(state: FillState, slot: ParameterSlot) -> None:
         return
     texts = ", ".join(dict.fromkeys(value.text for _, value in alone))
     reason = f'"{texts}" is the only {alone[0][1].kind.value} for {slot.name}'
-    spans = tuple((value.start, value.end) for _, value in alone)
-    state.assign(slot, AssignedArgument(argument=made, reason=reason, spans=spans))
+    spans = ((value.start, value.end) for _, value in alone)
+    state.assign(slot, made, reason, *spans)
 
 
 def _build_value_key(made: Json, value: RequestValue) -> str:
-    """Return a key for duplicates. A repeated value is one value, but a repeated number may count two
-    things.
-    """
+    """Return a key for duplicates. A repeated value is one value; a repeated number may count two things."""
     return f"{made!r} {value.start}" if value.kind is ValueKind.NUMBER else repr(made)
 
 
@@ -501,9 +493,7 @@ def _is_number_eligible(state: FillState, slot: ParameterSlot, value: RequestVal
 
 
 def _is_only_id(state: FillState, value: RequestValue) -> bool:
-    """Return whether every other id has its own label: "of customer CUS-2" has one, "what blocks OPS-7" has
-    none.
-    """
+    """Return whether every other id has a label: "of customer CUS-2" has one, "what blocks OPS-7" none."""
     return all(
         other.text == value.text
         or (other.label not in NEUTRAL_LABELS and {*other.before[1:2]} & _VALUE_ARTICLES)
@@ -513,9 +503,7 @@ def _is_only_id(state: FillState, value: RequestValue) -> bool:
 
 
 def _is_only_mentioned_option(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    """Return whether the mention refers to this parameter and no other of its options is mentioned in the
-    same role.
-    """
+    """Return whether the mention is for this parameter, and none of its other options has the same role."""
     others = any(
         other.kind is ValueKind.OPTION
         and other.reading != value.reading
@@ -528,9 +516,7 @@ def _is_only_mentioned_option(state: FillState, slot: ParameterSlot, value: Requ
 
 
 def _fits_other_slot(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
-    """Return whether the value also fits another open parameter. A required parameter takes precedence over
-    optional ones.
-    """
+    """Return whether the value also fits another open parameter. Required ones precede optional ones."""
     return any(
         other.required >= slot.required
         and _is_value_eligible(state, other, value)
@@ -553,9 +539,7 @@ def _assign_in_order(state: FillState) -> None:
         return
     for slot, value, argument in zip(wanted, numbers, made, strict=True):
         reason = f"{value.text} stands where {slot.name} stands in order"
-        state.assign(
-            slot, AssignedArgument(argument=argument, reason=reason, spans=((value.start, value.end),))
-        )
+        state.assign(slot, argument, reason, (value.start, value.end))
 
 
 def _are_ordered(wanted: list[ParameterSlot]) -> bool:
@@ -626,13 +610,15 @@ def assign_search_phrase(state: FillState, card: ToolCard) -> None:
     start = found.start("what")
     phrase = _cut_at_used_span(state, start, found["what"])
     phrase = _clean_phrase(phrase, card) if phrase is not None else None
-    if phrase is None or _contains_day(state, start, phrase) or _names_other_things(state, phrase):
+    if (
+        phrase is None
+        or _contains_day(state, start, phrase)
+        or any(value.kind in _THING_KINDS and value.text != phrase for value in state.get_free_values())
+    ):
         return
     position = state.text.find(phrase, found.start())
     reason = f'the request asks to search for "{phrase}"'
-    state.assign(
-        slot, AssignedArgument(argument=phrase, reason=reason, spans=((position, position + len(phrase)),))
-    )
+    state.assign(slot, phrase, reason, (position, position + len(phrase)))
 
 
 def _cut_at_used_span(state: FillState, start: int, text: str) -> str | None:
@@ -672,22 +658,11 @@ def _clean_phrase(text: str, card: ToolCard) -> str | None:
         or text.split()[0].lower() in _EMPTY_PHRASES
     ):
         return None
-    return text if _is_balanced(text) else None
-
-
-def _is_balanced(text: str) -> bool:
-    return text.count('"') % 2 == 0 and "`" not in text
-
-
-def _names_other_things(state: FillState, text: str) -> bool:
-    """Return whether the request also names files, pages or people that this search does not use."""
-    return any(value.kind in _THING_KINDS and value.text != text for value in state.get_free_values())
+    return text if (text.count('"') % 2 == 0 and "`" not in text) else None
 
 
 def _contains_day(state: FillState, start: int, text: str) -> bool:
-    """Return whether the phrase contains a date: in "mail from last week" it is a condition, not search
-    text.
-    """
+    """Return whether the phrase contains a date: in "mail from last week" it is a condition."""
     return any(
         value.kind in (ValueKind.DATE, ValueKind.MOMENT) and start <= value.start < start + len(text)
         for value in state.values
@@ -762,9 +737,7 @@ def _assign_local_zone(state: FillState, zone: str | None) -> None:
             continue
         own = zone or (local[1] if local is not None else None)
         if own in ZONES:
-            state.assign(
-                slot, AssignedArgument(argument=own, reason="no place is named: the local time zone")
-            )
+            state.assign(slot, own, "no place is named: the local time zone")
             return
 
 
@@ -779,7 +752,11 @@ def _may_name_place(state: FillState) -> bool:
 def build_filled_arguments(state: FillState, signals: Signals) -> FilledArguments:
     """Return the assigned arguments and the missing ones."""
     missing = tuple(
-        _build_missing_argument(slot)
+        MissingArgument(
+            name=slot.name,
+            description=" ".join(slot.parameter.description.split())[:300],
+            options=slot.options,
+        )
         for slot in state.slots
         if slot.required and slot.name not in state.assigned
     )
@@ -791,14 +768,6 @@ def build_filled_arguments(state: FillState, signals: Signals) -> FilledArgument
         excluded_count=len(
             {value.start for value in state.values if value.denied and value.kind is not ValueKind.OPTION}
         ),
-    )
-
-
-def _build_missing_argument(slot: ParameterSlot) -> MissingArgument:
-    return MissingArgument(
-        name=slot.name,
-        description=" ".join(slot.parameter.description.split())[:300],
-        options=slot.options,
     )
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
 from fingerpost.choose.keyless.arguments import (
-    AssignedArgument,
     FilledArguments,
     FillState,
     assign_arguments,
@@ -20,7 +19,7 @@ from fingerpost.choose.keyless.arguments import (
 )
 from fingerpost.choose.keyless.extraction import MAX_REQUEST_LENGTH, extract_values
 from fingerpost.choose.keyless.parameters import ParameterSlot, build_slots, convert_value, parse_bare_number
-from fingerpost.choose.keyless.tables import get_phrases
+from fingerpost.choose.keyless.tables import get_example, get_phrases
 from fingerpost.choose.keyless.values import ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -45,47 +44,21 @@ _INVISIBLE = re.compile(
 )
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
-_EXAMPLE_BY_KIND: Final = {
-    ValueKind.PATH: "docs/notes.md",
-    ValueKind.URL: "https://example.com",
-    ValueKind.HOST: "example.com",
-    ValueKind.EMAIL: "dana@example.com",
-    ValueKind.DATE: "2026-12-31",
-    ValueKind.MOMENT: "2026-12-31T14:30:00Z",
-    ValueKind.TIME: "14:30",
-    ValueKind.ZONE: "Asia/Tokyo",
-    ValueKind.REVISION: "HEAD~1",
-    ValueKind.CITY: "Paris",
-    ValueKind.LANGUAGE: "fr",
-    ValueKind.CURRENCY: "EUR",
-    ValueKind.PATTERN: "*.md",
-    ValueKind.SQL: "SELECT * FROM visits",
-}
-
-
-def format_missing_question(
-    card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
-) -> str:
-    """Return one question that names all missing arguments, with their options and an example."""
-    phrases = get_phrases(language)
-    slots = {slot.name: slot for slot in build_slots(card)}
-    lines = [_describe_missing(one, slots.get(one.name), card, phrases) for one in missing]
-    if len(lines) == 1:
-        return phrases["one"].format(tool=to_short_line(card.key), what=lines[0])
-    return "\n".join(
-        [
-            phrases["many"].format(tool=to_short_line(card.key)),
-            *(f"- {line}" for line in lines),
-            phrases["how"],
-        ]
-    )
-
 
 def build_missing_question(
     card: ToolCard, missing: tuple[MissingArgument, ...], language: str = "en"
 ) -> Question:
-    """Return `format_missing_question` as a `Question` record."""
-    return Question(text=format_missing_question(card, missing, language), tool=card.key, missing=missing)
+    """Build one question that names all missing arguments, with their options and an example."""
+    phrases = get_phrases(language)
+    slots = {slot.name: slot for slot in build_slots(card)}
+    lines = [_describe_missing(one, slots.get(one.name), card, phrases) for one in missing]
+    tool = to_short_line(card.key)
+    if len(lines) == 1:
+        text = phrases["one"].format(tool=tool, what=lines[0])
+    else:
+        listed = (f"- {line}" for line in lines)
+        text = "\n".join([phrases["many"].format(tool=tool), *listed, phrases["how"]])
+    return Question(text=text, tool=card.key, missing=missing)
 
 
 def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
@@ -141,9 +114,7 @@ def _describe_missing(
 
 
 def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
-    """Return an example value from the catalog, else one for the kind. Return an empty string if the
-    description has an example.
-    """
+    """Return an example from the catalog, else one for the kind; nothing if the description has one."""
     written: Json = card.intelligence.parameters.examples.get(slot.name)
     if isinstance(written, str | int | float) and not isinstance(written, bool):
         return to_short_line(str(written))
@@ -153,7 +124,7 @@ def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
         return "yes"
     if slot.is_number:
         return next((str(number) for number in (10, 1, 5, 100) if slot.parameter.shape.accepts(number)), "")
-    return next((_EXAMPLE_BY_KIND[kind] for kind in sorted(slot.kinds) if kind in _EXAMPLE_BY_KIND), "")
+    return next(filter(None, (get_example(kind.name.lower()) for kind in sorted(slot.kinds))), "")
 
 
 MIN_FIT: Final = 0.25  # below: probably no tool is suitable
@@ -296,9 +267,7 @@ def _find_same_named_options(text: str, options: tuple[ToolOption, ...]) -> list
 
 
 def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) -> KeylessChoice:
-    """Choose for a request that needs no tool. Without a model, a read-only tool with all its arguments is
-    better than no answer.
-    """
+    """Choose for a request that needs no tool: a certain read is better than no answer."""
     best = _pick_best(_keep_best_matches(list(options)))[0] if options else None
     sure = best is not None and best.is_sure and narrowing.shortlist.fit >= CONFIDENT_FIT
     if not sure or best is None or best.card.effect.value is not Effect.READ:
@@ -335,9 +304,7 @@ def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
 
 
 def _prefer_read_only(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
-    """Return the read-only tools, or all tools if none is read-only. Used for requests that only ask ("what
-    is in …", "show me …").
-    """
+    """Return the read-only tools, or all if there is none, for requests that only ask ("show me …")."""
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
 
@@ -376,9 +343,7 @@ def _build_which_tool_choice(options: list[ToolOption], reason: str, language: s
 
 
 def _keep_best_matches(options: list[ToolOption]) -> list[ToolOption]:
-    """Keep the tools that use most of the explicit values. Among tools with the same effect, prefer those
-    with all arguments.
-    """
+    """Keep the tools that use most explicit values; of those with one effect, prefer complete ones."""
     least = min(option.unused_count for option in options)
     kept = [option for option in options if option.unused_count == least and _accepts_file_types(option)]
     kept = [option for option in kept if not _DEPRECATED.search(option.card.description[:300])] or kept
@@ -404,9 +369,7 @@ def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
 
 
 def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
-    """Return the best tool if the request contains all words of its name ("run the tests") but not of any
-    other tool's name.
-    """
+    """Return the best tool if the request has all words of its name only ("run the tests")."""
     request_words = {to_singular(word) for word in split_words(text[:2000])}
     matching = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
             all(to_singular(word) in request_words for word in named)]  # fmt: skip
@@ -414,9 +377,7 @@ def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption 
 
 
 def _accepts_file_types(option: ToolOption) -> bool:
-    """Return whether the tool fits the file types: a media tool reads no text, a text tool no media, a folder
-    tool no file.
-    """
+    """Return whether the tool fits the files: a media tool reads no text, a folder tool no file."""
     name_words = {*split_words(option.card.name)}
     named = [value for value in option.filled.arguments.values() if isinstance(value, str) and "." in value]
     media = any(_MEDIA_FILE.search(value[-20:]) for value in named)
@@ -492,9 +453,7 @@ def _match_single_slot(slot: ParameterSlot, answer: str, signals: Signals, today
         argument = next(iter(distinct.values())) if len(distinct) == 1 else None
     if argument is not None:
         made = [argument] if slot.parameter.is_list else argument
-        state.assign(
-            slot, AssignedArgument(argument=made, reason="from the person's answer", spans=((0, len(text)),))
-        )
+        state.assign(slot, made, "from the person's answer", (0, len(text)))
     return state
 
 
@@ -528,9 +487,7 @@ def is_refusal(answer: str) -> bool:
 
 
 def pick_option(alternatives: tuple[ToolOption, ...], answer: str) -> ToolOption | None:
-    """Return the option for "2", for its name, or for "yes" when there is only one. Return None for any other
-    answer.
-    """
+    """Return the option for "2", for its name, or for "yes" when there is only one, else None."""
     plain = answer.strip().strip(".!").lower()[:200]
     if plain.isdecimal() and 1 <= int(plain[:4]) <= len(alternatives):
         return alternatives[int(plain[:4]) - 1]

@@ -96,30 +96,40 @@ _HEBREW_PREFIXES: Final = ("", "ב", "ל", "מ", "וב", "ול", "ומ", "ו", "
 _LANGUAGE_BEFORE: Final = parse_word_set("in to into from and or as")
 
 
+_PATTERNS: Final = (
+    (ValueKind.ZONE, _ZONE),
+    (ValueKind.PATTERN, _GLOB),
+    (ValueKind.HOST, _IP),
+    (ValueKind.HOST, _HOST),
+    (ValueKind.REVISION, _REVISION),
+    (ValueKind.PATH, _FOLDER),
+    (ValueKind.DATE, _PREFIXED_DAY),
+    (ValueKind.CURRENCY, _CURRENCY),
+)
+
+
 def extract_extra_values(text: str) -> list[RequestValue]:
     """Extract the values that the signals do not contain."""
     found = [
-        *_match_pattern(ValueKind.ZONE, _ZONE, text),
-        *_match_pattern(ValueKind.PATTERN, _GLOB, text),
-        *_match_pattern(ValueKind.HOST, _IP, text),
-        *_match_pattern(ValueKind.HOST, _HOST, text),
-        *_match_pattern(ValueKind.REVISION, _REVISION, text),
-        *_match_pattern(ValueKind.PATH, _FOLDER, text),
-        *_match_pattern(ValueKind.DATE, _PREFIXED_DAY, text),
-        *_extract_currencies(text),
-        *_extract_named_values(text),
-        *_extract_sql(text),
+        _build_value(kind, match.group(), match.start(), reading)
+        for kind, pattern in _PATTERNS
+        for match in pattern.finditer(text)
+        if (reading := _interpret_match(kind, match.group())) is not None
     ]
-    return [value for value in found if value.kind is not ValueKind.ZONE or value.reading is not None]
+    return [*found, *_extract_named_values(text), *_extract_sql(text)]
 
 
-def _match_pattern(kind: ValueKind, pattern: re.Pattern[str], text: str) -> Iterator[RequestValue]:
-    for match in pattern.finditer(text):
-        word = match.group()
-        reading = ZONE_BY_LOWER_NAME.get(word.lower()) if kind is ValueKind.ZONE else word
-        if kind is ValueKind.REVISION and not (word.startswith("HEAD") or _is_hash(word)):
-            continue
-        yield RequestValue(kind=kind, text=word, start=match.start(), end=match.end(), reading=reading)
+def _build_value(kind: ValueKind, text: str, start: int, reading: str) -> RequestValue:
+    return RequestValue(kind=kind, text=text, start=start, end=start + len(text), reading=reading)
+
+
+def _interpret_match(kind: ValueKind, word: str) -> str | None:
+    """Return the value that a match of a pattern stands for, or None if it is not of this kind."""
+    if kind is ValueKind.ZONE:
+        return ZONE_BY_LOWER_NAME.get(word.lower())
+    if kind is ValueKind.REVISION and not word.startswith("HEAD") and not _is_hash(word):
+        return None
+    return None if kind is ValueKind.CURRENCY and word not in CURRENCIES else word
 
 
 def _is_hash(word: str) -> bool:
@@ -127,28 +137,11 @@ def _is_hash(word: str) -> bool:
 
 
 def _extract_sql(text: str) -> Iterator[RequestValue]:
-    """Extract a statement that is the whole rest of the request. With text after it, its end would be a
-    guess.
-    """
+    """Extract a statement that is the whole rest of the request: with text after it, its end is unclear."""
     found = _SQL.match(text)
     if found is not None and _SQL_WITH_TEXT.search(found["sql"]) is None:
         statement = found["sql"].strip()
-        start = found.start("sql")
-        yield RequestValue(
-            kind=ValueKind.SQL, text=statement, start=start, end=start + len(statement), reading=statement
-        )
-
-
-def _extract_currencies(text: str) -> Iterator[RequestValue]:
-    for match in _CURRENCY.finditer(text):
-        if match.group() in CURRENCIES:
-            yield RequestValue(
-                kind=ValueKind.CURRENCY,
-                text=match.group(),
-                start=match.start(),
-                end=match.end(),
-                reading=match.group(),
-            )
+        yield _build_value(ValueKind.SQL, statement, found.start("sql"), statement)
 
 
 def _extract_named_values(text: str) -> Iterator[RequestValue]:
@@ -187,24 +180,19 @@ def _match_name(
 
 def _look_up_name(bare: str, start: int, behind: str, before: str) -> Iterator[RequestValue]:
     low = " ".join(bare.lower().split())
-    end = start + len(bare)
     zone = CITIES.get(low) or COUNTRIES.get(low)
     if zone is not None and _is_place(behind, before):
-        yield RequestValue(kind=ValueKind.ZONE, text=bare, start=start, end=end, reading=zone)
+        yield _build_value(ValueKind.ZONE, bare, start, zone)
         if low in CITIES:
-            yield RequestValue(kind=ValueKind.CITY, text=bare, start=start, end=end, reading=bare)
+            yield _build_value(ValueKind.CITY, bare, start, bare)
     if low in LANGUAGES and before in _LANGUAGE_BEFORE:
-        yield RequestValue(kind=ValueKind.LANGUAGE, text=bare, start=start, end=end, reading=LANGUAGES[low])
+        yield _build_value(ValueKind.LANGUAGE, bare, start, LANGUAGES[low])
     if low in CURRENCY_WORDS:
-        yield RequestValue(
-            kind=ValueKind.CURRENCY, text=bare, start=start, end=end, reading=CURRENCY_WORDS[low]
-        )
+        yield _build_value(ValueKind.CURRENCY, bare, start, CURRENCY_WORDS[low])
 
 
 def _is_place(behind: str, before: str) -> bool:
-    """Return whether the name is a place in this context, and not the Paris of "Paris Hilton" or "Paris,
-    Texas".
-    """
+    """Return whether the name is a place here, and not the Paris of "Paris Hilton" or "Paris, Texas"."""
     following = behind.strip(" ,.").lower()
     if following in PLACE_QUALIFIERS and not _is_small_word(behind):
         return False
@@ -307,9 +295,7 @@ def _find_whole_word(text: str, wanted: str, cursor: int) -> int | None:
 
 
 def _continues_token(neighbour: str, edge: str) -> bool:
-    """Return whether the neighbour belongs to the same number or Latin word. A Hebrew preposition may be
-    attached to either.
-    """
+    """Return whether the neighbour belongs to the same number or Latin word, unlike a Hebrew preposition."""
     return neighbour.isalnum() and neighbour.isascii() and edge.isalnum() and edge.isascii()
 
 
@@ -332,9 +318,7 @@ def _convert_entity(entity: Entity, start: int, text: str, today: date) -> Reque
 
 
 def _parse_number(bare: RequestValue, text: str) -> RequestValue | None:
-    """Parse the number without its unit. Return None for a part of a version, a ratio or a size
-    (`800x600`).
-    """
+    """Parse the number without its unit. Return None for a part of a version, ratio or size (`800x600`)."""
     found = _NUMBER_WITH_UNIT.fullmatch(bare.text)
     if found is None:
         return None

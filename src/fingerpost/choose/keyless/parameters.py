@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import Final
 
 from fingerpost.catalog.words import parse_word_set, split_words, to_singular
-from fingerpost.choose.keyless.tables import ENGLISH_LANGUAGE_NAMES, get_words
+from fingerpost.choose.keyless.tables import ENGLISH_LANGUAGE_NAMES, get_lines, get_words
 from fingerpost.choose.keyless.values import RequestValue, ValueKind, ValueRole
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, ToolCard
@@ -26,6 +28,13 @@ MAX_PARAMETERS: Final = 60
 MAX_ENUM_VALUES: Final = 60
 _MAX_RESOLVE_STEPS: Final = 8  # references and alternatives
 _EMPTY_SCHEMA: Final[JsonObject] = {}
+_LENGTH_BOUNDS: Final = {"minLength": operator.ge, "maxLength": operator.le}
+_VALUE_BOUNDS: Final = {
+    "minimum": operator.ge,
+    "maximum": operator.le,
+    "exclusiveMinimum": operator.gt,
+    "exclusiveMaximum": operator.lt,
+}
 
 
 @frozen
@@ -38,44 +47,28 @@ class ValueSchema:
     rules: JsonObject = field(default_factory=dict[str, Json])
 
     def accepts(self, value: Json) -> bool:
-        """Return whether the value has the type and is within the bounds. Patterns are checked later, in the
-        call path, which limits their cost.
-        """
+        """Return whether the value has the type and bounds. Patterns are checked later, in the call path."""
         if self.options and value not in self.options:
             return False
         match self.type:
             case "string":
-                return isinstance(value, str) and self._is_length_valid(value)
+                return isinstance(value, str) and self._is_within(_LENGTH_BOUNDS, len(value))
             case "boolean":
                 return isinstance(value, bool)
-            case "integer":
-                return isinstance(value, int) and not isinstance(value, bool) and self._is_in_range(value)
-            case "number":
-                return (
-                    isinstance(value, int | float)
-                    and not isinstance(value, bool)
-                    and self._is_in_range(value)
-                )
+            case "integer" | "number":
+                numbers = int if self.type == "integer" else (int, float)
+                return isinstance(value, numbers) and not isinstance(value, bool) and self._is_in_range(value)
             case _:
                 return False
 
-    def _is_length_valid(self, value: str) -> bool:
-        least, most = _get_bound(self.rules, "minLength"), _get_bound(self.rules, "maxLength")
-        return (least is None or len(value) >= least) and (most is None or len(value) <= most)
-
     def _is_in_range(self, value: float) -> bool:
-        if not math.isfinite(value):
-            return False
-        least, most = _get_bound(self.rules, "minimum"), _get_bound(self.rules, "maximum")
-        above, below = _get_bound(self.rules, "exclusiveMinimum"), _get_bound(self.rules, "exclusiveMaximum")
         step = _get_bound(self.rules, "multipleOf")
-        return (
-            (least is None or value >= least)
-            and (most is None or value <= most)
-            and (above is None or value > above)
-            and (below is None or value < below)
-            and (not step or value % step == 0)
-        )
+        within = math.isfinite(value) and self._is_within(_VALUE_BOUNDS, value)
+        return within and (not step or value % step == 0)
+
+    def _is_within(self, bounds: Mapping[str, Callable[[float, float], bool]], value: float) -> bool:
+        given = ((compare, _get_bound(self.rules, name)) for name, compare in bounds.items())
+        return all(bound is None or compare(value, bound) for compare, bound in given)
 
 
 @frozen
@@ -185,32 +178,10 @@ def _get_bound(schema: JsonObject, name: str) -> float | None:
 
 
 _KIND_BY_FORMAT: Final = {
-    "uri": ValueKind.URL,
-    "url": ValueKind.URL,
-    "email": ValueKind.EMAIL,
-    "date": ValueKind.DATE,
-    "date-time": ValueKind.MOMENT,
-    "time": ValueKind.TIME,
-    "uuid": ValueKind.ID,
-    "ipv4": ValueKind.HOST,
-    "hostname": ValueKind.HOST,
+    form: ValueKind[kind.upper()] for kind, forms in get_lines("formats_by_kind").items() for form in forms
 }
-_NAMES_BY_KIND: Final = {
-    ValueKind.PATH: parse_word_set("path file filename filepath dir directory folder cwd pathname"),
-    ValueKind.URL: parse_word_set("url uri link href website webpage"),
-    ValueKind.EMAIL: parse_word_set("email mail recipient"),
-    ValueKind.DATE: parse_word_set("date day deadline due since until birthday"),
-    ValueKind.MOMENT: parse_word_set("datetime timestamp"),
-    ValueKind.TIME: parse_word_set("time"),
-    ValueKind.ZONE: parse_word_set("timezone tz zone"),
-    ValueKind.REVISION: parse_word_set("sha commit revision rev commitish"),
-    ValueKind.ID: parse_word_set("id uuid guid"),
-    ValueKind.LANGUAGE: parse_word_set("language lang locale"),
-    ValueKind.CURRENCY: parse_word_set("currency"),
-    ValueKind.CITY: parse_word_set("city town location place"),
-    ValueKind.HOST: parse_word_set("host hostname domain ip"),
-    ValueKind.PATTERN: parse_word_set("pattern glob"),
-    ValueKind.SQL: parse_word_set("sql statement"),
+_KIND_BY_NAME: Final = {
+    name: ValueKind[kind.upper()] for kind, names in get_lines("names_by_kind").items() for name in names
 }
 # Names that give a role but no type. The type comes from the rest of the tool.
 _NEUTRAL_NAMES: Final = get_words("neutral_names")
@@ -327,20 +298,13 @@ def _infer_kinds(parameter: Parameter, name: tuple[str, ...], card: ToolCard) ->
 
 
 def _infer_kind_from_name(name: tuple[str, ...]) -> ValueKind | None:
-    if name[-2:] == ("time", "zone"):
-        return ValueKind.ZONE
-    if name[-2:] in (("file", "name"), ("folder", "name"), ("directory", "name")):
-        return ValueKind.PATH
-    if name[-2:] in (("language", "code"), ("currency", "code")):
-        return ValueKind.LANGUAGE if name[-2] == "language" else ValueKind.CURRENCY
     if name[:1] == ("date",) and name[-1:] in (("from",), ("to",), ("start",), ("end",)):
         return ValueKind.DATE
     if name in (("check", "in"), ("check", "out"), ("checkin",), ("checkout",)):
         return ValueKind.DATE
     if len(name) > 1 and name[-1] == "key" and name[-2] not in _KEY_QUALIFIERS:
         return ValueKind.ID
-    head = name[-1:] or ("",)
-    return next((kind for kind, heads in _NAMES_BY_KIND.items() if head[0] in heads), None)
+    return _KIND_BY_NAME.get("/".join(name[-2:])) or _KIND_BY_NAME.get("".join(name[-1:]))
 
 
 def _infer_kind_from_context(parameter: Parameter, name: tuple[str, ...], card: ToolCard) -> ValueKind | None:
@@ -379,9 +343,7 @@ def _is_secret(parameter: Parameter, name: tuple[str, ...]) -> bool:
 
 
 def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
-    """Return the values a description lists in quotes ("'local', 'remote' or 'all'"), unless they are
-    examples.
-    """
+    """Return the values that a description lists in quotes ("'local' or 'all'") if they are no examples."""
     if parameter.shape.type != "string" or parameter.shape.form or parameter.is_list:
         return ()
     text = parameter.description[:300]
@@ -390,24 +352,7 @@ def _parse_listed_values(parameter: Parameter) -> tuple[str, ...]:
 
 
 _UNIT_SECONDS: Final = {
-    "ms": 0.001,
-    "millisecond": 0.001,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
-    "min": 60.0,
-    "minute": 60.0,
-    "h": 3600.0,
-    "hour": 3600.0,
-    "day": 86400.0,
-    "week": 604800.0,
-    "שניות": 1.0,
-    "שנייה": 1.0,
-    "דקות": 60.0,
-    "דקה": 60.0,
-    "שעות": 3600.0,
-    "שעה": 3600.0,
-    "ימים": 86400.0,
+    unit: float(seconds) for seconds, units in get_lines("unit_seconds").items() for unit in units
 }
 # Only the plural: "the second number" is not a duration.
 _DURATION_UNITS: Final = {
@@ -437,7 +382,7 @@ def convert_number(slot: ParameterSlot, value: RequestValue) -> Json:
         return (
             int(found[1]) if found is not None and (is_labelled or (numbered and not value.label)) else None
         )
-    if not isinstance(value.reading, float) or not _has_compatible_label(slot, value):
+    if not isinstance(value.reading, float) or not has_matching_label(slot, value, _NEUTRAL_WORDS):
         return None
     factor = _get_unit_factor(slot, value)
     if factor is None:
@@ -472,17 +417,13 @@ def is_number_for_slot(slot: ParameterSlot, value: RequestValue) -> bool:
 
 
 def has_slot_word(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Return whether the number has a unit, or a word next to it belongs to the parameter. Other numbers then
-    do not matter.
-    """
+    """Return whether the number has a unit or is next to a word of the parameter, whatever other numbers."""
     own = {*slot.words, *slot.description_words} - _NEUTRAL_WORDS
     return bool(own & {value.label, value.noun, to_singular(value.unit)}) or bool(value.unit)
 
 
 def allows_bare_number(slot: ParameterSlot) -> bool:
-    """Return whether the parameter accepts a number without a label. The id or number of a record needs a
-    label.
-    """
+    """Return whether the parameter accepts a number without a label, unlike the id of a record."""
     return slot.words[-1:] not in (("id",), ("number",)) or len(slot.words) < 2
 
 
@@ -509,16 +450,6 @@ def _find_duration_units(slot: ParameterSlot) -> set[float]:
     """Return the time units, in seconds, that the parameter's name and description mention."""
     words = (*split_words(slot.name[:80]), *split_words(slot.parameter.description))
     return {_DURATION_UNITS[word] for word in words if word in _DURATION_UNITS}
-
-
-def _has_compatible_label(slot: ParameterSlot, value: RequestValue) -> bool:
-    label = value.label
-    return (
-        not label
-        or label in _NEUTRAL_WORDS
-        or label in {*slot.words, *slot.description_words}
-        or label in slot.tool_words
-    )
 
 
 def parse_bare_number(word: str) -> Json:
@@ -614,20 +545,19 @@ def _convert_id(slot: ParameterSlot, value: RequestValue) -> Json:
     """Return the id if the label before it matches: "order ORD-1", "customer CUS-2"."""
     if slot.parameter.shape.form == "uuid" and not _UUID.fullmatch(value.text):
         return None
-    if value.text.startswith("#") or not has_matching_label(slot, value):
+    if value.text.startswith("#") or not has_matching_label(slot, value, NEUTRAL_LABELS):
         return None
     return value.text
 
 
-def has_matching_label(slot: ParameterSlot, value: RequestValue) -> bool:
+def has_matching_label(slot: ParameterSlot, value: RequestValue, neutral: frozenset[str]) -> bool:
     """Return whether the word before the value is neutral or refers to this parameter."""
     label = value.label
     return (
         not label
-        or label in NEUTRAL_LABELS
+        or label in neutral
         or label in {*slot.words, *slot.description_words}
         or label in slot.tool_words
-        or to_singular(label) in slot.words
     )
 
 
@@ -652,27 +582,17 @@ def has_matching_role(
     if value.role is not None:
         return value.role is slot.role
     paired = any(
-        other.role not in (None, slot.role) and _takes_same_kinds(slot, other)
+        other.role not in (None, slot.role)
+        and (bool(slot.kinds & other.kinds) or bool(set(slot.options) & set(other.options)))
         for other in slots
         if other is not slot
     )
     if not paired:
-        return _allows_missing_role(slot, value)
+        return slot.role is ValueRole.TO or not set(slot.words) & _ROLE_REQUIRED_WORDS
     # In "copy a.txt to b.txt" the value without a preposition is the source.
-    others = {(other.role, other.reading) for other in values if _is_same_kind(other, value)}
+    others = {
+        (other.role, other.reading)
+        for other in values
+        if (other.kind is value.kind and other.start != value.start and not other.denied)
+    }
     return slot.role is ValueRole.FROM and len(others) == 1 and next(iter(others))[0] is ValueRole.TO
-
-
-def _allows_missing_role(slot: ParameterSlot, value: RequestValue) -> bool:
-    """Return whether a value without a role fits. Without a counterpart, only names like `since` and `from`
-    need one.
-    """
-    return slot.role is ValueRole.TO or not set(slot.words) & _ROLE_REQUIRED_WORDS
-
-
-def _is_same_kind(other: RequestValue, value: RequestValue) -> bool:
-    return other.kind is value.kind and other.start != value.start and not other.denied
-
-
-def _takes_same_kinds(one: ParameterSlot, other: ParameterSlot) -> bool:
-    return bool(one.kinds & other.kinds) or bool(set(one.options) & set(other.options))

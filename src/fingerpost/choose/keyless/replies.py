@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Final
@@ -13,8 +15,6 @@ from fingerpost.choose.keyless.tables import get_phrases
 from fingerpost.records import Entity, Narrowing, Step
 
 MAX_EXPRESSION_LENGTH: Final = 200
-_MAX_TOKENS: Final = 100
-_MAX_DEPTH: Final = 20
 _MAX_DIGITS: Final = 60
 _MAX_EXPONENT: Final = 200
 
@@ -33,9 +33,19 @@ _OPERATOR_WORDS: Final = (
     (re.compile(r"חלקי|÷"), "/"),
     (re.compile(r"·"), "*"),
 )
-_EXPRESSION_TOKEN = re.compile(r"\s*(\d{1,40}(?:,\d{3})*(?:\.\d{1,40})?|[-+*/^%()])")
+_NUMBER = re.compile(r"(\d{1,40}(?:,\d{3})*)(\.\d{1,40})?")
+_EXPRESSION = re.compile(r"[\s\d.,+*/^%()-]+")
 _OPERATION = re.compile(r"\d\s{0,3}[-+*/^%]\s{0,3}[-(]{0,3}\d|\)\s{0,3}[-+*/^%]|[-+*/^%]\s{0,3}\(")
 _DATE_OR_ID = re.compile(r"^\s*\d{1,4}([-/])\d{1,2}\1\d{1,4}\s*$")
+
+
+_OPERATORS: Final[dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: lambda one, other: one / other,
+    ast.Mod: operator.mod,
+}
 
 
 class _NotComputable(Exception):
@@ -49,102 +59,45 @@ def evaluate_expression(text: str) -> str | None:
         return None
     for pattern, sign in _OPERATOR_WORDS:
         expression = pattern.sub(sign, expression)
-    tokens = _tokenize(expression)
-    if tokens is None or not _OPERATION.search(expression):
+    if not _EXPRESSION.fullmatch(expression) or not _OPERATION.search(expression):
         return None
+    source = " ".join(_NUMBER.sub(_write_number, expression).replace("^", "**").split())
     try:
-        reader = _ExpressionParser(tokens)
-        result = reader.parse_sum(0)
-    except (_NotComputable, ZeroDivisionError):
+        return _format_fraction(_evaluate(ast.parse(source, mode="eval").body, source))
+    except (_NotComputable, ZeroDivisionError, SyntaxError):
         return None
-    return _format_fraction(result) if reader.is_done else None
 
 
-def _tokenize(text: str) -> list[str] | None:
-    found: list[str] = []
-    place = 0
-    while place < len(text.rstrip()):
-        match = _EXPRESSION_TOKEN.match(text, place)
-        if match is None or len(found) >= _MAX_TOKENS:
-            return None
-        found.append(match[1].replace(",", ""))
-        place = match.end()
-    return found
+def _write_number(match: re.Match[str]) -> str:
+    """Return the number as Python reads it. Spaces keep it apart from digits beside it."""
+    return f" {int(match[1].replace(',', ''))}{match[2] or ''} "
 
 
-class _ExpressionParser:
-    """A recursive parser for arithmetic with the usual precedence."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self._tokens = tokens
-        self._place = 0
-
-    @property
-    def is_done(self) -> bool:
-        return self._place == len(self._tokens)
-
-    def parse_sum(self, depth: int) -> Fraction:
-        if depth > _MAX_DEPTH:
+def _evaluate(node: ast.expr, source: str) -> Fraction:
+    match node:
+        case ast.Constant():
+            return Fraction(ast.get_source_segment(source, node) or "")
+        case ast.UnaryOp(op=sign, operand=inner):
+            value = _evaluate(inner, source)
+            return -value if isinstance(sign, ast.USub) else value
+        case ast.BinOp(left=left, op=ast.Pow(), right=right):
+            value = _compute_power(_evaluate(left, source), _evaluate(right, source))
+        case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _OPERATORS:
+            value = _OPERATORS[type(sign)](_evaluate(left, source), _evaluate(right, source))
+        case _:
             raise _NotComputable
-        total = self._parse_product(depth)
-        while (sign := self._accept("+-")) is not None:
-            other = self._parse_product(depth)
-            total = _check_size(total + other if sign == "+" else total - other)
-        return total
-
-    def _parse_product(self, depth: int) -> Fraction:
-        total = self._parse_signed(depth)
-        while (sign := self._accept("*/%")) is not None:
-            other = self._parse_signed(depth)
-            if sign == "*":
-                total = _check_size(total * other)
-            else:
-                total = _check_size(total / other if sign == "/" else total % other)
-        return total
-
-    def _parse_signed(self, depth: int) -> Fraction:
-        signs = 0
-        while (sign := self._accept("+-")) is not None:
-            signs += sign == "-"
-        value = self._parse_power(depth)
-        return -value if signs % 2 else value
-
-    def _parse_power(self, depth: int) -> Fraction:
-        if depth > _MAX_DEPTH:
-            raise _NotComputable
-        base = self._parse_operand(depth)
-        if self._accept("^") is None:
-            return base
-        exponent = self._parse_signed(depth + 1)
-        if exponent.denominator != 1 or abs(exponent) > _MAX_EXPONENT:
-            raise _NotComputable
-        digits = len(str(base.numerator)) + len(str(base.denominator))
-        if digits * abs(exponent) > 4 * _MAX_DIGITS and abs(base) != 1:
-            raise _NotComputable
-        return _check_size(base ** int(exponent))
-
-    def _parse_operand(self, depth: int) -> Fraction:
-        if self._accept("(") is not None:
-            value = self.parse_sum(depth + 1)
-            if self._accept(")") is None:
-                raise _NotComputable
-            return value
-        if self.is_done or not self._tokens[self._place][0].isdigit():
-            raise _NotComputable
-        self._place += 1
-        return Fraction(self._tokens[self._place - 1])
-
-    def _accept(self, signs: str) -> str | None:
-        if self.is_done or self._tokens[self._place] not in signs:
-            return None
-        self._place += 1
-        return self._tokens[self._place - 1]
-
-
-def _check_size(value: Fraction) -> Fraction:
     if len(str(abs(value.numerator))) > _MAX_DIGITS or len(str(value.denominator)) > _MAX_DIGITS:
         raise _NotComputable
     return value
+
+
+def _compute_power(base: Fraction, exponent: Fraction) -> Fraction:
+    digits = len(str(base.numerator)) + len(str(base.denominator))
+    if exponent.denominator != 1 or abs(exponent) > _MAX_EXPONENT:
+        raise _NotComputable
+    if digits * abs(exponent) > 4 * _MAX_DIGITS and abs(base) != 1:
+        raise _NotComputable
+    return base ** int(exponent)
 
 
 def _format_fraction(value: Fraction) -> str:

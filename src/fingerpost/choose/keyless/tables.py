@@ -24,13 +24,18 @@ def _read_phrases() -> dict[str, dict[str, str]]:
     return tomllib.loads((get_data(_PACKAGE, "phrases.toml") or b"").decode())
 
 
+def get_example(kind: str) -> str:
+    """Return an example of a value of this kind, or an empty string."""
+    return _read_phrases()["examples"].get(kind, "")
+
+
 def get_phrases(language: str) -> dict[str, str]:
     """Return what is said to a person in this language: Hebrew, or else English."""
     return _read_phrases()["he" if language == "he" else "en"]
 
 
-def _parse_lines(title: str) -> dict[str, list[str]]:
-    """Return the lines of a list, by their first words."""
+def get_lines(title: str) -> dict[str, list[str]]:
+    """Return the lines of a list in `words.txt`, by their first words."""
     return {line.split()[0]: line.split()[1:] for line in _SECTIONS[title].splitlines() if line}
 
 
@@ -57,12 +62,10 @@ for _zone, _text in read_sections(_PACKAGE, "places.txt").items():
     COUNTRIES.update(_parse_places(_countries, _zone))
 PLACE_QUALIFIERS: Final = get_words("place_qualifiers")
 
-_NAMES_BY_LANGUAGE: Final = _parse_lines("languages")
+_NAMES_BY_LANGUAGE: Final = get_lines("languages")
 LANGUAGES: Final = {name: code for code, names in _NAMES_BY_LANGUAGE.items() for name in names}
 ENGLISH_LANGUAGE_NAMES: Final = {code: names[0] for code, names in _NAMES_BY_LANGUAGE.items()}
 CURRENCIES: Final = get_words("currencies")
-CURRENCY_WORDS: Final = {
-    word: code for code, words in _parse_lines("currency_words").items() for word in words
-}
-HEBREW_OPTION_WORDS: Final = _parse_lines("hebrew_options")
+CURRENCY_WORDS: Final = {word: code for code, words in get_lines("currency_words").items() for word in words}
+HEBREW_OPTION_WORDS: Final = get_lines("hebrew_options")
 ORDINARY_WORDS: Final = STOP_WORDS | get_words("ordinary_words")
