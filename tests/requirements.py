@@ -379,4 +379,6 @@ REQUIREMENTS: dict[str, Requirement] = {
     "H28": Requirement(
         "A read is one row of the journal and one of the audit trail; a write is on record before it is sent"
     ),
+    "H29": Requirement("Old rows are removed in small steps by age and size; the trail stays verifiable"),
+    "H30": Requirement("The store's size is shown, and it is pruned, exported and backed up by commands"),
 }

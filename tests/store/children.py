@@ -6,13 +6,16 @@ import os
 import resource
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import anyio
 import anyio.to_thread
 
 from fingerpost.errors import StoreUnavailable
-from fingerpost.store import Store
+from fingerpost.records import create_id
+from fingerpost.store import RetentionLimits, Store
 from tests.kit.store_samples import NOON, create_audited_event, eventually, ordinary
 
 Say = Callable[[str], None]
@@ -31,6 +34,30 @@ async def append_for_ever(url: str, anchor: Path, say: Say) -> None:
     async with Store.open(url, anchor=anchor) as store, anyio.create_task_group() as tasks:
         for _ in range(3):
             tasks.start_soon(go_on)
+
+
+async def append_and_prune(url: str, anchor: Path, say: Say) -> None:
+    """Append old and new events, say the new ones once they are acknowledged, and prune the old ones."""
+
+    async def append() -> None:
+        while True:
+            old = [
+                replace(make(), at=NOON - timedelta(days=900)) for make in (create_audited_event, ordinary)
+            ]
+            await store.journal.append(*old)
+            event = create_audited_event()
+            await store.journal.append(event)
+            say(event.event_id)
+
+    async with Store.open(url, anchor=anchor) as store, anyio.create_task_group() as tasks:
+        instance = create_id("ins")
+        await store.instances.renew_lease(instance, lease_s=1)
+        tasks.start_soon(append)
+        while True:
+            await store.instances.renew_lease(instance, lease_s=1)
+            await store.retention.prune(
+                RetentionLimits(keep_days=30, audit_days=30), instance=instance, by="child"
+            )
 
 
 async def append_some(url: str, anchor: Path, say: Say, count: str) -> None:
@@ -101,6 +128,7 @@ async def open_without_psycopg(url: str, anchor: Path, say: Say) -> None:
 
 PROGRAMS: dict[str, Callable[..., Awaitable[None]]] = {
     "append_for_ever": append_for_ever,
+    "append_and_prune": append_and_prune,
     "append_some": append_some,
     "spend_all": spend_all,
     "fill_the_disk": fill_the_disk,

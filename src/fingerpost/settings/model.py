@@ -163,6 +163,17 @@ class StoreSettings(Section):
         description="Silence after which another process on this store counts as gone, its requests as "
         "interrupted, s",
     )
+    keep_days: float = Field(
+        default=30.0,
+        ge=0,
+        le=36_500,
+        description="Days after which requests, calls and decided approvals are removed; 0: never",
+    )
+    max_bytes: int = Field(
+        default=10 * 1024**3,
+        ge=0,
+        description="Size from which the oldest requests and calls are removed earlier; 0: any size",
+    )
 
 
 class LimitSettings(Section):
@@ -667,7 +678,7 @@ class DiscordSettings(Section):
 
 
 class AuditSettings(Section):
-    """Where the audit trail is anchored beside its own file."""
+    """How long the audit trail is kept, and where it is anchored beside its own file."""
 
     anchors: tuple[str, ...] = Field(
         default=(),
@@ -675,6 +686,9 @@ class AuditSettings(Section):
     )
     anchor_seconds: float = Field(
         default=60.0, ge=1, le=86_400, description="How often they are told of the newest row, s"
+    )
+    keep_days: float = Field(
+        default=365.0, ge=0, le=36_500, description="Days after which audit rows are removed; 0: never"
     )
 
 

@@ -12,6 +12,7 @@ from fingerpost.store.database import StoreLocation, get_data_directory, resolve
 from fingerpost.store.journal import Journal, JournalEntry
 from fingerpost.store.learning import ChoiceStore, ConfidenceStore, EvalStore, StoredEval, UsageStore
 from fingerpost.store.memories import Memory, MemoryOwner, MemoryStore
+from fingerpost.store.retention import RetentionLimits, StoreStatus
 from fingerpost.store.store import Store
 from fingerpost.store.trust import (
     DisabledEntry,
@@ -49,8 +50,10 @@ __all__ = [
     "MemoryStore",
     "PinChanges",
     "PinStore",
+    "RetentionLimits",
     "Store",
     "StoreLocation",
+    "StoreStatus",
     "StoredEval",
     "TokenStore",
     "UsageStore",

@@ -418,7 +418,7 @@ class AuditTrail:
 
     def write_anchor(self) -> None:
         """Write the committed heads of this process's chains to the anchors. Blocks."""
-        heads = self._database.read_blocking(_read_heads) if self._unanchored else {}
+        heads = self._database.read_blocking(read_heads) if self._unanchored else {}
         written = [(chain, heads[chain]) for chain in sorted(self._unanchored) if chain in heads]
         if not self._enabled:
             return
@@ -437,7 +437,7 @@ class AuditTrail:
         trail: the newest line proves what they prove. A line that contradicts the trail stays. Blocks.
         """
         lines, ranges = self._anchor.read_lines(), self._anchor.read_journal_ranges()
-        pruned = self._database.read_blocking(_read_pruned)
+        pruned = self._database.read_blocking(read_pruned)
         until = pruned[0].seq if 0 in pruned else 0
         surplus = {str(one) for one in ranges if one.first <= until}
         for chain in {chain for chain, _ in lines}:
@@ -495,7 +495,7 @@ class AuditTrail:
             if found.fact.kind == StorePruned.kind:
                 record = max(record or (0, ""), (found.row, found.fact.payload))
         ends = (check.find_break_at_end() for check in checks.values())
-        pruned = _read_pruned(connection)
+        pruned = read_pruned(connection)
         broken = (
             broken
             or next((each for each in ends if each is not None), None)
@@ -660,12 +660,12 @@ def _build_entry(row: FoundRow[Any]) -> AuditEntry:
     )
 
 
-def _read_heads(connection: Connection) -> dict[int, ChainPoint]:
+def read_heads(connection: Connection) -> dict[int, ChainPoint]:
     rows = connection.execute(select(audit_head.c.chain, audit_head.c.seq, audit_head.c.hash))
     return {row.chain: ChainPoint(row.seq, row.hash) for row in rows}
 
 
-def _read_pruned(connection: Connection) -> dict[int, ChainPoint]:
+def read_pruned(connection: Connection) -> dict[int, ChainPoint]:
     """Return the last pruned row of each chain, and of the journal under 0."""
     return {row.chain: ChainPoint(row.seq, row.hash) for row in connection.execute(select(pruned_rows))}
 
@@ -684,7 +684,7 @@ def _build_checks(
     connection: Connection, anchors: AnchorLines, others: Iterable[int] = ()
 ) -> list[tuple[ChainCheck, int]]:
     """Return a check for every chain there is or must have been: they are numbered without gaps."""
-    heads, pruned = _read_heads(connection), _read_pruned(connection)
+    heads, pruned = read_heads(connection), read_pruned(connection)
     remembered: defaultdict[int, dict[int, frozenset[str]]] = defaultdict(dict)
     for (chain, seq), hashes in anchors.items():
         remembered[chain][seq] = hashes

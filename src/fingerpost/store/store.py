@@ -32,6 +32,7 @@ from fingerpost.store.learning import (
     UsageStore,
 )
 from fingerpost.store.memories import MemoryStore, PreferenceStore
+from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head
 from fingerpost.store.trust import DisabledStore, InstallationSecret, PinStore, TokenStore
 from fingerpost.store.writer import StoreWriter, WriterStatistics
@@ -178,6 +179,14 @@ class Store:
         self.memories = MemoryStore(database, writer)
         self.instances = InstanceStore(database, writer)
         self.preferences = PreferenceStore(database, writer)
+        self.retention = Retention(
+            database,
+            writer,
+            record=self.journal.append,
+            claim=self.instances.claim,
+            release=self.instances.release,
+            trim_anchor=audit.trim_anchor,
+        )
 
     @classmethod
     @asynccontextmanager

@@ -41,6 +41,7 @@ POSITIVE: Final = click.IntRange(min=1)
 NETWORK_PORT: Final = click.IntRange(0, 65535)
 GATEWAY_MODE: Final = choice(["auto", "route", "all"])
 OUT: Final = click.Path(path_type=Path, dir_okay=False, allow_dash=True)
+BACKUP: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 ANSWER_MODE: Final = option("--mode", "How to answer [default: choose.mode].", type=choice(MODES))
@@ -408,6 +409,22 @@ COMMANDS: Final = {
         option("--limit", "How many of the newest rows.", type=POSITIVE, default=50),
         *COMMON,
     ),
+    "store": command(""),
+    "store status": command("store:show_status", *COMMON),
+    "store prune": command(
+        "store:prune_store",
+        flag("--dry-run", "Only show what would be removed."),
+        flag("--yes", "Remove it without a question."),
+        flag("--compact", "Also rewrite an SQLite file without free space; others wait meanwhile."),
+        *COMMON,
+    ),
+    "store export": command(
+        "store:export_store",
+        argument("file", metavar="FILE|-"),
+        option("--only", "Only this part.", type=choice(["journal", "audit"])),
+        *COMMON,
+    ),
+    "store backup": command("store:back_up_store", argument("file", type=BACKUP), *COMMON),
 }
 
 

@@ -1,0 +1,197 @@
+"""`fingerpost store`: its size, removing old rows, and copies of its content."""
+
+from __future__ import annotations
+
+import os
+import sys
+from getpass import getuser
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import click
+import orjson
+from anyio.to_thread import run_sync
+
+from fingerpost.errors import ConfigError
+from fingerpost.records import create_id
+from fingerpost.records.codec import to_plain
+from fingerpost.surfaces.cli.common import run_on_store
+from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
+from fingerpost.surfaces.cli.screen import get_error_output, print_json, print_table
+from fingerpost.surfaces.cli.terminal_input import confirm
+
+if TYPE_CHECKING:
+    from fingerpost.settings import Settings
+    from fingerpost.store import RetentionLimits, Store, StoreStatus
+
+_LEASE_SECONDS = 3600.0  # so long others do not prune, should this process be killed
+
+
+def show_status(*, common: CommonOptions) -> int:
+    """Show the size, rows and oldest entries of the store, and what would be pruned."""
+
+    async def work(store: Store, settings: Settings) -> int:
+        status = await store.retention.get_status(_get_limits(settings))
+        if common.as_json:
+            print_json(to_plain(status))
+        else:
+            _print_status(status)
+        return 0
+
+    return run_on_store(common, work)
+
+
+def prune_store(*, dry_run: bool, yes: bool, compact: bool, common: CommonOptions) -> int:
+    """Remove old rows now, with progress on stderr."""
+
+    async def work(store: Store, settings: Settings) -> int:
+        limits = _get_limits(settings)
+        status = await store.retention.get_status(limits)
+        count = sum(table.prunable for table in status.tables)
+        if dry_run:
+            print_json(to_plain(status)) if common.as_json else _print_status(status)
+            return 0
+        question = f"Remove {count} rows for good?" + (" Rewrite the file?" if compact else "")
+        if (count or compact) and not yes and not await run_sync(lambda: confirm(question, err=True)):
+            click.echo("Nothing was removed.", err=True)
+            return 1
+        removed = await _prune(store, limits, count)
+        if removed is None:
+            click.echo("Another process is pruning this store now; nothing was removed here.", err=True)
+            return 1
+        if compact:
+            await store.retention.compact()
+        if common.as_json:
+            print_json(removed)
+            return 0
+        click.echo("Removed: " + ", ".join(f"{rows} {name}" for name, rows in removed.items()) + " rows.")
+        if not status.gives_back and store.location.file is not None and not compact:
+            onward = (
+                "This file was made by an older version: its free space is used for new rows, but not given "
+                "back. `fingerpost store prune --compact` rewrites it once; stop other processes first."
+            )
+            click.echo(repeat_options(onward), err=True)
+        return 0
+
+    return run_on_store(common, work)
+
+
+async def _prune(store: Store, limits: RetentionLimits, count: int) -> dict[str, int] | None:
+    instance = create_id("ins")
+    person = await run_sync(getuser)
+    screen = get_error_output()
+    done = 0
+    await store.instances.renew_lease(instance, lease_s=_LEASE_SECONDS)
+    try:
+        with screen.status("pruning") as status:
+
+            def show(removed: int) -> None:
+                nonlocal done
+                done += removed
+                status.update(f"removed {done} of about {count} rows")
+
+            removed = await store.retention.prune(limits, instance=instance, by=person, on_progress=show)
+    finally:
+        await store.instances.end(instance)
+    return None if removed is None else to_plain(removed)
+
+
+def export_store(*, file: str, only: str | None, common: CommonOptions) -> int:
+    """Write journal and audit trail as JSON Lines to FILE, or to stdout for `-`."""
+
+    async def work(store: Store, _: Settings) -> int:
+        target = await run_sync(_open_export, file)
+        lines = 0
+        try:
+            for table in ("journal", "audit") if only is None else (only,):
+                async for rows in store.retention.iterate_rows(table):
+                    lines += len(rows)
+                    await run_sync(target.write, b"".join(orjson.dumps(row) + b"\n" for row in rows))
+            await run_sync(target.flush)
+        finally:
+            if file != "-":
+                await run_sync(target.close)
+        if file != "-":
+            print_json({"file": file, "lines": lines}) if common.as_json else click.echo(
+                f"{lines} lines in {file}."
+            )
+        return 0
+
+    return run_on_store(common, work)
+
+
+def _open_export(file: str) -> IO[bytes]:
+    if file == "-":
+        return sys.stdout.buffer
+    try:
+        return os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+    except FileExistsError:
+        message = f"{file} exists already"
+        raise ConfigError(message, hint="name a new file, or remove this one first") from None
+    except OSError as error:
+        message = f"{file} cannot be written: {error.strerror}"
+        raise ConfigError(
+            message, hint="name a file in a folder you may write to, or - for stdout"
+        ) from error
+
+
+def back_up_store(*, file: Path, common: CommonOptions) -> int:
+    """Write a consistent copy of the store to FILE while it is in use."""
+
+    async def work(store: Store, _: Settings) -> int:
+        await store.journal.flush()
+        try:
+            await store.retention.back_up(file)
+        except OSError as error:
+            message = f"{file} cannot be written: {error.strerror}"
+            raise ConfigError(message, hint="name a file in a folder you may write to") from error
+        size = await run_sync(lambda: file.stat().st_size)
+        if common.as_json:
+            print_json({"file": str(file), "bytes": size})
+            return 0
+        click.echo(f"{_format_bytes(size)} in {file}, readable by you only.")
+        secret = store.location.secret
+        if secret is not None:
+            click.echo(f"Not in it: {secret}, which decrypts approval states. Keep a copy elsewhere.")
+        return 0
+
+    return run_on_store(common, work)
+
+
+def _get_limits(settings: Settings) -> RetentionLimits:
+    from fingerpost.store import RetentionLimits  # loads the database library
+
+    return RetentionLimits.from_settings(settings)
+
+
+def _print_status(status: StoreStatus) -> None:
+    limits = status.limits
+    click.echo(
+        f"{status.location}: {_format_bytes(status.bytes)}, {_format_bytes(status.free_bytes)} of it free"
+    )
+    days = (("journal", limits.keep_days), ("audit trail", limits.audit_days))
+    kept = [f"{name} {f'{count:g} days' if count else 'for ever'}" for name, count in days]
+    size = f"at most {_format_bytes(limits.max_bytes)}" if limits.max_bytes else "any size"
+    click.echo(f"kept: {', '.join(kept)}, {size}")
+    print_table(
+        f"{status.chains} audit chains",
+        ("table", "rows", "oldest", "to prune"),
+        (
+            (
+                one.name,
+                str(one.rows),
+                f"{one.oldest:%Y-%m-%d %H:%M}" if one.oldest is not None else "",
+                str(one.prunable or ""),
+            )
+            for one in status.tables
+        ),
+    )
+
+
+def _format_bytes(count: int) -> str:
+    size, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1024:
+            break
+        size, unit = size / 1024, larger
+    return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
