@@ -2,7 +2,7 @@
 
 `--data` names a folder of public routing sets (bfcl, toolalpaca_eval, nestful) for those that can use
 more than our own small set. `gateway` takes `--quick`; `gateway-soak`, `gateway-large` and `live` take
-`--seconds`.
+`--seconds`, `store-soak` takes `--minutes` and `--kills`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from benchmarks import (
     knowledge,
     memory,
     prefix,
+    retention,
     routing,
     search_speed,
     smart,
@@ -40,6 +41,7 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "startup": lambda _: startup.run(),
     "catalog": lambda _: catalog.run(),
     "store": lambda _: store.run(),
+    "store-soak": lambda _: retention.run(),
     "callpath": lambda _: callpath.run(),
     "arguments": arguments.run,
     "fallback": lambda _: fallback.run(),
@@ -61,7 +63,15 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "gateway-large": lambda _: large.run(),
     "live": lambda _: live.run(),
 }
-SLOW = ("grants", "faults", "gateway", "gateway-soak", "gateway-large", "live")  # minutes: only when named
+SLOW = (
+    "store-soak",
+    "grants",
+    "faults",
+    "gateway",
+    "gateway-soak",
+    "gateway-large",
+    "live",
+)  # minutes: only when named
 
 
 def main() -> None:
@@ -74,6 +84,10 @@ def main() -> None:
     reader.add_argument(
         "--seconds", type=float, help="how long: gateway-soak [600], gateway-large [5], live [60]"
     )
+    reader.add_argument("--minutes", type=float, default=60.0, help="how long: store-soak [60]")
+    reader.add_argument(
+        "--kills", type=int, default=200, help="how often a process is killed: store-soak [200]"
+    )
     asked = reader.parse_args()
     if unknown := [name for name in asked.names if name not in BENCHMARKS]:
         reader.error(f"no such benchmark: {', '.join(unknown)}; there are: {', '.join(BENCHMARKS)}")
@@ -84,6 +98,7 @@ def main() -> None:
     chosen: dict[str, Callable[[Path | None], None]] = {
         **BENCHMARKS,
         "routing": measure_routing,
+        "store-soak": lambda _: retention.run(minutes=asked.minutes, kills=asked.kills),
         "gateway": lambda _: gateway.run(quick=asked.quick),
         "gateway-soak": lambda _: soaking.run(seconds=asked.seconds or 600.0),
         "gateway-large": lambda _: large.run(seconds=asked.seconds or 5.0),

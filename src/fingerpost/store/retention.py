@@ -134,6 +134,7 @@ class _PrunePlan:
     chains: dict[int, ChainPoint]  # how far each is pruned afterwards
     before: dict[int, ChainPoint]
     cutoff: datetime | None  # for approvals and grants
+    journal_cutoff: datetime  # a younger row stays, should the order of rows not be that of time
     reason: str
 
     @property
@@ -148,6 +149,7 @@ class _PrunePlan:
 class _JournalStep:
     after: int
     until: int
+    cutoff: datetime
 
 
 Progress = Callable[[int], None]
@@ -243,7 +245,7 @@ class Retention:
     async def _prune_journal(self, plan: _PrunePlan, on_progress: Progress) -> int:
         total, after = 0, 0
         while after < plan.journal_until:
-            step = _JournalStep(after=after, until=plan.journal_until)
+            step = _JournalStep(after=after, until=plan.journal_until, cutoff=plan.journal_cutoff)
             after, removed = await self._run_step(_remove_journal_rows, step)
             on_progress(removed)
             total += removed
@@ -343,6 +345,7 @@ def _build_plan(connection: Connection, *, limits: RetentionLimits, now: datetim
         chains=chains,
         before=before,
         cutoff=cutoff,
+        journal_cutoff=now - SPARED_BY_SIZE if cutoff is None or by_size > by_age else cutoff,
         reason="size" if by_size > by_age else "age",
     )
 
@@ -358,9 +361,14 @@ def _find_last_before(connection: Connection, cutoff: datetime) -> int:
 def _find_chain_cut(
     connection: Connection, chain: int, start: ChainPoint, last: int, cutoff: int
 ) -> ChainPoint:
-    """Return the last row of the chain that is older, or `start`."""
+    """Return the last row of the chain that is older, as are all before it, or `start`."""
     here = audit.c.chain == chain
     found = _bisect(connection, (audit.c.number, audit.c.at), cutoff, start.seq, last, here)
+    younger = select(func.min(audit.c.number)).where(
+        here, audit.c.number > start.seq, audit.c.number <= found, audit.c.at >= cutoff
+    )
+    if (first := connection.execute(younger).scalar()) is not None:  # the clock was wrong for a while
+        found = first - 1
     digest = connection.execute(select(audit.c.hash).where(here, audit.c.number == found)).scalar()
     return start if digest is None else ChainPoint(found, digest)
 
@@ -438,7 +446,9 @@ def _remove_journal_batch(connection: Connection, step: _JournalStep) -> tuple[i
     rows = connection.execute(query.where(journal.c.seq > step.after, journal.c.seq <= step.until)).all()
     last = rows[-1].seq if len(rows) == BATCH_ROWS else step.until
     kept = _find_unfinished(connection, {row.packet_id for row in rows} - {None}, step.until)
-    gone = delete(journal).where(journal.c.seq > step.after, journal.c.seq <= last)
+    gone = delete(journal).where(
+        journal.c.seq > step.after, journal.c.seq <= last, journal.c.at < step.cutoff
+    )
     if kept:
         gone = gone.where(or_(journal.c.packet_id.is_(None), journal.c.packet_id.not_in(kept)))
     removed = connection.execute(gone).rowcount

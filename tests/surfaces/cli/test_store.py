@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +20,7 @@ from fingerpost.records import utc_now
 from fingerpost.store import Store
 from tests.kit.command_line import CommandLine
 from tests.kit.store_samples import create_audited_event, ordinary
-from tests.kit.stores import Postgres
+from tests.kit.stores import Postgres, get_postgres_programs
 from tests.requirements import proves
 
 
@@ -94,7 +95,8 @@ def test_the_commands_show_prune_export_and_back_up(person: CommandLine, url: st
     assert (again.returncode, "exists already" in again.stderr, "fix:" in again.stderr) == (2, True, True)
 
     backup = person.home / "backup"
-    made = person.runs("store", "backup", str(backup), extra=named)
+    path = f"{get_postgres_programs()}{os.pathsep}{person.environment['PATH']}"
+    made = person.runs("store", "backup", str(backup), extra={**named, "PATH": path})
     assert made.returncode == 0, made.stderr
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     if url.startswith("sqlite"):

@@ -17,7 +17,7 @@ from fingerpost.records import create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
-from fingerpost.surfaces.cli.screen import get_error_output, print_json, print_table
+from fingerpost.surfaces.cli.screen import format_count, get_error_output, print_json, print_table
 from fingerpost.surfaces.cli.terminal_input import confirm
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def back_up_store(*, file: Path, common: CommonOptions) -> int:
             return 0
         click.echo(f"{_format_bytes(size)} in {file}, readable by you only.")
         secret = store.location.secret
-        if secret is not None:
+        if secret is not None and await run_sync(secret.exists):
             click.echo(f"Not in it: {secret}, which decrypts approval states. Keep a copy elsewhere.")
         return 0
 
@@ -174,7 +174,7 @@ def _print_status(status: StoreStatus) -> None:
     size = f"at most {_format_bytes(limits.max_bytes)}" if limits.max_bytes else "any size"
     click.echo(f"kept: {', '.join(kept)}, {size}")
     print_table(
-        f"{status.chains} audit chains",
+        format_count(status.chains, "audit chain"),
         ("table", "rows", "oldest", "to prune"),
         (
             (
@@ -184,6 +184,7 @@ def _print_status(status: StoreStatus) -> None:
                 str(one.prunable or ""),
             )
             for one in status.tables
+            if one.rows
         ),
     )
 
