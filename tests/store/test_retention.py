@@ -60,7 +60,7 @@ async def read_journal(store: Store) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@proves("H28", "H4", "H27")
+@proves("H29", "H4", "H27")
 async def test_what_is_old_goes_what_is_young_stays_and_the_trail_verifies(
     open_store: OpenStore, seed: int
 ) -> None:
@@ -93,7 +93,7 @@ async def test_what_is_old_goes_what_is_young_stays_and_the_trail_verifies(
         assert report.intact and report.anchors, report.reason
 
 
-@proves("H28")
+@proves("H29")
 async def test_nothing_younger_is_removed(open_store: OpenStore) -> None:
     old = [age(create_audited_event(str(number)), 40) for number in range(2 * BATCH_ROWS + 7)]
     young = [age(create_audited_event(str(number)), 20) for number in range(30)]
@@ -115,7 +115,7 @@ async def test_nothing_younger_is_removed(open_store: OpenStore) -> None:
         assert (event.by, event.reason, event.chains[0].until) == ("anna", "age", len(old))
 
 
-@proves("H28")
+@proves("H29")
 async def test_a_wrong_clock_costs_no_young_row(open_store: OpenStore) -> None:
     events = [age(create_audited_event(str(days)), days) for days in (60, 50, 3, 70, 2, 80, 1)]
     async with open_store() as store:
@@ -127,7 +127,7 @@ async def test_a_wrong_clock_costs_no_young_row(open_store: OpenStore) -> None:
         assert (await store.audit.verify()).intact
 
 
-@proves("H28")
+@proves("H29")
 async def test_what_waits_or_is_not_finished_stays(open_store: OpenStore) -> None:
     def call(packet: str) -> list[Event]:
         received = CallReceived(packet_id=packet, call_id=packet, name="git/log", arguments={})
@@ -160,7 +160,7 @@ async def test_what_waits_or_is_not_finished_stays(open_store: OpenStore) -> Non
         assert (await store.audit.verify()).intact
 
 
-@proves("H28")
+@proves("H29")
 async def test_one_process_prunes_at_a_time_and_others_do_not_wait(open_store: OpenStore) -> None:
     async with open_store() as store:
         await store.journal.append(age(ordinary(), 40))
@@ -181,7 +181,7 @@ async def test_one_process_prunes_at_a_time_and_others_do_not_wait(open_store: O
         ("DELETE FROM audit WHERE kind = 'store_pruned'", "rows after 15 are missing"),
     ],
 )
-@proves("H28", "F39")
+@proves("H29", "F39")
 async def test_rows_removed_by_others_are_told_from_pruned_ones(
     open_store: OpenStore, tamper: Tamper, statement: str, reason: str
 ) -> None:
@@ -197,7 +197,7 @@ async def test_rows_removed_by_others_are_told_from_pruned_ones(
     assert reason in (report.reason or "")
 
 
-@proves("H28")
+@proves("H29")
 async def test_the_trail_is_pruned_only_with_a_record_even_if_it_is_switched_off(
     open_store: OpenStore,
 ) -> None:
@@ -210,7 +210,7 @@ async def test_the_trail_is_pruned_only_with_a_record_even_if_it_is_switched_off
         assert (report.intact, report.rows) == (True, 1), report.reason
 
 
-@proves("H28")
+@proves("H29")
 async def test_the_anchor_file_does_not_keep_lines_of_what_is_gone(
     open_store: OpenStore, anchor: Path
 ) -> None:
@@ -227,7 +227,7 @@ async def test_the_anchor_file_does_not_keep_lines_of_what_is_gone(
     assert stat.S_IMODE((await anyio.Path(anchor).stat()).st_mode) == 0o600
 
 
-@proves("H28")
+@proves("H29")
 async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) -> None:
     file = anyio.Path(sqlite_url.removeprefix("sqlite:///"))
     limits = RetentionLimits(keep_days=1 / 24)
@@ -245,7 +245,7 @@ async def test_a_file_that_is_pruned_stops_growing_and_shrinks(sqlite_url: str) 
     assert (await file.stat()).st_size < full / 2
 
 
-@proves("H28")
+@proves("H29")
 async def test_a_store_beyond_its_size_loses_its_oldest_journal_rows(sqlite_url: str) -> None:
     async with Store.open(sqlite_url) as store:
         for _ in range(10):
@@ -263,7 +263,7 @@ async def test_a_store_beyond_its_size_loses_its_oldest_journal_rows(sqlite_url:
         assert len(await store.journal.list_events(limit=1000)) >= 50
 
 
-@proves("H28")
+@proves("H29")
 async def test_an_older_file_is_rewritten_once_and_gives_space_back_from_then_on(sqlite_url: str) -> None:
     file = Path(sqlite_url.removeprefix("sqlite:///"))
     async with Store.open(sqlite_url) as store:
@@ -278,7 +278,7 @@ async def test_an_older_file_is_rewritten_once_and_gives_space_back_from_then_on
         assert (await store.retention.get_status(MONTH)).gives_back
 
 
-@proves("H29")
+@proves("H30")
 async def test_a_backup_is_whole_and_verifies(
     open_store: OpenStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,7 +308,7 @@ async def test_a_backup_is_whole_and_verifies(
         assert (report.rows, report.intact) == (20, True)
 
 
-@proves("H28", "H5")
+@proves("H29", "H5")
 async def test_no_acknowledged_row_is_lost_when_a_process_is_killed_while_it_prunes(
     url: str, anchor: Path, open_store: OpenStore
 ) -> None:

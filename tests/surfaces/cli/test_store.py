@@ -59,7 +59,7 @@ def fill(url: str, home: Path) -> None:
     anyio.run(work)
 
 
-@proves("H29", "H28", "H19")
+@proves("H30", "H29", "H19")
 def test_the_commands_show_prune_export_and_back_up(person: CommandLine, url: str) -> None:
     fill(url, person.home)
     named = {"FINGERPOST_STORE__URL": url}
@@ -104,7 +104,7 @@ def test_the_commands_show_prune_export_and_back_up(person: CommandLine, url: st
         assert "intact: 5 rows" in person.runs("audit", "verify", extra=copy).stdout
 
 
-@proves("H29")
+@proves("H30")
 def test_an_existing_backup_or_an_unwritable_place_is_refused(person: CommandLine) -> None:
     person.writes("there.db", "mine")
     refused = person.runs("store", "backup", "there.db")
