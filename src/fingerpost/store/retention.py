@@ -82,14 +82,6 @@ class RetentionLimits:
     audit_days: float = 0.0
     max_bytes: int = 0
 
-    @classmethod
-    def from_settings(cls, settings: Settings) -> RetentionLimits:
-        return cls(
-            keep_days=settings.store.keep_days,
-            audit_days=settings.audit.keep_days,
-            max_bytes=settings.store.max_bytes,
-        )
-
 
 @frozen(kw_only=False)
 class TableStatus:
@@ -176,6 +168,14 @@ class Retention:
         self._claim = claim
         self._release = release
         self._trim_anchor = trim_anchor
+
+    @staticmethod
+    def build_limits(settings: Settings) -> RetentionLimits:
+        return RetentionLimits(
+            keep_days=settings.store.keep_days,
+            audit_days=settings.audit.keep_days,
+            max_bytes=settings.store.max_bytes,
+        )
 
     async def get_status(self, limits: RetentionLimits, *, now: datetime | None = None) -> StoreStatus:
         """Return sizes, rows, oldest entries, and what `prune` would remove."""

@@ -31,7 +31,7 @@ def show_status(*, common: CommonOptions) -> int:
     """Show the size, rows and oldest entries of the store, and what would be pruned."""
 
     async def work(store: Store, settings: Settings) -> int:
-        status = await store.retention.get_status(_get_limits(settings))
+        status = await store.retention.get_status(store.retention.build_limits(settings))
         if common.as_json:
             print_json(to_plain(status))
         else:
@@ -45,7 +45,7 @@ def prune_store(*, dry_run: bool, yes: bool, compact: bool, common: CommonOption
     """Remove old rows now, with progress on stderr."""
 
     async def work(store: Store, settings: Settings) -> int:
-        limits = _get_limits(settings)
+        limits = store.retention.build_limits(settings)
         status = await store.retention.get_status(limits)
         count = sum(table.prunable for table in status.tables)
         if dry_run:
@@ -156,12 +156,6 @@ def back_up_store(*, file: Path, common: CommonOptions) -> int:
         return 0
 
     return run_on_store(common, work)
-
-
-def _get_limits(settings: Settings) -> RetentionLimits:
-    from fingerpost.store import RetentionLimits  # loads the database library
-
-    return RetentionLimits.from_settings(settings)
 
 
 def _print_status(status: StoreStatus) -> None:
