@@ -616,7 +616,7 @@ def _measure_disk_bytes(connection: Connection, location: StoreLocation) -> tupl
 
 
 def _build_exported(table: str, row: Any) -> dict[str, Any]:
-    values = {name: value for name, value in row.items() if value is not None}
+    values: dict[str, Any] = {str(name): value for name, value in row.items() if value is not None}
     at = values.pop("at")
     values["at"] = (from_microseconds(at) if isinstance(at, int) else at).isoformat()
     if table == journal.name:  # the exact text of an audit row is what its hash covers
