@@ -32,7 +32,7 @@ import anyio
 from rich.console import Console
 from rich.table import Table
 
-from fingerpost.choose.answer import build_answer_request, build_direct_request
+from fingerpost.choose.answer import build_answer_request
 from fingerpost.choose.instructions import (
     NO_TOOLS_INSTRUCTIONS,
     TOOLS_INSTRUCTIONS,
@@ -251,8 +251,7 @@ def requests(
         elif kind == "selection" and turn.shortlist and not after:
             yield build_selection_request(packet, cards, settings.tool_routing), offer, turn
         elif kind == "answer" and (after or not turn.shortlist):
-            ask = build_answer_request if after else build_direct_request
-            yield ask(packet, system=plain, history=history, settings=choose), (), turn
+            yield build_answer_request(packet, system=plain, history=history, settings=choose), (), turn
 
 
 def share(conversations: Sequence[Sequence[Prompt]]) -> Share:

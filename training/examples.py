@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from fingerpost.narrow.lexical_scorer import LexicalScorer
-from fingerpost.narrow.scorer import Query
+from fingerpost.narrow.scorer import ScorerRequest
 from fingerpost.records import Signals
 from training.encoder import Encoder, Words, encode
 from training.sets import Request, RoutingSet, Tool
@@ -159,9 +159,10 @@ def _negatives(material: Material, request_vectors: Tensor) -> list[list[int]]:
 def word_scores(source: RoutingSet) -> np.ndarray:
     """The product's own lexical scores, every request against every tool."""
     scorer = LexicalScorer()
-    scorer.prepare([tool.card for tool in source.tools])
+    cards = [tool.card for tool in source.tools]
+    scorer.prepare(cards)
     rows = [
-        scorer.scores(Query(text=request.text, signals=Signals(language=request.language)))
+        scorer.scores(ScorerRequest(text=request.text, signals=Signals(language=request.language)), cards)
         for request in source.requests
     ]
     return np.stack(rows) if rows else np.zeros((0, len(source.tools)), np.float32)
