@@ -83,7 +83,7 @@ def _hide_columns(run: TestFunction, test: TestFunction, columns: Sequence[str])
     missing = set(columns) - set(signature.parameters)
     assert not missing, f"{test.__name__} has no parameter {', '.join(sorted(missing))}"
     left = [parameter for name, parameter in signature.parameters.items() if name not in columns]
-    run.__signature__ = signature.replace(parameters=left)  # pyright: ignore[reportFunctionMemberAccess]
+    run.__signature__ = signature.replace(parameters=left)
     return run
 
 

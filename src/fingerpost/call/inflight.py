@@ -84,13 +84,12 @@ class _TrackedWork:
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
+    ) -> None:
         self._work.end(self._scope)
-        handled = self._scope.__exit__(kind, error, trace)
+        self._scope.__exit__(kind, error, trace)
         if self._scope.cancelled_caught:
             await anyio.lowlevel.checkpoint_if_cancelled()  # the outer block ends too and raises the error
             raise _build_closed_error() from None
-        return handled
 
 
 def _build_closed_error() -> FingerpostError:
