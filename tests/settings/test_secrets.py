@@ -159,4 +159,6 @@ def test_rows_tell_value_and_origin_of_every_setting(folders: SettingsFolders) -
         "store.secret_file",
         "store.flush_ms",
         "store.lease_seconds",
+        "store.keep_days",
+        "store.max_bytes",
     ]

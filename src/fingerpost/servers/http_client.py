@@ -244,10 +244,6 @@ class HttpResponse:
         self.retry_after: str | None = None
         self.whole_length = 0
 
-    async def wait_until_readable(self) -> None:
-        while not self._is_readable:
-            await self._wait_for_data()
-
     async def read_all(self) -> bytes:
         """Return the whole body. Raises `LimitReached` if it is larger than allowed; the rest is not read."""
         if self.whole_length > self._limit:
@@ -261,7 +257,7 @@ class HttpResponse:
             pieces += self._take_parts()
             if self._connection is None:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
-            await self._wait_for_data()
+            await self.wait_for_data()
 
     async def read_chunk(self) -> bytes:
         """Return the next part of the body, or empty bytes at its end."""
@@ -271,7 +267,7 @@ class HttpResponse:
                 return pieces[0] if len(pieces) == 1 else b"".join(pieces)
             if self._connection is None:
                 return b""
-            await self._wait_for_data()
+            await self.wait_for_data()
 
     def release(self) -> None:
         """Finish the response. The connection may be reused."""
@@ -293,7 +289,7 @@ class HttpResponse:
             self._connection.resume()
         return pieces
 
-    async def _wait_for_data(self) -> None:
+    async def wait_for_data(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -303,7 +299,7 @@ class HttpResponse:
             raise self._error
 
     @property
-    def _is_readable(self) -> bool:
+    def is_readable(self) -> bool:
         if self._connection is None or self._error is not None:
             return True
         return (
@@ -628,7 +624,8 @@ class HttpEndpoint:
         connection = self._http.take_idle(self._origin) or await self._connect()
         answer = connection.send(request, self._server, self._limit)
         try:
-            await answer.wait_until_readable()
+            while not answer.is_readable:
+                await answer.wait_for_data()
         except BaseException:
             answer.abort()  # not the connection: a complete response has already released it
             raise
