@@ -250,6 +250,7 @@ class StoreWriter:
         self._connection: Connection | None = None
         self._pause = _FIRST_PAUSE
         self._last_logged = ""  # the last failure that was logged
+        self._last_failure: StoreUnavailable | None = None  # since the last commit, without the location
         self._commits = self._written = self._failed_commits = self._rejected = self._largest = 0
         self._refused = False
         self._unwritten: StoreUnavailable | None = None
@@ -286,6 +287,8 @@ class StoreWriter:
         message = f"did not confirm a write within {self._max_wait:g} s"
         logger.warning("the database %s %s", self._database.location.label, message)
         message = f"the database {message}"
+        if self._last_failure is not None:
+            message = f"{message}: {self._last_failure}"
         raise StoreUnavailable(message, hint="The disk or the database is stuck; the write may still arrive.")
 
     def write_soon(
@@ -394,7 +397,7 @@ class StoreWriter:
             else:
                 self._write_singly(jobs)
         else:
-            self._pause, self._last_logged = _FIRST_PAUSE, ""
+            self._pause, self._last_logged, self._last_failure = _FIRST_PAUSE, "", None
             self._resolve_waiters([(job.waiter, result) for job, result in zip(jobs, results, strict=True)])
 
     def _write_singly(self, jobs: list[WriteJob]) -> None:
@@ -470,6 +473,7 @@ class StoreWriter:
         """Handle a database failure: report it to waiters and queue the other jobs again."""
         self._failed_commits += 1
         self._disconnect()
+        self._last_failure = self._explain_without_location(error)
         if (reason := str(self._explain(error))) != self._last_logged:  # logged once, not for every retry
             self._last_logged = reason
             logger.warning("%s", reason)
@@ -520,6 +524,7 @@ class StoreWriter:
             self._upkeep()
         except (StoreUnavailable, OSError) as error:
             logger.warning("the audit anchor was not written: %s", error)
+            self._last_failure = error if isinstance(error, StoreUnavailable) else self._last_failure
             self._upkeep_due = time.monotonic() + UPKEEP_SECONDS
 
     def _roll_back(self) -> None:
