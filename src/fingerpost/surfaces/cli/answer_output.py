@@ -165,9 +165,9 @@ class AnswerWriter:
             return
         self.clear_status()
         self._written.append(text)
+        self._in_line = not shown.endswith("\n")  # before the write: Ctrl-C can arrive right after it
         click.echo(shown, nl=False)
         sys.stdout.flush()
-        self._in_line = not shown.endswith("\n")
 
     def _end_line(self) -> None:
         if self._in_line:
