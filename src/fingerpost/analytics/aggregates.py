@@ -443,7 +443,7 @@ class FiguresReader:
         count = self._counts.get(step)
         behind = count is not None and last - count.counter.last_seq > MAX_COUNTED_EVENTS
         if count is None or behind or (since < count.since and not count.is_truncated):
-            wanted = await journal.find_seq_at(since) - 1
+            wanted = await journal.find_last_before(since)
             first = max(wanted, last - MAX_COUNTED_EVENTS, 0)
             counter = EventCounter(STEP_SECONDS[step])
             counter.last_seq = first

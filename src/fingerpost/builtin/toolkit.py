@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import codecs
 import logging
-import tomllib
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from dataclasses import field
-from pkgutil import get_data
 from typing import Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 import mcp_types as types
@@ -18,6 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from fingerpost import __version__
+from fingerpost.data_files import read_data_table
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -240,7 +239,7 @@ class ToolDefinitions:
 
     @classmethod
     def load(cls, package: str, file: str = "tools.toml") -> ToolDefinitions:
-        return cls(**tomllib.loads((get_data(package, file) or b"").decode()))
+        return cls(**read_data_table(package, file))
 
     def build_tool(
         self,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
-from fingerpost.catalog.words import read_word_sets
+from fingerpost.data_files import read_word_sets
 from fingerpost.errors import CallError, LimitReached
 from fingerpost.events import ApprovalDecided, ApprovalRequested, EventSink
 from fingerpost.frozen import frozen

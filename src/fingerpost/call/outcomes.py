@@ -5,11 +5,9 @@ the message for the model. Also `read_result`, the built-in tool that reads more
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from pkgutil import get_data
 from typing import Any, Final
 
 from fingerpost.call.arguments.coercion import read_scalar
@@ -18,6 +16,7 @@ from fingerpost.call.execution.failure import describe_fault, get_parameter_erro
 from fingerpost.catalog import UnavailableTool, escape_invisible_except
 from fingerpost.catalog.tool_names import READ_RESULT
 from fingerpost.catalog.words import split_words
+from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
 from fingerpost.policy.rules import SCOPE_RULE
 from fingerpost.records import (
@@ -49,7 +48,7 @@ _MAX_SUGGESTIONS: Final = 5
 _MAX_TRIED: Final = 8
 
 # By the kind of error: `advice` for the model; `description`, `can_change`, `rephrase` for the person.
-_TEXTS: Final = tomllib.loads((get_data("fingerpost.call", "failures.toml") or b"").decode())
+_TEXTS: Final = read_data_table("fingerpost.call", "failures.toml")
 
 
 def get_advice(error: ErrorKind, *, signature: str = "", near: Sequence[str] = (), hint: str = "") -> str:

@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 from fingerpost.call.execution.concurrency import loop_time
 from fingerpost.catalog import escape_invisible_except
-from fingerpost.catalog.words import read_sections, split_words
+from fingerpost.catalog.words import split_words
+from fingerpost.data_files import read_sections
 from fingerpost.events import CallProgressed, EventSink
 from fingerpost.records import CallContext, Json, JsonObject, LatencyProfile, LatencyTier, Source, ToolCard
 from fingerpost.redaction import is_secret_name, scrub

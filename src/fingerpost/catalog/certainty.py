@@ -20,7 +20,8 @@ from fingerpost.catalog.effects import (
     collect_parameters,
     find_in_name,
 )
-from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, read_word_sets, split_words, to_singular
+from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
+from fingerpost.data_files import read_word_sets
 from fingerpost.records import Effect, JsonObject
 from fingerpost.schemas import get_types, is_list, is_object
 

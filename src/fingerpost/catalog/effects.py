@@ -7,13 +7,8 @@ from collections.abc import Iterator, Mapping
 from itertools import islice, pairwise
 from typing import Final, cast
 
-from fingerpost.catalog.words import (
-    MAX_TEXT_LENGTH,
-    parse_word_set,
-    read_word_sets,
-    split_words,
-    to_singular,
-)
+from fingerpost.catalog.words import MAX_TEXT_LENGTH, parse_word_set, split_words, to_singular
+from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, Known, Source
 from fingerpost.schemas import get_properties, is_list, iterate_parameters

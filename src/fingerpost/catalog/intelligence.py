@@ -7,15 +7,14 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import chain
-from pkgutil import get_data
 from typing import Any, Final, TypeVar, cast
 
-from fingerpost.catalog.words import GENERAL, STOP_WORDS, classify, read_sections, split_words, take_distinct
+from fingerpost.catalog.words import GENERAL, STOP_WORDS, classify, split_words, take_distinct
+from fingerpost.data_files import read_data_table, read_sections
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Effect,
@@ -235,7 +234,7 @@ def _as_mapping(value: Json) -> JsonObject:
 
 @cache
 def _read_known_tools() -> Mapping[str, WrittenOverride]:
-    tables = tomllib.loads((get_data("fingerpost.catalog", "known_tools.toml") or b"").decode())
+    tables = read_data_table("fingerpost.catalog", "known_tools.toml")
     return {name: WrittenOverride(ToolOverride(match="*", **table), {}) for name, table in tables.items()}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import lru_cache
-from pkgutil import get_data
 from typing import Final
 
+from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.frozen import frozen
 
 MAX_TEXT_LENGTH: Final = 4000
@@ -19,18 +19,6 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_A-Za-z]
 def parse_word_set(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
-
-
-def read_sections(package: str, file: str) -> dict[str, str]:
-    """Return the texts of a data file by their `[titles]`. Lines that start with `#` are comments."""
-    text = re.sub(r"^#.*\n", "", (get_data(package, file) or b"").decode(), flags=re.MULTILINE)
-    _, *parts = re.split(r"^\[(.+)\]\n", text, flags=re.MULTILINE)
-    return dict(zip(parts[::2], parts[1::2], strict=True))
-
-
-def read_word_sets(package: str, file: str) -> dict[str, frozenset[str]]:
-    """Return the word lists of a data file by their `[titles]`."""
-    return {title: parse_word_set(text) for title, text in read_sections(package, file).items()}
 
 
 _SETS: Final = read_word_sets("fingerpost.catalog", "words.txt")

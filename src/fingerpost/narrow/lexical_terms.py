@@ -9,7 +9,7 @@ from functools import cache, lru_cache
 from itertools import chain, pairwise
 from typing import Final
 
-from fingerpost.catalog.words import read_sections
+from fingerpost.data_files import read_sections
 
 _CONSONANTS: Final = "[^aeiou][^aeiouy]*"
 _VOWELS: Final = "[aeiouy][aeiou]*"

@@ -9,7 +9,8 @@ from enum import Enum, auto
 from typing import Final
 
 from fingerpost.catalog.effects import AMBIGUOUS_VERBS, DESTROY_VERBS, NOUN_LIKE, READ_VERBS, WRITE_VERBS
-from fingerpost.catalog.words import STOP_WORDS, read_word_sets
+from fingerpost.catalog.words import STOP_WORDS
+from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort, HiddenTool, Message, ServerChoice
 from fingerpost.records.json import to_valid_text

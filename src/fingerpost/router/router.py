@@ -84,7 +84,7 @@ from fingerpost.router.store_sync import (
 from fingerpost.servers import ServerPool, sign_in
 from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import ProfileFiles, Settings
-from fingerpost.store import Store
+from fingerpost.store import RetentionLimits, Store
 from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ class Router:
             self._tasks.start_soon(
                 run_restarting, partial(renew_lease, self.store, self.instance, lease_s=lease_s)
             )
-            limits = self.store.retention.build_limits(self.settings)
+            limits = RetentionLimits.from_settings(self.settings)
             self._tasks.start_soon(run_restarting, partial(self.store.retention.run, limits, self.instance))
             stack.push_async_callback(self.calls.in_flight.end_all)  # before the journal closes
             self.background = await stack.enter_async_context(BackgroundCalls[Outcome]())

@@ -24,7 +24,18 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import anyio
 import anyio.to_thread
 import platformdirs
-from sqlalchemy import URL, ColumnElement, Connection, Engine, Table, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    make_url,
+    select,
+)
 from sqlalchemy.dialects import sqlite
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, StatementError
 
@@ -633,3 +644,27 @@ def _build_insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Inse
     from sqlalchemy.dialects import postgresql  # imported only if needed
 
     return postgresql.insert(table)
+
+
+def bisect_rows(
+    connection: Connection,
+    columns: tuple[Column[Any], Column[Any]],
+    cutoff: object,
+    low: int,
+    high: int,
+    *conditions: ColumnElement[bool],
+) -> int:
+    """Return the highest number after `low` whose row is older than `cutoff`, or `low`.
+
+    `columns` are the number and the time of a row; rows are almost in order of time.
+    """
+    number, at = columns
+    while low < high:
+        middle = (low + high + 1) // 2
+        query = select(number, at).where(number >= middle, *conditions).order_by(number).limit(1)
+        found = connection.execute(query).one_or_none()
+        if found is not None and found[1] < cutoff:
+            low = max(middle, found[0])
+        else:
+            high = middle - 1
+    return low

@@ -33,7 +33,7 @@ from fingerpost.events.codec import STEPS
 from fingerpost.frozen import frozen
 from fingerpost.records import Packet
 from fingerpost.store.audit import AuditFact, AuditTrail
-from fingerpost.store.database import Database, RowInserter, RowValues, execute_directly
+from fingerpost.store.database import Database, RowInserter, RowValues, bisect_rows, execute_directly
 from fingerpost.store.schema import escape, journal, journal_head, to_microseconds
 from fingerpost.store.writer import LossPolicy, StoreWriter
 
@@ -184,7 +184,7 @@ class Journal:
         self._write_late((self._take_kept(packet_id),))
 
     def _write_late(self, groups: Iterable[EventGroup]) -> None:
-        """Write groups whose emitter has gone on, so that nobody can be told of a failure."""
+        """Write groups whose emitter does not wait: a failure is logged, not raised."""
         try:
             self._write_groups(groups)
         except StoreUnavailable as error:
@@ -289,24 +289,9 @@ class Journal:
         query = select(journal_head.c.seq)
         return await self._database.read(lambda connection: connection.execute(query).scalar_one())
 
-    async def find_seq_at(self, moment: datetime) -> int:
-        """Return the number of the first event at or after `moment`, or the next number if all are older.
-
-        Events are written almost in time order, so bisection works.
-        """
-
-        def find(connection: Connection) -> int:
-            low, high = 1, (connection.execute(select(func.max(journal.c.seq))).scalar() or 0) + 1
-            while low < high:
-                middle = (low + high) // 2
-                one = select(journal.c.at).where(journal.c.seq >= middle).order_by(journal.c.seq).limit(1)
-                if connection.execute(one).scalar_one() < moment:
-                    low = middle + 1
-                else:
-                    high = middle
-            return low
-
-        return await self._database.read(find)
+    async def find_last_before(self, moment: datetime) -> int:
+        """Return the number of the last event before `moment`, or 0."""
+        return await self._database.read(lambda connection: find_last_event(connection, moment))
 
     async def list_session_packets(self, session_id: str, *, limit: int = 20) -> list[Packet]:
         """Return the newest packets of one conversation as received, newest first."""
@@ -330,13 +315,19 @@ class Journal:
                 lines = StepLines(group)
                 rows.append(_build_row(seq, group, lines.join().decode()))
                 if audited := [event for event in group if event.audited]:
-                    facts[key] = _build_fact(audited, lines.join(_is_audited).decode())
+                    facts[key] = _build_fact(audited, lines.join(lambda event: event.audited).decode())
             if _JOURNAL_ROWS.add(connection, rows) != len(rows):  # some were appended again
                 new = _read_event_ids(connection, after=before)
                 facts = {key: fact for key, fact in facts.items() if key in new}
             if facts:
                 self._trail.extend(connection, tuple(facts.values()))
         return [None] * len(items)
+
+
+def find_last_event(connection: Connection, before: datetime) -> int:
+    """Return the number of the last event before this time, or 0."""
+    last = connection.execute(select(func.max(journal.c.seq))).scalar() or 0
+    return bisect_rows(connection, (journal.c.seq, journal.c.at), before, 0, last)
 
 
 def _is_beginning(event: Event) -> bool:
@@ -358,10 +349,6 @@ def _build_row(seq: int, group: EventGroup, payload: str) -> RowValues:
     session = first.packet.header.session_id if isinstance(first, PacketReceived) else None
     conversation = None if session is None else escape(session)
     return seq, escape(first.event_id), at, kind, packet_id, payload, conversation
-
-
-def _is_audited(event: Event) -> bool:
-    return event.audited
 
 
 def _build_fact(audited: Sequence[Event], payload: str) -> AuditFact:

@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 import subprocess
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import closing
 from datetime import datetime, timedelta
 from functools import partial
@@ -27,7 +27,7 @@ from typing import Any, Final
 import anyio
 import anyio.to_thread
 from pydantic_core import from_json as parse_json
-from sqlalchemy import Column, ColumnElement, Connection, Table, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Table, delete, func, or_, select
 
 from fingerpost.errors import ConfigError, StoreError, StoreUnavailable
 from fingerpost.events import (
@@ -44,7 +44,8 @@ from fingerpost.records import Decision, Pending, utc_now
 from fingerpost.records.codec import from_json
 from fingerpost.settings import Settings
 from fingerpost.store.audit import ChainPoint, build_genesis, read_heads, read_pruned
-from fingerpost.store.database import Database, StoreLocation, execute_directly, upsert
+from fingerpost.store.database import Database, StoreLocation, bisect_rows, execute_directly, upsert
+from fingerpost.store.journal import find_last_event
 from fingerpost.store.schema import (
     approvals,
     audit,
@@ -81,6 +82,14 @@ class RetentionLimits:
     keep_days: float = 0.0
     audit_days: float = 0.0
     max_bytes: int = 0
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> RetentionLimits:
+        return cls(
+            keep_days=settings.store.keep_days,
+            audit_days=settings.audit.keep_days,
+            max_bytes=settings.store.max_bytes,
+        )
 
 
 @frozen(kw_only=False)
@@ -168,14 +177,6 @@ class Retention:
         self._claim = claim
         self._release = release
         self._trim_anchor = trim_anchor
-
-    @staticmethod
-    def build_limits(settings: Settings) -> RetentionLimits:
-        return RetentionLimits(
-            keep_days=settings.store.keep_days,
-            audit_days=settings.audit.keep_days,
-            max_bytes=settings.store.max_bytes,
-        )
 
     async def get_status(self, limits: RetentionLimits, *, now: datetime | None = None) -> StoreStatus:
         """Return sizes, rows, oldest entries, and what `prune` would remove."""
@@ -329,10 +330,10 @@ def _build_record(plan: _PrunePlan, by: str) -> StorePruned:
 def _build_plan(connection: Connection, *, limits: RetentionLimits, now: datetime) -> _PrunePlan:
     before = read_pruned(connection)
     cutoff = now - timedelta(days=limits.keep_days) if limits.keep_days else None
-    by_age = 0 if cutoff is None else _find_last_before(connection, cutoff)
+    by_age = 0 if cutoff is None else find_last_event(connection, cutoff)
     by_size = min(
         _find_last_beyond_size(connection, limits.max_bytes),
-        _find_last_before(connection, now - SPARED_BY_SIZE),
+        find_last_event(connection, now - SPARED_BY_SIZE),
     )
     chains = {chain: point for chain, point in before.items() if chain != _JOURNAL}
     if limits.audit_days:
@@ -350,20 +351,12 @@ def _build_plan(connection: Connection, *, limits: RetentionLimits, now: datetim
     )
 
 
-def _find_last_before(connection: Connection, cutoff: datetime) -> int:
-    """Return the number of the last journal row that is older, or 0. Rows are almost in order of time."""
-    low, high = connection.execute(select(func.min(journal.c.seq), func.max(journal.c.seq))).one()
-    if low is None:
-        return 0
-    return _bisect(connection, (journal.c.seq, journal.c.at), cutoff, low - 1, high)
-
-
 def _find_chain_cut(
     connection: Connection, chain: int, start: ChainPoint, last: int, cutoff: int
 ) -> ChainPoint:
     """Return the last row of the chain that is older, as are all before it, or `start`."""
     here = audit.c.chain == chain
-    found = _bisect(connection, (audit.c.number, audit.c.at), cutoff, start.seq, last, here)
+    found = bisect_rows(connection, (audit.c.number, audit.c.at), cutoff, start.seq, last, here)
     younger = select(func.min(audit.c.number)).where(
         here, audit.c.number > start.seq, audit.c.number <= found, audit.c.at >= cutoff
     )
@@ -371,27 +364,6 @@ def _find_chain_cut(
         found = first - 1
     digest = connection.execute(select(audit.c.hash).where(here, audit.c.number == found)).scalar()
     return start if digest is None else ChainPoint(found, digest)
-
-
-def _bisect(
-    connection: Connection,
-    columns: tuple[Column[Any], Column[Any]],
-    cutoff: object,
-    low: int,
-    high: int,
-    *conditions: ColumnElement[bool],
-) -> int:
-    """Return the highest number after `low` whose row is older than `cutoff`, or `low`."""
-    number, at = columns
-    while low < high:
-        middle = (low + high + 1) // 2
-        query = select(number, at).where(number >= middle, *conditions).order_by(number).limit(1)
-        found = connection.execute(query).one_or_none()
-        if found is not None and found[1] < cutoff:
-            low = max(middle, found[0])
-        else:
-            high = middle - 1
-    return low
 
 
 def _find_last_beyond_size(connection: Connection, max_bytes: int) -> int:
@@ -672,7 +644,8 @@ def _copy_sqlite(file: Path, anchor: Path, part: Path, target: Path) -> None:
 
 def _dump_postgresql(location: StoreLocation, part: Path) -> None:
     shown = location.url._replace(drivername="postgresql", password=None).render_as_string()
-    tables = [option for name in _iterate_table_names() for option in ("--table", name)]
+    names = ("fingerpost_schema", *(table.name for table in metadata.sorted_tables))
+    tables = [option for name in names for option in ("--table", name)]
     command = ["pg_dump", "--format=custom", f"--file={part}", f"--dbname={shown}", *tables]
     if shutil.which("pg_dump") is None:
         message = "pg_dump is not installed here"
@@ -683,12 +656,6 @@ def _dump_postgresql(location: StoreLocation, part: Path) -> None:
     if done.returncode != 0:
         message = f"pg_dump failed: {' '.join(done.stderr.split())[:300]}"
         raise StoreUnavailable(message, hint="pg_dump must be at least as new as the database server.")
-
-
-def _iterate_table_names() -> Iterator[str]:
-    yield "fingerpost_schema"
-    for table in metadata.sorted_tables:
-        yield table.name
 
 
 def _compact_file(file: Path) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
-from pkgutil import get_data
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, create_id
 from fingerpost.settings import OwnRule
@@ -37,7 +36,7 @@ class DirectiveKind:
 
 
 def _load_kinds() -> tuple[DirectiveKind, ...]:
-    data: dict[str, Any] = tomllib.loads((get_data(__name__, "kinds.toml") or b"").decode())
+    data = read_data_table(__name__, "kinds.toml")
     for kind in data["kinds"].values():
         for name, schema in kind["parameters"].items():
             if isinstance(schema, str):

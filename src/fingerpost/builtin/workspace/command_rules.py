@@ -8,16 +8,15 @@ import os
 import re
 import shlex
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from pkgutil import get_data
 from typing import Any, Final, Literal, cast
 
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.catalog.words import parse_word_set
+from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
 
 MAX_COMMAND_LENGTH: Final = 8192
@@ -159,7 +158,7 @@ def _build_program(fields: dict[str, Any], option_groups: Mapping[str, str]) -> 
 
 
 def _load_programs() -> Mapping[str, KnownProgram]:
-    data: dict[str, Any] = tomllib.loads((get_data(__package__ or "", "programs.toml") or b"").decode())
+    data = read_data_table(__package__ or "", "programs.toml")
     return {name: _build_program(fields, data["option_groups"]) for name, fields in data["programs"].items()}
 
 

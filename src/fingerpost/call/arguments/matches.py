@@ -10,7 +10,8 @@ from typing import Final
 
 from fingerpost.call.arguments.coercion import ScalarReading, read_scalar
 from fingerpost.catalog.tool_names import count_edits
-from fingerpost.catalog.words import parse_word_set, read_sections, split_words, to_singular
+from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.data_files import read_sections
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.schemas import SchemaNode, get_json_type, is_equal, is_list, is_object

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
-from pkgutil import get_data
 from typing import Final
 
-from fingerpost.catalog.words import STOP_WORDS, parse_word_set, read_sections
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set
+from fingerpost.data_files import read_data_table, read_sections
 
 _PACKAGE: Final = "fingerpost.choose.keyless"
 _SECTIONS: Final = read_sections(_PACKAGE, "words.txt")
@@ -21,7 +20,7 @@ def get_words(title: str) -> frozenset[str]:
 
 @cache
 def _read_phrases() -> dict[str, dict[str, str]]:
-    return tomllib.loads((get_data(_PACKAGE, "phrases.toml") or b"").decode())
+    return read_data_table(_PACKAGE, "phrases.toml")
 
 
 def get_example(kind: str) -> str:

@@ -15,7 +15,7 @@ from fingerpost.catalog.name_resolver import (
     fold_name,
     list_readings,
 )
-from fingerpost.catalog.words import read_sections, read_word_sets
+from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.records import JsonObject, ToolCard
 
 PACKAGE: Final = "fingerpost.choose.syntax_guard"

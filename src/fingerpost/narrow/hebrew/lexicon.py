@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
@@ -10,6 +9,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Final
 
+from fingerpost.data_files import read_data_text
 from fingerpost.frozen import frozen
 
 MAX_WORD_LENGTH: Final = 40  # no Hebrew word is longer; longer input is not analysed
@@ -464,9 +464,8 @@ def _strip_vowels(word: str) -> str:
 
 def read_field_lines(field: str) -> tuple[str, ...]:
     """Return the entries of one field, without comments."""
-    # Read by the loader, so that it works from a zip too and counts as an import, not as file access.
-    data = pkgutil.get_data("fingerpost.narrow", f"hebrew/words/{field}.txt") or b""
-    lines = (line.strip() for line in data.decode().splitlines())
+    text = read_data_text("fingerpost.narrow", f"hebrew/words/{field}.txt")
+    lines = (line.strip() for line in text.splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
 
 

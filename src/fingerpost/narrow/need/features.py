@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Final
 
-from fingerpost.catalog.words import read_sections, read_word_sets
+from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.records import EntityKind, Signals
 

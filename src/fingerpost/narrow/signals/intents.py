@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, read_sections, read_word_sets, to_singular
+from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, to_singular
+from fingerpost.data_files import read_sections, read_word_sets
 from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import fold_word, split_prefixes
 from fingerpost.records import Entity, EntityKind, IntentMatch

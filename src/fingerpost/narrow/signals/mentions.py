@@ -8,7 +8,8 @@ from functools import lru_cache
 from typing import Final
 
 from fingerpost.catalog.name_resolver import ToolNameResolver, fold_name, list_operations
-from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, read_word_sets, split_words, to_singular
+from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, split_words, to_singular
+from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
 from fingerpost.narrow.hebrew.gloss import Gloss
 from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, read_field_lines

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from fingerpost.catalog.words import read_word_sets, split_words
+from fingerpost.catalog.words import split_words
+from fingerpost.data_files import read_word_sets
 from fingerpost.narrow.hebrew.gloss import Gloss, SoundIndex, gloss_words, join_gloss
 from fingerpost.narrow.hebrew.lexicon import is_hebrew
 from fingerpost.narrow.signals.entities import find_entities

@@ -15,6 +15,7 @@ from anyio.to_thread import run_sync
 from fingerpost.errors import ConfigError
 from fingerpost.records import create_id
 from fingerpost.records.codec import to_plain
+from fingerpost.store import RetentionLimits
 from fingerpost.surfaces.cli.common import run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import format_count, get_error_output, print_json, print_table
@@ -22,7 +23,7 @@ from fingerpost.surfaces.cli.terminal_input import confirm
 
 if TYPE_CHECKING:
     from fingerpost.settings import Settings
-    from fingerpost.store import RetentionLimits, Store, StoreStatus
+    from fingerpost.store import Store, StoreStatus
 
 _LEASE_SECONDS = 3600.0  # so long others do not prune, should this process be killed
 
@@ -31,11 +32,8 @@ def show_status(*, common: CommonOptions) -> int:
     """Show the size, rows and oldest entries of the store, and what would be pruned."""
 
     async def work(store: Store, settings: Settings) -> int:
-        status = await store.retention.get_status(store.retention.build_limits(settings))
-        if common.as_json:
-            print_json(to_plain(status))
-        else:
-            _print_status(status)
+        status = await store.retention.get_status(RetentionLimits.from_settings(settings))
+        _print_status(status, common)
         return 0
 
     return run_on_store(common, work)
@@ -45,11 +43,11 @@ def prune_store(*, dry_run: bool, yes: bool, compact: bool, common: CommonOption
     """Remove old rows now, with progress on stderr."""
 
     async def work(store: Store, settings: Settings) -> int:
-        limits = store.retention.build_limits(settings)
+        limits = RetentionLimits.from_settings(settings)
         status = await store.retention.get_status(limits)
         count = sum(table.prunable for table in status.tables)
         if dry_run:
-            print_json(to_plain(status)) if common.as_json else _print_status(status)
+            _print_status(status, common)
             return 0
         question = f"Remove {count} rows for good?" + (" Rewrite the file?" if compact else "")
         if (count or compact) and not yes and not await run_sync(lambda: confirm(question, err=True)):
@@ -158,7 +156,10 @@ def back_up_store(*, file: Path, common: CommonOptions) -> int:
     return run_on_store(common, work)
 
 
-def _print_status(status: StoreStatus) -> None:
+def _print_status(status: StoreStatus, common: CommonOptions) -> None:
+    if common.as_json:
+        print_json(to_plain(status))
+        return
     limits = status.limits
     click.echo(
         f"{status.location}: {_format_bytes(status.bytes)}, {_format_bytes(status.free_bytes)} of it free"

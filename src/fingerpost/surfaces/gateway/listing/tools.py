@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from pkgutil import get_data
 from typing import Final, TypeVar
 
 import anyio.lowlevel
@@ -14,6 +13,7 @@ from mcp_types.jsonrpc import INVALID_REQUEST
 from fingerpost.call.outcomes import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
 from fingerpost.catalog import Snapshot, get_list_place
 from fingerpost.catalog.unavailable import build_server_unavailable
+from fingerpost.data_files import read_data_text
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.policy.paths import PatternFit, match_exactly
@@ -35,7 +35,7 @@ _READ_ONLY_HINTS: Final[JsonObject] = {"readOnlyHint": True, "idempotentHint": T
 MAX_FOUND: Final = 20
 
 _DEFINITIONS: Final[dict[str, JsonObject]] = json.loads(
-    get_data("fingerpost.surfaces.gateway.listing", "own_tools.json") or b""
+    read_data_text("fingerpost.surfaces.gateway.listing", "own_tools.json")
 )
 READ_RESULT_DEFINITION: Final[JsonObject] = {
     **READ_RESULT_TOOL,
