@@ -41,7 +41,8 @@ from fingerpost.events import (
     SmartRoutingEnd,
     SyntaxStopped,
 )
-from fingerpost.records import ConfidenceSample, Decision, ErrorKind, NeedVerdict, RouteOutcome, utc_now
+from fingerpost.events.counts import count_event
+from fingerpost.records import ConfidenceSample, Decision, ErrorKind, RouteOutcome, utc_now
 from fingerpost.store import Store
 from fingerpost.store.journal import JournalEntry
 from fingerpost.store.learning import compute_quantile, get_bucket
@@ -169,10 +170,6 @@ _PLAIN_COUNTS: Final = tuple(
 )  # fields that are plain counts
 
 
-# The tool or its connection failed. All other errors mean that the call was refused before it ran.
-FAILURE_KINDS: Final = frozenset(
-    {ErrorKind.EXECUTION_FAILED, ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE, ErrorKind.UNKNOWN}
-)
 GOOD_ESTIMATE_MARGIN: Final = 0.5
 MIN_ESTIMATE_SAMPLES: Final = 5
 _MAX_REMEMBERED: Final = 5_000
@@ -260,18 +257,11 @@ class EventCounter:
             return
         _remember_value(self._narrowed, event.packet_id, None)
         counts, shortlist = aggregate.counts, narrowing.shortlist
-        counts["judged"] += 1
-        counts["no_tool"] += narrowing.need.verdict is NeedVerdict.NONE
-        counts["unclear"] += narrowing.need.verdict is NeedVerdict.UNCLEAR
+        counts.update(count_event(event))
         if shortlist.exclusive:
             sole = _remember_value(self._exclusive, event.packet_id, frozenset(shortlist.exclusive))
             counts["exclusive_asked"] += 1
             counts["exclusive_offered"] += any(one.tool in sole for one in shortlist.offered)
-        if shortlist.considered:
-            counts["narrowed"] += 1
-            counts["considered"] += shortlist.considered
-            counts["offered"] += len(shortlist.offered)
-        counts["tokens_saved"] += event.saved_tokens or 0
 
     def _count_route_ended(self, aggregate: Aggregate, event: RouteEnded) -> None:
         aggregate.outcomes[event.outcome.value] += 1
@@ -279,27 +269,14 @@ class EventCounter:
             aggregate.add_duration("whole", event.milliseconds)
 
     def _count_model_answered(self, aggregate: Aggregate, event: ModelAnswered) -> None:
-        counts = aggregate.counts
-        counts["model_calls"] += 1
-        if event.error is not None:
-            counts["model_errors"] += 1
-            return
-        counts["prompt_tokens"] += event.prompt_tokens or 0
-        counts["completion_tokens"] += event.completion_tokens or 0
-        aggregate.add_duration("model", event.milliseconds)
+        aggregate.counts.update(count_event(event))
+        if event.error is None:
+            aggregate.add_duration("model", event.milliseconds)
 
     def _count_servers_chosen(self, aggregate: Aggregate, event: SmartRoutingEnd) -> None:
-        counts = aggregate.counts
-        if event.widened:
-            counts["server_choices_widened"] += 1
-            return
-        counts["server_choices"] += 1
-        counts["server_choices_failed"] += not event.success
-        counts["server_choices_all_stayed"] += event.kept_all
-        counts["server_tools"] += event.total_tools
-        counts["server_tools_kept"] += event.filtered_tools
-        counts["server_tokens_saved"] += event.tokens_saved
-        aggregate.add_duration("servers", event.milliseconds)
+        aggregate.counts.update(count_event(event))
+        if not event.widened:
+            aggregate.add_duration("servers", event.milliseconds)
 
     def _count_call_received(self, aggregate: Aggregate, event: CallReceived) -> None:
         if event.dry_run:
@@ -313,13 +290,10 @@ class EventCounter:
             del self._exclusive[event.packet_id or ""]  # only the first attempt of a request counts
             counts["exclusive_taken"] += 1
             counts["exclusive_succeeded"] += made.error is None
-        if made.cached:
-            counts["cached"] += 1
+        amounts = count_event(event)
+        counts.update(amounts)
+        if "attempts" not in amounts:
             return
-        if made.error is ErrorKind.DENIED:  # a fallback that was not tried
-            return
-        counts["attempts"] += 1
-        counts["failed_attempts"] += made.error is not None
         aggregate.add_duration("attempt", made.milliseconds)
         if made.error is None:
             self._compare_with_estimate(counts, made.tool, made.milliseconds)
@@ -341,17 +315,16 @@ class EventCounter:
         if event.call_id in self._dry:
             del self._dry[event.call_id]
             return
-        if event.error is ErrorKind.AUTHORIZATION_REQUIRED:  # the call waits for approval and is not finished
+        amounts = count_event(event)
+        if not amounts:  # the call waits for approval
             return
         counts = aggregate.counts
-        failed = event.error in FAILURE_KINDS
-        counts["calls"] += 1
-        counts["failed_calls"] += failed
+        counts.update(amounts)
         if event.error is not None:
             aggregate.errors[event.error.value] += 1
         if event.error is not ErrorKind.TOOL_NOT_FOUND:  # otherwise `tool` may be any text
             add_name(aggregate.tools, event.tool)
-            if failed:
+            if amounts["failed_calls"]:
                 add_name(aggregate.tool_failures, event.tool)
         if event.call_id in self._fallen_back:
             del self._fallen_back[event.call_id]
@@ -378,7 +351,7 @@ class EventCounter:
         RequestNarrowed: _count_narrowing,
         RouteEnded: _count_route_ended,
         ModelAnswered: _count_model_answered,
-        SyntaxStopped: lambda _, sums, event: sums.counts.update(syntax_stopped=event.count),
+        SyntaxStopped: lambda _, sums, event: sums.counts.update(count_event(event)),
         SmartRoutingEnd: _count_servers_chosen,
         CallReceived: _count_call_received,
         CallPrepared: lambda self, sums, event: sums.counts.update(
@@ -386,12 +359,12 @@ class EventCounter:
         ),
         AttemptFinished: _count_attempt_finished,
         FallbackTaken: lambda self, _, event: _remember_value(self._fallen_back, event.call_id, None),
-        ResultDigested: lambda _, sums, event: sums.counts.update(digested=1, truncated=bool(event.dropped)),
+        ResultDigested: lambda _, sums, event: sums.counts.update(count_event(event)),
         CallFinished: _count_call_finished,
         ApprovalRequested: _count_approval_requested,
         ApprovalDecided: _count_approval_decided,
-        BreakerMoved: lambda _, sums, event: sums.counts.update(breaker_openings=event.state == "open"),
-        AccessRefused: lambda _, sums, _event: sums.counts.update(refused_access=1),
+        BreakerMoved: lambda _, sums, event: sums.counts.update(count_event(event)),
+        AccessRefused: lambda _, sums, event: sums.counts.update(count_event(event)),
     }
 
 

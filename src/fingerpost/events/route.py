@@ -333,10 +333,6 @@ class SmartRoutingEnd(StepEvent):
         """Whether no tool was left out, by failure or without a clear result."""
         return self.filtered_tools >= self.total_tools
 
-    @property
-    def share_left_out(self) -> float:
-        return 1 - self.filtered_tools / self.total_tools if self.total_tools else 0.0
-
     def summary(self) -> str:
         if self.widened:
             return f"widened by {', '.join(self.widened)}: {self.reasoning}"

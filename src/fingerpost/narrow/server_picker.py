@@ -19,6 +19,7 @@ from fingerpost.catalog import GENERAL, Snapshot
 from fingerpost.catalog.cards import build_model_definition
 from fingerpost.errors import ModelReplyInvalid, ModelTimeout
 from fingerpost.events import Event, EventSink, SmartRoutingEnd, SmartRoutingStart
+from fingerpost.events.counts import count_event
 from fingerpost.frozen import frozen
 from fingerpost.llm import ChatModel, ModelRequest
 from fingerpost.narrow.server_prompt import (
@@ -55,7 +56,7 @@ class SmartRoutingStats:
     by_model: int = 0
     success_rate: float = 0.0  # share of runs with a choice
     fallback_rate: float = 0.0  # share of runs that kept all tools
-    reduction: float = 0.0  # mean share of tools left out
+    reduction: float = 0.0  # share of tools left out
     p50_ms: float = 0.0
     p99_ms: float = 0.0
     tokens_saved: int = 0
@@ -63,21 +64,23 @@ class SmartRoutingStats:
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> SmartRoutingStats:
         """Compute the statistics of these events. Events of other kinds are ignored."""
-        all_ends = [event for event in events if isinstance(event, SmartRoutingEnd)]
-        ends = [event for event in all_ends if not event.widened]
-        if not ends:
+        ends = [event for event in events if isinstance(event, SmartRoutingEnd)]
+        counts = Counter[str]()
+        for end in ends:
+            counts.update(count_event(end))
+        if not (runs := counts["server_choices"]):
             return cls()
-        times = sorted(end.milliseconds for end in ends)
+        times = sorted(end.milliseconds for end in ends if not end.widened)
         return cls(
-            runs=len(ends),
-            widened=len(all_ends) - len(ends),
-            by_model=sum(end.by == "model" for end in ends),
-            success_rate=sum(end.success for end in ends) / len(ends),
-            fallback_rate=sum(end.kept_all for end in ends) / len(ends),
-            reduction=sum(end.share_left_out for end in ends) / len(ends),
+            runs=runs,
+            widened=counts["server_choices_widened"],
+            by_model=counts["server_choices_by_model"],
+            success_rate=1 - counts["server_choices_failed"] / runs,
+            fallback_rate=counts["server_choices_all_stayed"] / runs,
+            reduction=1 - counts["server_tools_kept"] / max(1, counts["server_tools"]),
             p50_ms=_get_quantile(times, 0.5),
             p99_ms=_get_quantile(times, 0.99),
-            tokens_saved=sum(end.tokens_saved for end in ends),
+            tokens_saved=counts["server_tokens_saved"],
         )
 
 

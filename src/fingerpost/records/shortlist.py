@@ -162,11 +162,6 @@ class Shortlist:
     def offered(self) -> tuple[Candidate, ...]:
         return tuple(candidate for candidate in self.candidates if candidate.offered)
 
-    @property
-    def share_left_out(self) -> float:
-        """The share of the considered tools that is not offered."""
-        return 1 - len(self.offered) / self.considered if self.considered else 0.0
-
 
 @frozen
 class Narrowing:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal, Unpack, cast, get_args
 
 import anyio
 
 from fingerpost.errors import CallError, ConfigError
-from fingerpost.events import CallFinished, Event, RequestNarrowed, SmartRoutingEnd, SyntaxStopped
+from fingerpost.events import Event, RequestNarrowed
+from fingerpost.events.counts import count_event
 from fingerpost.frozen import frozen
 from fingerpost.narrow.server_picker import should_pick_servers
-from fingerpost.records import Message, Narrowing, RouteOutcome, create_id
+from fingerpost.records import Message, RouteOutcome, create_id
 from fingerpost.router.options import MAX_TURNS, RouteKeywords, RouteOptions
 
 if TYPE_CHECKING:
@@ -31,13 +33,13 @@ class AgentStats:
     success_rate: float = 0.0  # requests that were answered or handed back to the caller's tools
     waiting: int = 0  # requests that wait for an approval or for a value from a person
     failures: int = 0  # requests that ended without an answer: error, refusal or limit
-    reduction: float = 0.0  # mean share of tools that were not sent to the model
+    reduction: float = 0.0  # share of tools that were not sent to the model
     mean_added_ms: float = 0.0  # time of narrowing, server choice included
     server_choices: int = 0  # how often smart routing chose servers
     fallback_rate: float = 0.0  # share of server choices that kept all servers
     tokens_saved: int = 0  # saved because servers were left out
     tool_calls: int = 0
-    tool_failures: int = 0
+    tool_failures: int = 0  # calls that did not succeed, refused ones included
     invented_calls: int = 0  # invented tool syntax that was removed from answers
 
 
@@ -47,15 +49,8 @@ class _AgentTotals:
     answered: int = 0
     waiting: int = 0
     failures: int = 0
-    narrowings: int = 0
-    reduction: float = 0.0
     added_ms: float = 0.0
-    choices: int = 0
-    fallbacks: int = 0
-    tokens_saved: int = 0
-    calls: int = 0
-    failed_calls: int = 0
-    invented: int = 0
+    counts: Counter[str] = field(default_factory=Counter[str])  # by the names of `count_event`
 
 
 _WAITING = (RouteOutcome.WAITING, RouteOutcome.ASKED)
@@ -84,41 +79,28 @@ class AgentCounter:
     def _count_events(self, events: Iterable[Event]) -> None:
         sums = self._sums
         for event in events:
+            sums.counts.update(count_event(event))
             if isinstance(event, RequestNarrowed):
-                self._count_narrowing(event.narrowing)
-            elif isinstance(event, SmartRoutingEnd) and not event.widened:
-                sums.choices += 1
-                sums.fallbacks += event.kept_all
-                sums.tokens_saved += event.tokens_saved
-            elif isinstance(event, CallFinished):
-                sums.calls += 1
-                sums.failed_calls += not event.success
-            elif isinstance(event, SyntaxStopped):
-                sums.invented += event.count
-
-    def _count_narrowing(self, narrowing: Narrowing) -> None:
-        sums, servers = self._sums, narrowing.servers
-        sums.narrowings += 1
-        sums.reduction += narrowing.shortlist.share_left_out
-        sums.added_ms += narrowing.milliseconds + (0.0 if servers is None else servers.milliseconds)
+                narrowing, servers = event.narrowing, event.narrowing.servers
+                sums.added_ms += narrowing.milliseconds + (0.0 if servers is None else servers.milliseconds)
 
     @property
     def stats(self) -> AgentStats:
         with self._lock:
-            sums = self._sums
+            sums, counts = self._sums, self._sums.counts
             return AgentStats(
                 requests=sums.requests,
                 success_rate=_divide(sums.answered, sums.requests),
                 waiting=sums.waiting,
                 failures=sums.failures,
-                reduction=_divide(sums.reduction, sums.narrowings),
-                mean_added_ms=_divide(sums.added_ms, sums.narrowings),
-                server_choices=sums.choices,
-                fallback_rate=_divide(sums.fallbacks, sums.choices),
-                tokens_saved=sums.tokens_saved,
-                tool_calls=sums.calls,
-                tool_failures=sums.failed_calls,
-                invented_calls=sums.invented,
+                reduction=_divide(counts["considered"] - counts["offered"], counts["considered"]),
+                mean_added_ms=_divide(sums.added_ms, counts["judged"]),
+                server_choices=counts["server_choices"],
+                fallback_rate=_divide(counts["server_choices_all_stayed"], counts["server_choices"]),
+                tokens_saved=counts["server_tokens_saved"],
+                tool_calls=counts["calls"],
+                tool_failures=counts["unsuccessful_calls"],
+                invented_calls=counts["syntax_stopped"],
             )
 
 

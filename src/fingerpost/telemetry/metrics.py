@@ -25,6 +25,7 @@ from fingerpost.events import (
     SmartRoutingEnd,
     SyntaxStopped,
 )
+from fingerpost.events.counts import count_event
 from fingerpost.frozen import frozen
 
 if TYPE_CHECKING:
@@ -271,16 +272,18 @@ class PrometheusMetrics:
             return
         self._count("model_questions", model, purpose, "answered")
         self._time("model", event.milliseconds, model)
-        self._count("model_tokens", model, "input", amount=event.prompt_tokens or 0)
-        self._count("model_tokens", model, "output", amount=event.completion_tokens or 0)
+        amounts = count_event(event)
+        self._count("model_tokens", model, "input", amount=amounts["prompt_tokens"])
+        self._count("model_tokens", model, "output", amount=amounts["completion_tokens"])
 
     def _count_narrowed(self, event: RequestNarrowed) -> None:
         narrowing = event.narrowing
         self._count("narrowings", narrowing.need.verdict.value)
         self._time("narrowing", narrowing.milliseconds)
-        self._count("tools_considered", amount=narrowing.shortlist.considered)
-        self._count("tools_offered", amount=len(narrowing.shortlist.offered))
-        self._count("tokens_saved", amount=event.saved_tokens or 0)
+        amounts = count_event(event)
+        self._count("tools_considered", amount=amounts["considered"])
+        self._count("tools_offered", amount=amounts["offered"])
+        self._count("tokens_saved", amount=amounts["tokens_saved"])
 
     def _count_route_ended(self, event: RouteEnded) -> None:
         self._count("requests", event.outcome.value)
