@@ -14,7 +14,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -68,7 +68,14 @@ class _RunnerReports:
     killed: bool = False
 
 
-async def race(url: str, *, grants: int, processes: int, way: str = "atomic") -> Race:
+async def race(
+    url: str,
+    *,
+    grants: int,
+    processes: int,
+    way: str = "atomic",
+    python: Sequence[str] = (sys.executable,),
+) -> Race:
     """Let `processes` processes try to spend every grant, killing the first while it is at it."""
     received = _RunnerReports(by_runner=[0] * processes)
     ready = [anyio.Event() for _ in range(processes)]
@@ -78,9 +85,8 @@ async def race(url: str, *, grants: int, processes: int, way: str = "atomic") ->
         await _give(store, grants)
         async with anyio.create_task_group() as tasks:
             for number in range(processes):
-                tasks.start_soon(
-                    _watch, _command(url, grants, way), number, received, ready[number], begin, grants // 4
-                )
+                command = [*python, "-m", "benchmarks.grants", way, url, str(grants)]
+                tasks.start_soon(_watch, command, number, received, ready[number], begin, grants // 4)
             for event in ready:
                 await event.wait()
             start = time.perf_counter()
@@ -96,10 +102,6 @@ async def race(url: str, *, grants: int, processes: int, way: str = "atomic") ->
         seconds=seconds,
         spent_by=tuple(received.by_runner),
     )
-
-
-def _command(url: str, grants: int, way: str) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.grants", way, url, str(grants)]
 
 
 async def _give(store: Store, count: int) -> None:

@@ -32,6 +32,7 @@ from fingerpost.records import (
     Verdict,
 )
 from fingerpost.settings import CallSettings
+from tests.kit import warm
 from tests.kit.store_samples import NOON
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
@@ -404,14 +405,14 @@ async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_shown_nowhere(
 @proves("F33", "C6")
 async def test_processes_racing_for_grants_with_one_killed_spend_each_once(url: str) -> None:
     with anyio.fail_after(50):
-        done = await race(url, grants=200, processes=3)
+        done = await race(url, grants=200, processes=3, python=warm.python())
     # Whether the kill comes in time depends on the machine; `make bench` shows it over 10,000 grants.
     assert (done.doubles, done.left) == (0, 0)
 
 
 async def test_the_same_race_catches_a_way_of_spending_that_looks_before_it_writes(sqlite_url: str) -> None:
     with anyio.fail_after(50):
-        done = await race(sqlite_url, grants=2000, processes=3, way="naive")
+        done = await race(sqlite_url, grants=2000, processes=3, way="naive", python=warm.python())
     assert done.left == 0
     assert done.doubles > 0
 

@@ -20,6 +20,7 @@ from fingerpost import Router, Settings
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.analytics.records import PacketQuery
 from fingerpost.records import CallContext, ErrorKind, ServerSpec, create_id
+from tests.kit import warm
 from tests.requirements import proves
 
 SERVER = """
@@ -129,7 +130,7 @@ def kill_at(url: str, folder: Path, moment: str) -> str:
     with (
         open_pipe(folder) as called,
         subprocess.Popen(
-            [sys.executable, "-c", VICTIM.format(root=root), str(folder), moment, url],
+            [*warm.python(), "-c", VICTIM.format(root=root), str(folder), moment, url],
             stdout=subprocess.PIPE,
             text=True,
         ) as victim,
@@ -141,6 +142,7 @@ def kill_at(url: str, folder: Path, moment: str) -> str:
         if moment in ("called", "routed"):
             select.select([called, victim.stdout], [], [])  # a victim that ends by itself ends the wait, too
         victim.send_signal(signal.SIGKILL)
+        victim.stdout.read()  # to its end, which is that of the process
     assert pending
     return pending
 
@@ -192,6 +194,6 @@ async def test_a_request_of_a_killed_process_is_interrupted_and_one_of_a_living_
         packet_id = killed.packet_id
         tasks.cancel_scope.cancel()
     (tmp_path / "fingerpost.toml").write_text(f'[store]\nurl = "{url}"\n', encoding="utf-8")
-    command = [sys.executable, "-m", "fingerpost", "trace", packet_id]
+    command = [*warm.command(), "trace", packet_id]
     shown = await anyio.run_process(command, cwd=tmp_path)
     assert "interrupted" in shown.stdout.decode()

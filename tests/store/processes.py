@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +11,13 @@ import anyio
 from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
+from tests.kit import warm
+
 ROOT = Path(__file__).parents[2]
 
 
 def command(name: str, url: str, anchor: Path, *rest: str) -> list[str]:
-    return [sys.executable, "-m", "tests.store.children", name, url, str(anchor), *rest]
+    return [*warm.python(), "-m", "tests.store.children", name, url, str(anchor), *rest]
 
 
 @asynccontextmanager

@@ -19,8 +19,13 @@ from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
 from tests.kit.store_samples import create_audited_event, ordinary
-from tests.kit.stores import OpenStore
+from tests.kit.stores import OpenStore, Postgres
 from tests.requirements import proves
+
+
+@pytest.fixture
+def postgres_url(postgres: Postgres) -> str:
+    return postgres.new_database(empty=True)
 
 
 @pytest.fixture

@@ -605,7 +605,8 @@ def _build_migration(statements: Sequence[str]) -> Callable[[Connection], None]:
     def apply(connection: Connection) -> None:
         types = _DIALECT_TYPES[connection.dialect.name]
         for statement in statements:
-            connection.execute(text(statement.format(**types)))
+            # Not compiled by SQLAlchemy: that takes longer than SQLite takes to execute it.
+            connection.exec_driver_sql(statement.format(**types))
 
     return apply
 
@@ -643,11 +644,12 @@ def migrate(connection: Connection, steps: Sequence[MigrationStep] = MIGRATION_S
         raise StoreTooNew(
             message, hint="Upgrade Fingerpost (pip install -U fingerpost), or use another database."
         )
-    for step in steps:
-        if step.number > found:
-            step.apply(connection)
-            connection.execute(
-                text("INSERT INTO fingerpost_schema (version, applied) VALUES (:version, :applied)"),
-                {"version": step.number, "applied": to_microseconds(utc_now())},
-            )
+    missing = [step for step in steps if step.number > found]
+    for step in missing:
+        step.apply(connection)
+    if missing:
+        connection.execute(
+            text("INSERT INTO fingerpost_schema (version, applied) VALUES (:version, :applied)"),
+            [{"version": step.number, "applied": to_microseconds(utc_now())} for step in missing],
+        )
     return newest
