@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from fingerpost.errors import ConfigError, FingerpostError, LimitReached, Unknow
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Approval, Decision, ErrorKind, RouteOutcome, ServerState
 from fingerpost.testing import HANG, ScriptedModel, ToolServer, calls, tool_server
+from tests.kit import warm
 from tests.requirements import proves
 
 NOTES = [
@@ -79,7 +79,7 @@ def test_a_program_without_an_event_loop_asks_narrows_and_calls(tmp_path: Path):
 
 
 def test_servers_come_from_a_file_as_other_programs_write_it(tmp_path: Path):
-    entry = {"command": sys.executable, "args": ["-m", "mcp_server_time", "--local-timezone", "Etc/UTC"]}
+    entry = {"command": warm.server("mcp-server-time"), "args": ["--local-timezone", "Etc/UTC"]}
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"time": entry}}))
     with Embedded(str(file), settings=settings(tmp_path)) as fingerpost:
@@ -301,7 +301,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*warm.python(), "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "asked\n"
         began = time.monotonic()
@@ -333,7 +333,7 @@ with Embedded([tool_server("notes").spec()], settings=settings) as fingerpost:
         print(len(fingerpost.status()), flush=True)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [*warm.python(), "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stderr
     refused, counted = done.stdout.splitlines()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import socket
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from mcp_types import ElicitResult
 from fingerpost import Router, Settings
 from fingerpost.records import ErrorKind, ServerSpec
 from fingerpost.testing import tool_server
+from tests.kit import warm
 from tests.kit.gateways import serve_gateway, wait_until_connected
 from tests.requirements import proves
 
@@ -63,8 +63,8 @@ class GatewayWithFetch:
 @asynccontextmanager
 async def open_gateway_with_fetch(folder: Path, **more: Any) -> AsyncGenerator[GatewayWithFetch]:
     count = folder / "deleted"
-    command = ("-m", "tests.security.fetch_server", str(count))
-    spec = ServerSpec(name="web", transport="stdio", command=sys.executable, args=command, cwd=str(ROOT))
+    command, *arguments = [*warm.python(), "-m", "tests.security.fetch_server", str(count)]
+    spec = ServerSpec(name="web", transport="stdio", command=command, args=tuple(arguments), cwd=str(ROOT))
     settings = Settings.model_validate(
         {"store": {"url": f"sqlite:///{folder}/s.db"}, "policy": FETCH_ALLOWED, **more}
     )

@@ -21,13 +21,13 @@ from tests.requirements import proves
 
 __all__ = ["folder", "open_workspace", "settings"]
 
-CONFTEST: Final = "open('owned', 'w').write('x')\n"
+MAKEFILE: Final = "all:\n\ttouch owned\n"
 ALLOWED: Final = {"verdict": "allow", "server": "other"}
 
 
 async def is_asked(workspace: WorkspaceCaller) -> str:
-    """The question about a test run that is on the list of allowed commands, empty if it runs."""
-    said = await workspace.call("ai.execute", command="pytest")
+    """The question about a command that runs what is in the folder and is allowed, empty if it runs."""
+    said = await workspace.call("ai.execute", command="make")
     if said.error is ErrorKind.AUTHORIZATION_REQUIRED:
         return said.content
     assert said.success or "exited with status" in said.content, said.content
@@ -38,20 +38,20 @@ async def is_asked(workspace: WorkspaceCaller) -> str:
 async def test_a_command_asks_after_a_filesystem_server_wrote_into_the_folder(
     open_workspace: OpenWorkspace, folder: Path
 ):
-    (folder / "test_a.py").write_text("def test_a(): pass\n")
+    (folder / "Makefile").write_text("all:\n\ttouch ran\n")
     files = Server.stdio("other", [program("mcp-server-filesystem"), str(folder)])
-    async with open_workspace(commands=("pytest",), policy=(ALLOWED,), servers=(files,)) as workspace:
-        read = await workspace.router.call("other/read_text_file", {"path": str(folder / "test_a.py")})
+    async with open_workspace(commands=("make",), policy=(ALLOWED,), servers=(files,)) as workspace:
+        read = await workspace.router.call("other/read_text_file", {"path": str(folder / "Makefile")})
         assert read.success, read.content
         assert not await is_asked(workspace)
         written = await workspace.router.call(
-            "other/write_file", {"path": str(folder / "conftest.py"), "content": CONFTEST}
+            "other/write_file", {"path": str(folder / "GNUmakefile"), "content": MAKEFILE}
         )
         assert written.success, written.content
         question = await is_asked(workspace)
-        assert "other/write_file" in question and "conftest.py" in question
-    async with open_workspace(commands=("pytest",), policy=(ALLOWED,)) as workspace:  # a restart is no review
-        assert "conftest.py" in await is_asked(workspace)
+        assert "other/write_file" in question and "GNUmakefile" in question
+    async with open_workspace(commands=("make",), policy=(ALLOWED,)) as workspace:  # a restart is no review
+        assert "GNUmakefile" in await is_asked(workspace)
     assert not (folder / "owned").exists()
 
 
@@ -93,7 +93,7 @@ async def test_which_writes_of_other_servers_count(open_workspace: OpenWorkspace
     arguments, entry, counts = CASES[case]
     server = tool_server("other", [{"name": "write_note", "description": "Write a note."}])
     spec = replace(server.spec(), **put_places(entry, places))
-    async with open_workspace(commands=("pytest",), policy=(ALLOWED,), servers=(spec,)) as workspace:
+    async with open_workspace(commands=("make",), policy=(ALLOWED,), servers=(spec,)) as workspace:
         assert (await workspace.router.call("other/write_note", put_places(arguments, places))).success
         assert bool(await is_asked(workspace)) is counts
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,6 +20,7 @@ from fingerpost.records import JsonObject
 from fingerpost.servers import RequestContext, Server, ServerPool
 from fingerpost.settings import LimitSettings
 from fingerpost.testing import MemoryTokens, served, tool_server
+from tests.kit import warm
 from tests.kit.full_server import STATE, FullServer, serve_full_server
 from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, eventually, open_pool, text_of
@@ -162,7 +162,7 @@ async def test_a_handshake_server_asks_the_caller_of_its_own_request(way: str):
 
 async def test_over_standard_streams_the_only_request_is_the_one_that_asks():
     caller = RecordingCaller()
-    spec = Server.stdio("talk", [sys.executable, "-m", "tests.kit.full_server"], era=OLD)
+    spec = Server.stdio("talk", [*warm.python(), "-m", "tests.kit.full_server"], era=OLD)
     async with open_pool(spec) as servers:
         answer = json.loads(text_of(await call(servers, "ask", RequestContext(caller=caller))))
         await call(servers, "report", RequestContext(caller=caller))

@@ -6,6 +6,8 @@ OpenAI-compatible address, one server is a real program, the other is reached ov
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -49,7 +51,9 @@ from fingerpost.llm import ChatModel, ModelReply, ModelRequest, OnText, OpenAICh
 from fingerpost.records import ParsedSelection, ServerState
 from fingerpost.settings import FlagSettings, NarrowSettings, StoreSettings
 from fingerpost.testing import ToolServer, served, tool_server
+from tests.kit import warm
 from tests.kit.programs import program
+from tests.kit.server_pools import all_blocked
 from tests.kit.strong_model import StrongModel
 from tests.requirements import proves
 
@@ -304,7 +308,10 @@ async def test_a_dangerous_call_has_a_type_at_every_step(tmp_path: Path) -> None
 
 async def test_a_request_that_comes_while_servers_connect_waits_for_them_too(tmp_path: Path) -> None:
     sources: list[tuple[str, ...]] = []
-    clock = Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "Etc/UTC"])
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    time_server = f"{warm.server('mcp-server-time')} --local-timezone Etc/UTC"
+    clock = Server.stdio("time", ["sh", "-c", f"read line < {shlex.quote(str(gate))}; exec {time_server}"])
 
     async def ask(router: Router) -> None:
         sources.append((await router.route("What time is it in Tokyo right now?")).sources)
@@ -313,7 +320,11 @@ async def test_a_request_that_comes_while_servers_connect_waits_for_them_too(tmp
         await router.settle(20)  # what narrows is loaded: now only the server takes its time
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(ask, router)
-            await anyio.sleep(0.05)
-            assert router.servers.get_status("time").state is ServerState.CONNECTING
+            while (state := router.servers.get_status("time").state) is not ServerState.CONNECTING:
+                assert state is ServerState.IDLE
+                await anyio.sleep(0.01)
             tasks.start_soon(ask, router)
+            await all_blocked()
+            assert router.servers.get_status("time").state is ServerState.CONNECTING
+            await anyio.Path(gate).write_text("\n")
     assert sources == [("time/get_current_time",)] * 2

@@ -131,7 +131,7 @@ attempts = st.lists(
 
 
 @proves("U3", "C6")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(attempts)
 def test_thousands_of_odd_paths_never_reach_what_lies_outside(
     tries: list[tuple[str, str, str, bool]],
@@ -225,7 +225,7 @@ def everything_with_d(number: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 @proves("U3")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_a_folder_swapped_for_a_link_between_look_and_use_leads_nowhere(turns: list[bool]) -> None:
     with world() as ground, swapper_in(ground) as swapper:
