@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar, cast
 
+Node = TypeVar("Node", bound=ast.AST)
 PACKAGE: Final = Path(__file__).parent.parent / "src" / "fingerpost"
 GERUND_NOUNS: Final = frozenset(
     [
@@ -75,6 +77,21 @@ class Module:
     path: Path
     tree: ast.Module
     lines: int
+    _nodes: dict[type[ast.AST], list[ast.AST]]  # of the whole tree, by kind
+
+    @classmethod
+    def parse(cls, name: str, path: Path) -> Module:
+        """Parse and walk a file once, for all rules."""
+        text = path.read_text(encoding="utf-8")
+        tree = ast.parse(text)
+        nodes: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
+        for node in ast.walk(tree):
+            nodes[type(node)].append(node)
+        return cls(name, path, tree, text.count("\n"), nodes)
+
+    def find(self, *kinds: type[Node]) -> Iterator[Node]:
+        for kind in kinds:
+            yield from cast("list[Node]", self._nodes.get(kind, []))
 
     @property
     def is_package(self) -> bool:
@@ -93,11 +110,12 @@ class Rule:
 
 def read_modules(root: Path = PACKAGE) -> list[Module]:
     modules: list[Module] = []
+    gc.disable()  # it would go through all the trees again and again, and they have no cycles
     for path in sorted(root.rglob("*.py")):
         parts = [root.name, *path.relative_to(root).with_suffix("").parts]
-        text = path.read_text(encoding="utf-8")
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        modules.append(Module(name, path, ast.parse(text), text.count("\n")))
+        modules.append(Module.parse(name, path))
+    gc.enable()
     return modules
 
 
@@ -108,9 +126,8 @@ def find_files(modules: list[Module]) -> list[str]:
 def find_repeated_classes(modules: list[Module]) -> list[str]:
     places: dict[str, list[str]] = defaultdict(list)
     for module in modules:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(module.name)
+        for node in module.find(ast.ClassDef):
+            places[node.name].append(module.name)
     return [f"{name}: {', '.join(found)}" for name, found in sorted(places.items()) if len(found) > 1]
 
 
@@ -127,9 +144,8 @@ def find_participle_functions(modules: list[Module]) -> list[str]:
     return [
         f"{module.name}.{node.name}"
         for module in modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and _is_participle(node.name.strip("_"))
+        for node in module.find(ast.FunctionDef, ast.AsyncFunctionDef)
+        if _is_participle(node.name.strip("_"))
         and not any(re.search(r"property|contextmanager", ast.unparse(one)) for one in node.decorator_list)
     ]
 
@@ -148,11 +164,13 @@ def find_hidden_imports(modules: list[Module]) -> list[str]:
 
 def _find_late_imports(module: Module) -> Iterator[ast.Import | ast.ImportFrom]:
     """The imports inside functions."""
-    for function in ast.walk(module.tree):
-        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            for node in ast.walk(function):
-                if isinstance(node, ast.Import | ast.ImportFrom):
-                    yield node
+    spans = [
+        (function.lineno, function.end_lineno or function.lineno)
+        for function in module.find(ast.FunctionDef, ast.AsyncFunctionDef)
+    ]
+    for node in module.find(ast.Import, ast.ImportFrom):
+        if any(first <= node.lineno <= last for first, last in spans):
+            yield node
 
 
 def find_fragments(modules: list[Module]) -> list[str]:
@@ -167,7 +185,7 @@ def find_fragments(modules: list[Module]) -> list[str]:
         target for module in modules for node in _find_late_imports(module) for target in _read_targets(node)
     }
     for module in modules:
-        for node in ast.walk(module.tree):
+        for node in module.find(ast.Import, ast.ImportFrom):
             for target in _read_targets(node):
                 if target in known and target != module.name:
                     importers[target].add(module.name)
@@ -192,9 +210,8 @@ def find_numbered_codes(modules: list[Module]) -> list[str]:
         for module in modules
         if module.name != "fingerpost.surfaces.gateway.protocol"
         and not module.name.startswith("fingerpost.testing.")
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
+        for node in module.find(ast.UnaryOp)
+        if isinstance(node.op, ast.USub)
         and isinstance(node.operand, ast.Constant)
         and isinstance(node.operand.value, int)
         and 32_000 <= node.operand.value <= 32_999
@@ -217,24 +234,18 @@ def find_foreign_writes(modules: list[Module]) -> list[str]:
     state = next(
         node for node in owner.tree.body if isinstance(node, ast.ClassDef) and node.name == "RunState"
     )
-    fields = {target.attr for target in _find_attribute_writes(state)}
+    fields = {node.attr for node in ast.walk(state) if isinstance(node, ast.Attribute) and _is_written(node)}
     return [
         f"{module.name}:{target.lineno}: {ast.unparse(target)}"
         for module in modules
-        if module is not owner and _names(module.tree, "RunState")
-        for target in _find_attribute_writes(module.tree)
-        if target.attr in fields and ast.unparse(target.value) != "self"
+        if module is not owner and any(node.id == "RunState" for node in module.find(ast.Name))
+        for target in module.find(ast.Attribute)
+        if _is_written(target) and target.attr in fields and ast.unparse(target.value) != "self"
     ]
 
 
-def _names(tree: ast.Module, name: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
-
-
-def _find_attribute_writes(tree: ast.AST) -> Iterator[ast.Attribute]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del):
-            yield node
+def _is_written(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store | ast.Del)
 
 
 def find_merged_keywords(modules: list[Module]) -> list[str]:
@@ -242,8 +253,7 @@ def find_merged_keywords(modules: list[Module]) -> list[str]:
     return [
         f"{module.name}:{node.lineno}"
         for module in modules
-        for node in ast.walk(module.tree)
-        if isinstance(node, ast.Call)
+        for node in module.find(ast.Call)
         for keyword in node.keywords
         if keyword.arg is None and isinstance(keyword.value, ast.Dict) and None in keyword.value.keys
     ]

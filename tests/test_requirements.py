@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -16,11 +17,19 @@ def proven_ids() -> dict[str, list[str]]:
     """Every id named by a `@proves(…)` in the test files, with the tests that carry it."""
     found: dict[str, list[str]] = {}
     for path in sorted(TESTS.rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                for name in _ids(node):
-                    found.setdefault(name, []).append(f"{path.relative_to(TESTS)}::{node.name}")
+        text = path.read_text(encoding="utf-8")
+        for node in _find_tests(ast.parse(text).body) if "@proves(" in text else ():
+            for name in _ids(node):
+                found.setdefault(name, []).append(f"{path.relative_to(TESTS)}::{node.name}")
     return found
+
+
+def _find_tests(body: Sequence[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from _find_tests(node.body)
 
 
 def _ids(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

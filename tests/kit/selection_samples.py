@@ -59,9 +59,10 @@ class Sample:
     expected: Mapping[str, Any]
 
 
-def samples(*files: str) -> list[Sample]:
+def samples(*files: str, longest: int = 1_000_000) -> list[Sample]:
+    """The replies of these files. Fillings have at most `longest` characters."""
     return [
-        _sample(f"{file}: {entry['name']}", entry)
+        _sample(f"{file}: {entry['name']}", entry, longest)
         for file in files
         for entry in cast(
             "list[dict[str, Any]]", tomllib.loads((FOLDER / f"{file}.toml").read_text("utf-8"))["reply"]
@@ -69,9 +70,10 @@ def samples(*files: str) -> list[Sample]:
     ]
 
 
-def _sample(name: str, entry: dict[str, Any]) -> Sample:
+def _sample(name: str, entry: dict[str, Any], longest: int) -> Sample:
     """`§` in a text stands for `fill` (a piece, how often), closed by `close` as often."""
     piece, times = cast("tuple[str, int]", entry.get("fill", ("", 0)))
+    times = min(times, longest // max(1, len(piece)))
     filling = piece * times + entry.get("close", "") * times
     filled = {key: entry.get(key, "").replace("§", filling) for key in ("text", "args")}
     calls = tuple(json.loads(entry.get("calls", "[]")))

@@ -13,7 +13,7 @@ from typing import Any, Unpack, cast
 import anyio
 import pytest
 from anyio.from_thread import start_blocking_portal
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from fingerpost import Router
@@ -71,15 +71,15 @@ def _build_reply(text: str, entries: list[object]) -> ModelReply:
     return _reply(text, *entries)
 
 
-LONG = 210_000  # characters: more than an answer may have
+LONG = 40_000  # characters: more than the guard holds back before it decides
 JUNK: tuple[tuple[str, ModelReply], ...] = (
-    ("very many words", _reply("delete the file " * 14_000)),
+    ("very many words", _reply("delete the file " * 2_600)),
     ("very many braces", _reply("{" * LONG)),
     ("very many brackets", _reply("[" * LONG)),
     ("very many quotes", _reply('"' * LONG)),
     ("very many angle brackets", _reply("<" * LONG)),
-    ("very many opening marks", _reply("<tool_call>" * 19_200)),
-    ("very many fences", _reply("```json\n" * 27_000)),
+    ("very many opening marks", _reply("<tool_call>" * 3_700)),
+    ("very many fences", _reply("```json\n" * 5_000)),
     ("very many arguments", _reply(write_selection("web__search", {"query": "x" * LONG}))),
     ("very many spaces", _reply(" " * LONG)),
     ("ten thousand lists in each other", _reply("[" * 10_000 + "]" * 10_000)),
@@ -121,8 +121,10 @@ JUNK: tuple[tuple[str, ModelReply], ...] = (
 )
 
 
-def _odd(*files: str) -> list[tuple[str, ModelReply]]:
-    return [*((sample.name, sample.reply) for sample in samples(*files)), *JUNK]
+def _odd(*files: str, share: int = 0) -> list[tuple[str, ModelReply]]:
+    """One fifth of the samples, and all junk. `tests/choose` shows how each sample is read."""
+    corpus = samples(*files, longest=LONG)[share::5]
+    return [*((sample.name, sample.reply) for sample in corpus), *JUNK]
 
 
 def _faults(name: str, route: Route) -> list[str]:
@@ -166,7 +168,7 @@ async def test_no_reply_to_the_selection_question_runs_what_was_not_offered_and_
     tmp_path: Path,
 ) -> None:
     cases = _odd(*SELECTIONS)
-    assert len(cases) >= 200
+    assert len(cases) >= 90
     model = script_model(selection=lambda request: cases[_case(request)][1], review=_careful, answer=_done)
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
@@ -193,17 +195,14 @@ async def test_only_a_review_that_can_be_read_and_says_yes_lets_the_destructive_
 
 @proves("A4", "A5")
 async def test_no_odd_reply_counts_as_an_approval(tmp_path: Path) -> None:
-    cases = [case for case in _odd("arguments", "broken", "shapes") if case[0] != "broken: a review instead"]
+    odd = _odd("arguments", "broken", "shapes", share=1)
+    cases = [case for case in odd if case[0] != "broken: a review instead"]
     model = script_model(selection=_delete, review=lambda request: cases[_case(request)][1], answer=_done)
     async with open_office(tmp_path, model, **ALLOWED) as (router, servers):
         routes = await _all(router, cases)
         assert not _all_faults(cases, routes)
         assert list_called(servers) == []
-        assert {route.outcome for route in routes} <= {
-            RouteOutcome.ANSWERED,
-            RouteOutcome.WAITING,
-            RouteOutcome.LIMITED,  # such lengths are more than a request may cost
-        }
+        assert {route.outcome for route in routes} <= {RouteOutcome.ANSWERED, RouteOutcome.WAITING}
 
 
 @proves("A15", "W10")
@@ -212,7 +211,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
     tmp_path: Path, streamed: bool
 ) -> None:
     """The answer may hold a call, which is then reviewed like any other: the reviewer says no to all."""
-    cases = _odd("arguments", "names", "shapes", "wrapped")
+    cases = _odd("arguments", "names", "shapes", "wrapped", share=2)
     cases = cases[int(streamed) :: 2]  # the guard reads them alike, whole or in pieces
     if streamed:  # piece by piece such lengths take their time
         cases = [(name, reply) for name, reply in cases if len(reply.text) < SHORT]
@@ -231,7 +230,7 @@ async def test_whatever_is_written_as_the_answer_nothing_runs_without_a_review(
 @proves("C1", "B4", "W10")
 @pytest.mark.parametrize("mode", ["single", "simple", "react"])
 async def test_an_agent_runs_only_what_was_offered_and_never_what_destroys(tmp_path: Path, mode: str) -> None:
-    cases = _odd("arguments", "broken", "names", "shapes", "wrapped")
+    cases = _odd("arguments", "broken", "names", "shapes", "wrapped", share=3)
     if mode != "single":  # what a turn may say is read in one place; each of the others gets its half
         cases = [case for case in cases if len(case[1].text) < SHORT][int(mode == "react") :: 2]
     model = ScriptedModel(lambda request: cases[_case(request)][1])
@@ -252,7 +251,7 @@ async def _is_deaf(router: Router, model: ScriptedModel) -> None:
 @proves("C1", "W10")
 @pytest.mark.parametrize("calls", [False, True])
 async def test_a_model_that_cannot_call_tools_gets_no_further_with_json(tmp_path: Path, calls: bool) -> None:
-    cases = [case for case in _odd("arguments", "broken", "shapes") if len(case[1].text) < SHORT]
+    cases = [case for case in _odd("arguments", "broken", "shapes", share=4) if len(case[1].text) < SHORT]
     cases = [case for case in cases if bool(case[1].tool_calls) is calls]
     model = ScriptedModel(lambda request: cases[_case(request)][1])
     more = {"models": {"prime": DEAF.model_dump()}}
@@ -336,7 +335,6 @@ def test_arbitrary_replies_to_every_question_end_readably_and_destroy_nothing(
     ):
 
         @given(st.lists(st.builds(_build_reply, _TEXTS, _CALLS), max_size=8))
-        @settings(max_examples=60, deadline=None)
         def attack(said: list[ModelReply]) -> None:
             nonlocal replies
             replies = iter(said)

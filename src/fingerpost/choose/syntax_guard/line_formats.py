@@ -89,6 +89,8 @@ _DELIMITER_START: Final = re.compile(
     rf"(?P<words>[^\W_][\w \t\-:]{{0,100}}|)[ \t]{{0,2}}:?[ \t]?[|!{RULER}#_/<]{{0,24}}[\])}}>»]{{0,3}}\Z"
 )
 _FIRST_WORDS: Final = ("start", "begin", "open", "end", "finish", "stop", "close", "closing", "סוף", "תחילת")
+_MAX_FIRST_WORD_LENGTH: Final = max(map(len, _FIRST_WORDS))
+_DELIMITER_NOUN: Final = re.compile("tool|function|plugin|mcp|helper|call|כלי")
 _LEADING_DECORATION: Final = re.compile(r"[\W_]{0,30}")
 _LATE_PHRASE: Final = re.compile(rf"{_DELIMITER_WORDS}{_SURE_WORDS}", re.IGNORECASE)
 _DELIMITER_CLOSER: Final = re.compile(
@@ -143,9 +145,11 @@ def _may_be_delimiter(rest: str) -> bool:
     """Return whether the words after the decoration can be a delimiter. This fast check rejects most text."""
     start = _LEADING_DECORATION.match(rest)
     words = rest[start.end() :].casefold() if start is not None else ""
-    if not words or words.startswith(_FIRST_WORDS) or any(word.startswith(words) for word in _FIRST_WORDS):
+    if not words or words.startswith(_FIRST_WORDS):
         return True
-    return any(noun in words for noun in ("tool", "function", "plugin", "mcp", "helper", "call", "כלי"))
+    if len(words) < _MAX_FIRST_WORD_LENGTH and any(word.startswith(words) for word in _FIRST_WORDS):
+        return True
+    return _DELIMITER_NOUN.search(words) is not None
 
 
 def _may_become_delimiter(rest: str) -> bool:
