@@ -131,7 +131,7 @@ def test_an_overconfident_model_is_brought_nearer_the_truth_on_outcomes_it_was_n
 ) -> None:
     before: list[float] = []
     after: list[float] = []
-    for seed in range(10):
+    for seed in range(4):
         fitted = Calibration.fit(outcomes(count, truth=overconfident, seed=seed))
         unseen = outcomes(5000, truth=overconfident, seed=1000 + seed)
         before.append(compute_error(unseen, Calibration()))
@@ -141,7 +141,7 @@ def test_an_overconfident_model_is_brought_nearer_the_truth_on_outcomes_it_was_n
 
 
 def test_a_model_that_is_right_as_often_as_it_says_is_left_about_as_it_is() -> None:
-    for seed in range(10):
+    for seed in range(4):
         fitted = Calibration.fit(outcomes(300, truth=lambda raw: raw, seed=seed))
         unseen = outcomes(5000, truth=lambda raw: raw, seed=1000 + seed)
         assert compute_error(unseen, fitted) < 0.06

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fingerpost.narrow.request import NarrowRequest
@@ -24,8 +24,8 @@ JUNK = [
     "\x00\x1b[31mred",
     "and " * 5_000,
     "1. " * 3_000,
-    "find " * 200_000,
-    "x" * 1_000_000,
+    "find " * 20_000,
+    "x" * 100_000,
     "?!.;,،؛" * 2_000,
 ]
 
@@ -53,12 +53,12 @@ def test_a_catalog_of_one_offers_it() -> None:
 
 
 @proves("N6")
-def test_ten_thousand_identical_tools_are_one_tool() -> None:
+def test_a_thousand_identical_tools_are_one_tool() -> None:
     same = tool("read_file", "Read a file from disk.", "path")
-    narrower = narrower_of({f"server{number}": [same] for number in range(10_000)})
+    narrower = narrower_of({f"server{number}": [same] for number in range(1_000)})
     narrowing = narrower.narrow(NarrowRequest(text="read the file notes.txt"))
     assert len(list_offered(narrowing)) == 1
-    assert narrowing.shortlist.considered == 10_000
+    assert narrowing.shortlist.considered == 1_000
     assert len(narrowing.shortlist.candidates) == 20
     assert all("the same tool as" in one.lost for one in narrowing.shortlist.candidates[1:])
 
@@ -66,7 +66,6 @@ def test_ten_thousand_identical_tools_are_one_tool() -> None:
 @example(text="B:E\x80;000\x80", most=1)
 @example(text="find the invoice from May and send it to Ruth", most=2)
 @given(text=st.text(max_size=300), most=st.integers(1, 6))
-@settings(max_examples=60, deadline=None)
 def test_no_text_breaks_the_promises(text: str, most: int) -> None:
     tools = [tool(f"tool_{number}", "Read, find or send a thing.", "id") for number in range(8)]
     narrowing = narrow(text, {"a": tools[:4], "b": tools[4:]}, max_tools=most)

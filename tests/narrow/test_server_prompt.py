@@ -129,14 +129,12 @@ def test_a_conversation_too_long_loses_its_middle_and_says_so():
 
 
 def test_a_catalog_of_very_many_servers_is_still_listed_whole():
-    many = snapshot([f"server{number:04}" for number in range(600)], 5)
     wordy = catalog(
-        *(create_listing(f"s{number:04}", *(tool(f"t{i}", LONG) for i in range(5))) for number in range(600))
+        *(create_listing(f"s{number:04}", *(tool(f"t{i}", LONG) for i in range(5))) for number in range(380))
     )
-    for made in (many, wordy.snapshot):
-        listed = format_server_list(made)
-        assert len(listed) <= 200_000
-        assert listed.count("(5 tools)") == 600
+    listed = format_server_list(wordy.snapshot)
+    assert len(listed) <= 200_000 // 2  # it would be longer than 200,000 with whole descriptions
+    assert listed.count("(5 tools)") == 380
 
 
 @proves("E3")

@@ -20,7 +20,7 @@ from tests.kit.catalogs import card, tool
 from tests.requirements import proves
 
 FOLDER: Final = "/nonexistent/folder"
-MANY = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+MANY = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 OPERATIONS: Final = {"read": Effect.READ, "write": Effect.WRITE, "drop": Effect.DESTROY}
 TOOL_PATTERNS: Final = ("*", "shop/*", "shop/manage", "SHOP/manage", "manage", "man*", "mail/*", "send")
 OPERATION_PATTERNS: Final = ("*", "read", "drop", "re*", "manage", "manage.*", "shop/manage.*", "other")
@@ -185,7 +185,7 @@ def test_a_tool_is_visible_exactly_when_some_call_of_it_would_not_be_denied(
 
 
 @proves("N1")
-@MANY
+@settings(MANY, max_examples=30)  # each example is many calls
 @given(make_rules(["mode", "level"]), st.sampled_from(["shop", "mail"]), callers, profiles, scopes)
 def test_a_server_is_named_exactly_when_some_call_of_it_would_not_be_denied(
     given: list[RuleSettings], server: str, caller: str | None, profile: str | None, within: tuple[Scope, ...]

@@ -60,7 +60,7 @@ def test_every_flag_is_described_can_be_switched_off_and_is_read(folders: Settin
     assert flag in flags_read_by_the_product()
 
 
-@cache  # reading the whole product takes two seconds
+@cache
 def flags_read_by_the_product() -> set[str]:
     """Names read as `….flags.<name>` or `flags.<name>` outside the settings themselves."""
     root = Path(fingerpost.__file__).parent
@@ -68,7 +68,8 @@ def flags_read_by_the_product() -> set[str]:
     for path in root.rglob("*.py"):
         if path.is_relative_to(root / "settings"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "flags." in text else ():
             if isinstance(node, ast.Attribute) and _is_flags(node.value):
                 found.add(node.attr)
     return found

@@ -114,7 +114,7 @@ _EXPLETIVES: Final = re.compile(
 )
 _FOLLOWUP_WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _LETTERS: Final = re.compile(r"[^\W\d_]{2,}")
-_NAMED: Final = re.compile(r"\S*[\w-]\.[a-z]{1,5}\b|\S*[/@\\]\S*|[\"“«]", re.IGNORECASE)
+_NAMED: Final = re.compile(r"[\w-]\.[a-z]{1,5}\b|[/@\\\"“«]", re.IGNORECASE)
 _LOW_CONTENT_WORDS: Final = STOP_WORDS | _WORDS["low content"]
 
 

@@ -26,6 +26,7 @@ PART_KEYWORDS: Final = (
     *_APPLIED_PARTS, "not", "propertyNames", "additionalItems", "unevaluatedItems", "unevaluatedProperties",
     "contentSchema",
 )  # fmt: skip
+_LISTS: Final = (list, tuple)
 MAX_POINTER_LENGTH: Final = 1_000
 _INDEX: Final = re.compile(r"[0-9]{1,9}")  # list index; Python refuses to parse thousands of digits
 
@@ -35,7 +36,7 @@ def is_object(value: Json) -> TypeGuard[JsonObject]:
 
 
 def is_list(value: Json) -> TypeGuard[Sequence[Json]]:
-    return isinstance(value, list | tuple)
+    return type(value) is list or isinstance(value, _LISTS)
 
 
 def iterate_parts(schema: JsonObject, *, applied: bool = False) -> Iterator[tuple[str, Json]]:
@@ -44,18 +45,18 @@ def iterate_parts(schema: JsonObject, *, applied: bool = False) -> Iterator[tupl
     `applied`: only those that describe a value where it stands, without definitions and what must not fit.
     """
     for keyword in _APPLIED_MAPS if applied else MAP_KEYWORDS:
-        named = schema.get(keyword)
-        if is_object(named):
+        if keyword in schema and is_object(named := schema[keyword]):
             yield from named.items()
     for keyword in LIST_KEYWORDS:
-        listed = schema.get(keyword)
-        if is_list(listed):
+        if keyword in schema and is_list(listed := schema[keyword]):
             yield from (("", part) for part in listed)
     for keyword in _APPLIED_PARTS if applied else PART_KEYWORDS:
         part = schema.get(keyword)
+        if part is None:
+            continue
         if is_list(part):
             yield from (("", each) for each in part)
-        elif part is not None:
+        else:
             yield "", part
 
 

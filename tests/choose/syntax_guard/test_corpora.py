@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from fingerpost.choose.syntax_guard.scanner import SyntaxGuard
 from tests.choose.syntax_guard.corpus import (
     GUARD,
@@ -14,11 +12,12 @@ from tests.choose.syntax_guard.corpus import (
     read_invented_samples,
     read_undecided,
 )
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
 @proves("A15")
-@pytest.mark.parametrize("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
+@table("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
 def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: GuardSample) -> None:
     cleaned = GUARD.clean(sample.text, request=sample.request)
     assert cleaned.text == sample.clean
@@ -26,7 +25,7 @@ def test_invented_syntax_is_stopped_and_the_rest_of_the_answer_stays(sample: Gua
 
 
 @proves("A15")
-@pytest.mark.parametrize("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
+@table("sample", read_invented_samples(), ids=lambda sample: sample.text[:40])
 def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: GuardSample) -> None:
     calls = [(one.name, one.arguments) for one in GUARD.clean(sample.text).removed if one.name is not None]
     if sample.tool is None:
@@ -36,19 +35,19 @@ def test_a_call_of_a_real_tool_can_be_made_properly_and_no_other(sample: GuardSa
 
 
 @proves("A15")
-@pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
+@table("sample", ordinary(), ids=lambda sample: sample.text[:40])
 def test_ordinary_text_and_code_survive_unchanged(sample: GuardSample) -> None:
     cleaned = GUARD.clean(sample.text, request=sample.request)
     assert cleaned.text == sample.text
     assert cleaned.removed == ()
 
 
-@pytest.mark.parametrize("sample", ordinary(), ids=lambda sample: sample.text[:40])
+@table("sample", ordinary(), ids=lambda sample: sample.text[:40])
 def test_ordinary_text_survives_where_no_tools_are_known(sample: GuardSample) -> None:
     assert SyntaxGuard(()).clean(sample.text, request=sample.request).text == sample.text
 
 
-@pytest.mark.parametrize("sample", read_undecided(), ids=lambda sample: sample.text[:40])
+@table("sample", read_undecided(), ids=lambda sample: sample.text[:40])
 def test_what_cannot_be_told_passes_as_data_and_is_stopped_as_a_command(sample: Undecided) -> None:
     """What is, not what should be: a rule that decides these has to show it on all of them."""
     shown = GUARD.clean(sample.text, request=sample.request).text

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.choose.syntax_guard.scanner import CleanedText, SyntaxGuard
 from tests.choose.syntax_guard.corpus import GUARD, REQUESTS, GuardSample, ordinary, read_invented_samples
 from tests.kit.catalogs import UNHURRIED
+from tests.kit.tables import table
 from tests.requirements import proves
 
 _TEXTS = tuple(sample.text for sample in (*read_invented_samples(), *ordinary()))
@@ -59,9 +59,7 @@ def clean_stream(guard: SyntaxGuard, pieces: list[str], *, request: str = "") ->
 
 
 @proves("A15")
-@pytest.mark.parametrize(
-    "sample", (*read_invented_samples(), *ordinary()), ids=lambda sample: sample.text[:40]
-)
+@table("sample", (*read_invented_samples(), *ordinary()), ids=lambda sample: sample.text[:40])
 def test_a_text_that_comes_letter_by_letter_is_shown_like_the_whole(sample: GuardSample) -> None:
     whole = GUARD.clean(sample.text, request=sample.request)
     assert clean_stream(GUARD, list(sample.text), request=sample.request) == whole
