@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,7 @@ class CommandLine:
             "XDG_CONFIG_HOME": str(self.home / "config"),
             "XDG_DATA_HOME": str(self.home / "data"),
             "FINGERPOST_STORE__URL": f"sqlite:///{self.home}/store.db",
+            "FINGERPOST_FLAGS__DENSE_SCORES": "false",  # loading the encoder takes longer than most commands
         }
 
     def has(self, name: str, tools: list[Any] | None = None, **entry: Any) -> Path:
@@ -38,7 +40,9 @@ class CommandLine:
         file = self.home / f"{name}-tools.json"
         if tools is not None:
             file.write_text(json.dumps(tools), encoding="utf-8")
-            entry = {**_python(str(FILE_SERVER), str(file)), **entry}
+            # An interpreter without packages starts quicker than what has loaded everything is forked.
+            arguments = ["-I", "-S", str(FILE_SERVER), str(file)]
+            entry = {"command": sys.executable, "args": arguments, **entry}
         self.servers[name] = entry
         (self.home / "mcp.json").write_text(json.dumps({"mcpServers": self.servers}), encoding="utf-8")
         return file

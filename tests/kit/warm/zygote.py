@@ -1,9 +1,9 @@
 """The fork server: a process that has loaded everything a command loads, and forks one for every request.
 
 Run: `python zygote.py ADDRESS`. It has one thread and no event loop, so what it forks is as good as new: own
-process, session, folder, environment, streams and signals. A script ends as interpreters do; a command does
-what they do at the end and leaves the rest to the system. The fork server ends, and all its commands with it,
-when its input ends.
+process, session, folder, environment, streams and signals. A script with `-W` ends as interpreters do;
+everything else does what they do at the end and leaves the rest to the system. The fork server ends, and all
+its commands with it, when its input ends.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import atexit
 import builtins
 import gc
 import importlib
+import io
+import json
 import marshal
 import os
 import pkgutil
@@ -23,9 +25,10 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import suppress
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import Any, Final, Literal, TextIO, cast
 
@@ -42,6 +45,7 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
     "mcp_server_fetch.server",
     "mcp_server_git.server",
     "mcp_server_time.server",
+    "openai.resources.chat.completions",
     "rich.console",
     "rich.live",
     "rich.markdown",
@@ -50,6 +54,9 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
     "uvloop",
 )
 
+
+WARM_UP: Final = (["tools"], ["call", "weather/forecast", "city=Rome"], ["ask", "What is the weather?"])
+NOBODY: Final = "http://127.0.0.1:9/v1"  # a model that never answers: connections are refused at once
 
 PROGRAMS: Final = {  # what we can be: the module and function that the installed program calls
     "fingerpost": ("fingerpost.surfaces.cli.main", "main"),
@@ -76,10 +83,47 @@ def load() -> None:
         importlib.import_module(f"fingerpost.surfaces.cli.{module.name}")
     for name in LOADED:
         importlib.import_module(name)
+    warm_up()
     tasks = Path("/proc/self/task")  # of Linux
     assert not tasks.exists() or len(list(tasks.iterdir())) == 1, "a thread would be lost in a fork"
     gc.collect()
     gc.freeze()  # what all commands share is looked through by none of them
+
+
+def warm_up() -> None:
+    """Run commands once: what is built when it is first used is then there for all commands."""
+    command = importlib.import_module("fingerpost.surfaces.cli.main").fingerpost
+    before = dict(os.environ)
+    with TemporaryDirectory(prefix="warm-up-") as folder, chdir(folder):
+        file_server = Path(__file__).parents[1] / "file_server.py"
+        tools, servers = Path(folder, "tools.json"), Path(folder, "mcp.json")
+        schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+        tools.write_text(
+            json.dumps([{"name": "forecast", "description": "Tell the weather.", "inputSchema": schema}]),
+            encoding="utf-8",
+        )
+        entry = {"command": sys.executable, "args": ["-I", "-S", str(file_server), str(tools)]}
+        servers.write_text(json.dumps({"mcpServers": {"weather": entry}}), encoding="utf-8")
+        model = f'[models.prime]\nmodel = "any"\nbase_url = "{NOBODY}"\nretries = 0\n'
+        Path(folder, "fingerpost.toml").write_text(model, encoding="utf-8")
+        os.environ |= {
+            "HOME": folder,
+            "XDG_CONFIG_HOME": folder,
+            "XDG_DATA_HOME": folder,
+            "FINGERPOST_STORE__URL": f"sqlite:///{folder}/store.db",
+            "FINGERPOST_FLAGS__DENSE_SCORES": "false",
+        }
+        try:
+            for arguments in WARM_UP:
+                # A command that fails is for the tests to report.
+                with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()), suppress(Exception):
+                    command.main([*arguments, "--servers", str(servers)], "fingerpost", standalone_mode=False)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(PATIENCE)
 
 
 class ForkServer:
@@ -122,6 +166,7 @@ class ForkServer:
         line, _ = self._door.accept()
         if not self._loaded:
             load()
+            signal.set_wakeup_fd(self._wake.fileno())
             self._loaded = True
         try:
             request = _read(line)
@@ -220,6 +265,8 @@ def become(request: CommandRequest) -> None:
     os.environ.clear()
     os.environ.update(request.environment)
     time.tzset()
+    added = filter(None, request.environment.get("PYTHONPATH", "").split(os.pathsep))
+    sys.path[:0] = [folder for folder in added if folder not in sys.path]
     sys.argv = [request.program, *request.arguments]
     unbuffered = bool(request.environment.get("PYTHONUNBUFFERED"))
     sys.stdin = sys.__stdin__ = _text(0, "r", errors="surrogateescape")
@@ -293,9 +340,16 @@ def main() -> None:
         try:
             run(request)
         except SystemExit as end:
-            if request.program == "python":  # a script of ours is looked at to its very end
+            if _is_watched(request):
                 raise
             end_quickly(end.code)
+        if not _is_watched(request):
+            end_quickly(None)
+
+
+def _is_watched(request: CommandRequest) -> bool:
+    """Whether warnings count: some come only when the interpreter takes everything apart at its end."""
+    return request.program == "python" and request.arguments[0] == "-W"
 
 
 if __name__ == "__main__":
