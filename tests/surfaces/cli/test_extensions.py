@@ -27,12 +27,16 @@ class Sailor(CommandLine):
         text = "\n".join(["[flags]", "dense_scores = false", "[extensions]", *lines])
         self.writes("fingerpost.toml", text)
 
-    def runs_with_package(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """The command as it is installed: one that is forked has its path already."""
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "PYTHONPATH": str(self.home / "packages"), "COLUMNS": "200"}
+
+    def runs_as_installed(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """The command with its start-up: the interpreter itself finds the package."""
         return subprocess.run(
             self.cold_command(*arguments),
             cwd=self.home,
-            env={**self.environment, "PYTHONPATH": str(self.home / "packages"), "COLUMNS": "200"},
+            env=self.environment,
             capture_output=True,
             text=True,
             timeout=150,
@@ -51,17 +55,17 @@ def test_what_a_package_adds_is_in_the_explanation_the_trace_and_the_call(sailor
     sailor.enables(
         scorers=["acme-harbour:tides"], rules=["Acme_Harbour:closed"], servers=["acme-harbour:harbour"]
     )
-    shown = sailor.runs_with_package("route", "--explain", REQUEST)
+    shown = sailor.runs("route", "--explain", REQUEST)
     assert shown.returncode == 0, shown.stderr
     assert "harbour/tide_table" in shown.stdout
     assert "tides +0.25 (the tide is high)" in " ".join(shown.stdout.split())
     assert "rules closed harbour: in code, for every call" in " ".join(shown.stdout.split())
-    trace = sailor.runs_with_package("trace", shown.stdout.rpartition("trace ")[2].split()[0])
+    trace = sailor.runs("trace", shown.stdout.rpartition("trace ")[2].split()[0])
     assert "tides +0.25" in trace.stdout
-    assert sailor.runs_with_package("call", "harbour/tide_table", "day=today").returncode == 0
-    denied = json.loads(sailor.runs_with_package("call", "harbour/tide_table", "day=storm", "--json").stdout)
+    assert sailor.runs_as_installed("call", "harbour/tide_table", "day=today").returncode == 0
+    denied = json.loads(sailor.runs("call", "harbour/tide_table", "day=storm", "--json").stdout)
     assert (denied["error"], denied["success"]) == ("denied", False)
-    traced = sailor.runs_with_package("trace", denied["call_id"]).stdout
+    traced = sailor.runs("trace", denied["call_id"]).stdout
     assert "policy deny: there is a storm (closed harbour)" in traced
 
 
@@ -69,7 +73,7 @@ def test_what_a_package_adds_is_in_the_explanation_the_trace_and_the_call(sailor
 def test_nothing_of_a_package_is_loaded_until_it_is_named_and_the_doctor_lists_it(sailor: Sailor) -> None:
     (sailor.home / "packages" / "acme_harbour.py").write_text("raise SystemExit('loaded')", encoding="utf-8")
     sailor.enables()
-    found = {one["subject"]: one for one in json.loads(sailor.runs_with_package("doctor", "--json").stdout)}
+    found = {one["subject"]: one for one in json.loads(sailor.runs("doctor", "--json").stdout)}
     mine = {subject: one for subject, one in found.items() if "acme-harbour" in subject}
     assert mine.keys() == {
         "scorer acme-harbour:tides",
@@ -88,7 +92,7 @@ def test_nothing_of_a_package_is_loaded_until_it_is_named_and_the_doctor_lists_i
 def test_what_cannot_be_loaded_is_left_out_and_the_doctor_says_why(sailor: Sailor) -> None:
     scorers = ["acme-harbour:tides", "acme-harbour:broken", "acme-harbour:unused", "no-package:at-all"]
     sailor.enables(scorers=scorers, servers=["acme-harbour:harbour"])
-    shown = sailor.runs_with_package("route", "--explain", REQUEST)
+    shown = sailor.runs("route", "--explain", REQUEST)
     assert shown.returncode == 0, shown.stderr
     assert "tides +0.25" in shown.stdout
     found = _read_findings(sailor)
@@ -107,7 +111,7 @@ def test_what_cannot_be_loaded_is_left_out_and_the_doctor_says_why(sailor: Sailo
 @pytest.mark.parametrize("name", ["acme-harbour:broken", "acme-harbour:gone"])
 def test_a_rule_that_cannot_be_loaded_stops_the_start(sailor: Sailor, name: str) -> None:
     sailor.enables(rules=[name], servers=["acme-harbour:harbour"])
-    stopped = sailor.runs_with_package("call", "harbour/tide_table", "day=today")
+    stopped = sailor.runs("call", "harbour/tide_table", "day=today")
     assert stopped.returncode != 0
     assert f"the extension {name} of extensions.rules cannot be used" in stopped.stderr
     assert "extensions.rules" in stopped.stderr
@@ -118,13 +122,13 @@ def test_a_rule_that_cannot_be_loaded_stops_the_start(sailor: Sailor, name: str)
 
 def test_a_name_without_a_package_is_a_mistake_in_the_settings(sailor: Sailor) -> None:
     sailor.enables(scorers=["tides"])
-    checked = sailor.runs_with_package("config", "check")
+    checked = sailor.runs("config", "check")
     assert checked.returncode != 0
     assert "extensions.scorers" in checked.stdout + checked.stderr
 
 
 def _read_findings(sailor: Sailor) -> dict[str, dict[str, Any]]:
-    return {one["subject"]: one for one in json.loads(sailor.runs_with_package("doctor", "--json").stdout)}
+    return {one["subject"]: one for one in json.loads(sailor.runs("doctor", "--json").stdout)}
 
 
 @proves("H26", "H24")
@@ -149,7 +153,7 @@ def test_the_package_of_the_documentation_does_what_the_page_shows(tmp_path: Pat
     sailor.writes("fingerpost.toml", f"{settings}\n[flags]\ndense_scores = false\n")
     (shown,) = [block for block in page if block.body.startswith("$ ")]
     for step in steps(shown):
-        done = sailor.runs_with_package(*shlex.split(step.command)[1:])
+        done = sailor.runs(*shlex.split(step.command)[1:])
         assert matches(step.expected, done.stdout), done.stdout + done.stderr
-    denied = sailor.runs_with_package("call", "harbour/tide_table", "day=storm")
+    denied = sailor.runs("call", "harbour/tide_table", "day=storm")
     assert "no sailing in a storm" in denied.stdout + denied.stderr
