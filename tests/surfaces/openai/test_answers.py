@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import anyio.lowlevel
 import pytest
 
 from fingerpost import Router
-from fingerpost.llm import ModelReply, ModelRequest
+from fingerpost.choose.answer import MAX_CHECKED_ANSWER_LENGTH
+from fingerpost.llm import ModelReply, ModelRequest, OnText
 from fingerpost.router.modes.answer import MAX_ANSWER_LENGTH
 from fingerpost.testing import ScriptedModel, calls, tool_server
 from tests.kit.chat_completions import (
@@ -26,11 +28,23 @@ from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 TALE = "Tell me a tale of bears"
-LONG = json.dumps({"rows": [{"number": number, "value": "abcdefgh"} for number in range(5000)]})
+LONG = json.dumps({"rows": [{"number": number, "value": "abcdefgh"} for number in range(5500)]})
 
 
 def says(*replies: ModelReply | str) -> ScriptedModel:
     return ScriptedModel(replies)
+
+
+class FluentModel(ScriptedModel):
+    """Streams thousand characters at a time: what is long must not be many pieces as well."""
+
+    async def complete(self, request: ModelRequest, *, on_text: OnText | None = None) -> ModelReply:
+        whole = await super().complete(request)
+        for at in range(0, len(whole.text) if on_text else 0, 997):
+            assert on_text is not None
+            on_text(whole.text[at : at + 997])
+            await anyio.lowlevel.checkpoint()
+        return whole
 
 
 def reply(text: str = "", *, finish: str = "stop", refusal: str = "", reasoning: str = "") -> ModelReply:
@@ -67,8 +81,9 @@ async def read_stream(completions: ServedCompletions, **more: Any) -> tuple[dict
 @pytest.mark.parametrize("shaped", [True, False], ids=["in a shape", "guarded"])
 async def test_a_long_answer_arrives_as_it_was_written(tmp_path: Path, shaped: bool):
     more: dict[str, Any] = {"response_format": {"type": "json_object"}} if shaped else {}
-    text = f"\n{LONG}\n" if shaped else " bears and\n\nbears".join("abc" for _ in range(10_000)) + "\n"
-    async with open_served_completions(tmp_path, says(text, text)) as completions:
+    text = f"\n{LONG}\n" if shaped else "bears and\n\n bears".join("abc " * 100 for _ in range(500)) + "\n"
+    assert len(text) > MAX_CHECKED_ANSWER_LENGTH
+    async with open_served_completions(tmp_path, FluentModel([text, text])) as completions:
         choice = await whole(completions, **more)
         pieces, finish = await read_stream(completions, **more)
     assert choice["message"]["content"] == pieces["content"] == text.strip()
