@@ -429,14 +429,13 @@ def create_reading_server(name: str) -> ServerSpec:
 
 
 @proves("A2")
-@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
-    ("text", "tool"),
+    ("mode", "text", "tool"),
     [
-        ("What did we decide about pagination?", "search_notes"),
-        ("Is there a note about passwords?", "search_notes"),
-        ("What changed that is not committed yet?", "git_status"),
-        ("מה כתבתי על הדוד?", "search_notes"),
+        *((mode, "What did we decide about pagination?", "search_notes") for mode in MODES),
+        ("single", "Is there a note about passwords?", "search_notes"),
+        ("simple", "What changed that is not committed yet?", "git_status"),
+        ("react", "מה כתבתי על הדוד?", "search_notes"),
     ],
 )
 async def test_where_no_tool_seems_needed_but_one_may_know_it_the_model_decides(
@@ -466,13 +465,11 @@ def decline(request: ModelRequest) -> str:
 @proves("A2")
 @pytest.mark.parametrize("mode", MODES)
 async def test_where_certainly_no_tool_is_needed_a_model_is_sent_none(tmp_path: Path, mode: str) -> None:
-    for number, text in enumerate(("Good morning!", "What is 12 * 7?", "Thanks, that was quick")):
-        model = ScriptedModel(lambda request: decline(request))
-        async with open_router(
-            tmp_path / str(number), [create_reading_server("search_notes")], model
-        ) as router:
+    model = ScriptedModel(lambda request: decline(request))
+    async with open_router(tmp_path, [create_reading_server("search_notes")], model) as router:
+        for text in ("Good morning!", "What is 12 * 7?", "Thanks, that was quick"):
             await router.route(text, mode=mode)
-        assert "search_notes" not in str([(asked.tools, asked.messages) for asked in model.asked])
+    assert "search_notes" not in str([(asked.tools, asked.messages) for asked in model.asked])
 
 
 def build_history_with_result(handle: str | None) -> tuple[Message, ...]:

@@ -21,6 +21,7 @@ from fingerpost.router import (
     Router,
     pipeline,
 )
+from fingerpost.settings import Settings
 
 STEPS = ["narrow", "select", "check", "review", "gate", "call", "answer"]
 
@@ -66,7 +67,8 @@ def test_options_do_not_change_on_their_way() -> None:
         options.mode = "react"  # pyright: ignore[reportAttributeAccessIssue]
 
 
-async def test_a_keyword_that_does_not_exist_is_refused() -> None:
-    async with Router() as router:
+async def test_a_keyword_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"store": {"url": f"sqlite:///{tmp_path}/s.db"}})
+    async with Router(settings=settings) as router:
         with pytest.raises(TypeError, match="profil"):
             await router.route("Hello!", profil="guide")  # pyright: ignore[reportCallIssue]
