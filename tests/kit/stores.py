@@ -60,5 +60,11 @@ class Postgres:
             connection.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")  # pyright: ignore[reportArgumentType, reportCallIssue] - psycopg wants a literal
         return cast("str", self._server.get_uri(database=name))
 
+    def drop_database(self, url: str) -> None:
+        """Remove a database: hundreds of them would be gigabytes at the end."""
+        name = resolve_location(url).url.database
+        with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")  # pyright: ignore[reportArgumentType, reportCallIssue] - psycopg wants a literal
+
     def stop(self) -> None:
         self._server.cleanup()

@@ -32,8 +32,11 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def postgres_url(postgres: Postgres) -> str:
-    return postgres.new_database()
+def postgres_url(postgres: Postgres, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database with the store's tables; an empty one for tests that fill it as an older version did."""
+    url = postgres.new_database(empty="older_database" in request.fixturenames)
+    yield url
+    postgres.drop_database(url)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ from tests.requirements import proves
 
 
 @pytest.fixture
-def postgres_url(postgres: Postgres) -> str:
-    return postgres.new_database(empty=True)
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    url = postgres.new_database(empty=True)
+    yield url
+    postgres.drop_database(url)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import anyio
@@ -16,8 +17,10 @@ from tests.store.processes import lines, read_output, start_process
 
 
 @pytest.fixture
-def postgres_url(postgres: Postgres) -> str:
-    return postgres.new_database(empty=True)
+def postgres_url(postgres: Postgres) -> Iterator[str]:
+    url = postgres.new_database(empty=True)
+    yield url
+    postgres.drop_database(url)
 
 
 async def kill_after_acknowledgements(url: str, anchor: Path, count: int) -> list[str]:

@@ -36,8 +36,10 @@ from sqlalchemy import (
     make_url,
     select,
 )
-from sqlalchemy.dialects import sqlite
+from sqlalchemy.dialects import registry, sqlite
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.exc import ArgumentError, DataError, DBAPIError, IntegrityError, StatementError
+from sqlalchemy.util import LRUCache
 
 from fingerpost.errors import ConfigError, StoreUnavailable
 from fingerpost.frozen import frozen
@@ -504,11 +506,28 @@ class Database:
         self._engine.dispose()
 
 
+class _SharedSqliteDialect(SQLiteDialect_pysqlite):
+    """Equal for all engines, so that they share compiled statements: a process may open many stores."""
+
+    supports_statement_cache = True
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+
+registry.register("sqlite.fingerpost", __name__, _SharedSqliteDialect.__name__)
+_COMPILED_STATEMENTS: LRUCache[Any, Any] = LRUCache(500)
+
+
 def _create_sqlite_engine(location: StoreLocation, lock_wait: float) -> Engine:
     assert location.file is not None
     _create_private_file(location)
     engine = create_engine(
-        location.url,
+        location.url.set(drivername="sqlite+fingerpost"),
+        execution_options={"compiled_cache": _COMPILED_STATEMENTS},
         connect_args={"timeout": lock_wait, "check_same_thread": False, "isolation_level": None},
         pool_size=MAX_READERS + 1,
         hide_parameters=True,
