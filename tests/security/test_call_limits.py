@@ -140,9 +140,9 @@ async def test_a_flood_over_stdio_ends_its_own_call_alone(tmp_path: Path, kind: 
 @proves("X1")
 async def test_pings_beyond_number_do_not_pile_up(tmp_path: Path) -> None:
     """Over standard streams a ping belongs to no request: it is answered, or dropped where too many wait."""
-    pings = ({"id": f"p{number}", "method": "ping"} for number in range(5000))
+    pings = ({"id": f"p{number}", "method": "ping"} for number in range(2000))  # 256 may wait
     async with open_attacked_gateway(tmp_path, program(tmp_path, pings)) as gateway:
-        for _ in range(3):
+        for _ in range(2):
             result = await gateway.call_modern("evil__look")
             assert result["result"]["content"][0]["text"] == "done"
 

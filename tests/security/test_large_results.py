@@ -89,8 +89,8 @@ def record_large_reads() -> Generator[list[str]]:
 
 
 RESULT: dict[str, Any] = {
-    "content": [{"type": "text", "text": "שלום: a=b, null\n" * 80_000}],
-    "structuredContent": {"rows": [{"number": n, "name": f"row {n}", "of": None} for n in range(30_000)]},
+    "content": [{"type": "text", "text": "שלום: a=b, null\n" * 30_000}],
+    "structuredContent": {"rows": [{"number": n, "name": f"row {n}", "of": None} for n in range(15_000)]},
 }
 
 PROGRAM = """
@@ -119,7 +119,8 @@ async def large_server(way: str, folder: Path) -> AsyncGenerator[ServerSpec]:
     if way == "stdio":
         (folder / "large.py").write_text(PROGRAM)
         (folder / "result.json").write_text(json.dumps(RESULT))
-        yield Server.stdio("big", [sys.executable, str(folder / "large.py"), str(folder / "result.json")])
+        command = [sys.executable, str(folder / "large.py"), str(folder / "result.json")]
+        yield Server.stdio("big", command, era="2025-11-25")  # it does not answer what it does not know
         return
 
     def answer(reply: bytes) -> list[bytes]:

@@ -190,7 +190,7 @@ from fingerpost.servers import Server, ServerPool
 from fingerpost.settings.model import LimitSettings
 
 async def main():
-    spec = Server.stdio("daemon", [sys.executable, sys.argv[1], sys.argv[2]])
+    spec = Server.stdio("daemon", [sys.executable, sys.argv[1], sys.argv[2]], era="2025-11-25")
     async with ServerPool([spec], events=MemorySink(), limits=LimitSettings()) as servers:
         await servers.ensure("daemon", timeout=30)
         print("ready", flush=True)
@@ -207,7 +207,8 @@ async def test_a_daemon_that_a_server_left_behind_ends_with_us(tmp_path: Path, e
     program, note = tmp_path / "server.py", tmp_path / "pid"
     program.write_text(DAEMON + SOUND_SERVER)
     if ending == "closed":
-        async with open_pool(Server.stdio("daemon", [sys.executable, str(program), str(note)])):
+        command = [sys.executable, str(program), str(note)]
+        async with open_pool(Server.stdio("daemon", command, era="2025-11-25")):
             await eventually(lambda: note.exists() and note.read_text() != "")
             assert is_running(int(note.read_text()))
     else:

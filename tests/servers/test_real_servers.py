@@ -15,6 +15,7 @@ from anyio.abc import Process
 
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
+from tests.kit import warm
 from tests.kit.programs import program
 from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
@@ -24,9 +25,9 @@ from tests.requirements import proves
 async def test_servers_from_pypi_connect_and_work_over_stdio(tmp_path: Path):
     await anyio.run_process(["git", "init", "-q", str(tmp_path / "repo")])
     async with open_pool(
-        Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "UTC"]),
-        Server.stdio("git", [program("mcp-server-git"), "--repository", str(tmp_path / "repo")]),
-        Server.stdio("fetch", [program("mcp-server-fetch")]),
+        Server.stdio("time", [warm.server("mcp-server-time"), "--local-timezone", "UTC"]),
+        Server.stdio("git", [warm.server("mcp-server-git"), "--repository", str(tmp_path / "repo")]),
+        Server.stdio("fetch", [warm.server("mcp-server-fetch")]),
         Server.stdio("sqlite", [program("mcp-server-sqlite"), "--db-path", str(tmp_path / "a.db")]),
     ) as servers:
         up = {status.name: status.state for status in servers.statuses}

@@ -17,6 +17,7 @@ from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerState
 from fingerpost.servers import Server
 from fingerpost.settings import Settings
+from tests.kit import warm
 from tests.kit.command_line import CommandLine
 from tests.kit.standalone import KEY, PATIENCE, StandaloneServer
 from tests.requirements import proves
@@ -45,7 +46,9 @@ def test_a_server_that_is_none_is_named_with_those_that_are(person: CommandLine)
 async def test_alone_it_speaks_to_any_client_that_starts_programs(
     person: CommandLine, settings: Settings, era: Any
 ):
-    command = person.cold_command("builtin", "knowledge")
+    command = [f"{warm.folder()}/fingerpost", "builtin", "knowledge"]
+    if era == "2025-11-25":
+        command = person.cold_command("builtin", "knowledge")
     spec = Server.stdio("notes", command, env=person.environment, cwd=str(person.home), era=era)
     async with Router([spec], settings=settings) as router:
         (status,) = await router.connect()
