@@ -74,7 +74,7 @@ async def idle(address: str) -> None:
 
 async def test_a_reply_says_what_it_cost_and_how_it_ended(llama: str):
     async with open_chat(llama) as chat:
-        whole = await chat.complete(ask("Say hi.", tokens=40))
+        whole = await chat.complete(ask("Say hi.", tokens=10))
         short = await chat.complete(ask(tokens=5))
     assert whole.text
     assert whole.model == NAME
@@ -159,9 +159,9 @@ async def test_a_prompt_beyond_the_window_is_refused(llama: str, streamed: bool)
 
 @proves("W5")
 async def test_a_reply_that_takes_too_long_is_a_timeout_and_the_server_is_free_again(llama: str):
-    async with open_chat(llama, timeout=0.2) as chat:
+    async with open_chat(llama, timeout=0.1) as chat:
         # Without a stream, this server writes to the end before it checks whether the client is there.
-        for on_text, tokens in ((None, 150), (unheard, ENDLESS)):
+        for on_text, tokens in ((None, 40), (unheard, ENDLESS)):
             with pytest.raises(ModelTimeout):
                 await chat.complete(ask("Tell a very long story.", tokens=tokens), on_text=on_text)
             await idle(llama)
