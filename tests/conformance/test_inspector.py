@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +15,9 @@ import pytest
 from fingerpost.records import ServerSpec
 from fingerpost.testing import served
 from tests.conformance.fixture_server import application
+from tests.kit import warm
 from tests.kit.gateways import open_gateway
-from tests.kit.programs import PATH, ROOT, newer_node, program
+from tests.kit.programs import PATH, ROOT, newer_node
 from tests.requirements import proves
 
 Object = dict[str, Any]
@@ -67,39 +68,41 @@ async def over_stdio(era: str, folder: Path) -> AsyncGenerator[Inspector]:
             servers.fixture = {{ url = "{upstream}/mcp", prefix = false }}
             """
         )
-        entry = {"command": program("fingerpost"), "args": ["stdio", "--config", str(settings)]}
+        entry = {"command": f"{warm.folder()}/fingerpost", "args": ["stdio", "--config", str(settings)]}
         await catalog.write_text(json.dumps({"mcpServers": {"fingerpost": entry}}))
         yield Inspector(["--config", str(catalog), "--server", "fingerpost"], era, folder)
 
 
-async def _tools(inspector: Inspector) -> None:
+async def _list_everything(inspector: Inspector) -> None:
     listed = (await inspector.ask("tools/list"))["tools"]
     names = {tool["name"] for tool in listed}
     assert {"test_simple_text", "test_multiple_content_types", "json_schema_2020_12_tool"} <= names
     rich = next(tool for tool in listed if tool["name"] == "json_schema_2020_12_tool")["inputSchema"]
     assert rich["$defs"]["address"]["$anchor"] == "addressDef"
-    called = await inspector.ask("tools/call", "--tool-name", "test_multiple_content_types")
-    assert [part["type"] for part in called["content"]] == ["text", "image", "resource"]
-
-
-async def _materials(inspector: Inspector) -> None:
     resources = (await inspector.ask("resources/list"))["resources"]
     assert "test://static-text" in {resource["uri"] for resource in resources}
-    read = await inspector.ask("resources/read", "--uri", "test://template/42/data")
-    assert json.loads(read["contents"][0]["text"])["id"] == "42"
     prompts = (await inspector.ask("prompts/list"))["prompts"]
     assert "test_prompt_with_arguments" in {prompt["name"] for prompt in prompts}
+
+
+async def _use_everything(inspector: Inspector) -> None:
+    called = await inspector.ask("tools/call", "--tool-name", "test_multiple_content_types")
+    assert [part["type"] for part in called["content"]] == ["text", "image", "resource"]
+    read = await inspector.ask("resources/read", "--uri", "test://template/42/data")
+    assert json.loads(read["contents"][0]["text"])["id"] == "42"
     words = ("--prompt-name", "test_prompt_with_arguments", "--prompt-args", "arg1=red", "arg2=blue")
     prompt = await inspector.ask("prompts/get", *words)
     assert "arg1='red', arg2='blue'" in prompt["messages"][0]["content"]["text"]
 
 
-@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(("era", "use"), [("modern", _list_everything), ("legacy", _use_everything)])
 @proves("G1", "G8")
-async def test_the_inspector_uses_everything_over_http(era: str, tmp_path: Path) -> None:
+async def test_the_inspector_uses_everything_over_http(
+    era: str, use: Callable[[Inspector], Awaitable[None]], tmp_path: Path
+) -> None:
+    """Each method of it starts Node anew; the conformance suite asks all of them in both eras."""
     async with over_http(era, tmp_path) as inspector:
-        await _tools(inspector)
-        await _materials(inspector)
+        await use(inspector)
 
 
 @pytest.mark.parametrize("era", ERAS)
