@@ -13,7 +13,7 @@ from tests.requirements import proves
 @proves("G13")
 @pytest.mark.timeout(60)
 async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:
-    found = await Soak(tmp_path, workers=8).run(seconds=12, kill_every=2)
+    found = await Soak(tmp_path, workers=4).run(seconds=6, kill_every=1.2)
 
     assert found.lost == []
     assert found.faults == [], found.log

@@ -169,7 +169,7 @@ async def test_an_unknown_kind_of_block_has_the_same_bound(tmp_path: Path, block
 
 @proves("G14")
 async def test_thousands_of_links_are_cut_and_a_handle_leads_to_all(tmp_path: Path) -> None:
-    links = [{"type": "resource_link", "uri": f"file:///{number}", "name": "n"} for number in range(20_000)]
+    links = [{"type": "resource_link", "uri": f"file:///{number}", "name": "n"} for number in range(4_000)]
     async with open_raw_gateway(tmp_path, result={"content": links}) as it:
         got = await it.call("raw__echo")
         assert len(json.dumps(got)) < 200_000

@@ -98,16 +98,18 @@ async def test_the_list_is_the_same_bytes_every_time_and_asks_no_server(tmp_path
 
 
 @proves("G4", "G14")
-async def test_ten_thousand_tools_page_quickly_and_completely(tmp_path: Path) -> None:
-    big = tool_server("big", [reading_tool(f"tool_{number:05}", x="string") for number in range(10_000)])
-    async with open_gateway_methods(tmp_path, big.spec(), gateway={"page_size": 1000}) as it:
+async def test_thousands_of_tools_page_quickly_and_completely(tmp_path: Path) -> None:
+    big = tool_server("big", [reading_tool(f"tool_{number:05}", x="string") for number in range(2_000)])
+    async with open_gateway_methods(tmp_path, big.spec(), gateway={"page_size": 200}) as it:
+        began = time.process_time()
         page = await it.ask("tools/list")
-        assert len(page["tools"]) == 1000
+        first = time.process_time() - began
+        assert len(page["tools"]) == 200
         began = time.process_time()
         names = await it.names()
         seconds = time.process_time() - began
-        assert names == [*(f"big__tool_{number:05}" for number in range(10_000)), "read_result"]
-        assert seconds < 1.0  # eleven pages, each joined from what was encoded before
+        assert names == [*(f"big__tool_{number:05}" for number in range(2_000)), "read_result"]
+        assert seconds < first  # eleven pages, each joined from what was encoded for the first
 
 
 @proves("G4")
