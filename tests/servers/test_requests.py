@@ -246,8 +246,9 @@ async def test_rounds_of_a_modern_server_are_answered_for_who_cannot(way: str):
         assert text_of(await call(servers, "twice", RequestContext(caller=caller))) == "done"
         with pytest.raises(ToolFailed, match="there is no caller to ask"):
             await call(servers, "ask")
-        with pytest.raises(ServerReplyInvalid, match="still wanted input after 10 rounds"):
-            await call(servers, "endless", RequestContext(caller=caller))
+        if way == "memory":  # two seconds of pauses, the same in every way
+            with pytest.raises(ServerReplyInvalid, match="still wanted input after 10 rounds"):
+                await call(servers, "endless", RequestContext(caller=caller))
     assert json.loads(text_of(result)) == caller.answer
     assert [method for method, _ in caller.asked] == ["elicitation/create"]
     assert talkative.states[:4] == [None, STATE, None, STATE]
