@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -194,15 +192,14 @@ def test_what_is_refused_or_matched_for_certain_is_so_for_python_too(pattern: st
 
 
 @proves("P9")
-@pytest.mark.parametrize(("pattern", "loaded"), [(None, False), ("^a$", True)])
-def test_the_engine_is_loaded_for_the_first_pattern(pattern: str | None, loaded: bool) -> None:
-    schema: dict[str, Any] = {"type": "string"} if pattern is None else {"type": "string", "pattern": pattern}
-    program = f"""
-import json, sys
+def test_the_engine_is_loaded_for_the_first_pattern() -> None:
+    program = """
+import sys
 from fingerpost.call.arguments import prepare_arguments
 from tests.kit.argument_tools import takes
-assert prepare_arguments(takes({{"it": json.loads({json.dumps(json.dumps(schema))})}}), {{"it": "a"}}).ok
-print("re2" in sys.modules)
+for schema in ({"type": "string"}, {"type": "string", "pattern": "^a$"}):
+    assert prepare_arguments(takes({"it": schema}), {"it": "a"}).ok
+    print("re2" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(loaded)
+    assert done.stdout.split() == ["False", "True"]

@@ -71,7 +71,6 @@ class Writer:
         self.put(brackets[1])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(value=st.dictionaries(KEYS, VALUES, max_size=4), data=st.data())
 def test_json_decorated_with_comments_and_commas_means_the_same_and_keeps_its_lines(
     value: dict[str, Any], data: st.DataObject

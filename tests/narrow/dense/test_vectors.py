@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import sqlite3
+import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +14,8 @@ import pytest
 
 from fingerpost.narrow.dense.encoder import DIMENSIONS, Vector
 from fingerpost.narrow.dense.vectors import MAX_UNUSED_S, VectorCache, hash_text, round_vector
+from tests.kit import warm
+from tests.kit.programs import ROOT
 
 
 def vector(number: int) -> Vector:
@@ -137,12 +139,14 @@ def add_many(folder: Path, first: int) -> None:
 
 
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=add_many, args=(tmp_path, first)) for first in (0, 100)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join(50)
-        assert writer.exitcode == 0
+    program = "import sys; from pathlib import Path; from tests.narrow.dense.test_vectors import add_many"
+    writers = [
+        subprocess.Popen(
+            [*warm.python(), "-c", f"{program}; add_many(Path(sys.argv[1]), {first})", str(tmp_path)],
+            cwd=ROOT,
+        )
+        for first in (0, 100)
+    ]
+    assert [writer.wait(50) for writer in writers] == [0, 0]
     everything = [*range(30), *range(100, 130)]
     assert list_stored(tmp_path, *everything) == everything
