@@ -4,7 +4,7 @@ Every promise has an id: `A1` … `E12` come from the five source documents, `F�
 are the faults to survive, `N…` narrowing, `W…` the way of a request, `G…` the
 gateway, `O…` the OpenAI-compatible endpoint, `I…` the API, `V…` the console,
 `P…` the performance goals, `U…` our own servers and profiles, `L…` learning,
-`T…` the chat connector, `X…` attacks to withstand, `H…` the house's own.
+`T…` the chat connector, `S…` when servers run, `X…` attacks to withstand, `H…` the house's own.
 A test names what it proves with `@proves("A1")`. `test_requirements.py` checks
 both directions: every promise has a test or a gap that says what is missing,
 and every test that proves something proves a promise listed here.
@@ -381,4 +381,8 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "H29": Requirement("Old rows are removed in small steps by age and size; the trail stays verifiable"),
     "H30": Requirement("The store's size is shown, and it is pruned, exported and backed up by commands"),
+    "S1": Requirement("A known server is listed from the store and started by the first call that needs it"),
+    "S2": Requirement("A tool that changed while its server slept is not called"),
+    "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),
+    "S4": Requirement("Each server, or all, can run on demand, from the start, or always"),
 }

@@ -35,6 +35,7 @@ from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, OutcomeBuilder, run_
 from fingerpost.call.progress import CallProgress
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
 from fingerpost.catalog.fallbacks import may_have_more_fallbacks
+from fingerpost.catalog.pins import find_differences
 from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
 from fingerpost.events import (
     AttemptFinished,
@@ -97,6 +98,7 @@ CALLER_GAVE_UP = "the caller gave up before the call was over"
 MAX_BOUNDED_SNAPSHOTS: Final = 100  # cached snapshots by scopes
 RECENT_ATTEMPT: Final = timedelta(seconds=2)
 ATTEMPT_POLL_INTERVAL_S: Final = 0.05
+MAX_DIFFERENCES: Final = 5  # of a changed definition, in an error
 FALLBACK_CONNECT_TIMEOUT_S: Final = 10.0  # for servers of fallback tools to connect
 
 
@@ -449,10 +451,19 @@ class CallPipeline:
             card is None
             and (gone := find_absence(tool_call, self._catalog, self._servers.statuses)) is not None
         ):
-            raise CallError(gone.message, hint=gone.fix)
+            raise CallError(f"{gone.message}{self._describe_change(call.tool)}", hint=gone.fix)
         what = "changed" if card is not None else "was taken away"
         message = f"{call.tool} {what} while this call waited; it was not called"
         raise CallError(message, hint="Look at the tool as it is now, then make the call again.")
+
+    def _describe_change(self, tool: str) -> str:
+        """Return the parts of a changed definition that differ, as the end of a sentence."""
+        entry = next((one for one in self._catalog.quarantined if one.card.key == tool), None)
+        if entry is None or entry.new:
+            return ""
+        paths = [one.path for one in find_differences(entry.pin.definition, entry.card.definition)]
+        more = f" and {len(paths) - MAX_DIFFERENCES} more" if len(paths) > MAX_DIFFERENCES else ""
+        return f" ({', '.join(paths[:MAX_DIFFERENCES])}{more})"
 
     def check(
         self, tool_call: ToolCall, scopes: Sequence[Scope] = (), *, profile: str | None = None

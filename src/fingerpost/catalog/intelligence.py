@@ -26,6 +26,7 @@ from fingerpost.records import (
     Known,
     LatencyProfile,
     LatencyTier,
+    Listing,
     ParameterHints,
     ResponseProfile,
     Source,
@@ -432,3 +433,24 @@ def _make_consistent(profile: LatencyProfile) -> LatencyProfile:
             else derived.feedback_delay
         ),
     )
+
+
+@cache
+def _read_stateful() -> Mapping[str, frozenset[str]]:
+    sections = read_sections("fingerpost.catalog", "stateful.txt")
+    lines = {name: frozenset(sections[name].strip().splitlines()) for name in ("packages", "tools")}
+    return {**lines, **{name: frozenset(sections[name].split()) for name in ("openers", "things")}}
+
+
+def keeps_state(listing: Listing) -> bool:
+    """Return whether the server of these tools probably keeps state between calls (a browser, a shell)."""
+    known = _read_stateful()
+    if listing.package in known["packages"]:
+        return True
+    for definition in listing.definitions:
+        words = split_words(str(definition["name"]))
+        if " ".join(words) in known["tools"]:
+            return True
+        if len(words) > 1 and words[0] in known["openers"] and words[-1] in known["things"]:
+            return True
+    return False

@@ -15,6 +15,7 @@ from fingerpost.records.json import Json, JsonObject
 Transport = Literal["stdio", "http", "sse", "in_process"]
 Era = Literal["auto", "2025-11-25", "2026-07-28"]
 NewTools = Literal["review", "allow"]
+Lifecycle = Literal["on_demand", "at_start", "always"]
 
 # `Listing.package` of servers that run in this process or belong to Fingerpost.
 IN_PROCESS: Final = "in-process"
@@ -72,6 +73,9 @@ class ServerSpec:
     forward_authorization: bool = False  # whether the caller's token is forwarded; never by default
     trust_hints: bool = False  # whether the operator trusts its annotations, such as `readOnlyHint`
     new_tools: NewTools = "review"  # whether new tools on a known server wait for review
+    lifecycle: Lifecycle | None = None  # None: as in the settings
+    idle_seconds: float | None = None  # a program without calls for so long is stopped; 0: never
+    keep_running: bool = False  # it has state between calls, so it is not stopped
     allow_link_local: bool = False  # whether its address may be link-local, where clouds serve credentials
     in_process: object | None = field(default=None, repr=False)  # an MCP server object in this process
     precheck: Precheck | None = field(default=None, repr=False)  # of an in-process server
@@ -82,6 +86,7 @@ class ServerState(StrEnum):
     """The state of a server."""
 
     IDLE = "idle"  # not started yet
+    ASLEEP = "asleep"  # not running; its tools are known, and the first call starts it
     CONNECTING = "connecting"
     READY = "ready"
     DEGRADED = "degraded"  # responds, but something is missing or wrong
@@ -144,3 +149,14 @@ class ServerResources:
     resources: tuple[JsonObject, ...] = ()
     templates: tuple[JsonObject, ...] = ()  # of resources
     prompts: tuple[JsonObject, ...] = ()
+
+
+@frozen
+class KnownServer:
+    """What a server listed when it was last connected, and when."""
+
+    listing: Listing
+    listed_at: datetime
+    resources: ServerResources | None = None  # None: not read then
+    product: str | None = None
+    protocol: str | None = None

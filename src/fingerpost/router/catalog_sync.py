@@ -16,7 +16,7 @@ from fingerpost.call.pipeline import CallPipeline
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.catalog.cards import RefusedDefinition
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
-from fingerpost.records import CallContext, Listing, ServerState, ToolCall, ToolCard
+from fingerpost.records import CallContext, KnownServer, Listing, ServerState, ToolCall, ToolCard
 from fingerpost.servers import ServerPool
 from fingerpost.store import Store
 from fingerpost.tasks import run_in_thread
@@ -102,7 +102,9 @@ MANY_TOOLS = 100  # tools; building more cards would block the event loop too lo
 
 
 class CatalogSync:
-    """Updates the catalog from the servers' tool lists, and saves the catalog's new pins to the store."""
+    """Updates the catalog from the servers' tool lists, and saves new pins and what servers list to the
+    store.
+    """
 
     def __init__(self, catalog: Catalog, store: Store) -> None:
         self._catalog = catalog
@@ -110,6 +112,12 @@ class CatalogSync:
         self._applied: dict[str, Listing] = {}
         self._prepared: dict[str, tuple[Listing, tuple[ToolCard | RefusedDefinition, ...]]] = {}
         self._unsaved = anyio.Event()
+        self._unsaved_servers: dict[str, tuple[str, KnownServer]] = {}
+
+    def keep_known(self, entry: str, known: KnownServer) -> None:
+        """Have the store keep what a connected server lists. `entry` is the hash of its entry."""
+        self._unsaved_servers[known.listing.server] = entry, known
+        self._unsaved.set()
 
     async def prepare_listing(self, listing: Listing) -> None:
         """Build the cards of a long listing in a thread, so that the event loop stays responsive."""
@@ -135,9 +143,20 @@ class CatalogSync:
         while True:
             await self._unsaved.wait()
             self._unsaved = anyio.Event()
-            if not await self.save_pins():
+            if not await self.save():
                 self._unsaved.set()
                 await anyio.sleep(SAVE_RETRY_S)
+
+    async def save(self) -> bool:
+        """Return whether everything is saved. What the store cannot write now is kept for a later attempt."""
+        saved = await self.save_pins()
+        unsaved, self._unsaved_servers = self._unsaved_servers, {}
+        try:
+            for entry, known in unsaved.values():
+                await self._store.known_servers.put(entry, known)
+        except StoreUnavailable as failure:  # it is only asked again next time
+            log.warning("what %s list could not be stored: %s", ", ".join(unsaved), failure)
+        return saved
 
     async def save_pins(self) -> bool:
         """Return whether all pins are saved. Pins that the store cannot write now are kept for a later

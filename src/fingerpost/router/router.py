@@ -19,6 +19,7 @@ from fingerpost.call.execution import BackgroundCalls, BreakerState
 from fingerpost.call.outcomes import build_choice_sample
 from fingerpost.call.pipeline import CallPipeline
 from fingerpost.catalog import Catalog, Snapshot
+from fingerpost.catalog.intelligence import keeps_state
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.errors import (
     CallError,
@@ -241,8 +242,10 @@ class Router:
                 limits=self.settings.limits,
                 tokens=self.store.tokens,
                 on_listing=self._catalog_sync.prepare_listing,
+                lifecycle=self.settings.lifecycle,
+                has_state=keeps_state,
             )
-            stack.push_async_callback(self._catalog_sync.save_pins)
+            stack.push_async_callback(self._catalog_sync.save)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             tasks.start_soon(run_restarting, self._catalog_sync.keep_saving)
@@ -281,6 +284,7 @@ class Router:
                 on_changed=self._mark_learning_stale,
             )
             stack.callback(self.servers.subscribe_to_changes(self._apply_listing))
+            await self.servers.offer_known(await self.store.known_servers.find(self.servers.entries))
             stack.push_async_callback(self._close_narrower)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
@@ -318,10 +322,11 @@ class Router:
         await self._stack.__aexit__(*((exc_type, exc, traceback) if cancelled else (None, None, None)))
 
     async def connect(self, *names: str, timeout: float | None = None) -> tuple[ServerStatus, ...]:
-        """Connect these servers (default: all) in parallel and return the status of every server.
+        """Connect these servers in parallel and return the status of every server.
 
-        Returns when each one is connected or has failed, or after `timeout` seconds. Servers that are still
-        connecting then continue to do so.
+        Without names, servers that are known and run on demand stay asleep: their tools are offered, and the
+        first call of one starts its server. Returns when each one is connected or has failed, or after
+        `timeout` seconds. Servers that are still connecting then continue to do so.
         """
         self._check_open()
         self.servers.start(*names)
@@ -518,7 +523,7 @@ class Router:
 
     def _find_absent_servers(self) -> dict[str, str]:
         """Return servers that should be connected but are not, with the reasons."""
-        connected = (ServerState.READY, ServerState.DISABLED)
+        connected = (ServerState.READY, ServerState.ASLEEP, ServerState.DISABLED)
         return {
             status.name: status.reason or f"it is {status.state.value}"
             for status in self.servers.statuses
@@ -754,6 +759,8 @@ class Router:
             return
         if self.servers.get_status(server).state in (ServerState.READY, ServerState.DEGRADED):
             self.calls.runner.on_reconnected(server)
+            if (known := self.servers.get_known(server)) is not None:
+                self._catalog_sync.keep_known(*known)
         if listing is not None:
             self._catalog_sync.apply_listing(listing)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVarTuple
 
@@ -25,12 +26,14 @@ from fingerpost.records import (
     CallContext,
     Json,
     JsonObject,
+    KnownServer,
     Listing,
     Precheck,
     ServerResources,
     ServerSpec,
     ServerState,
     ServerStatus,
+    utc_now,
 )
 from fingerpost.records.json import is_large_value
 from fingerpost.servers.connect import ConnectDeps
@@ -40,10 +43,10 @@ from fingerpost.servers.http_client import HttpClients
 from fingerpost.servers.oauth import SignInStore
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
 from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
-from fingerpost.servers.spec import register_secrets
+from fingerpost.servers.spec import fingerprint_entry, register_secrets
 from fingerpost.servers.supervisor import PoolDeps, Supervisor
 from fingerpost.servers.wire import find_json_fault
-from fingerpost.settings.model import LimitSettings
+from fingerpost.settings.model import LifecycleSettings, LimitSettings
 from fingerpost.tasks import cancel_and_exit, run_contained, run_in_thread, run_restarting
 
 logger = logging.getLogger("fingerpost.servers")
@@ -110,8 +113,13 @@ class ServerPool:
         limits: LimitSettings,
         tokens: SignInStore | None = None,
         on_listing: Callable[[Listing], Awaitable[None]] | None = None,
+        lifecycle: LifecycleSettings | None = None,
+        has_state: Callable[[Listing], bool] = lambda _: False,
     ) -> None:
-        """`on_listing` receives each listing and is awaited before the listing is published."""
+        """`on_listing` receives each listing and is awaited before the listing is published. `has_state` says
+        whether a server with these tools keeps state between calls, so that it must not be stopped.
+        """
+        self._lifecycle = lifecycle or LifecycleSettings()
         self._change_callbacks: CallbackList[str] = CallbackList()
         self._notification_callbacks: CallbackList[str, str, JsonObject, str | None] = CallbackList()
         self._http = HttpClients()
@@ -127,6 +135,8 @@ class ServerPool:
             on_change=self._change_callbacks.call_all,
             on_notification=self._notification_callbacks.call_all,
             on_listing=on_listing or _accept_listing,
+            lifecycle=self._lifecycle,
+            has_state=has_state,
         )
         self._supervisors: dict[str, Supervisor] = {}
         self._runs: dict[str, _SupervisorTask] = {}
@@ -154,16 +164,60 @@ class ServerPool:
         """Declare that callers can answer questions, for all connections made from now on."""
         self._for_callers = True
 
+    @property
+    def entries(self) -> dict[str, str]:
+        """The hash of the entry of each server that can be known without running."""
+        return {
+            name: fingerprint_entry(supervisor.spec)
+            for name, supervisor in self._supervisors.items()
+            if supervisor.can_be_known
+        }
+
+    def get_known(self, name: str) -> tuple[str, KnownServer] | None:
+        """Return the hash of the entry of a connected server and what to keep of it, or None."""
+        supervisor = self._get_supervisor(name)
+        known = supervisor.build_known()
+        return None if known is None else (fingerprint_entry(supervisor.spec), known)
+
+    async def offer_known(self, known: Mapping[str, KnownServer]) -> None:
+        """Offer what these servers listed before. They are started by the first request that needs them."""
+        oldest = utc_now() - timedelta(days=self._lifecycle.relist_days)
+        for name, found in known.items():
+            supervisor = self._supervisors.get(name)
+            if supervisor is not None and supervisor.spec.enabled and not supervisor.started:
+                await supervisor.offer_known(found, is_old=found.listed_at < oldest)
+
     def start(self, *names: str) -> None:
-        """Start connecting these servers (all if none is named) in parallel. Returns at once."""
+        """Start connecting these servers in parallel. Returns at once.
+
+        Without names, start those that are not known well enough, and those that run from the start.
+        """
         if self._tasks is None:
             message = "servers are started inside `async with ServerPool(...)`"
             raise RuntimeError(message)
-        for supervisor in [self._get_supervisor(name) for name in names] or list(self._supervisors.values()):
+        wanted = [self._get_supervisor(name) for name in names] or [
+            supervisor
+            for supervisor in self._supervisors.values()
+            if supervisor.needs_listing or supervisor.lifecycle != "on_demand"
+        ]
+        for supervisor in wanted:
             if supervisor.spec.enabled and not supervisor.started and not supervisor.disabled:
                 supervisor.started = True
+                if names:
+                    supervisor.status_tracker.unsettle()
                 self._runs[supervisor.spec.name] = run = _SupervisorTask()
                 self._tasks.start_soon(run, supervisor)
+
+    def start_unread(self) -> None:
+        """Start the sleeping servers whose resources and prompts are not known."""
+        unread = [
+            name
+            for name, supervisor in self._supervisors.items()
+            if supervisor.status_tracker.state is ServerState.ASLEEP
+            and supervisor.resource_cache.resources is None
+        ]
+        if unread:
+            self.start(*unread)
 
     async def wait_until_settled(self, *, timeout: float) -> bool:
         """Wait until every started server is up, down or disabled. Return False on timeout."""
@@ -192,11 +246,15 @@ class ServerPool:
         supervisor = self._get_supervisor(name)
         if supervisor.accepts_requests:
             return
-        self.start(name)
-        with anyio.move_on_after(timeout):
+        with supervisor.use, anyio.move_on_after(timeout):
+            self.start(name)
             await supervisor.wait_until_settled()
         if not supervisor.accepts_requests:
             raise supervisor.build_unavailable()
+
+    def hold(self, name: str) -> AbstractContextManager[None]:
+        """Keep this server running while the context is open, once it runs."""
+        return self._get_supervisor(name).use
 
     @property
     def statuses(self) -> tuple[ServerStatus, ...]:
@@ -344,7 +402,19 @@ class ServerPool:
         context: RequestContext | None,
     ) -> JsonObject:
         name = supervisor.spec.name
-        await self.ensure(name, timeout=timeout)
+        with supervisor.use:
+            await self.ensure(name, timeout=timeout)
+            return await self._ask_connected(supervisor, method, params, clock, context)
+
+    async def _ask_connected(
+        self,
+        supervisor: Supervisor,
+        method: str,
+        params: JsonObject,
+        clock: RequestClock,
+        context: RequestContext | None,
+    ) -> JsonObject:
+        name = supervisor.spec.name
         with clock:
             async with self._lease_connection(supervisor, context) as connection:
                 if method in (SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD):

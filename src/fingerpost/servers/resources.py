@@ -39,10 +39,18 @@ MAX_ATTEMPTS = 6  # for a list that cannot be read; a later change notification 
 class ServerResourceCache:
     """Resources, templates and prompts of one server. They are kept while it is down."""
 
-    def __init__(self, server: str, limits: LimitSettings, on_change: Callable[[ResourceKind], None]) -> None:
+    def __init__(
+        self,
+        server: str,
+        limits: LimitSettings,
+        on_change: Callable[[ResourceKind], None],
+        *,
+        on_loaded: Callable[[], None] = lambda: None,
+    ) -> None:
         self._server = server
         self._limits = limits
         self._changed = on_change
+        self._on_loaded = on_loaded
         self._stale: set[ResourceKind] = set()
         self._wake = anyio.Event()
         self.resources: ServerResources | None = None
@@ -88,6 +96,7 @@ class ServerResourceCache:
                     logger.exception("%s: its %s could not be listed", self._server, kind)
                     failed.add(kind)
             self.loaded.set()
+            self._on_loaded()
             failures = failures + 1 if failed else 0
             if failed and failures < MAX_ATTEMPTS:
                 await anyio.sleep(
@@ -175,6 +184,11 @@ class ResourceSubscriptions:
         self._resolved = anyio.Event()
         self._acknowledged: frozenset[str] = frozenset()  # modern protocol: requested and acknowledged
         self._refusal: FingerpostError | None = None
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether a client watches a resource of the server."""
+        return bool(self._counts)
 
     async def change(
         self, connection: ServerConnection, method: str, params: JsonObject, context: RequestContext | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import inspect
 import json
 import logging
@@ -22,7 +23,7 @@ from pydantic_core import to_jsonable_python
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import Effect, Era, JsonObject, OAuthSpec, ServerSpec
+from fingerpost.records import Effect, Era, JsonObject, Lifecycle, OAuthSpec, ServerSpec
 from fingerpost.records.json import is_large_value
 from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 from fingerpost.redaction import (
@@ -50,11 +51,13 @@ class Server:
         era: Era = "auto",
         connect_timeout: float = 30.0,
         trust_hints: bool = False,
+        lifecycle: Lifecycle | None = None,
     ) -> ServerSpec:
         """Return a server that is started as a program. It inherits the variables in
         `process.INHERITED_VARIABLES` and gets `env`.
 
         With `trust_hints` the `readOnlyHint` of its tools is trusted: such tools run without approval.
+        `lifecycle` says when it runs; the default is that of the settings, `on_demand`.
         """
         if isinstance(command, str) or not command:
             message = f"the command of server {name!r} is a list of the program and its arguments"
@@ -69,6 +72,7 @@ class Server:
             era=era,
             connect_timeout=connect_timeout,
             trust_hints=trust_hints,
+            lifecycle=lifecycle,
         )
 
     @staticmethod
@@ -134,6 +138,23 @@ _HARMLESS_FLAGS: Final = frozenset({"-y", "--yes", "-q", "--quiet"})
 _PYTHON = re.compile(r"python[0-9.]*")
 _NODE_MODULES_PATH = re.compile(r"[\\/]node_modules[\\/]((?:@[\w.-]+[\\/])?[\w.-]+)[\\/]")
 _VERSION_SUFFIX = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
+
+
+def fingerprint_entry(spec: ServerSpec) -> str:
+    """Return a hash of what decides which server an entry leads to: program, arguments, names of variables,
+    folder and URL. Values of variables and headers do not count.
+    """
+    parts = (
+        spec.transport,
+        spec.command,
+        spec.args,
+        sorted(spec.env),
+        spec.cwd,
+        spec.url,
+        sorted(spec.headers),
+        spec.era,
+    )
+    return hashlib.sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
 
 
 def get_package(spec: ServerSpec) -> str | None:

@@ -19,7 +19,16 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 from fingerpost.errors import FingerpostError, ServerUnavailable, ToolTimeout
 from fingerpost.events import EventSink, ServerStateChanged, ToolDropped
 from fingerpost.frozen import frozen
-from fingerpost.records import JsonObject, Listing, ServerSpec, ServerState, ServerStatus, utc_now
+from fingerpost.records import (
+    JsonObject,
+    KnownServer,
+    Lifecycle,
+    Listing,
+    ServerSpec,
+    ServerState,
+    ServerStatus,
+    utc_now,
+)
 from fingerpost.redaction import scrub
 from fingerpost.servers.connect import ConnectDeps, open_connection
 from fingerpost.servers.connection import ServerConnection
@@ -56,6 +65,8 @@ from fingerpost.servers.resources import (
     ResourceSubscriptions,
     ServerResourceCache,
 )
+from fingerpost.servers.spec import get_package
+from fingerpost.settings.model import LifecycleSettings
 from fingerpost.tasks import run_restarting
 
 HEARTBEAT_SECONDS = 15.0
@@ -88,7 +99,15 @@ async def probe_periodically(connection: ServerConnection) -> None:
 
 MAX_STDERR_SHOWN = 2000
 
-SETTLED_STATES = frozenset({ServerState.READY, ServerState.DEGRADED, ServerState.DOWN, ServerState.DISABLED})
+SETTLED_STATES = frozenset(
+    {
+        ServerState.READY,
+        ServerState.DEGRADED,
+        ServerState.DOWN,
+        ServerState.DISABLED,
+        ServerState.ASLEEP,
+    }
+)
 
 
 class StatusTracker:
@@ -165,9 +184,13 @@ class StatusTracker:
         self._changed(self._name)
 
     def reset(self) -> None:
-        """Return to the initial state. Tasks waiting for a settled state wait for the next attempt."""
-        self.settled = anyio.Event()
+        """Return to the initial state."""
+        self.unsettle()
         self.set_state(ServerState.IDLE, None)
+
+    def unsettle(self) -> None:
+        """Let tasks that wait for a settled state wait for the next attempt."""
+        self.settled = anyio.Event()
 
     def build_unavailable(self) -> ServerUnavailable:
         """Build the error for requests while the server is unavailable."""
@@ -210,6 +233,8 @@ RELIST_SECONDS = 5.0  # minimum age of a list before it is read again for an unk
 SECONDS_PER_TOOL = 0.01  # a long list is read again less often
 CALLER_KEY_RETRY_SECONDS = 300.0  # delay before a server that needs callers' keys is tried without one again
 TLS_HINT = "if the server wants TLS, use https:// in its url"
+MAX_IDLE_CHECK_SECONDS = 5.0
+ASLEEP_HINT = "the first call of one of its tools starts it"
 ANNOUNCED_KINDS = ("tools", "prompts", "resources")
 
 
@@ -222,6 +247,25 @@ class PoolDeps:
     on_change: Callable[[str], None]
     on_notification: Callable[[str, str, JsonObject, str | None], None]
     on_listing: Callable[[Listing], Awaitable[None]]  # awaited before a listing is published
+    lifecycle: LifecycleSettings
+    has_state: Callable[[Listing], bool]  # whether the server keeps state between calls, judged by its list
+
+
+class ServerUse:
+    """Counts the requests that use a server or wait for it. Entering the context counts one more."""
+
+    __slots__ = ("count", "ended_at")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ended_at = -math.inf  # when the last one ended
+
+    def __enter__(self) -> None:
+        self.count += 1
+
+    def __exit__(self, *_: object) -> None:
+        self.count -= 1
+        self.ended_at = anyio.current_time()
 
 
 class Supervisor:
@@ -236,7 +280,9 @@ class Supervisor:
             spec, self._stderr, events=shared.events, on_change=shared.on_change
         )
         self.listing: Listing | None = None
-        self.resource_cache = ServerResourceCache(spec.name, limits, self._on_resources_changed)
+        self.resource_cache = ServerResourceCache(
+            spec.name, limits, self._on_resources_changed, on_loaded=partial(shared.on_change, spec.name)
+        )
         self.subscriptions = ResourceSubscriptions(spec.name, reconnect_max=limits.reconnect_max)
         self.caller_connections = CallerConnections(spec, shared.connect_deps, self._on_notification)
         self.legacy_sessions = LegacySessions(spec, shared.connect_deps)
@@ -255,6 +301,84 @@ class Supervisor:
         self._listing_started = False
         self._listing_lock = anyio.Lock()
         self._listed_at = -math.inf
+        self.needs_listing = True  # what is known of the server is missing or old
+        self.use = ServerUse()
+        self._stopped_idle = False  # the connection was ended because nothing used it
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        return self.spec.lifecycle or self._shared.lifecycle.default
+
+    @property
+    def can_be_known(self) -> bool:
+        """Whether what the server lists is the same for everyone and may be kept."""
+        spec = self.spec
+        return spec.enabled and spec.transport != "in_process" and not spec.forward_authorization
+
+    def build_known(self) -> KnownServer | None:
+        """Return what to keep of the server, or None if it is not connected or could not list its tools."""
+        listing, status = self.listing, self.status_tracker.status
+        if not self.can_be_known or not self.is_connected or listing is None:
+            return None
+        if listing.truncated is not None and not listing.definitions:
+            return None
+        return KnownServer(
+            listing=listing,
+            listed_at=utc_now(),
+            resources=self.resource_cache.resources if self.resource_cache.loaded.is_set() else None,
+            product=status.product,
+            protocol=status.protocol,
+        )
+
+    async def offer_known(self, known: KnownServer, *, is_old: bool) -> None:
+        """Offer what the server listed before, without starting it."""
+        spec = self.spec
+        listing = replace(
+            known.listing,
+            server=spec.name,
+            prefix=spec.prefix,
+            package=get_package(spec),
+            trust_hints=spec.trust_hints,
+            new_tools=spec.new_tools,
+        )
+        await self._shared.on_listing(listing)
+        self.listing = self._shared_listing = listing
+        if known.resources is not None:
+            self.resource_cache.resources = known.resources
+            self.resource_cache.loaded.set()
+        self.needs_listing = is_old
+        self.status_tracker.update(
+            product=known.product,
+            protocol=known.protocol,
+            tools=len(listing.definitions),
+            dropped=len(listing.dropped),
+        )
+        self.status_tracker.set_state(ServerState.ASLEEP, None, hint=ASLEEP_HINT)
+
+    @property
+    def _idle_seconds(self) -> float:
+        """How long the server may be unused before it is stopped, or infinity."""
+        spec = self.spec
+        if spec.transport != "stdio" or spec.isolate or spec.keep_running or self.lifecycle == "always":
+            return math.inf
+        seconds = self._shared.lifecycle.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
+        return seconds or math.inf
+
+    async def _stop_when_idle(self, connection: ServerConnection) -> None:
+        """End the connection when nothing has used it for a while."""
+        began = anyio.current_time()
+        while True:
+            limit = self._idle_seconds
+            unused = anyio.current_time() - max(began, self.use.ended_at)
+            if self.use.count or connection.in_flight_count or self.subscriptions.is_watching:
+                unused = 0.0
+            if unused >= limit:
+                if self.listing is not None and self._shared.has_state(self.listing):
+                    return
+                self._stopped_idle = True
+                connection.state.end(ConnectionFailure(reason="nothing used it"))
+                return
+            await anyio.sleep(min(limit - unused, MAX_IDLE_CHECK_SECONDS))
 
     async def wait_until_settled(self) -> None:
         """Wait until the server accepts requests, or is down or disabled."""
@@ -309,6 +433,14 @@ class Supervisor:
             failure = await self._run_connection()
             self.connection = None
             self.legacy_sessions.close()
+            if self._stopped_idle:
+                self._stopped_idle = False
+                if self.use.count:  # a request came while the server was stopping
+                    reason = None
+                    continue
+                self.started = False
+                self.status_tracker.set_state(ServerState.ASLEEP, None, hint=ASLEEP_HINT)
+                return
             if failure.refused and await self._accepts_caller_keys():
                 self._switch_to_caller_keys()
                 await anyio.sleep(CALLER_KEY_RETRY_SECONDS)
@@ -483,6 +615,7 @@ class Supervisor:
 
     def _set_ready(self, connection: ServerConnection, *, milliseconds: float) -> None:
         self.connection = connection
+        self.needs_listing = False
         self.needs_caller_keys = False
         self._key_connections.close()
         self.resource_cache.start(connection)
@@ -503,6 +636,7 @@ class Supervisor:
         tasks.start_soon(run_restarting, self._relist_on_changes, connection)
         tasks.start_soon(run_restarting, self.resource_cache.refresh_stale, connection)
         tasks.start_soon(run_restarting, self.subscriptions.run, connection, tasks)
+        tasks.start_soon(run_restarting, self._stop_when_idle, connection)
         if self.spec.transport in ("http", "sse"):
             tasks.start_soon(run_restarting, probe_periodically, connection)
         await connection.state.ended.wait()
@@ -601,7 +735,8 @@ class Supervisor:
                     ToolDropped(server=dropped.server, tool=dropped.name, reason=dropped.reason)
                 )
         changed = listing != self.listing
-        self.listing = listing
+        if changed:
+            self.listing = listing
         self.status_tracker.update(tools=len(listing.definitions), dropped=len(listing.dropped))
         if changed:
             self._shared.on_change(self.spec.name)

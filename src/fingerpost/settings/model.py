@@ -205,6 +205,25 @@ class LimitSettings(Section):
     )
 
 
+class LifecycleSettings(Section):
+    """When servers run. What a server lists is kept, so that it need not run to be known."""
+
+    default: Literal["on_demand", "at_start", "always"] = Field(
+        default="on_demand",
+        description="on_demand: from the first call until idle; at_start: from the start until idle; "
+        "always: from the start, never stopped",
+    )
+    idle_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        le=86_400 * 7,
+        description="A program without calls for so long is stopped, s; 0: never",
+    )
+    relist_days: float = Field(
+        default=7.0, ge=0, description="Age at which a kept list is read again in the background, days"
+    )
+
+
 class RuleSettings(Section):
     """One rule of the policy. All conditions given must hold; the first rule that fits decides."""
 
@@ -450,6 +469,20 @@ class ServerSettings(Section):
     )
     new_tools: Literal["review", "allow"] = Field(
         default="review", description="Tools it offers later wait for `fingerpost pins accept`, or do not"
+    )
+    lifecycle: Literal["on_demand", "at_start", "always"] | None = Field(
+        default=None,
+        description="When it runs: from its first call, or from the start; by default lifecycle.default",
+    )
+    idle_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=86_400 * 7,
+        description="A program without calls for so long is stopped, s; 0: never; by default "
+        "lifecycle.idle_seconds",
+    )
+    keep_running: bool = Field(
+        default=False, description="It has state between calls (a browser, a shell): never stop it when idle"
     )
     allow_link_local: bool = Field(
         default=False, description="Its address may be link-local (169.254.0.0/16) or a metadata service"
@@ -757,6 +790,7 @@ class Settings(Section):
     models: ModelsSettings = Field(default_factory=ModelsSettings, description="Language models, if any")
     store: StoreSettings = Field(default_factory=StoreSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
+    lifecycle: LifecycleSettings = Field(default_factory=LifecycleSettings)
     call: CallSettings = Field(default_factory=CallSettings, description="How calls are run")
     digest: DigestSettings = Field(default_factory=DigestSettings, description="How results are cut")
     policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules, the first that fits decides")

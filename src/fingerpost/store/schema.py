@@ -280,6 +280,15 @@ preferences = Table(
     Column("effort", Text, nullable=False),
 )
 
+known_servers = Table(
+    "known_servers",
+    metadata,
+    Column("server", ExactText, primary_key=True),
+    Column("entry", Text, primary_key=True),  # hash of its command or URL
+    Column("listed_at", Moment, nullable=False),
+    Column("record", Text, nullable=False),
+)
+
 disabled_entries = Table(
     "shutters",
     metadata,
@@ -585,6 +594,13 @@ def _split_audit_chains(connection: Connection) -> None:
     )(connection)
 
 
+_CREATE_KNOWN_SERVERS = (
+    """CREATE TABLE known_servers (
+        server TEXT NOT NULL, entry TEXT NOT NULL, listed_at BIGINT NOT NULL, record TEXT NOT NULL,
+        PRIMARY KEY (server, entry))""",
+)
+
+
 def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
@@ -627,6 +643,7 @@ MIGRATION_STEPS: tuple[MigrationStep, ...] = (
     MigrationStep(13, _fill_conversations),
     MigrationStep(14, _number_events),
     MigrationStep(15, _split_audit_chains),
+    MigrationStep(16, _build_migration(_CREATE_KNOWN_SERVERS)),
 )
 
 

@@ -34,7 +34,7 @@ from fingerpost.store.learning import (
 from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head
-from fingerpost.store.trust import DisabledStore, InstallationSecret, PinStore, TokenStore
+from fingerpost.store.trust import DisabledStore, InstallationSecret, KnownServerStore, PinStore, TokenStore
 from fingerpost.store.writer import StoreWriter, WriterStatistics
 
 LEASE_SECONDS = 30.0
@@ -162,6 +162,7 @@ class Store:
         self.audit = audit
         self.journal = Journal(database, writer, audit)
         self.pins = PinStore(database, writer)
+        self.known_servers = KnownServerStore(database, writer)
         self.usage = UsageStore(database, writer)
         self.choices = ChoiceStore(database, writer)
         self.confidences = ConfidenceStore(database, writer)

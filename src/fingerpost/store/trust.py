@@ -1,4 +1,4 @@
-"""Pinned tool definitions, disabled tools and servers, sign-in tokens, and the installation's secret."""
+"""Pins, known servers, disabled tools and servers, sign-in tokens, and the installation's secret."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from datetime import datetime
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 import anyio.to_thread
+from pydantic_core import from_json as parse_json
 from sqlalchemy import Connection, delete, insert, select, update
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import Pin, utc_now
+from fingerpost.records import DroppedTool, KnownServer, Listing, Pin, ServerResources, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database, StoreLocation, insert_ignoring, make_private, upsert
-from fingerpost.store.schema import disabled_entries, pin_revision, pins, tokens
+from fingerpost.store.schema import disabled_entries, known_servers, pin_revision, pins, tokens
 from fingerpost.store.writer import StoreWriter
 
 logger = logging.getLogger("fingerpost.store")
@@ -84,6 +85,70 @@ class PinStore:
         gone = (self._seen.keys() | known) - seen.keys()
         self._revision, self._seen = revision, seen
         return PinChanges(changed=_parse_pins(changed), gone=frozenset(gone))
+
+
+class KnownServerStore:
+    """What servers listed when they were last connected, so that they need not run to be known."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+
+    async def find(self, entries: Mapping[str, str]) -> dict[str, KnownServer]:
+        """Return what is known of these servers. `entries` has the hash of each server's entry."""
+
+        def read(connection: Connection) -> dict[str, KnownServer]:
+            query = select(known_servers).where(known_servers.c.entry.in_(set(entries.values())))
+            rows = [row for row in connection.execute(query) if entries.get(row.server) == row.entry]
+            known = {row.server: _parse_known_server(row.record) for row in rows}
+            return {server: found for server, found in known.items() if found is not None}
+
+        return await self._database.read(read) if entries else {}
+
+    async def put(self, entry: str, known: KnownServer) -> None:
+        """Store what a server lists now. `entry` is the hash of its entry."""
+        await self._writer.write(_put_known_servers, (entry, known))
+
+
+def _parse_known_server(record: str) -> KnownServer | None:
+    """Parse one record. Definitions are not validated again, because they can be long."""
+    try:
+        values = parse_json(record)
+        resources = values.pop("resources")
+        listing = values.pop("listing")
+        dropped = tuple(DroppedTool(**one) for one in listing.pop("dropped"))
+        return KnownServer(
+            listing=Listing(**_freeze_lists(listing), dropped=dropped),
+            resources=None if resources is None else ServerResources(**_freeze_lists(resources)),
+            listed_at=datetime.fromisoformat(values.pop("listed_at")),
+            **values,
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # the row was edited from outside
+        logger.warning("a stored list of tools cannot be read: %s", error)
+        return None
+
+
+def _freeze_lists(fields: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: tuple(cast("list[Any]", value)) if isinstance(value, list) else value
+        for name, value in fields.items()
+    }
+
+
+MAX_ENTRIES: Final = 20  # kept for one name: projects may use it for different servers
+
+
+def _put_known_servers(connection: Connection, items: Sequence[tuple[str, KnownServer]]) -> list[None]:
+    table = known_servers
+    for entry, known in items:
+        server = known.listing.server
+        row = {"server": server, "entry": entry, "listed_at": known.listed_at}
+        connection.execute(upsert(connection, table), {**row, "record": to_json(known).decode()})
+        newest = select(table.c.entry).where(table.c.server == server).order_by(table.c.listed_at.desc())
+        old = [one.entry for one in connection.execute(newest.offset(MAX_ENTRIES))]
+        if old:
+            connection.execute(delete(table).where(table.c.server == server, table.c.entry.in_(old)))
+    return [None] * len(items)
 
 
 def _read_pins(connection: Connection) -> dict[str, Pin]:

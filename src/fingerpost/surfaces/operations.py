@@ -137,6 +137,7 @@ class OperationsApp:
             "servers": {
                 "of": len(statuses),
                 "up": sum(s.state in (ServerState.READY, ServerState.DEGRADED) for s in statuses),
+                "asleep": sum(s.state is ServerState.ASLEEP for s in statuses),
                 "down": sum(s.state is ServerState.DOWN for s in statuses),
                 "trying": trying,
             },

@@ -335,6 +335,12 @@ def _collect_gauges(gauges: GaugeValues) -> Iterator[Metric]:
     for name, state in list(gauges.servers.items())[:MAX_TOOLS]:
         up.add_metric([name], float(state in ("ready", "degraded")))
     yield up
+    asleep = GaugeMetricFamily(
+        "fingerpost_server_asleep", "Whether a server is not running until it is called", labels=["server"]
+    )
+    for name, state in list(gauges.servers.items())[:MAX_TOOLS]:
+        asleep.add_metric([name], float(state == "asleep"))
+    yield asleep
     breakers = GaugeMetricFamily(
         "fingerpost_breaker_open", "Whether a server is left alone for a while", labels=["server"]
     )

@@ -124,26 +124,27 @@ class AttemptRunner:
         call = run.tool
         run.asked_at = loop_time()
         try:
-            await self._upstream.ensure(call.server, timeout=run.time.remaining)
-            self._check_tool(call)  # the server may have reconnected with another tool of this name
-            await self._record_start(run)
-            clock = self._start_clock(run)
-            try:
-                with clock:
-                    result = await self._upstream.call(
-                        call.server,
-                        call.name,
-                        call.arguments,
-                        clock=clock,
-                        on_progress=run.on_progress,
-                        meta={CALL_ID_META_KEY: run.context.call_id},
-                        context=run.request_context,
-                    )
-                    normalized = normalize_result(result, call)
-                    return classify_result(normalized, call, takes_rounds=run.takes_rounds) or normalized
-            finally:
-                run.asked_caller = run.asked_caller or clock.was_paused
-            raise clock.build_error(call.tool, server=call.server)
+            with self._upstream.hold(call.server):  # it is not stopped as idle meanwhile
+                await self._upstream.ensure(call.server, timeout=run.time.remaining)
+                self._check_tool(call)  # the server may have reconnected with another tool of this name
+                await self._record_start(run)
+                clock = self._start_clock(run)
+                try:
+                    with clock:
+                        result = await self._upstream.call(
+                            call.server,
+                            call.name,
+                            call.arguments,
+                            clock=clock,
+                            on_progress=run.on_progress,
+                            meta={CALL_ID_META_KEY: run.context.call_id},
+                            context=run.request_context,
+                        )
+                        normalized = normalize_result(result, call)
+                        return classify_result(normalized, call, takes_rounds=run.takes_rounds) or normalized
+                finally:
+                    run.asked_caller = run.asked_caller or clock.was_paused
+                raise clock.build_error(call.tool, server=call.server)
         except Exception as error:  # noqa: BLE001 - every upstream error is a failed attempt
             failure = explain_exception(error, call, sent=run.sent)
             return replace(failure, server_fault=False) if run.time.is_cut_short else failure

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from typing import Final, Protocol, TypeAlias
 
 from fingerpost.events import Event
@@ -18,6 +19,10 @@ class ProgressReporter(Protocol):
 
 class ToolUpstream(Protocol):
     """The interface through which tools are called. `ServerPool` implements it."""
+
+    def hold(self, name: str) -> AbstractContextManager[object]:
+        """Keep the server running while the context is open, once it runs."""
+        ...
 
     async def ensure(self, name: str, *, timeout: float) -> None:
         """Connect the server if necessary. If this fails, the call was not sent."""

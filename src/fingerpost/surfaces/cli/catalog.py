@@ -36,25 +36,26 @@ if TYPE_CHECKING:
     from fingerpost.settings import CallSettings
 
 
-UP_STATES = ("ready", "degraded")
+UP_STATES = ("ready", "degraded", "asleep")
 STATE_COLOURS = {
     "ready": "green",
     "degraded": "yellow",
     "down": "red",
     "connecting": "cyan",
     "idle": "dim",
+    "asleep": "green",
     "disabled": "dim",
 }
 
 
-def show_servers(*, common: CommonOptions, wait: float, watch: bool) -> int:
-    """Connect every configured server and show how it is doing."""
+def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bool) -> int:
+    """Show how every configured server is doing; those that are not known, or all, are connected first."""
 
     async def work(router: Router) -> int:
         if watch:
             await _watch_servers(router, as_json=common.as_json)
             return 0
-        await connect_servers(router, wait=wait)
+        await connect_servers(router, wait=wait, wake=connect)
         statuses = router.servers.statuses
         if common.as_json:
             print_json([to_plain(status) for status in statuses])
@@ -97,9 +98,14 @@ def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
             status.protocol or "",
             f"{status.connect_ms:.0f} ms" if status.connect_ms is not None else "",
             f"{status.tools}" if status.state in UP_STATES else "",
-            Text(clean_text(status.reason or status.product or ""), style="" if status.reason else "dim"),
+            Text(clean_text(status.reason or _describe(status)), style="" if status.reason else "dim"),
         )
     return table
+
+
+def _describe(status: ServerStatus) -> str:
+    parts = (status.product, status.hint if status.state == "asleep" else None)
+    return "; ".join(part for part in parts if part)
 
 
 async def _watch_servers(router: Router, *, as_json: bool) -> None:

@@ -60,6 +60,7 @@ COMMANDS: Final = {
     "servers": command(
         "catalog:show_servers",
         *CONNECTING,
+        flag("--connect", "Connect every server, also those whose tools are known."),
         flag("--watch", "Stay connected and show every change until Ctrl-C."),
     ),
     "servers login": command("catalog:sign_in", argument("name"), *COMMON),

@@ -99,13 +99,22 @@ async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
         yield router
 
 
-async def connect_servers(router: Router, *names: str | None, wait: float | None = None) -> None:
+async def connect_servers(
+    router: Router, *names: str | None, wait: float | None = None, wake: bool = False
+) -> None:
     """Connect the named servers, or all if every name is None, and show on stderr which still connect.
 
-    Return after `wait` seconds at most; None waits for all.
+    Servers that are asleep stay so: their tools are known. `wake` connects them, too. Return after `wait`
+    seconds at most; None waits for all.
     """
     screen = get_error_output()
     given = [name for name in names if name is not None]
+    if wake:
+        given = given or [status.name for status in router.servers.statuses]
+    elif given:
+        given = [name for name in given if router.servers.get_status(name).state is not ServerState.ASLEEP]
+        if not given:
+            return
     if not screen.is_terminal:
         await router.connect(*given, timeout=wait)
         return

@@ -87,7 +87,7 @@ async def _examine_router(loaded: Loaded) -> list[SetupFinding]:
         if not router.servers.statuses:
             fix = "run `fingerpost import`, or name a file with --servers FILE"
             return [*findings, SetupFinding("broken", "servers", "none are configured", fix)]
-        await connect_servers(router)
+        await connect_servers(router, wake=True)
         for status in router.servers.statuses:
             findings.extend(_examine_server(status))
         findings.extend(_examine_tools(router))

@@ -146,7 +146,7 @@ def _run_on_connected(common: CommonOptions, work: Callable[[Router], Awaitable[
     """Run `work` on a router whose servers have all been asked for their tools."""
 
     async def connect_and_work(router: Router) -> int:
-        await connect_servers(router)
+        await connect_servers(router, wake=True)
         return await work(router)
 
     return run_on_router(common, connect_and_work)

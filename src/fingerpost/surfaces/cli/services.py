@@ -145,11 +145,13 @@ def _report_servers(router: Router) -> Callable[[], None]:
 
     def report_server(name: str) -> None:
         status = router.servers.get_status(name)
-        good = status.state in ("ready", "degraded", "disabled")
+        good = status.state in ("ready", "degraded", "asleep", "disabled")
         if status.state in ("idle", "connecting") or reported.get(name) is good:
             return
         reported[name] = good
-        state = style_text(f"{status.state:9}", fg="green" if status.state == "ready" else "yellow")
+        state = style_text(
+            f"{status.state:9}", fg="green" if status.state in ("ready", "asleep") else "yellow"
+        )
         what = format_count(status.tools, "tool") if good else clean_text(status.reason or "")
         click.echo(f"  {state} {clean_text(name)}: {what}", err=True)
 

@@ -229,5 +229,7 @@ class Readiness:
         """Wait until resources and prompts are known too. They are listed after the tools."""
         await self.wait_for_tools()
         if not self._resources_ready:
+            self._router.servers.start_unread()
+            await self._router.servers.wait_until_settled(timeout=self._timeout)
             await self._router.servers.wait_until_resources_read(timeout=self._timeout)
             self._resources_ready = True

@@ -31,6 +31,7 @@ const STATES = {
   degraded: { tone: "warn", words: "partly" },
   connecting: { tone: "info", words: "connecting" },
   idle: { tone: "plain", words: "not asked yet" },
+  asleep: { tone: "good", words: "asleep" },
   down: { tone: "bad", words: "down" },
   disabled: { tone: "plain", words: "off" },
 };
@@ -60,10 +61,11 @@ function usePolling(path) {
 function ServerList() {
   const { data, error, reload } = usePolling("/api/servers");
   const items = data?.items ?? [];
-  const up = items.filter((one) => one.state === "ready" || one.state === "degraded").length;
+  const up = items.filter((one) => ["ready", "degraded", "asleep"].includes(one.state)).length;
+  const asleep = items.filter((one) => one.state === "asleep").length;
   return html`<${Page} title="Servers">
     ${items.length
-      ? html`<p class="lead">${up} of ${items.length} answer; ${formatNumber(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools in all.</p>`
+      ? html`<p class="lead">${up} of ${items.length} available${asleep ? `, ${asleep} of them asleep until they are called` : ""}; ${formatNumber(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools in all.</p>`
       : null}
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
     ${!data && !error ? html`<${Skeleton} lines=${6} />` : null}

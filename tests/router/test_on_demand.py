@@ -1,0 +1,212 @@
+"""Servers on demand: known servers are started by the first call, and stopped when they are idle."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+
+from fingerpost import Router
+from fingerpost.records import ErrorKind, ServerSpec, ServerState
+from tests.kit.routers import build_settings
+from tests.kit.server_pools import eventually
+from tests.kit.sleepy_server import SleepyServer
+from tests.requirements import proves
+
+
+@pytest.fixture
+def sleepy(tmp_path: Path) -> SleepyServer:
+    return SleepyServer(tmp_path)
+
+
+@asynccontextmanager
+async def open_router(tmp_path: Path, *specs: ServerSpec, **lifecycle: Any) -> AsyncGenerator[Router]:
+    async with Router(specs, settings=build_settings(tmp_path, lifecycle=lifecycle)) as router:
+        yield router
+
+
+async def learn(tmp_path: Path, *servers: SleepyServer) -> None:
+    """Connect the servers once, so that they are known."""
+    async with open_router(tmp_path, *(server.spec for server in servers)) as router:
+        await router.connect()
+        assert all(status.state is ServerState.READY for status in router.servers.statuses)
+
+
+def get_state(router: Router, name: str = "sleepy") -> ServerState:
+    return router.servers.get_status(name).state
+
+
+@proves("S1")
+async def test_a_known_server_is_listed_and_narrowed_without_being_started(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    other = SleepyServer(tmp_path, "other")
+    await learn(tmp_path, sleepy, other)
+    async with open_router(tmp_path, sleepy.spec, other.spec) as router:
+        await router.connect()
+        assert [card.key for card in router.tools.cards] == ["other/look", "sleepy/look"]
+        await router.narrow("look up a word in the list")
+        assert get_state(router) is ServerState.ASLEEP
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert outcome.success
+        assert get_state(router) is ServerState.READY
+        assert get_state(router, "other") is ServerState.ASLEEP
+    assert (sleepy.starts, other.starts) == (2, 1)
+
+
+@proves("S2")
+async def test_a_tool_that_changed_while_its_server_slept_is_not_called(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    await learn(tmp_path, sleepy)
+    sleepy.offer("look", city={"type": "string"})
+    async with open_router(tmp_path, sleepy.spec) as router:
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert not outcome.success
+        assert "definition changed" in outcome.detail
+        assert "inputSchema.properties.city" in outcome.detail
+        again = await router.call("sleepy/look", {"word": "hat"})
+        assert "definition changed" in again.detail
+    assert (sleepy.starts, sleepy.calls) == (2, 0)
+
+
+@proves("S2")
+async def test_a_tool_that_is_gone_when_its_server_wakes_is_not_called(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    await learn(tmp_path, sleepy)
+    sleepy.offer("find")
+    async with open_router(tmp_path, sleepy.spec) as router:
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert "was taken away" in outcome.detail
+    assert sleepy.calls == 0
+
+
+@proves("S1")
+@pytest.mark.parametrize("fault", ["refuse", "die"])
+async def test_a_server_that_does_not_wake_fails_the_call_with_its_reason(
+    tmp_path: Path, sleepy: SleepyServer, fault: str
+) -> None:
+    await learn(tmp_path, sleepy)
+    sleepy.set_fault(fault)
+    async with open_router(tmp_path, sleepy.spec) as router:
+        outcome = await router.call("sleepy/look", {"word": "hat"})
+        assert outcome.error is ErrorKind.UNAVAILABLE
+        assert {"refuse": "it does not start today", "die": "it dies while it wakes"}[fault] in outcome.detail
+    assert sleepy.calls == 0
+
+
+@proves("S1")
+async def test_fifty_calls_at_once_start_the_server_once_and_each_runs_once(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    await learn(tmp_path, sleepy)
+    sleepy.set_fault("slow")
+    answers: list[bool] = []
+    async with open_router(tmp_path, sleepy.spec) as router:
+
+        async def call(number: int) -> None:
+            answers.append((await router.call("sleepy/look", {"word": f"hat {number}"})).success)
+
+        async with anyio.create_task_group() as tasks:
+            for number in range(50):
+                tasks.start_soon(call, number)
+    assert answers == [True] * 50
+    assert (sleepy.starts, sleepy.calls) == (2, 50)
+
+
+@proves("S3")
+async def test_an_idle_server_is_stopped_and_woken_by_the_next_call(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    async with open_router(tmp_path, sleepy.spec, idle_seconds=0.2) as router:
+        await router.connect()
+        await eventually(lambda: get_state(router) is ServerState.ASLEEP)
+        assert [card.key for card in router.tools.cards] == ["sleepy/look"]
+        assert (await router.call("sleepy/look", {"word": "hat"})).success
+        assert (sleepy.starts, sleepy.calls) == (2, 1)
+
+
+@proves("S3")
+async def test_no_call_is_lost_or_run_twice_while_servers_are_stopped(
+    tmp_path: Path, sleepy: SleepyServer
+) -> None:
+    async with open_router(tmp_path, sleepy.spec, idle_seconds=0.01) as router:
+        await router.connect()
+        for number in range(25):
+            await anyio.sleep(0.004 * (number % 7))  # before, while and after the server is stopped
+            outcome = await router.call("sleepy/look", {"word": f"hat {number}"})
+            assert outcome.success, outcome.detail
+    assert sleepy.calls == 25
+    assert sleepy.starts > 2
+
+
+@proves("S3")
+async def test_a_server_is_not_stopped_during_a_call(tmp_path: Path, sleepy: SleepyServer) -> None:
+    sleepy.offer("look", seconds={"type": "number"})
+    async with open_router(tmp_path, sleepy.spec, idle_seconds=0.1) as router:
+        assert (await router.call("sleepy/look", {"word": "hat", "seconds": 0.5})).success
+    assert (sleepy.starts, sleepy.calls) == (1, 1)
+
+
+@proves("S3")
+@pytest.mark.parametrize(
+    "changes", [{"keep_running": True}, {"isolate": True}, {"lifecycle": "always"}, {"idle_seconds": 0.0}]
+)
+async def test_a_server_that_must_not_be_stopped_runs_on(
+    tmp_path: Path, sleepy: SleepyServer, changes: dict[str, Any]
+) -> None:
+    async with open_router(tmp_path, replace(sleepy.spec, **changes), idle_seconds=0.05) as router:
+        await router.connect()
+        await anyio.sleep(0.3)
+        assert get_state(router) is ServerState.READY
+
+
+@proves("S3")
+async def test_a_server_whose_tools_open_something_runs_on(tmp_path: Path, sleepy: SleepyServer) -> None:
+    sleepy.offer("open_session", "look")
+    async with open_router(tmp_path, sleepy.spec, idle_seconds=0.05) as router:
+        await router.connect()
+        await anyio.sleep(0.3)
+        assert get_state(router) is ServerState.READY
+
+
+@proves("S1", "S4")
+@pytest.mark.parametrize(
+    ("lifecycle", "changes"),
+    [
+        ({"relist_days": 0}, {}),
+        ({"default": "at_start"}, {}),
+        ({}, {"lifecycle": "always"}),
+        ({}, {"env": {"NEW": "1"}}),
+    ],
+)
+async def test_what_is_old_changed_or_wanted_at_the_start_is_connected_at_the_start(
+    tmp_path: Path, sleepy: SleepyServer, lifecycle: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    await learn(tmp_path, sleepy)
+    sleepy.offer("look", "find")
+    spec = replace(sleepy.spec, new_tools="allow", **changes)
+    async with open_router(tmp_path, spec, **lifecycle) as router:
+        await router.connect()
+        await eventually(lambda: len(router.tools.cards) == 2)
+    assert sleepy.starts == 2
+
+
+@proves("S1")
+async def test_two_entries_of_one_name_are_known_apart(tmp_path: Path, sleepy: SleepyServer) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    other = SleepyServer(tmp_path / "elsewhere")
+    other.offer("find")
+    await learn(tmp_path, sleepy)
+    async with open_router(tmp_path, replace(other.spec, new_tools="allow")) as router:
+        await router.connect()
+        assert [card.key for card in router.tools.cards] == ["sleepy/find"]
+    async with open_router(tmp_path, sleepy.spec) as router:
+        assert [card.key for card in router.tools.cards] == ["sleepy/look"]
+    assert (sleepy.starts, other.starts) == (1, 1)
