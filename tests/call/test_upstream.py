@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,9 @@ class ScriptedUpstreamCalls:
         self._answers = list(answers)
         self.passages: list[RequestContext | None] = []
         self.tools: list[str] = []
+
+    def hold(self, name: str) -> AbstractContextManager[object]:
+        return nullcontext()
 
     async def ensure(self, name: str, *, timeout: float) -> None:
         await anyio.lowlevel.checkpoint()

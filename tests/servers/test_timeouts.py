@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,9 @@ async def test_progress_does_not_outlast_the_time_of_a_whole_request() -> None:
 
     class Door:
         """Reports progress, and looks how long it has by that."""
+
+        def hold(self, name: str) -> AbstractContextManager[object]:
+            return nullcontext()
 
         async def ensure(self, name: str, *, timeout: float) -> None: ...
 

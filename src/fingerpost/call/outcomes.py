@@ -401,6 +401,7 @@ class OutcomeBuilder:
             error,
             execution.detail or f"{asked.tool} failed",
             hint=execution.hint,
+            fix=execution.fix,
             repairs=asked.repairs,
             attempts=execution.attempts,
             detail=execution.detail,

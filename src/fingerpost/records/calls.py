@@ -186,6 +186,7 @@ class Execution:
     error: ErrorKind | None = None
     detail: str = ""
     hint: str = ""
+    fix: str = ""  # what a person can do, if known exactly
     code: int | None = None  # the server's error code, if it returned an error
     data: Json = None  # the data of that error
 

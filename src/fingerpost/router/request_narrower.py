@@ -272,6 +272,12 @@ class RequestNarrower:
 
         return await anyio.to_thread.run_sync(work)
 
+    async def warm_up(self, snapshot: Snapshot, seconds: float) -> None:
+        """Load the encoder and the vectors of all tools, and narrow once without recording it."""
+        await self.wait_until_indexed(snapshot, seconds)
+        options = NarrowOptions(ask_model=False)
+        await self.narrow_packet(snapshot, build_packet("What time is it?", options), options)
+
     async def close(self) -> None:
         """Stop background tasks."""
         await anyio.to_thread.run_sync(self._narrower.close)

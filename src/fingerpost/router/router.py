@@ -212,6 +212,7 @@ class Router:
         self.instance = create_id("ins")  # the id of this process among those that share the store
         self._opened = False  # whether the router was ever opened
         self._open = False
+        self.is_warming_up = False  # a request would wait for what is being loaded
 
     async def __aenter__(self) -> Self:
         _check_event_loop()
@@ -384,6 +385,15 @@ class Router:
         async with self._track_request():
             narrower = await self._get_narrower()
             return await narrower.wait_until_indexed(self.catalog.full_snapshot, seconds)
+
+    async def warm_up(self, seconds: float) -> None:
+        """Load what the first request needs: the encoder, the vectors of the tools, the code that answers."""
+        self.is_warming_up = True
+        try:
+            await self._get_request_runner()
+            await (await self._get_narrower()).warm_up(self.catalog.full_snapshot, seconds)
+        finally:
+            self.is_warming_up = False
 
     async def route(self, text: str, **options: Unpack[RouteKeywords]) -> Route:
         """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits

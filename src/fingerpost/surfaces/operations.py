@@ -130,7 +130,7 @@ class OperationsApp:
         statuses = [s for s in self._router.servers.statuses if s.state is not ServerState.DISABLED]
         trying = sum(status.state in _CONNECTING_STATES for status in statuses)
         store = await self._count_waiting() is not None and not self._router.store.statistics.refused
-        ready = store and not trying
+        ready = store and not trying and not self._router.is_warming_up
         report = {
             "ready": ready,
             "store": store,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,9 @@ class Flaky:
         self.failures = list(failures)
         self.at_ensure = at_ensure
         self.calls = 0
+
+    def hold(self, name: str) -> AbstractContextManager[object]:
+        return nullcontext()
 
     async def ensure(self, name: str, *, timeout: float) -> None:
         if self.at_ensure and self.failures:

@@ -126,6 +126,7 @@ def test_why_a_tool_is_not_even_there(clerk: CommandLine) -> None:
 def test_why_a_changed_tool_is_held_back(clerk: CommandLine) -> None:
     clerk.runs("tools")
     clerk.has("weather", [tool("get_forecast", "Something else entirely.")])
+    clerk.runs("servers", "--connect")
     done = clerk.runs("why", "weather/get_forecast", "weather forecast")
     assert done.returncode == 1
     assert "definition changed" in done.stdout

@@ -56,6 +56,7 @@ class Failure:
     kind: ErrorKind
     detail: str
     hint: str = ""
+    fix: str = ""  # what a person can do, if we know exactly
     effect_possible: bool = False  # the call may have taken effect
     cause: ErrorKind | None = None  # the error, if `kind` only says that the effect is unknown
     transient: bool = False  # a retry may succeed
@@ -93,6 +94,7 @@ def _explain_before_sending(error: Exception) -> Failure:
         kind=ErrorKind.TIMEOUT if isinstance(error, ToolTimeout) else ErrorKind.UNAVAILABLE,
         detail=_format_error(error),
         hint=_get_hint(error),
+        fix=_get_hint(error) if isinstance(error, CallError) else "",
         transient=passes,
         server_fault=passes and not isinstance(error, SessionForgotten),
     )

@@ -257,6 +257,7 @@ class ToolRunResult:
                 error=failure.kind,
                 detail=failure.detail,
                 hint=failure.hint,
+                fix=failure.fix,
                 code=failure.code,
                 data=failure.data,
             )

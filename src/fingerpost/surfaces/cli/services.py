@@ -70,7 +70,7 @@ def serve_gateway(
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
             if note is not None:
                 print_note(note)
-            async with _connect_in_background(router, quiet=common.as_json):
+            async with _connect_in_background(router, quiet=common.as_json, warm_up=True):
                 await serve(
                     router,
                     host=gateway.host,
@@ -116,27 +116,33 @@ def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str 
 
 
 @asynccontextmanager
-async def _connect_in_background(router: Router, *, quiet: bool) -> AsyncGenerator[None]:
-    """Connect all servers in the background and print the state of each."""
+async def _connect_in_background(
+    router: Router, *, quiet: bool, warm_up: bool = False
+) -> AsyncGenerator[None]:
+    """Connect servers in the background and print the state of each. `warm_up` also loads what requests need,
+    even if tools are not found by request.
+    """
     with ExitStack() as stack:
         if not quiet:
             stack.callback(_report_servers(router))
         router.servers.advertise_client_capabilities()
         router.servers.start()
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(_warm_up, router)
+            router.is_warming_up = warm_up
+            tasks.start_soon(_warm_up, router, warm_up)
             try:
                 yield
             finally:
                 tasks.cancel_scope.cancel()
 
 
-async def _warm_up(router: Router) -> None:
-    """Load the narrowing before the first request, if tools are found by request."""
+async def _warm_up(router: Router, always: bool) -> None:
+    """Load what the first request needs: always, or if tools are found by request."""
     await router.servers.wait_until_settled(timeout=SETTLE_TIMEOUT_S)
     settings = router.settings
-    if resolve_mode(settings.gateway.mode, await router.look(), settings.smart_routing) == ROUTE_MODE:
-        await router.settle(SETTLE_TIMEOUT_S)
+    mode = resolve_mode(settings.gateway.mode, await router.look(), settings.smart_routing)
+    if always or mode == ROUTE_MODE:
+        await router.warm_up(SETTLE_TIMEOUT_S)
 
 
 def _report_servers(router: Router) -> Callable[[], None]:
