@@ -64,7 +64,7 @@ async def test_ready_once_every_server_has_been_tried(tmp_path: Path) -> None:
         assert ready.json == {
             "ready": True,
             "store": True,
-            "servers": {"of": 1, "up": 1, "down": 0, "trying": 0},
+            "servers": {"of": 1, "up": 1, "asleep": 0, "down": 0, "trying": 0},
             "tools": 1,
         }
 
