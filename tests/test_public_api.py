@@ -6,10 +6,15 @@ import json
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 
 import pytest
+from anyio import to_thread
 
 import fingerpost
+from fingerpost import Router
+from tests.kit.routers import build_settings
+from tests.kit.sleepy_server import SleepyServer
 from tests.kit.tables import table
 from tests.requirements import proves
 
@@ -56,6 +61,38 @@ def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> 
     loaded = list_loaded_packages(program)
     assert "click" in loaded
     assert loaded & HEAVY == set()
+
+
+CONNECTING = {"cryptography", "httpx2", "mcp", "mcp_types", "numpy", "openai", "starlette", "uvicorn"}
+
+
+@proves("P9")
+def test_a_router_that_connects_nothing_does_not_load_what_connections_need() -> None:
+    loaded = list_loaded_packages("from fingerpost import Router, Server\nRouter([Server.stdio('a', ['b'])])")
+    assert loaded & (CONNECTING | {"rich", "onnxruntime"}) == set()
+
+
+@proves("P9", "S1")
+async def test_known_servers_are_listed_without_loading_what_connections_need(tmp_path: Path) -> None:
+    server = SleepyServer(tmp_path)
+    settings = build_settings(tmp_path)
+    async with Router([server.spec], settings=settings) as router:
+        await router.connect()
+    command = [str(server.spec.command), *server.spec.args]
+    program = (
+        "import anyio\n"
+        "from fingerpost import Router, Server, Settings\n"
+        "async def list_tools():\n"
+        f"    spec = Server.stdio('sleepy', {command!r}, era='2025-11-25')\n"
+        f"    settings = Settings.model_validate({settings.model_dump(mode='json', exclude_unset=True)!r})\n"
+        "    async with Router([spec], settings=settings) as router:\n"
+        "        await router.connect()\n"
+        "        assert [card.key for card in router.tools.cards] == ['sleepy/look']\n"
+        "anyio.run(list_tools)\n"
+    )
+    loaded = await to_thread.run_sync(list_loaded_packages, program)
+    assert loaded & (CONNECTING | {"rich", "onnxruntime"}) == set()
+    assert server.starts == 1
 
 
 @proves("P9")

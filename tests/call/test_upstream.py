@@ -27,7 +27,8 @@ from fingerpost.records import (
     ToolCall,
     create_id,
 )
-from fingerpost.servers.requests import RequestClock, RequestContext, forward_question
+from fingerpost.servers.in_flight import forward_question
+from fingerpost.servers.requests import RequestClock, RequestContext
 from tests.kit.call_runner import HandClock, RunnerFixture, a_call, a_context, create_permit
 from tests.requirements import proves
 

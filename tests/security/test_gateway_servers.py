@@ -13,7 +13,8 @@ import pytest
 from fingerpost.catalog.resources import collect_resources
 from fingerpost.records import ServerResources
 from fingerpost.servers import RequestContext, Server
-from fingerpost.servers.requests import LOG_METHOD, InFlightRequest, RequestRegistry
+from fingerpost.servers.in_flight import InFlightRequest, RequestRegistry
+from fingerpost.servers.requests import LOG_METHOD
 from fingerpost.testing import served
 from tests.kit.gateway_methods import LibraryServer, open_gateway_methods, until
 from tests.kit.plain_http import PlainHttp

@@ -13,8 +13,7 @@ from anyio.abc import TaskGroup
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.servers import Server
-from fingerpost.servers.connect import ConnectDeps
-from fingerpost.servers.http_client import HttpClients
+from fingerpost.servers.library import ConnectDeps, ConnectLibrary
 from fingerpost.servers.per_caller import CallerConnections
 from fingerpost.settings.model import LimitSettings
 from fingerpost.testing import stdio_fault
@@ -31,8 +30,8 @@ async def open_caller_connections(
     url: str, **settings: Any
 ) -> AsyncGenerator[tuple[CallerConnections, TaskGroup]]:
     spec = replace(Server.http("talk", url, era="2025-11-25"), isolate=True, connect_timeout=PATIENCE)
-    http = HttpClients()
-    around = ConnectDeps(limits=LimitSettings(), http=http, tokens=None)
+    library = ConnectLibrary()
+    around = ConnectDeps(limits=LimitSettings(), library=library, tokens=None)
     own = CallerConnections(spec, around, _ignore_notification, **settings)
     try:
         async with anyio.create_task_group() as tasks:
@@ -40,7 +39,7 @@ async def open_caller_connections(
             own.close()
     finally:
         with anyio.CancelScope(shield=True):
-            await http.aclose()
+            await library.aclose()
 
 
 async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
@@ -80,7 +79,7 @@ async def test_an_unused_connection_is_closed_and_a_lost_one_replaced():
 
 async def test_a_program_that_never_answers_fails_its_caller_and_is_ended():
     spec = replace(stdio_fault("silent", name="mute"), connect_timeout=0.3)
-    around = ConnectDeps(limits=LimitSettings(), http=HttpClients(), tokens=None)
+    around = ConnectDeps(limits=LimitSettings(), library=ConnectLibrary(), tokens=None)
     own = CallerConnections(spec, around, _ignore_notification)
     async with anyio.create_task_group() as tasks:
         with pytest.raises(ServerUnavailable, match=r"did not connect within 0\.3 s"):

@@ -12,13 +12,8 @@ from anyio.abc import TaskGroup
 from mcp.shared.exceptions import MCPError
 
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.requests import (
-    ANSWERED_SECONDS,
-    GIVEN_UP_SECONDS,
-    LOG_METHOD,
-    InFlightRequest,
-    RequestRegistry,
-)
+from fingerpost.servers.in_flight import ANSWERED_SECONDS, GIVEN_UP_SECONDS, InFlightRequest, RequestRegistry
+from fingerpost.servers.requests import LOG_METHOD
 from tests.kit.call_runner import HandClock
 from tests.kit.full_server import FullServer, serve_full_server
 from tests.kit.server_callers import RecordingCaller

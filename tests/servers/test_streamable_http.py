@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 
 from fingerpost.errors import ServerReplyInvalid, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.requests import InFlightRequest, RequestRegistry
+from fingerpost.servers.in_flight import InFlightRequest, RequestRegistry
 from fingerpost.servers.streamable_http import MAX_EMPTY_RESPONSES
 from fingerpost.testing import served
 from tests.kit.plain_http import Act, PlainHttp, PlainRequest

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from fingerpost import Router, Server, Settings
 from fingerpost.errors import ToolTimeout
 from fingerpost.records import JsonObject
-from fingerpost.servers.requests import MAX_EXTENSION_FACTOR, PROGRESS_METHOD, InFlightRequest, RequestClock
+from fingerpost.servers.in_flight import PROGRESS_METHOD, InFlightRequest
+from fingerpost.servers.requests import MAX_EXTENSION_FACTOR, RequestClock
 from tests.kit.call_runner import RunnerFixture, a_call, a_context
 from tests.kit.gateway_methods import open_gateway_methods, text_of
 from tests.kit.programs import program

@@ -11,20 +11,23 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+from mcp_types import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, jsonrpc
 
 from fingerpost.errors import ConfigError
 from fingerpost.records import find_json_problem
-from fingerpost.servers import Server
+from fingerpost.records.json import find_json_fault
+from fingerpost.servers import Server, errors, supervisor
+from fingerpost.servers.connection import build_client_capabilities
 from fingerpost.servers.connection_state import RetryPace, compute_delay
 from fingerpost.servers.definitions import DefinitionFilter, find_schema_fault
+from fingerpost.servers.library import ALL_CAPABILITIES
 from fingerpost.servers.process import RingBuffer
 from fingerpost.servers.wire import (
     MAX_VALUES,
     InvalidMessage,
     OversizedInteger,
     find_answered_request,
-    find_json_fault,
     parse_message,
 )
 from fingerpost.settings.model import LimitSettings
@@ -46,6 +49,14 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
 
 
 places = st.lists(st.integers(min_value=0, max_value=10_000), max_size=12)
+
+
+def test_what_is_written_down_of_the_protocol_is_as_in_the_library() -> None:
+    ours = (errors.INVALID_REQUEST, errors.METHOD_NOT_FOUND, errors.INVALID_PARAMS)
+    assert ours == (jsonrpc.INVALID_REQUEST, jsonrpc.METHOD_NOT_FOUND, jsonrpc.INVALID_PARAMS)
+    assert supervisor.SUBSCRIPTION_ID_META_KEY == SUBSCRIPTION_ID_META_KEY
+    declared = build_client_capabilities(ALL_CAPABILITIES)
+    assert declared.model_dump(exclude_none=True) == ALL_CAPABILITIES
 
 
 @given(lines=st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b""))), at=places)

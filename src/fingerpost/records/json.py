@@ -288,3 +288,37 @@ def _to_dict(value: object) -> dict[str, object]:
 _encode_canonical = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=_to_dict
 ).encode
+
+
+# Values that only resemble JSON types are left to the full check.
+_STRICT_OPTIONS: Final = (
+    orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+)
+# Many schemas contain the text "null". The pattern starts with the literal because that search is thirty
+# times as fast as one that starts with a character class.
+_NULL: Final = re.compile(rb"null(?<=[:,\[]null)")
+
+
+def find_json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
+    """Return why `value` cannot be sent as JSON, or None. Like `check_json`, but faster."""
+    return (
+        None
+        if encode_if_valid(value, max_depth) is not None
+        else find_json_problem(value, max_depth=max_depth)
+    )
+
+
+def encode_if_valid(value: object, max_depth: int) -> bytes | None:
+    """Return `value` as JSON if the encoding alone proves that it is valid; otherwise None, and a full check
+    is needed.
+    """
+    try:
+        data = orjson.dumps(value, option=_STRICT_OPTIONS)
+    except TypeError:  # a lone surrogate, a long integer, or not JSON
+        return None
+    # NaN is encoded as null, and deep values have many brackets; both need the full check.
+    return data if data.count(b"[") + data.count(b"{") <= max_depth and not _has_null(data) else None
+
+
+def _has_null(data: bytes) -> bool:
+    return data == b"null" or _NULL.search(data) is not None

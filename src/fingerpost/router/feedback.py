@@ -41,6 +41,7 @@ from fingerpost.store import Store
 from fingerpost.store.learning import EVERYBODY, LearningMark
 
 if TYPE_CHECKING:
+    from fingerpost.narrow.feedback import PastDecisions, Preferences
     from fingerpost.policy.visibility import VisibleCatalog
     from fingerpost.records import Learned
 CHECK_NAME: Final = "learning"  # name of the comparison among the stored evals
@@ -67,6 +68,9 @@ async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, p
     check = await _read_check(store)
 
     def gather() -> Learned:
+        from fingerpost.narrow.feedback import PastDecisions, Preferences  # loads numpy
+
+        habits, decisions = Preferences(), PastDecisions()
         now = utc_now()
         flags = settings.flags
         return Learned(
@@ -74,9 +78,9 @@ async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, p
             corrections=tuple(_count_corrections(feedback, person))[:MAX_SHOWN],
             uses=tuple(_count_uses(choices))[:MAX_SHOWN],
             preferences=tuple(
-                _find_preferences(choices, feedback, habits_since, now, settings, tools, person)
+                _find_preferences(habits, choices, feedback, habits_since, now, settings, tools, person)
             )[:MAX_SHOWN],
-            decisions=_count_decisions(choices, feedback, decisions_since, now, settings),
+            decisions=_count_decisions(decisions, choices, feedback, decisions_since, now, settings),
             thresholds=tuple(thresholds),
             check=check,
         )
@@ -127,6 +131,7 @@ def _count_uses(choices: Sequence[Choice]) -> Iterator[LearnedUse]:
 
 
 def _find_preferences(
+    habits: Preferences,
     choices: Sequence[Choice],
     feedback: Sequence[Feedback],
     marks: Mapping[str, datetime],
@@ -135,9 +140,6 @@ def _find_preferences(
     tools: Snapshot,
     person: str | None,
 ) -> Iterator[Preference]:
-    from fingerpost.narrow.feedback import Preferences  # loads numpy
-
-    habits = Preferences()
     half_life = timedelta(days=settings.learning.half_life_days)
     habits.learn(choices, feedback, now=now, half_life=half_life, marks=marks)
     for name in habits.people if person is None else (person,):
@@ -163,6 +165,7 @@ def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Ite
 
 
 def _count_decisions(
+    decisions: PastDecisions,
     choices: Sequence[Choice],
     feedback: Sequence[Feedback],
     marks: Mapping[str, datetime],
@@ -170,9 +173,6 @@ def _count_decisions(
     settings: Settings,
 ) -> int:
     oldest = now - timedelta(days=settings.learning.decision_days)
-    from fingerpost.narrow.feedback import PastDecisions  # loads numpy
-
-    decisions = PastDecisions()
     decisions.learn(choices, feedback, since=max(oldest, marks.get(EVERYBODY, oldest)))
     return decisions.count
 

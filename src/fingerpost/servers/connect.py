@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from types import TracebackType
@@ -10,13 +10,14 @@ from typing import Any, Self, cast
 
 import anyio
 import httpx2
+import mcp_types as types
 from mcp.client.sse import sse_client
+from mcp.server import Server as McpServer
+from mcp.server.context import ServerRequestContext
 from mcp.shared.message import SessionMessage
-from mcp_types import ClientCapabilities
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from fingerpost.errors import ServerUnavailable
-from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.servers.connection import (
     NO_CAPABILITIES,
@@ -27,9 +28,12 @@ from fingerpost.servers.connection import (
     RequestTransport,
     ServerConnection,
     SessionTransport,
+    build_client_capabilities,
     build_client_info,
 )
 from fingerpost.servers.connection_state import ConnectionFailure, ConnectionState
+from fingerpost.servers.failures import from_exception as from_exception
+from fingerpost.servers.failures import requires_user_action as requires_user_action
 from fingerpost.servers.http_client import (
     EVENT_STREAM_TYPE,
     HttpClients,
@@ -37,12 +41,14 @@ from fingerpost.servers.http_client import (
     check_address,
     parse_content_type,
 )
-from fingerpost.servers.oauth import SignInStore, load_sign_in
-from fingerpost.servers.requests import NotificationCallback, RequestRegistry
-from fingerpost.servers.spec import ServerSecrets
+from fingerpost.servers.in_flight import RequestRegistry
+from fingerpost.servers.library import ConnectDeps, ConnectionProfile
+from fingerpost.servers.oauth import load_sign_in as load_sign_in
+from fingerpost.servers.oauth import sign_in as sign_in
+from fingerpost.servers.requests import NotificationCallback
+from fingerpost.servers.spec import FunctionServer, ServerSecrets
 from fingerpost.servers.stdio import ChildServer, DirectStdio, open_stdio_transport
 from fingerpost.servers.streamable_http import DirectHttp, StreamableTransport, open_http_transport
-from fingerpost.settings.model import LimitSettings
 
 
 class WatchedTransport:
@@ -93,29 +99,34 @@ class _WatchedStream:
         return None
 
 
+def build_function_server(functions: FunctionServer) -> McpServer[Any]:
+    """Build the MCP server of functions that a program registered."""
+
+    async def list_tools(
+        ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+    ) -> types.ListToolsResult:
+        listed = [types.Tool.model_validate(tool.definition) for tool in functions.tools.values()]
+        return types.ListToolsResult(tools=listed)
+
+    async def call_tool(
+        ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        result = await functions.call(params.name, params.arguments or {})
+        content: list[types.ContentBlock] = [types.TextContent(type="text", text=result.text)]
+        return types.CallToolResult(content=content, structured_content=result.data, is_error=result.failed)
+
+    return McpServer(
+        functions.name,
+        version="1.0",
+        get_tool_input_schema=functions.get_input_schema,
+        on_list_tools=list_tools,
+        on_call_tool=call_tool,
+    )
+
+
 _PROGRAM_VERSION = version("fingerpost")
 # Share of the connect timeout that a server may use if it ignores the modern handshake.
 PROBE_TIMEOUT_SHARE = 0.3
-
-
-@frozen
-class ConnectionProfile:
-    """What a replacement connection must offer before it is used instead of the existing one."""
-
-    capabilities: JsonObject  # capabilities of the existing connection
-    tool_count: int  # number of tools on the existing connection
-    answers_questions: bool  # whether the caller can answer questions during a call
-
-
-@frozen
-class ConnectDeps:
-    """Dependencies of a connection besides the server's entry."""
-
-    limits: LimitSettings
-    http: HttpClients
-    tokens: SignInStore | None
-    abilities: Callable[[], ClientCapabilities] = lambda: NO_CAPABILITIES  # capabilities of the callers
-    standard: ConnectionProfile | None = None
 
 
 @asynccontextmanager
@@ -136,7 +147,7 @@ async def open_connection(
             mode="legacy" if spec.era == "2025-11-25" else "auto",
             cache=None,
             registry=registry,
-            declared_capabilities=deps.abilities(),
+            declared_capabilities=build_client_capabilities(deps.abilities()),
             probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_TIMEOUT_SHARE),
         )
         await stack.enter_async_context(client)
@@ -181,7 +192,8 @@ class _Connector:
         """Return what the library's client connects to: a server object or one of our transports."""
         spec, limits = self._spec, self._deps.limits
         if spec.transport == "in_process":
-            return spec.in_process
+            server = spec.in_process
+            return build_function_server(server) if isinstance(server, FunctionServer) else server
         if spec.transport == "stdio":
             return open_stdio_transport(spec, limits, self._state, on_open=self._on_child_started)
         if not spec.url:
@@ -189,7 +201,7 @@ class _Connector:
             raise ServerUnavailable(message, server=spec.name, hint="give it a url")
         await check_address(spec)
         auth = await load_sign_in(spec, self._deps.tokens)
-        client = await self._deps.http.build_client(headers=spec.headers, auth=auth)
+        client = await self._get_clients().build_client(headers=spec.headers, auth=auth)
         if spec.transport == "http":
             self._client = await stack.enter_async_context(client)
             if self._deps.standard is not None:
@@ -202,6 +214,11 @@ class _Connector:
             return client
 
         return WatchedTransport(sse_client(spec.url, httpx_client_factory=use_client), self._state)
+
+    def _get_clients(self) -> HttpClients:
+        shared = self._deps.library
+        shared.clients = clients = shared.clients or HttpClients()
+        return clients
 
     async def _note_streaming(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code == 200:
@@ -217,7 +234,8 @@ class _Connector:
         """
         if self._transport is None or self._transport.session_id is None:
             return "sessions"
-        if profile.answers_questions and not self._is_streaming:
+        answers_questions = build_client_capabilities(self._deps.abilities()) != NO_CAPABILITIES
+        if answers_questions and not self._is_streaming:
             return "streams"
         if missing := _get_capability_names(profile.capabilities) - _get_capability_names(
             connection.capabilities
@@ -249,7 +267,7 @@ class _Connector:
             return SessionTransport(session)
         limits = self._deps.limits
         headers = build_common_headers(self._spec, self._client.cookies, session=self._transport.session_id)
-        endpoint = await self._deps.http.build_endpoint(self._spec, headers, limit=limits.response_bytes)
+        endpoint = await self._get_clients().build_endpoint(self._spec, headers, limit=limits.response_bytes)
         if endpoint is None:
             return SessionTransport(session)
         return DirectHttp(

@@ -5,15 +5,15 @@ dicts.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import anyio
 from mcp import Client
 from mcp.client.session import ClientSession
-from mcp.client.subscriptions import Subscription
+from mcp.client.subscriptions import Subscription, SubscriptionLost
 from mcp.shared.direct_dispatcher import DirectDispatcher
 from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.exceptions import MCPError
@@ -28,37 +28,27 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     REQUEST_TIMEOUT,
     ClientCapabilities,
-    ElicitationCapability,
-    FormElicitationCapability,
     Implementation,
-    RootsCapability,
-    SamplingCapability,
-    SamplingContextCapability,
-    SamplingToolsCapability,
-    UrlElicitationCapability,
 )
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from fingerpost.errors import ServerReplyInvalid, ToolFailed
 from fingerpost.records import Json, JsonObject, Listing, ServerSpec, get_random_bits
-from fingerpost.records.json import MAX_DEPTH
+from fingerpost.records.json import MAX_DEPTH, encode_if_valid
 from fingerpost.servers.connection_state import ConnectionState, RetryPace
 from fingerpost.servers.definitions import may_name_headers, read_listing
-from fingerpost.servers.errors import from_reply
-from fingerpost.servers.requests import (
-    CALL_ID_META_KEY,
+from fingerpost.servers.errors import SubscriptionEnded
+from fingerpost.servers.failures import from_reply
+from fingerpost.servers.in_flight import (
     PROGRESS_METHOD,
     InFlightRequest,
     MessageQuota,
-    ProgressCallback,
-    RequestClock,
-    RequestContext,
     RequestRegistry,
     forward_question,
 )
+from fingerpost.servers.requests import CALL_ID_META_KEY, ProgressCallback, RequestClock, RequestContext
 from fingerpost.servers.spec import ServerSecrets
-from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import create_cancel_scope
 
@@ -132,14 +122,6 @@ def _build_invalid_reply(server: str, why: str) -> ServerReplyInvalid:
 
 PROBE_SECONDS = 10.0
 
-# The handshake is shared by all callers, so it declares everything any caller may be able to do. What
-# a specific caller cannot do is refused when a server asks for it. Where calls have no caller (a
-# command, a program), nothing is declared, so servers do not offer tools that need a caller.
-ALL_CAPABILITIES = ClientCapabilities(
-    sampling=SamplingCapability(context=SamplingContextCapability(), tools=SamplingToolsCapability()),
-    elicitation=ElicitationCapability(form=FormElicitationCapability(), url=UrlElicitationCapability()),
-    roots=RootsCapability(),
-)
 # A modern server receives the caller's capabilities with every request.
 NO_CAPABILITIES = ClientCapabilities()
 
@@ -558,8 +540,22 @@ class ServerConnection:
         entry = self.capabilities.get(kind)
         return isinstance(entry, Mapping) and bool(cast("JsonObject", entry).get("listChanged"))
 
-    def subscribe(self, *, uris: Sequence[str] = ()) -> AbstractAsyncContextManager[Subscription]:
-        """Subscribe to list changes, or to changes of `uris` instead (modern protocol only)."""
+    @asynccontextmanager
+    async def subscribe(self, *, uris: Sequence[str] = ()) -> AsyncGenerator[Subscription]:
+        """Subscribe to list changes, or to changes of `uris` instead (modern protocol only).
+
+        Raises `SubscriptionEnded` when the server ends it, and another `FingerpostError` when it refuses.
+        """
+        server = self._spec.name
+        try:
+            async with self._listen(uris) as changes:
+                yield changes
+        except SubscriptionLost as error:
+            raise SubscriptionEnded(f"{server} ended a subscription", server=server) from error
+        except MCPError as error:
+            raise from_reply(server, error, failure=self.state.failure) from error
+
+    def _listen(self, uris: Sequence[str]) -> AbstractAsyncContextManager[Subscription]:
         if uris:
             return self._client.listen(resource_subscriptions=uris)
         return self._client.listen(

@@ -10,9 +10,9 @@ from pydantic_core import to_json
 
 from fingerpost.errors import ServerReplyInvalid
 from fingerpost.records import DroppedTool, JsonObject, Listing, ServerSpec, find_json_problem
+from fingerpost.records.json import encode_if_valid
 from fingerpost.schemas import describe_kind, find_schema_fault
 from fingerpost.servers.spec import get_package
-from fingerpost.servers.wire import encode_if_valid
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import run_in_thread
 

@@ -31,14 +31,16 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.connection_state import ConnectionState
 from fingerpost.servers.errors import (
     UNKNOWN_OUTCOME,
-    RouteBlocked,
     SessionRejected,
     build_connection_failure,
-    build_http_refusal,
-    build_proxy_error,
     build_sign_in_required,
     build_too_large,
     clean_text,
+)
+from fingerpost.servers.failures import (
+    RouteBlocked,
+    build_http_refusal,
+    build_proxy_error,
     find_proxy,
     find_tls_fault,
     find_unusable_proxy,

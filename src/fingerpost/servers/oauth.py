@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 import anyio
@@ -30,8 +30,10 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records import OAuthSpec, ServerSpec
 from fingerpost.redaction import register_secret
-from fingerpost.servers.errors import clean_text, from_exception
+from fingerpost.servers.errors import clean_text
+from fingerpost.servers.failures import from_exception
 from fingerpost.servers.http_client import HttpClients, check_address, resolve_addresses
+from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore
 from fingerpost.settings.validation import is_link_local, is_loopback
 
 IpAddress = IPv4Address | IPv6Address
@@ -93,16 +95,6 @@ def _is_private_host(host: str | IpAddress) -> bool:
     if isinstance(host, str):
         return "." not in host or host.endswith(_PRIVATE_SUFFIXES)
     return not host.is_global
-
-
-class SignInStore(Protocol):
-    """Storage of sign-ins by server name, implemented by the store. `data` is secret."""
-
-    async def get(self, server: str) -> bytes | None: ...
-
-    async def put(self, server: str, data: bytes) -> None: ...
-
-    async def remove(self, server: str) -> object: ...
 
 
 class OAuthSignIn(BaseModel):
@@ -312,7 +304,6 @@ def _is_same_url(one: httpx2.URL, other: httpx2.URL) -> bool:
     return (one.scheme, one.raw_host, one.port) == (other.scheme, other.raw_host, other.port)
 
 
-SIGN_IN_SECONDS = 300.0
 MAX_CALLBACK_LENGTH = 16 * 1024
 CALLBACK_SECONDS = 10.0
 

@@ -10,19 +10,17 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp_types.jsonrpc import INVALID_REQUEST
 
 from fingerpost.errors import FingerpostError, ServerUnavailable, ToolFailed, ToolTimeout
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject, Listing, ServerSpec
-from fingerpost.servers.connect import ConnectDeps, ConnectionProfile, open_connection
-from fingerpost.servers.connection import NO_CAPABILITIES, ServerConnection, build_client_capabilities
 from fingerpost.servers.connection_state import ConnectionState
-from fingerpost.servers.errors import SignInRequired, from_exception
+from fingerpost.servers.errors import INVALID_REQUEST, SignInRequired
+from fingerpost.servers.library import ConnectDeps, ConnectionProfile
 from fingerpost.servers.process import RingBuffer
 from fingerpost.servers.requests import (
     LOG_METHOD,
@@ -31,6 +29,9 @@ from fingerpost.servers.requests import (
     NotificationCallback,
     RequestContext,
 )
+
+if TYPE_CHECKING:
+    from fingerpost.servers.connection import ServerConnection
 
 MAX_CALLERS = 32
 IDLE_SECONDS = 600.0
@@ -160,21 +161,23 @@ class CallerConnections:
     ) -> None:
         """Run one connection from start to end."""
         state = ConnectionState(self._spec.name, stderr=RingBuffer(self._deps.limits.stderr_bytes))
-        caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout
         try:
-            with caller_connection.scope:
-                async with open_connection(
-                    spec, deps, state=state, on_notification=self._on_notification
-                ) as connection:
-                    if listing is not None:
-                        connection.learn_mirrored_headers(listing)
-                    caller_connection.scope.deadline = math.inf
-                    caller_connection.connection = connection
-                    caller_connection.ready.set()
-                    await self._wait_until_idle(caller_connection, state)
-                    await connection.drain()
-        except Exception as error:  # noqa: BLE001 - any error of a server or the library
-            caller_connection.error = from_exception(self._spec.name, error)
+            connect = await deps.library.load()
+            caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout
+            try:
+                with caller_connection.scope:
+                    async with connect.open_connection(
+                        spec, deps, state=state, on_notification=self._on_notification
+                    ) as connection:
+                        if listing is not None:
+                            connection.learn_mirrored_headers(listing)
+                        caller_connection.scope.deadline = math.inf
+                        caller_connection.connection = connection
+                        caller_connection.ready.set()
+                        await self._wait_until_idle(caller_connection, state)
+                        await connection.drain()
+            except Exception as error:  # noqa: BLE001 - any error of a server or the library
+                caller_connection.error = connect.from_exception(self._spec.name, error)
         finally:
             if caller_connection.connection is None and caller_connection.error is None:
                 seconds = self._spec.connect_timeout
@@ -443,14 +446,11 @@ class LegacySessions:
         If the server asks questions, extensions are not required, because servers name them only in the
         modern protocol.
         """
-        abilities = build_client_capabilities(capabilities)
         given = shared.capabilities
         if self._server_asks:
             given = {name: value for name, value in given.items() if name != "extensions"}
-        standard = ConnectionProfile(
-            capabilities=given, tool_count=tool_count, answers_questions=abilities != NO_CAPABILITIES
-        )
-        return replace(self._deps, abilities=lambda: abilities, standard=standard)
+        standard = ConnectionProfile(capabilities=given, tool_count=tool_count)
+        return replace(self._deps, abilities=lambda: capabilities, standard=standard)
 
     def close(self) -> None:
         self._sessions.close()

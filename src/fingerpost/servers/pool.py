@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVarTuple
 
 import anyio
 from anyio.abc import TaskGroup
@@ -35,19 +35,18 @@ from fingerpost.records import (
     ServerStatus,
     utc_now,
 )
-from fingerpost.records.json import is_large_value
-from fingerpost.servers.connect import ConnectDeps
-from fingerpost.servers.connection import ALL_CAPABILITIES, NO_CAPABILITIES, ServerConnection
+from fingerpost.records.json import find_json_fault, is_large_value
 from fingerpost.servers.errors import SessionForgotten, SessionRejected
-from fingerpost.servers.http_client import HttpClients
-from fingerpost.servers.oauth import SignInStore
+from fingerpost.servers.library import ALL_CAPABILITIES, ConnectDeps, ConnectLibrary, SignInStore
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
 from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
 from fingerpost.servers.spec import fingerprint_entry, register_secrets
 from fingerpost.servers.supervisor import PoolDeps, Supervisor
-from fingerpost.servers.wire import find_json_fault
 from fingerpost.settings.model import LifecycleSettings, LimitSettings
 from fingerpost.tasks import cancel_and_exit, run_contained, run_in_thread, run_restarting
+
+if TYPE_CHECKING:
+    from fingerpost.servers.connection import ServerConnection
 
 logger = logging.getLogger("fingerpost.servers")
 
@@ -122,15 +121,15 @@ class ServerPool:
         self._lifecycle = lifecycle or LifecycleSettings()
         self._change_callbacks: CallbackList[str] = CallbackList()
         self._notification_callbacks: CallbackList[str, str, JsonObject, str | None] = CallbackList()
-        self._http = HttpClients()
+        self._library = ConnectLibrary()
         self._for_callers = False
         self._shared = PoolDeps(
             events=events,
             connect_deps=ConnectDeps(
                 limits=limits,
-                http=self._http,
+                library=self._library,
                 tokens=tokens,
-                abilities=lambda: ALL_CAPABILITIES if self._for_callers else NO_CAPABILITIES,
+                abilities=lambda: ALL_CAPABILITIES if self._for_callers else {},
             ),
             on_change=self._change_callbacks.call_all,
             on_notification=self._notification_callbacks.call_all,
@@ -158,7 +157,7 @@ class ServerPool:
         finally:
             self._tasks = None
             with anyio.CancelScope(shield=True):
-                await self._http.aclose()
+                await self._library.aclose()
 
     def advertise_client_capabilities(self) -> None:
         """Declare that callers can answer questions, for all connections made from now on."""

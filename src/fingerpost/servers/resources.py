@@ -5,23 +5,22 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from pydantic_core import to_json
 
 from fingerpost.errors import FingerpostError, LimitReached, ServerReplyInvalid, ToolFailed
 from fingerpost.records import JsonObject, ServerResources, find_json_problem
-from fingerpost.servers.connection import ServerConnection
 from fingerpost.servers.connection_state import RetryPace, compute_delay
-from fingerpost.servers.errors import from_reply
+from fingerpost.servers.errors import INVALID_PARAMS, METHOD_NOT_FOUND, SubscriptionEnded
 from fingerpost.servers.requests import RequestContext
 from fingerpost.settings.model import LimitSettings
 from fingerpost.tasks import run_contained
+
+if TYPE_CHECKING:
+    from fingerpost.servers.connection import ServerConnection
 
 logger = logging.getLogger("fingerpost.servers")
 
@@ -289,10 +288,10 @@ class ResourceSubscriptions:
                         self._wake_waiters()
                         async for _ in changes:
                             pass
-                except (SubscriptionLost, TimeoutError):
+                except (SubscriptionEnded, TimeoutError):
                     connection.state.request_probe()
-                except MCPError as error:
-                    self._refusal = from_reply(self._server, error, failure=connection.state.failure)
+                except FingerpostError as error:
+                    self._refusal = error
                     self._wake_waiters()
                 failures += 1
                 await anyio.sleep(compute_delay(failures, pace=RetryPace.SOON, max_delay=self._reconnect_max))

@@ -15,9 +15,6 @@ from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import anyio.to_thread
-import mcp_types as types
-from mcp.server import Server as McpServer
-from mcp.server.context import ServerRequestContext
 from pydantic import BaseModel, ConfigDict, PydanticUserError, ValidationError, create_model
 from pydantic_core import to_jsonable_python
 
@@ -343,22 +340,24 @@ class FunctionTool:
         return cls(function=function, arguments=arguments, definition=definition)
 
 
+@frozen
+class FunctionResult:
+    """What a function returned, as text and, if it is an object, as data."""
+
+    text: str
+    data: dict[str, Any] | None = None
+    failed: bool = False
+
+
 class FunctionServer:
-    """The functions registered under one server name."""
+    """The functions registered under one server name. A connection makes an MCP server of them."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.tools: dict[str, FunctionTool] = {}
-        self._mcp: McpServer[Any] = McpServer(
-            name,
-            version="1.0",
-            get_tool_input_schema=self._get_input_schema,
-            on_list_tools=self._list,
-            on_call_tool=self._call,
-        )
 
     def build_spec(self) -> ServerSpec:
-        return ServerSpec(name=self.name, transport="in_process", in_process=self._mcp)
+        return ServerSpec(name=self.name, transport="in_process", in_process=self)
 
     def add(self, tool: FunctionTool) -> str:
         """Add a tool, replacing one with the same name. Return its key."""
@@ -370,38 +369,26 @@ class FunctionServer:
         """Remove a tool. Return whether it existed."""
         return self.tools.pop(name, None) is not None
 
-    def _get_input_schema(self, name: str) -> Mapping[str, Any] | None:
+    def get_input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self.tools.get(name)
         return None if tool is None else cast("Mapping[str, Any]", tool.definition["inputSchema"])
 
-    async def _list(
-        self, ctx: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        listed = [types.Tool.model_validate(tool.definition) for tool in self.tools.values()]
-        return types.ListToolsResult(tools=listed)
-
-    async def _call(
-        self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
-    ) -> types.CallToolResult:
-        tool = self.tools.get(params.name)
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> FunctionResult:
+        """Run a function. Its errors are results."""
+        tool = self.tools.get(name)
         if tool is None:
-            return _build_result(f"No function is registered as {params.name!r:.100}.", failed=True)
+            return FunctionResult(text=f"No function is registered as {name!r:.100}.", failed=True)
         try:
-            given = to_jsonable_python(await tool.run(params.arguments or {}))
+            given = to_jsonable_python(await tool.run(arguments))
         except ValidationError as wrong:
-            return _build_result(f"The arguments do not fit: {wrong.errors()[0]['msg']}", failed=True)
+            return FunctionResult(text=f"The arguments do not fit: {wrong.errors()[0]['msg']}", failed=True)
         except Exception as error:  # the error of a user function is its result
-            logger.exception("%s/%s failed", self.name, params.name)
-            return _build_result(f"{params.name} failed: {error or type(error).__name__}", failed=True)
+            logger.exception("%s/%s failed", self.name, name)
+            return FunctionResult(text=f"{name} failed: {error or type(error).__name__}", failed=True)
         text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-        return _build_result(text, data=cast("dict[str, Any]", given) if isinstance(given, dict) else None)
-
-
-def _build_result(
-    text: str, *, data: dict[str, Any] | None = None, failed: bool = False
-) -> types.CallToolResult:
-    content: list[types.ContentBlock] = [types.TextContent(type="text", text=text)]
-    return types.CallToolResult(content=content, structured_content=data, is_error=failed)
+        return FunctionResult(
+            text=text, data=cast("dict[str, Any]", given) if isinstance(given, dict) else None
+        )
 
 
 def _build_arguments_model(function: Callable[..., Any], name: str) -> type[BaseModel]:

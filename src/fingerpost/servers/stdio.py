@@ -29,7 +29,9 @@ from mcp_types import (
 from fingerpost.errors import FingerpostError, ServerReplyInvalid
 from fingerpost.records import ServerSpec
 from fingerpost.servers.connection_state import STRAY_OUTPUT_HINT, ConnectionFailure, ConnectionState
-from fingerpost.servers.errors import build_too_large, clean_text, from_reply, to_reply
+from fingerpost.servers.errors import build_too_large, clean_text
+from fingerpost.servers.failures import from_reply, to_reply
+from fingerpost.servers.in_flight import InFlightRequest, OpenServerRequests
 from fingerpost.servers.process import (
     close_pipes,
     describe_exit,
@@ -38,7 +40,6 @@ from fingerpost.servers.process import (
     wait_for_exit,
     watchdog_client,
 )
-from fingerpost.servers.requests import InFlightRequest, OpenServerRequests
 from fingerpost.servers.watchdog import kill_marked
 from fingerpost.servers.wire import InvalidMessage, encode, find_answered_request, read_envelope, to_message
 from fingerpost.settings.model import LimitSettings

@@ -46,15 +46,17 @@ from fingerpost.records import ServerSpec
 from fingerpost.servers.connection_state import ConnectionState
 from fingerpost.servers.errors import (
     RequestNotExecuted,
-    build_connection_broken,
-    build_not_sent,
     build_sign_in_required,
     build_too_large,
     clean_text,
+    mark_continuation,
+)
+from fingerpost.servers.failures import (
+    build_connection_broken,
+    build_not_sent,
     from_exception,
     from_http,
     from_reply,
-    mark_continuation,
     to_reply,
 )
 from fingerpost.servers.http_client import (
@@ -68,7 +70,7 @@ from fingerpost.servers.http_client import (
     is_session_lost,
     parse_content_type,
 )
-from fingerpost.servers.requests import InFlightRequest, OpenServerRequests, RequestRegistry
+from fingerpost.servers.in_flight import InFlightRequest, OpenServerRequests, RequestRegistry
 from fingerpost.servers.wire import InvalidMessage, encode, parse_message, read_envelope
 from fingerpost.settings.model import LimitSettings
 from fingerpost.sse import SseEvent, SseEventTooLarge, SseStream, read_events

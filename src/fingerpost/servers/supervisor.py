@@ -8,13 +8,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 from anyio.abc import TaskGroup
-from mcp.client.subscriptions import SubscriptionLost
-from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from fingerpost.errors import FingerpostError, ServerUnavailable, ToolTimeout
 from fingerpost.events import EventSink, ServerStateChanged, ToolDropped
@@ -30,8 +27,6 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.redaction import scrub
-from fingerpost.servers.connect import ConnectDeps, open_connection
-from fingerpost.servers.connection import ServerConnection
 from fingerpost.servers.connection_state import (
     STRAY_OUTPUT_HINT,
     Backoff,
@@ -45,10 +40,9 @@ from fingerpost.servers.errors import (
     SessionRejected,
     build_caller_key_required,
     build_connection_failure,
-    from_exception,
     is_connection_lost,
 )
-from fingerpost.servers.oauth import load_sign_in
+from fingerpost.servers.library import ConnectDeps
 from fingerpost.servers.per_caller import (
     CALLER_KEY_CONNECT_NOTE,
     CALLER_KEY_NOTE,
@@ -69,6 +63,11 @@ from fingerpost.servers.spec import get_package
 from fingerpost.settings.model import LifecycleSettings
 from fingerpost.tasks import run_restarting
 
+if TYPE_CHECKING:
+    from fingerpost.servers.connection import ServerConnection
+
+# `SUBSCRIPTION_ID_META_KEY` of the MCP library, which is loaded with the first connection.
+SUBSCRIPTION_ID_META_KEY: Final = "io.modelcontextprotocol/subscriptionId"
 HEARTBEAT_SECONDS = 15.0
 PROBE_TIMEOUT = 10.0
 MAX_MISSED_PROBES = 2
@@ -459,7 +458,8 @@ class Supervisor:
         """Return whether a refused connection means that a caller's key is needed, not that our own is
         wrong.
         """
-        signed_in = await load_sign_in(self.spec, self._shared.connect_deps.tokens)
+        connect = await self._shared.connect_deps.library.load()
+        signed_in = await connect.load_sign_in(self.spec, self._shared.connect_deps.tokens)
         return self.spec.forward_authorization and not self._has_own_key and signed_in is None
 
     def _switch_to_caller_keys(self) -> None:
@@ -489,11 +489,12 @@ class Supervisor:
     async def _run_connection(self) -> ConnectionFailure:
         """Run one connection from start to end. Return why it ended."""
         state = ConnectionState(self.spec.name, stderr=self._stderr)
+        connect = await self._shared.connect_deps.library.load()
         began = anyio.current_time()
         seconds = self.spec.connect_timeout
         with anyio.CancelScope(deadline=began + seconds) as connect_scope:
             try:
-                async with open_connection(
+                async with connect.open_connection(
                     self.spec,
                     self._shared.connect_deps,
                     state=state,
@@ -507,7 +508,10 @@ class Supervisor:
                         await self._serve(connection, tasks)
                     return state.failure or ConnectionFailure(reason="the connection ended")
             except Exception as error:  # noqa: BLE001 - any error of a server or the library
-                return self._build_failure(error, state)
+                if state.failure is not None:
+                    return state.failure
+                known = connect.from_exception(self.spec.name, error)
+                return self._build_failure(known, error, needs_user=connect.requires_user_action(error))
         hint = "give it a longer connect_timeout if it is only slow"
         if state.stray_lines:
             reason = f"no answer within {seconds:g} s{state.describe_stray_lines()}"
@@ -516,12 +520,11 @@ class Supervisor:
             reason=f"no answer within {seconds:g} s{self.status_tracker.describe_last_stderr()}", hint=hint
         )
 
-    def _build_failure(self, error: Exception, state: ConnectionState) -> ConnectionFailure:
-        if state.failure is not None:
-            return state.failure
-        known = from_exception(self.spec.name, error)
+    def _build_failure(
+        self, known: FingerpostError, error: Exception, *, needs_user: bool
+    ) -> ConnectionFailure:
         logger.debug("%s: connection failed", self.spec.name, exc_info=error)
-        failure = build_connection_failure(known, cause=error)
+        failure = build_connection_failure(known, needs_user=needs_user)
         if (
             isinstance(known, ConnectionBroken)
             and known.no_valid_response
@@ -705,7 +708,7 @@ class Supervisor:
                         self._mark_all_stale(connection)  # earlier changes were not announced to us
                     async for _ in changes:
                         pass  # each also arrives as a notification
-            except (SubscriptionLost, MCPError, TimeoutError):
+            except (FingerpostError, TimeoutError):
                 connection.state.request_probe()
             await anyio.sleep(backoff.next_delay(RetryPace.SOON, began=began, now=anyio.current_time()))
 

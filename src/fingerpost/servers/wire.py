@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 import orjson
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, RequestId, jsonrpc_message_adapter
@@ -14,9 +14,7 @@ from pydantic_core import from_json
 
 from fingerpost.records.json import (
     LARGE_SIZE,
-    MAX_DEPTH,
     MAX_INTEGER_DIGITS,
-    find_json_problem,
     parse_in_steps,
 )
 from fingerpost.tasks import run_in_thread
@@ -181,37 +179,3 @@ def find_answered_request(data: bytes, waiting: Collection[RequestId]) -> Reques
             return found
     is_reply = data.lstrip().startswith(b"{") and b'"jsonrpc"' in edges and b'"method"' not in edges
     return next(iter(waiting)) if is_reply and len(waiting) == 1 else None
-
-
-# Values that only resemble JSON types are left to the full check.
-_STRICT_OPTIONS: Final = (
-    orjson.OPT_PASSTHROUGH_SUBCLASS | orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
-)
-# Many schemas contain the text "null". The pattern starts with the literal because that search is thirty
-# times as fast as one that starts with a character class.
-_NULL: Final = re.compile(rb"null(?<=[:,\[]null)")
-
-
-def find_json_fault(value: object, *, max_depth: int = MAX_DEPTH) -> str | None:
-    """Return why `value` cannot be sent as JSON, or None. Like `check_json`, but faster."""
-    return (
-        None
-        if encode_if_valid(value, max_depth) is not None
-        else find_json_problem(value, max_depth=max_depth)
-    )
-
-
-def encode_if_valid(value: object, max_depth: int) -> bytes | None:
-    """Return `value` as JSON if the encoding alone proves that it is valid; otherwise None, and a full check
-    is needed.
-    """
-    try:
-        data = orjson.dumps(value, option=_STRICT_OPTIONS)
-    except TypeError:  # a lone surrogate, a long integer, or not JSON
-        return None
-    # NaN is encoded as null, and deep values have many brackets; both need the full check.
-    return data if data.count(b"[") + data.count(b"{") <= max_depth and not _has_null(data) else None
-
-
-def _has_null(data: bytes) -> bool:
-    return data == b"null" or _NULL.search(data) is not None

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from mcp_types.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
-
 from fingerpost.call.execution.upstream import is_input_required
 from fingerpost.errors import (
     CallError,
@@ -35,6 +33,8 @@ from fingerpost.records import (
 )
 from fingerpost.redaction import scrub
 from fingerpost.servers.errors import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     UNKNOWN_OUTCOME,
     RequestNotExecuted,
     ServerBusy,

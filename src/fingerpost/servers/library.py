@@ -1,0 +1,97 @@
+"""What a connection needs, and the way to the code that makes one.
+
+That code and the MCP library under it take a second to load. They are loaded with the first connection, in a
+thread; commands that only read the store do without them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.frozen import frozen
+from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.settings.model import LimitSettings
+
+if TYPE_CHECKING:
+    from fingerpost.servers.http_client import HttpClients
+
+# The handshake is shared by all callers, so it declares everything any caller may be able to do. What
+# a specific caller cannot do is refused when a server asks for it. Where calls have no caller (a
+# command, a program), nothing is declared, so servers do not offer tools that need a caller.
+ALL_CAPABILITIES: Final[JsonObject] = {
+    "sampling": {"context": {}, "tools": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {},
+}
+
+
+SIGN_IN_SECONDS: Final = 300.0
+
+
+class SignInStore(Protocol):
+    """Storage of sign-ins by server name, implemented by the store. `data` is secret."""
+
+    async def get(self, server: str) -> bytes | None: ...
+
+    async def put(self, server: str, data: bytes) -> None: ...
+
+    async def remove(self, server: str) -> object: ...
+
+
+class ConnectLibrary:
+    """The code that connects, and the HTTP clients that connections share."""
+
+    def __init__(self) -> None:
+        self.clients: HttpClients | None = None  # made by the first connection that needs them
+        self._lock = anyio.Lock()
+
+    async def load(self):
+        """Return the module that connects. The first use loads it in a thread."""
+        async with self._lock:  # so that many servers do not occupy a thread each
+            # A package has an attribute for a module that is loaded completely.
+            if not hasattr(sys.modules["fingerpost.servers"], "connect"):
+                await anyio.to_thread.run_sync(import_module, "fingerpost.servers.connect")
+        from fingerpost.servers import connect
+
+        return connect
+
+    async def aclose(self) -> None:
+        if self.clients is not None:
+            await self.clients.aclose()
+
+
+@frozen
+class ConnectionProfile:
+    """What a replacement connection must offer before it is used instead of the existing one."""
+
+    capabilities: JsonObject  # capabilities of the existing connection
+    tool_count: int  # number of tools on the existing connection
+
+
+@frozen
+class ConnectDeps:
+    """Dependencies of a connection besides the server's entry."""
+
+    limits: LimitSettings
+    library: ConnectLibrary
+    tokens: SignInStore | None
+    abilities: Callable[[], JsonObject] = dict  # capabilities of the callers
+    standard: ConnectionProfile | None = None
+
+
+async def sign_in(
+    spec: ServerSpec,
+    tokens: SignInStore,
+    *,
+    open_browser: Callable[[str], object],
+    timeout: float = SIGN_IN_SECONDS,
+) -> bool:
+    """Sign in to this server. Return False if the server does not require it. Raises `ServerUnavailable`."""
+    connect = await ConnectLibrary().load()
+    return await connect.sign_in(spec, tokens, open_browser=open_browser, timeout=timeout)
