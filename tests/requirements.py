@@ -385,4 +385,5 @@ REQUIREMENTS: dict[str, Requirement] = {
     "S2": Requirement("A tool that changed while its server slept is not called"),
     "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),
     "S4": Requirement("Each server, or all, can run on demand, from the start, or always"),
+    "S5": Requirement("Commands use the connections of a running gateway of the same store and entry"),
 }

@@ -1,8 +1,9 @@
 """A small stdio server whose tools, starts and faults are files in a folder, so that tests can change them.
 
-`tools.json` holds the definitions, `starts` gets a line for each start and `calls` one for each call. With
-`fault` containing "refuse" the program exits at once, with "die" it exits when it is asked for its tools, and
-with "slow" it waits a second before it answers.
+`tools.json` holds the definitions, `starts` gets a line for each start and `calls` one for each call. A call
+takes its `seconds`; if they are negative, the program ends. With `fault` containing "refuse" the program
+exits at once, with "die" it exits when it is asked for its tools, and with "slow" it waits a second before it
+answers.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ class SleepyServer:
         self.name = name
         self.offer("look")
 
-    def offer(self, *tools: str, **properties: Any) -> None:
+    def offer(self, *tools: str, writes: bool = False, **properties: Any) -> None:
         """Have the server list these tools from its next start on."""
         definitions = [
             {
                 "name": tool,
                 "description": f"Look up a {tool} in the list.",
                 "inputSchema": {"type": "object", "properties": {"word": {"type": "string"}, **properties}},
-                "annotations": {"readOnlyHint": True},
+                "annotations": {"readOnlyHint": not writes},
             }
             for tool in tools
         ]

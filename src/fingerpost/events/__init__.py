@@ -19,7 +19,6 @@ from fingerpost.events.call import (
     ResultDigested,
 )
 from fingerpost.events.codec import StepLines, UnknownEvent, decode, decode_steps, encode
-from fingerpost.events.feedback import FeedbackGiven, LearningForgotten, ThresholdMoved
 from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged, MaterialRead
 from fingerpost.events.packet import (
     ExecutionStatusChanged,
@@ -39,7 +38,9 @@ from fingerpost.events.route import (
     AnswerGiven,
     BudgetReached,
     ConfidenceJudged,
+    FeedbackGiven,
     HistorySummarised,
+    LearningForgotten,
     ModelAnswered,
     PlanNoted,
     QuestionAsked,
@@ -55,6 +56,7 @@ from fingerpost.events.route import (
     SubagentEnded,
     SyntaxStopped,
     ThoughtNoted,
+    ThresholdMoved,
 )
 from fingerpost.events.servers import (
     CatalogChanged,

@@ -1,16 +1,17 @@
-"""Events of routing: narrowing, choosing and answering."""
+"""Events of routing: narrowing, choosing and answering, feedback and what is learned from it."""
 
 from __future__ import annotations
 
 from dataclasses import field, replace
 from typing import ClassVar, Final
 
-from fingerpost.events.base import StepEvent
+from fingerpost.events.base import Event, StepEvent
 from fingerpost.events.packet import PacketEvent
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     Confidence,
     DataField,
+    FeedbackVerdict,
     Mode,
     Narrowing,
     Packet,
@@ -338,3 +339,53 @@ class SmartRoutingEnd(StepEvent):
             return f"widened by {', '.join(self.widened)}: {self.reasoning}"
         kept = f"{self.filtered_tools} of {self.total_tools} tools on {', '.join(self.relevant_servers)}"
         return kept if self.success else f"{kept}; {self.error}"
+
+
+@frozen
+class FeedbackGiven(Event):
+    """A person reported whether the right tool was used, and which one should have been."""
+
+    audited: ClassVar[bool] = True
+
+    verdict: FeedbackVerdict
+    by: str
+    tool: str | None = None  # the judged tool
+    should_have: str | None = None
+    comment: str = ""
+
+    def summary(self) -> str:
+        text = f"{self.by} said {self.verdict.value}" + (f" of {self.tool}" if self.tool else "")
+        return text + (f": should have used {self.should_have}" if self.should_have else "")
+
+
+@frozen
+class LearningForgotten(Event):
+    """A person deleted learned data."""
+
+    audited: ClassVar[bool] = True
+
+    what: str
+    by: str
+    person: str | None = None  # the person whose data it is; None: everyone
+    count: int = 0
+
+    def summary(self) -> str:
+        owner = f" of {self.person}" if self.person is not None else ""
+        return f"{self.what}{owner} forgotten by {self.by}"
+
+
+@frozen
+class ThresholdMoved(Event):
+    """A threshold was adjusted to measured results, within its limits."""
+
+    audited: ClassVar[bool] = True
+
+    name: str
+    before: float
+    after: float
+    base: float  # the value in the settings
+    reason: str
+    samples: int
+
+    def summary(self) -> str:
+        return f"{self.name}: {self.before:.2f} → {self.after:.2f}, {self.reason}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -45,6 +44,12 @@ from fingerpost.servers.in_flight import RequestRegistry
 from fingerpost.servers.library import ConnectDeps, ConnectionProfile
 from fingerpost.servers.oauth import load_sign_in as load_sign_in
 from fingerpost.servers.oauth import sign_in as sign_in
+from fingerpost.servers.relay import (
+    PROGRAM_VERSION,
+    BorrowedConnection,
+    borrow_connection,
+    open_borrowed_transport,
+)
 from fingerpost.servers.requests import NotificationCallback
 from fingerpost.servers.spec import FunctionServer, ServerSecrets
 from fingerpost.servers.stdio import ChildServer, DirectStdio, open_stdio_transport
@@ -124,7 +129,6 @@ def build_function_server(functions: FunctionServer) -> McpServer[Any]:
     )
 
 
-_PROGRAM_VERSION = version("fingerpost")
 # Share of the connect timeout that a server may use if it ignores the modern handshake.
 PROBE_TIMEOUT_SHARE = 0.3
 
@@ -141,18 +145,21 @@ async def open_connection(
     registry = RequestRegistry(spec.name, on_notification, secrets=ServerSecrets(spec))
     async with AsyncExitStack() as stack:
         connector = _Connector(spec, deps, state=state, registry=registry)
+        target = await connector.build_target(stack)
+        borrowed = connector.borrowed
         client = RawClient(
-            cast("Any", await connector.build_target(stack)),
-            client_info=build_client_info(_PROGRAM_VERSION),
-            mode="legacy" if spec.era == "2025-11-25" else "auto",
+            cast("Any", target),
+            client_info=build_client_info(PROGRAM_VERSION),
+            mode="legacy" if spec.era == "2025-11-25" or borrowed is not None else "auto",
             cache=None,
             registry=registry,
             declared_capabilities=build_client_capabilities(deps.abilities()),
             probe_seconds=min(PROBE_SECONDS, spec.connect_timeout * PROBE_TIMEOUT_SHARE),
         )
         await stack.enter_async_context(client)
-        if spec.era not in ("auto", client.protocol_version) and spec.era in MODERN_PROTOCOL_VERSIONS:
-            message = f"{spec.name} speaks {client.protocol_version}, and {spec.era} was asked for"
+        spoken = client.protocol_version if borrowed is None else borrowed.protocol
+        if spec.era not in ("auto", spoken) and spec.era in MODERN_PROTOCOL_VERSIONS:
+            message = f"{spec.name} speaks {spoken}, and {spec.era} was asked for"
             raise ServerUnavailable(message, server=spec.name, hint='set its era to "auto"')
         state.is_initialized = True
         modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -167,6 +174,7 @@ async def open_connection(
             registry=registry,
             transport=await connector.choose_transport(client, modern=modern),
         )
+        connection.protocol = spoken or connection.protocol
         if deps.standard is not None and (lacking := await connector.find_missing(deps.standard, connection)):
             message = f"{spec.name} serves {connection.protocol} without {lacking}"
             raise ServerUnavailable(message, server=spec.name)
@@ -186,6 +194,7 @@ class _Connector:
         self._client: httpx2.AsyncClient | None = None
         self._transport: StreamableTransport | None = None
         self._child: ChildServer | None = None
+        self.borrowed: BorrowedConnection | None = None  # the connection of a running gateway
         self._is_streaming = False  # whether the handshake was answered with an event stream
 
     async def build_target(self, stack: AsyncExitStack) -> object:
@@ -194,6 +203,10 @@ class _Connector:
         if spec.transport == "in_process":
             server = spec.in_process
             return build_function_server(server) if isinstance(server, FunctionServer) else server
+        if (borrowed := await self._borrow(limits.response_bytes)) is not None:
+            self.borrowed = borrowed
+            stack.push_async_callback(borrowed.lines.aclose)
+            return open_borrowed_transport(spec, borrowed, self._state, max_bytes=limits.response_bytes)
         if spec.transport == "stdio":
             return open_stdio_transport(spec, limits, self._state, on_open=self._on_child_started)
         if not spec.url:
@@ -219,6 +232,11 @@ class _Connector:
         shared = self._deps.library
         shared.clients = clients = shared.clients or HttpClients()
         return clients
+
+    async def _borrow(self, max_bytes: int) -> BorrowedConnection | None:
+        """Return the connection of a running gateway, if there is one that may be used."""
+        search = self._deps.gateways() if self._deps.standard is None else None
+        return None if search is None else await borrow_connection(self._spec, search, max_bytes=max_bytes)
 
     async def _note_streaming(self, response: httpx2.Response) -> None:
         if response.request.method == "POST" and response.status_code == 200:

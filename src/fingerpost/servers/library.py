@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import field
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 import anyio
@@ -75,6 +77,15 @@ class ConnectionProfile:
 
 
 @frozen
+class GatewaySearch:
+    """Where gateways of the same store are found, and who is told why one of them is not used."""
+
+    sockets: Path  # without what differs between gateways
+    report: Callable[[str], None]
+    reported: set[str] = field(default_factory=set[str])  # kinds of reasons; each is reported once
+
+
+@frozen
 class ConnectDeps:
     """Dependencies of a connection besides the server's entry."""
 
@@ -83,6 +94,8 @@ class ConnectDeps:
     tokens: SignInStore | None
     abilities: Callable[[], JsonObject] = dict  # capabilities of the callers
     standard: ConnectionProfile | None = None
+    # Gateways whose connections are used where possible.
+    gateways: Callable[[], GatewaySearch | None] = lambda: None
 
 
 async def sign_in(

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVarTuple
 
@@ -37,7 +38,13 @@ from fingerpost.records import (
 )
 from fingerpost.records.json import find_json_fault, is_large_value
 from fingerpost.servers.errors import SessionForgotten, SessionRejected
-from fingerpost.servers.library import ALL_CAPABILITIES, ConnectDeps, ConnectLibrary, SignInStore
+from fingerpost.servers.library import (
+    ALL_CAPABILITIES,
+    ConnectDeps,
+    ConnectLibrary,
+    GatewaySearch,
+    SignInStore,
+)
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
 from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
 from fingerpost.servers.spec import fingerprint_entry, register_secrets
@@ -123,6 +130,7 @@ class ServerPool:
         self._notification_callbacks: CallbackList[str, str, JsonObject, str | None] = CallbackList()
         self._library = ConnectLibrary()
         self._for_callers = False
+        self._gateways: GatewaySearch | None = None
         self._shared = PoolDeps(
             events=events,
             connect_deps=ConnectDeps(
@@ -130,6 +138,7 @@ class ServerPool:
                 library=self._library,
                 tokens=tokens,
                 abilities=lambda: ALL_CAPABILITIES if self._for_callers else {},
+                gateways=lambda: self._gateways,
             ),
             on_change=self._change_callbacks.call_all,
             on_notification=self._notification_callbacks.call_all,
@@ -162,6 +171,13 @@ class ServerPool:
     def advertise_client_capabilities(self) -> None:
         """Declare that callers can answer questions, for all connections made from now on."""
         self._for_callers = True
+
+    def use_gateways(self, sockets: Path, report: Callable[[str], None]) -> None:
+        """Use the connections of gateways that run on this machine, for all connections made from now on.
+
+        `sockets` is where those of the same store are found; `report` gets a line if one cannot be used.
+        """
+        self._gateways = GatewaySearch(sockets=sockets, report=report)
 
     @property
     def entries(self) -> dict[str, str]:
@@ -262,6 +278,9 @@ class ServerPool:
 
     def get_status(self, name: str) -> ServerStatus:
         return self._get_supervisor(name).status_tracker.status
+
+    def get_spec(self, name: str) -> ServerSpec:
+        return self._get_supervisor(name).spec
 
     def get_precheck(self, name: str) -> Precheck | None:
         """Return the check that runs before calls of this server. Only in-process servers have one."""

@@ -222,6 +222,10 @@ class LifecycleSettings(Section):
     relist_days: float = Field(
         default=7.0, ge=0, description="Age at which a kept list is read again in the background, days"
     )
+    use_gateway: bool = Field(
+        default=True,
+        description="Commands use the servers that a running gateway of the same store has connected",
+    )
 
 
 class RuleSettings(Section):

@@ -71,6 +71,11 @@ class StoreLocation:
         return hashlib.sha256(f"{host}\n{where}".encode()).hexdigest()[:16]
 
     @property
+    def gateway_sockets(self) -> Path:
+        """Where gateways of this store listen for commands. Each adds a suffix of its own."""
+        return get_data_directory() / "gateways" / self.identity[:12]
+
+    @property
     def secret(self) -> Path | None:
         """The file of the installation's secret, or None if it is in a database shared by several hosts."""
         beside = None if self.file is None else self.file.with_suffix(".secret")

@@ -75,7 +75,7 @@ def sign_in(*, name: str, common: CommonOptions) -> int:
         click.echo(f"signed in; {name} is {status.state} with {status.tools} tools")
         return 0
 
-    return run_on_router(common, work)
+    return run_on_router(common, work, standalone=True)
 
 
 def _open_browser(url: str) -> None:

@@ -21,6 +21,7 @@ from fingerpost.surfaces.cli.options import (
     JSON,
     PROFILE,
     SMART_ROUTING,
+    STANDALONE,
     argument,
     choice,
     command,
@@ -168,6 +169,7 @@ COMMANDS: Final = {
         option("--conversation", "The conversation a grant may be bound to.", metavar="ID"),
         PROFILE,
         *COMMON,
+        STANDALONE,
     ),
     "prefer": command(
         "learning:set_preference", argument("what", required=False, type=choice(CHOICES)), *COMMON
@@ -329,7 +331,7 @@ COMMANDS: Final = {
         option("--set changes", "A setting of the new configuration.", multiple=True, metavar="NAME=VALUE"),
         *CONNECTING,
     ),
-    "doctor": command("doctor:run_checks", *COMMON),
+    "doctor": command("doctor:run_checks", *COMMON, STANDALONE),
     "import": command(
         "client_import:import_servers",
         file_option(
@@ -362,6 +364,7 @@ COMMANDS: Final = {
         ),
         SEEN,
         *COMMON,
+        STANDALONE,
         people_only=True,
     ),
     "approvals reject": command(
@@ -377,15 +380,17 @@ COMMANDS: Final = {
         argument("changes", nargs=-1, required=True, metavar="KEY=VALUE..."),
         SEEN,
         *COMMON,
+        STANDALONE,
         people_only=True,
     ),
-    "pins": command("pins:list_pins", *COMMON),
-    "pins diff": command("pins:show_changes", argument("tool"), *COMMON),
+    "pins": command("pins:list_pins", *COMMON, STANDALONE),
+    "pins diff": command("pins:show_changes", argument("tool"), *COMMON, STANDALONE),
     "pins accept": command(
         "pins:accept_changes",
         argument("tool"),
         flag("--yes", "Do not ask; for scripts that reviewed the change before."),
         *COMMON,
+        STANDALONE,
         people_only=True,
     ),
     "pins reads": command(
@@ -394,6 +399,7 @@ COMMANDS: Final = {
         flag("--undo", "Take it back: the tool is asked about again."),
         flag("--yes", "Do not ask; for scripts that reviewed the tool before."),
         *COMMON,
+        STANDALONE,
         people_only=True,
     ),
     "pins forget": command("pins:forget_pin", argument("tool"), *COMMON, people_only=True),

@@ -14,7 +14,7 @@ from fingerpost.llm.content import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
 from fingerpost.surfaces.cli.options import OVERRIDES_KEY, CommonOptions
-from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_warning
+from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_note, print_warning
 
 if TYPE_CHECKING:
     # Imported in `open_any_router`, because it is slow.
@@ -53,21 +53,27 @@ def run_on_store(common: CommonOptions, work: Callable[[Store, Settings], Awaita
 
 
 def run_on_router(
-    opened: CommonOptions | Loaded, work: Callable[[Router], Awaitable[R]], *, need_servers: bool = True
+    opened: CommonOptions | Loaded,
+    work: Callable[[Router], Awaitable[R]],
+    *,
+    need_servers: bool = True,
+    standalone: bool = False,
 ) -> R:
     """Open the router with these settings, run `work` on it and return its result."""
     loaded = opened if isinstance(opened, Loaded) else read_settings(opened)
 
     async def run_opened() -> R:
-        async with (open_router if need_servers else open_any_router)(loaded) as router:
+        async with (open_router if need_servers else open_any_router)(
+            loaded, standalone=standalone
+        ) as router:
             return await work(router)
 
     return anyio.run(run_opened)
 
 
 @asynccontextmanager
-async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
-    """Open the router. Raises `ConfigError` if no server is configured."""
+async def open_router(loaded: Loaded, *, standalone: bool = False) -> AsyncGenerator[Router]:
+    """Open the router as `open_any_router` does. Raises `ConfigError` if no server is configured."""
     settings = loaded.settings
     if not loaded.specs and not settings.builtin.enabled and not settings.extensions.servers:
         message = "no servers are configured"
@@ -77,13 +83,16 @@ async def open_router(loaded: Loaded) -> AsyncGenerator[Router]:
             "run `fingerpost import` to find the servers of your other MCP clients, "
             "or switch on one of our own: `fingerpost builtin` lists them",
         )
-    async with open_any_router(loaded) as router:
+    async with open_any_router(loaded, standalone=standalone) as router:
         yield router
 
 
 @asynccontextmanager
-async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
-    """Open the router, also without servers. It reloads profile files when they change."""
+async def open_any_router(loaded: Loaded, *, standalone: bool = False) -> AsyncGenerator[Router]:
+    """Open the router, also without servers. It reloads profile files when they change.
+
+    It uses the connections of a running gateway, unless it is `standalone` or the settings say otherwise.
+    """
     # Both load the MCP library, which takes seconds; commands that only use the store do not need it.
     if loaded.settings.builtin.enabled:
         from fingerpost.builtin import open_router as open_with_own_servers
@@ -96,7 +105,13 @@ async def open_any_router(loaded: Loaded) -> AsyncGenerator[Router]:
     async with opened as router:
         if loaded.profile_files is not None:
             router.follow_profiles(loaded.profile_files)
+        if loaded.settings.lifecycle.use_gateway and not standalone:
+            router.servers.use_gateways(router.store.location.gateway_sockets, _report_gateway)
         yield router
+
+
+def _report_gateway(message: str) -> None:
+    print_note(clean_text(message))
 
 
 async def connect_servers(

@@ -84,6 +84,17 @@ def _override(names: str, help_: str, setting: str, **attributes: Any) -> Parame
     return option(names, help_, expose_value=False, callback=keep, **attributes)
 
 
+def _switch_off(names: str, help_: str, setting: str) -> ParameterFactory:
+    """Declare an option without a value that sets a setting to false."""
+
+    def keep(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+        del parameter
+        if value:
+            context.meta.setdefault(OVERRIDES_KEY, {})[setting] = False
+
+    return option(names, help_, expose_value=False, callback=keep, is_flag=True)
+
+
 _NUMBER: Final = {"type": click.IntRange(min=0), "metavar": "N"}
 JSON: Final = flag("--json as_json", "Print JSON for programs instead of tables.")
 COMMON: Final = (
@@ -91,8 +102,12 @@ COMMON: Final = (
     file_option("--servers", "A standard mcpServers JSON file, as Claude Desktop, Cursor and VS Code use."),
     JSON,
 )
+STANDALONE: Final = _switch_off(
+    "--standalone", "Connect to servers itself, also while a gateway runs.", "lifecycle.use_gateway"
+)
 CONNECTING: Final = (
     *COMMON,
+    STANDALONE,
     option(
         "--wait",
         "Show what there is after this long, even if a server is still connecting.",

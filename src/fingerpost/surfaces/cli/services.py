@@ -6,7 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ import anyio.to_thread
 import click
 
 from fingerpost.errors import ConfigError, StoreError
+from fingerpost.servers.relay import lend_connections
 from fingerpost.surfaces.cli.common import open_router, read_settings, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_note
@@ -31,6 +32,7 @@ from fingerpost.surfaces.http.local_callers import (
     build_sign_in_url,
     create_ticket,
     is_started_by_tool,
+    is_tool_process,
     read_address,
 )
 from fingerpost.surfaces.serve import get_backend_options, serve
@@ -53,7 +55,7 @@ def serve_gateway(
     gateway = loaded.settings.gateway
 
     async def work() -> int:
-        async with open_router(loaded) as router:
+        async with open_router(loaded, standalone=True) as router:
             ticket: str | None = None
             if not await anyio.to_thread.run_sync(is_started_by_tool):  # links are for people only
                 with suppress(StoreError):  # without a ticket the console is served for reading only
@@ -70,7 +72,10 @@ def serve_gateway(
             note = check_exposure(gateway, has_keys=await router.store.keys.has_valid())
             if note is not None:
                 print_note(note)
-            async with _connect_in_background(router, quiet=common.as_json, warm_up=True):
+            async with (
+                _connect_in_background(router, quiet=common.as_json, warm_up=True),
+                _lend_connections(router),
+            ):
                 await serve(
                     router,
                     host=gateway.host,
@@ -105,8 +110,9 @@ def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str 
     async def work() -> int:
         audience = NotificationListeners()
         async with (
-            open_router(loaded) as router,
+            open_router(loaded, standalone=True) as router,
             _connect_in_background(router, quiet=True),
+            _lend_connections(router),
             open_methods(router, audience=audience) as methods,
         ):
             await serve_stdio(methods, settings.gateway, router.events, audience=audience, endpoint=endpoint)
@@ -134,6 +140,12 @@ async def _connect_in_background(
                 yield
             finally:
                 tasks.cancel_scope.cancel()
+
+
+def _lend_connections(router: Router) -> AbstractAsyncContextManager[None]:
+    """Let commands use the connections to servers, but no program that a server or a command started."""
+    sockets = router.store.location.gateway_sockets
+    return lend_connections(router.servers, sockets, is_refused=is_tool_process)
 
 
 async def _warm_up(router: Router, always: bool) -> None:
@@ -249,7 +261,7 @@ def run_discord_bot(*, common: CommonOptions) -> int:
 
     async def work() -> int:
         get_token(settings)  # report a missing token before waiting for servers
-        async with open_router(loaded) as router:
+        async with open_router(loaded, standalone=True) as router:
             router.servers.start()
             async with connect_bot(router, settings) as connection:
                 _print_bot(connection, settings, as_json=common.as_json)

@@ -79,10 +79,10 @@ async def is_tool_peer(peer: Peer | None) -> bool:
 
 def is_started_by_tool() -> bool:
     """Return whether this process was started by Fingerpost, directly or through other processes."""
-    return MARK in os.environ or _is_tool(os.getpid())
+    return MARK in os.environ or is_tool_process(os.getpid())
 
 
-def _is_tool(process: int) -> bool:
+def is_tool_process(process: int) -> bool:
     """Return whether the process or one of its parents has our marker."""
     for _ in range(_MAX_PARENTS):
         if _is_marked(process):
@@ -99,7 +99,7 @@ def _is_opened_by_tool(peer: Peer) -> bool:
         return False
     wanted = f"socket:[{inode}]"
     # Several processes may share a socket. One tool among them is enough.
-    return any(_is_tool(process) for process in _find_holders(wanted))
+    return any(is_tool_process(process) for process in _find_holders(wanted))
 
 
 def _find_inode(peer: Peer) -> str | None:
