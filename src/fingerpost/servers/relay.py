@@ -179,11 +179,13 @@ class _LineStream:
         return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
     async def write(self, message: Mapping[str, Any] | bytes) -> None:
-        """Write a message. A reader that does not read ends the connection."""
+        """Write a message, whole even if the task is cancelled. A reader that does not read ends the
+        connection.
+        """
         data = message if isinstance(message, bytes) else encode(message)
         try:
             async with self._lock:
-                with anyio.fail_after(WRITE_SECONDS):
+                with anyio.fail_after(WRITE_SECONDS, shield=True):
                     await self._stream.send(data + b"\n")
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):  # also `TimeoutError`
             await self.aclose()
@@ -341,10 +343,10 @@ async def open_borrowed_transport(
                 yield incoming, outgoing
             finally:
                 tasks.cancel_scope.cancel()
+                await borrowed.lines.aclose()  # ends a write, which is not cancelled
     finally:
         for stream in (to_session, incoming, outgoing, from_session):
             stream.close()
-        await borrowed.lines.aclose()
 
 
 async def _parse_reply(spec: ServerSpec, line: bytes) -> SessionMessage:
@@ -540,10 +542,13 @@ class _CommandConnection:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._send_notices)
                 tasks.start_soon(self._close_when_down)
-                with suppress(LineLimitExceeded, InvalidMessage):
-                    while (line := await self.lines.read()) is not None:
-                        self._handle(await read_envelope(line), tasks)
-                tasks.cancel_scope.cancel()
+                try:
+                    with suppress(LineLimitExceeded, InvalidMessage):
+                        while (line := await self.lines.read()) is not None:
+                            self._handle(await read_envelope(line), tasks)
+                finally:
+                    tasks.cancel_scope.cancel()
+                    await self.lines.aclose()  # ends a write, which is not cancelled
         finally:
             stop_changes()
             stop_notices()
