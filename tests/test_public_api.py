@@ -69,11 +69,13 @@ CONNECTING = {"cryptography", "httpx2", "mcp", "mcp_types", "numpy", "openai", "
 @proves("P9")
 def test_a_router_that_connects_nothing_does_not_load_what_connections_need() -> None:
     loaded = list_loaded_packages("from fingerpost import Router, Server\nRouter([Server.stdio('a', ['b'])])")
-    assert loaded & (CONNECTING | {"rich", "onnxruntime"}) == set()
+    assert loaded & (CONNECTING | {"jsonschema", "rich", "onnxruntime", "sqlalchemy"}) == set()
 
 
 @proves("P9", "S1")
-async def test_known_servers_are_listed_without_loading_what_connections_need(tmp_path: Path) -> None:
+async def test_routers_and_commands_list_known_servers_without_loading_what_connections_need(
+    tmp_path: Path,
+) -> None:
     server = SleepyServer(tmp_path)
     settings = build_settings(tmp_path)
     async with Router([server.spec], settings=settings) as router:
@@ -91,7 +93,19 @@ async def test_known_servers_are_listed_without_loading_what_connections_need(tm
         "anyio.run(list_tools)\n"
     )
     loaded = await to_thread.run_sync(list_loaded_packages, program)
-    assert loaded & (CONNECTING | {"rich", "onnxruntime"}) == set()
+    assert loaded & (CONNECTING | {"jsonschema", "rich", "onnxruntime"}) == set()
+    entry = {"command": command[0], "args": command[1:], "era": "2025-11-25"}
+    file = tmp_path / "mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"sleepy": entry}}), "utf-8")
+    program = (
+        f"import os\nos.environ['FINGERPOST_STORE__URL'] = {settings.store.url!r}\n"
+        f"sys.argv = ['fingerpost', 'tools', '--servers', {str(file)!r}]\n"
+        "from fingerpost.surfaces.cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
+    )
+    loaded = await to_thread.run_sync(list_loaded_packages, program)
+    assert "rich" in loaded
+    assert loaded & (CONNECTING | {"jsonschema", "onnxruntime"}) == set()
     assert server.starts == 1
 
 

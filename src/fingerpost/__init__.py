@@ -12,6 +12,7 @@ and what tests need is in `fingerpost.testing`.
 Names are loaded when they are first used, so that `import fingerpost` costs next to nothing.
 """
 
+import gc
 from importlib import import_module
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is at run time, without the cost of importing typing
@@ -107,7 +108,14 @@ def __getattr__(name: str) -> object:
     if module is None:
         message = f"module 'fingerpost' has no attribute {name!r}"
         raise AttributeError(message)
-    return getattr(import_module(f"fingerpost.{module}"), name)
+    # Looking for garbage in what is being loaded takes a tenth of the time and finds none.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return getattr(import_module(f"fingerpost.{module}"), name)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

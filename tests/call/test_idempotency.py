@@ -12,8 +12,7 @@ import anyio
 
 from fingerpost import Router, Settings
 from fingerpost.call.build import compute_call_fingerprint
-from fingerpost.records import Decision, ErrorKind, Outcome, utc_now
-from fingerpost.store.approvals import KeyedCall
+from fingerpost.records import Decision, ErrorKind, KeyedCall, Outcome, utc_now
 from fingerpost.testing import ToolServer, tool_server
 from tests.kit.api import open_served_api as served
 from tests.kit.gateway_methods import open_gateway_methods as gateway

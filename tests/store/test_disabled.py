@@ -9,7 +9,8 @@ import pytest
 from sqlalchemy import create_engine
 
 from fingerpost.events import PinAccepted
-from fingerpost.store import AuditQuery, DisabledEntry, DisabledKind
+from fingerpost.records import DisabledEntry, DisabledKind
+from fingerpost.store import AuditQuery
 from fingerpost.store.database import resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, migrate
 from tests.kit.store_samples import NOON

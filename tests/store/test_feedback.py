@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from fingerpost.records import Feedback, FeedbackVerdict, Threshold
-from fingerpost.store.learning import EVERYBODY, LearningMark
+from fingerpost.records import EVERYBODY, Feedback, FeedbackVerdict, LearningMark, Threshold
 from tests.kit.stores import OpenStore
 from tests.requirements import proves
 

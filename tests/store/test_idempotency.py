@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import anyio
 
-from fingerpost.store.approvals import IdempotencyState, KeyedCall
+from fingerpost.records import IdempotencyState, KeyedCall
 from tests.kit.store_samples import NOON
 from tests.kit.stores import OpenStore
 

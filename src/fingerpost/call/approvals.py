@@ -33,10 +33,10 @@ from fingerpost.records import (
 )
 from fingerpost.records.json import to_canonical_json
 from fingerpost.settings import CallSettings
-from fingerpost.store import Store
 
 if TYPE_CHECKING:
     from fingerpost.servers.requests import RequestContext
+    from fingerpost.store import Store
 
 ApprovalScope = Literal["once", "conversation"]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import timedelta
 from types import TracebackType
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 import anyio
 import anyio.lowlevel
@@ -19,11 +19,22 @@ from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.call.execution import is_input_required
 from fingerpost.call.outcomes import OutcomeBuilder
 from fingerpost.errors import FingerpostError, StoreError
-from fingerpost.records import Call, CallContext, Effect, ErrorKind, Outcome, utc_now
+from fingerpost.records import (
+    Call,
+    CallContext,
+    Effect,
+    ErrorKind,
+    IdempotencyState,
+    KeyedCall,
+    Outcome,
+    utc_now,
+)
 from fingerpost.records.codec import from_json, to_json, to_plain
 from fingerpost.records.json import MAX_DEPTH, to_valid_json
-from fingerpost.store.approvals import IdempotencyState, IdempotencyStore, KeyedCall
 from fingerpost.tasks import create_cancel_scope
+
+if TYPE_CHECKING:
+    from fingerpost.store.approvals import IdempotencyStore
 
 log = logging.getLogger("fingerpost.call")
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 from anyio.abc import TaskGroup
@@ -89,7 +89,9 @@ from fingerpost.records import (
 from fingerpost.servers import ServerPool
 from fingerpost.servers.requests import PENDING_META_KEY, RequestContext
 from fingerpost.settings import RuleSettings, Settings
-from fingerpost.store import Store
+
+if TYPE_CHECKING:
+    from fingerpost.store import Store
 
 logger = logging.getLogger("fingerpost.call")
 

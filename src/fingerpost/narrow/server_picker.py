@@ -10,7 +10,7 @@ from collections import Counter, OrderedDict, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 import anyio.to_thread
@@ -32,7 +32,9 @@ from fingerpost.narrow.server_prompt import (
 from fingerpost.records import Message, ServerChoice, Signals, ToolCard
 from fingerpost.redaction import scrub
 from fingerpost.settings import SmartRoutingSettings
-from fingerpost.store import Store
+
+if TYPE_CHECKING:
+    from fingerpost.store import Store
 
 _PAGE_SIZE: Final = 1000
 RECENT_RUNS: Final = 200  # choices used to adapt the thresholds

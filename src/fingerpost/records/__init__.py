@@ -5,6 +5,8 @@ from fingerpost.records.access import DECIDING_RIGHTS as DECIDING_RIGHTS
 from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
 from fingerpost.records.access import Approval as Approval
 from fingerpost.records.access import Decision as Decision
+from fingerpost.records.access import DisabledEntry as DisabledEntry
+from fingerpost.records.access import DisabledKind as DisabledKind
 from fingerpost.records.access import Grant as Grant
 from fingerpost.records.access import Pending as Pending
 from fingerpost.records.access import Principal as Principal
@@ -18,6 +20,8 @@ from fingerpost.records.calls import CallFault as CallFault
 from fingerpost.records.calls import Digest as Digest
 from fingerpost.records.calls import ErrorKind as ErrorKind
 from fingerpost.records.calls import Execution as Execution
+from fingerpost.records.calls import IdempotencyState as IdempotencyState
+from fingerpost.records.calls import KeyedCall as KeyedCall
 from fingerpost.records.calls import Outcome as Outcome
 from fingerpost.records.calls import ParameterError as ParameterError
 from fingerpost.records.calls import ParameterFault as ParameterFault
@@ -27,6 +31,7 @@ from fingerpost.records.calls import RepairKind as RepairKind
 from fingerpost.records.calls import Ruling as Ruling
 from fingerpost.records.calls import ToolCall as ToolCall
 from fingerpost.records.calls import Verdict as Verdict
+from fingerpost.records.feedback import EVERYBODY as EVERYBODY
 from fingerpost.records.feedback import Choice as Choice
 from fingerpost.records.feedback import Feedback as Feedback
 from fingerpost.records.feedback import FeedbackVerdict as FeedbackVerdict
@@ -34,6 +39,7 @@ from fingerpost.records.feedback import Learned as Learned
 from fingerpost.records.feedback import LearnedCorrection as LearnedCorrection
 from fingerpost.records.feedback import LearnedUse as LearnedUse
 from fingerpost.records.feedback import LearningCheck as LearningCheck
+from fingerpost.records.feedback import LearningMark as LearningMark
 from fingerpost.records.feedback import Preference as Preference
 from fingerpost.records.feedback import Threshold as Threshold
 from fingerpost.records.feedback import ToolFollower as ToolFollower

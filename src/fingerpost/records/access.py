@@ -175,3 +175,25 @@ class Grant:
         if exact == scoped:
             message = "a grant is bound to one call fingerprint, or to a conversation and an operation"
             raise ValueError(message)
+
+
+class DisabledKind(StrEnum):
+    """The kind of a disabled item."""
+
+    TOOL = "tool"
+    SERVER = "server"
+
+
+@frozen
+class DisabledEntry:
+    """Who disabled a tool (by key) or a server (by name), when and why."""
+
+    what: DisabledKind
+    name: str
+    by: str
+    at: datetime
+    reason: str = ""
+
+    def describe(self) -> str:
+        """Return the reason as text for people and models."""
+        return f"switched off by {self.by}" + (f": {self.reason}" if self.reason else "")

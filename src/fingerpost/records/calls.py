@@ -230,3 +230,26 @@ class Outcome:
     code: int | None = None  # the server's error code, if it returned an error
     data: Json = None
     metadata: JsonObject = field(default_factory=dict[str, Json])
+
+
+class IdempotencyState(StrEnum):
+    """State of the call of a key."""
+
+    RUNNING = "running"
+    DONE = "done"
+    UNKNOWN = "unknown"  # it may or may not have taken effect
+
+
+@frozen
+class KeyedCall:
+    """An idempotency key and its call."""
+
+    caller: str  # empty if there is no specific caller
+    key: str
+    call_fingerprint: str  # of tool and arguments
+    tool: str
+    call_id: str
+    began: datetime
+    expires: datetime
+    state: IdempotencyState = IdempotencyState.RUNNING
+    outcome: bytes | None = None  # JSON, set when the call is done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from fingerpost.frozen import frozen
 
@@ -127,3 +128,15 @@ class ToolFollower:
     tool: str
     then: str
     times: int
+
+
+EVERYBODY: Final = ""  # the person of a mark for all
+
+
+@frozen
+class LearningMark:
+    """Learning data of kind `what` counts only from `at` on, for one person or for everyone."""
+
+    what: str
+    person: str
+    at: datetime

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -18,8 +19,10 @@ from fingerpost.catalog.cards import RefusedDefinition
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.records import CallContext, KnownServer, Listing, ServerState, ToolCall, ToolCard
 from fingerpost.servers import ServerPool
-from fingerpost.store import Store
 from fingerpost.tasks import run_in_thread
+
+if TYPE_CHECKING:
+    from fingerpost.store import Store
 
 
 class LazyConnector:

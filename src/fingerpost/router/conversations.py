@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from fingerpost.events import AnswerGiven, Event, QuestionAsked, RequestNarrowed, RouteBegan, rebuild_packet
 from fingerpost.records import Message, Mode, Packet, RouteOutcome, is_same_person
 from fingerpost.router.route import Route
-from fingerpost.store import Store
+
+if TYPE_CHECKING:
+    from fingerpost.store import Store
 
 _EVENT_KINDS: Final = (RouteBegan.kind, AnswerGiven.kind, QuestionAsked.kind)
 

@@ -24,6 +24,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    EVERYBODY,
     Choice,
     Feedback,
     FeedbackVerdict,
@@ -31,19 +32,19 @@ from fingerpost.records import (
     LearnedCorrection,
     LearnedUse,
     LearningCheck,
+    LearningMark,
     Packet,
     Preference,
     Scope,
     utc_now,
 )
 from fingerpost.settings import Settings
-from fingerpost.store import Store
-from fingerpost.store.learning import EVERYBODY, LearningMark
 
 if TYPE_CHECKING:
     from fingerpost.narrow.feedback import PastDecisions, Preferences
     from fingerpost.policy.visibility import VisibleCatalog
     from fingerpost.records import Learned
+    from fingerpost.store import Store
 CHECK_NAME: Final = "learning"  # name of the comparison among the stored evals
 FLAGS: Final = (
     "learned_use",

@@ -41,6 +41,7 @@ from fingerpost.narrow.server_picker import DefinitionCosts, RecentRoutingStats,
 from fingerpost.narrow.server_prompt import read_template
 from fingerpost.policy.visibility import VisibilityCache, VisibleCatalog
 from fingerpost.records import (
+    EVERYBODY,
     MAX_REINJECTIONS,
     Effort,
     Intent,
@@ -56,7 +57,6 @@ from fingerpost.router.options import NarrowOptions, RuntimeSwitches
 from fingerpost.settings import Settings, SmartRoutingSettings
 from fingerpost.settings.validation import apply_arms, assign_arms
 from fingerpost.store import Store
-from fingerpost.store.learning import EVERYBODY
 
 logger = logging.getLogger(__name__)
 

@@ -41,6 +41,7 @@ from fingerpost.events import (
 )
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import (
+    EVERYBODY,
     Approval,
     Effect,
     Effort,
@@ -71,7 +72,6 @@ from fingerpost.router.route import AnswerPiece, Route, StreamItem
 from fingerpost.router.store_sync import hold_claim
 from fingerpost.settings import Settings
 from fingerpost.store import Store
-from fingerpost.store.learning import EVERYBODY
 
 T = TypeVar("T")
 OnPacketEvent: TypeAlias = Callable[[Event], None]

@@ -85,7 +85,6 @@ from fingerpost.router.store_sync import (
 from fingerpost.servers import ServerPool, sign_in
 from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import ProfileFiles, Settings
-from fingerpost.store import RetentionLimits, Store
 from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
@@ -94,6 +93,7 @@ if TYPE_CHECKING:
     from fingerpost.router.request_runner import RequestRunner
     from fingerpost.router.route import Route, StreamItem
     from fingerpost.servers.spec import FunctionServer
+    from fingerpost.store import Store
 
 
 def check_json_object(arguments: object) -> None:
@@ -218,8 +218,10 @@ class Router:
         _check_event_loop()
         self._check_not_open()
         async with AsyncExitStack() as stack:
+            # The database library takes long to load, and only an open router needs it.
+            package = await anyio.to_thread.run_sync(import_module, "fingerpost.store")
             self.store = await stack.enter_async_context(
-                Store.open(
+                cast("type[Store]", package.Store).open(
                     self.settings.store.url,
                     flush_ms=self.settings.store.flush_ms,
                     audit=self.settings.flags.audit,
@@ -303,7 +305,7 @@ class Router:
             self._tasks.start_soon(
                 run_restarting, partial(renew_lease, self.store, self.instance, lease_s=lease_s)
             )
-            limits = RetentionLimits.from_settings(self.settings)
+            limits = package.RetentionLimits.from_settings(self.settings)
             self._tasks.start_soon(run_restarting, partial(self.store.retention.run, limits, self.instance))
             stack.push_async_callback(self.calls.in_flight.end_all)  # before the journal closes
             self.background = await stack.enter_async_context(BackgroundCalls[Outcome]())
@@ -387,10 +389,13 @@ class Router:
             return await narrower.wait_until_indexed(self.catalog.full_snapshot, seconds)
 
     async def warm_up(self, seconds: float) -> None:
-        """Load what the first request needs: the encoder, the vectors of the tools, the code that answers."""
+        """Load what the first request needs: the encoder, the vectors of the tools, the code that answers and
+        connects.
+        """
         self.is_warming_up = True
         try:
             await self._get_request_runner()
+            await self.servers.load_library()
             await (await self._get_narrower()).warm_up(self.catalog.full_snapshot, seconds)
         finally:
             self.is_warming_up = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 
@@ -24,12 +24,14 @@ from fingerpost.events import (
     ServerSwitched,
     ToolSwitched,
 )
-from fingerpost.records import ErrorKind, RouteOutcome, utc_now
+from fingerpost.records import DisabledEntry, DisabledKind, ErrorKind, RouteOutcome, utc_now
 from fingerpost.router.catalog_sync import CatalogSync
 from fingerpost.servers import ServerPool
-from fingerpost.store import DisabledEntry, DisabledKind, Store
-from fingerpost.store.cache import Cache
-from fingerpost.store.store import Instance
+
+if TYPE_CHECKING:
+    from fingerpost.store import Store
+    from fingerpost.store.cache import Cache
+    from fingerpost.store.store import Instance
 
 log = logging.getLogger("fingerpost.router")
 

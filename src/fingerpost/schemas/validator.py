@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import islice
 from threading import local
-from typing import Any, Final, TypeAlias, cast
-
-from jsonschema import Draft4Validator, Draft202012Validator, validators
-from jsonschema.exceptions import ValidationError
-from jsonschema.protocols import Validator
-from referencing import Registry
-from referencing.exceptions import Unresolvable
-from referencing.jsonschema import specification_with
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, JsonObject
 from fingerpost.schemas import is_equal
 from fingerpost.schemas.patterns import SchemaPattern, compile_pattern
+
+# The library is imported inside functions: it takes a twentieth of a second to load, and most commands
+# validate nothing.
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
+
+    KeywordCheck: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 
 MAX_STEPS: Final = 60_000  # a quarter of a second on a slow machine
 STEPS_FOR_CHECKING: Final = 20_000  # of these, reserved for validation
@@ -132,6 +133,8 @@ class SchemaReferences:
     def _look_up(self, resolver: Any, base: str, reference: str) -> Any:
         if not self._anywhere and (base != self._base or not (reference + "/").startswith("#/")):
             return None
+        from referencing.exceptions import Unresolvable
+
         try:
             return resolver.lookup(reference)
         except (Unresolvable, ValueError, TypeError, AttributeError, LookupError):
@@ -152,6 +155,8 @@ def _find_resolver(validator: Any, part: dict[str, Any]) -> Any:
     """Return the resolver for a part. References in a part with its own id are relative to that id."""
     if validator.ID_OF(part) is None:
         return validator._resolver
+    from referencing.jsonschema import specification_with
+
     specification = specification_with(validator.ID_OF(validator.META_SCHEMA))
     return validator._resolver.in_subresource(specification.create_resource(part))
 
@@ -263,8 +268,6 @@ def get_own_indexes(validator: Any, instance: Any, schema: dict[str, Any]) -> se
     return found
 
 
-KeywordCheck = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
-
 _TOLERANT_KEYWORDS: Final = frozenset(
     {
         "type", "required", "enum", "const", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum",
@@ -284,6 +287,8 @@ _MATCH_STEPS_PER_STEP: Final = 500  # steps of the pattern engine per budget ste
 @lru_cache(maxsize=16)
 def build_bounded_validator(known: type[Validator], ignored: frozenset[str]) -> type[Validator]:
     """Return the library's validator for one draft without some keywords, extended with the step budget."""
+    from jsonschema import Draft4Validator, validators
+
     # Draft 3 handles all keywords differently.
     base = Draft4Validator if "extends" in known.VALIDATORS else known
     keywords = cast("dict[str, KeywordCheck]", dict(base.VALIDATORS))
@@ -360,8 +365,14 @@ def _check_part(validator: Any, instance: Any, path: Any, schema_path: Any) -> I
             yield _with_path(error, path, schema_path)
 
 
+def _build_error(message: str, *, context: list[ValidationError] | None = None) -> ValidationError:
+    from jsonschema.exceptions import ValidationError
+
+    return ValidationError(message, context=context or ())
+
+
 def _build_false_schema_error(instance: Any, path: Any, schema_path: Any) -> ValidationError:
-    error: Any = ValidationError("no value is allowed here")
+    error: Any = _build_error("no value is allowed here")
     error._set(validator=None, validator_value=None, instance=instance, schema=False)
     return _with_path(error, path, schema_path)
 
@@ -428,7 +439,7 @@ def _check_pattern(_: Any, source: Any, instance: Any, __: Any) -> Iterator[Vali
         return
     pattern = _compile_pattern(source)
     if pattern is not None and _is_mismatch(pattern, instance):
-        yield ValidationError("does not match the pattern")
+        yield _build_error("does not match the pattern")
 
 
 def _check_pattern_properties(validator: Any, parts: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
@@ -465,7 +476,7 @@ def _check_additional_properties(
         for key in extras:
             yield from validator.descend(given[key], wanted, path=key)
     elif not wanted and extras:
-        yield ValidationError("has more entries than the schema lists")
+        yield _build_error("has more entries than the schema lists")
 
 
 def _check_any_of(validator: Any, branches: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
@@ -475,7 +486,7 @@ def _check_any_of(validator: Any, branches: Any, instance: Any, _: Any) -> Itera
         if not errors:
             return
         found.extend(errors)
-    yield ValidationError("fits none of the alternatives", context=found)
+    yield _build_error("fits none of the alternatives", context=found)
 
 
 def _check_one_of(validator: Any, branches: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
@@ -489,14 +500,14 @@ def _check_one_of(validator: Any, branches: Any, instance: Any, _: Any) -> Itera
         fitting += not errors
         found.extend(errors)
     if not fitting:
-        yield ValidationError("fits none of the alternatives", context=found)
+        yield _build_error("fits none of the alternatives", context=found)
     elif fitting > 1:
-        yield ValidationError("fits more than one of the alternatives")
+        yield _build_error("fits more than one of the alternatives")
 
 
 def _check_not(validator: Any, unwanted: Any, instance: Any, _: Any) -> Iterator[ValidationError]:
     if is_accepted(validator, instance, unwanted):
-        yield ValidationError("fits what it should not")
+        yield _build_error("fits what it should not")
 
 
 def _check_if(validator: Any, condition: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
@@ -510,7 +521,7 @@ def _check_contains(validator: Any, wanted: Any, instance: Any, schema: Any) -> 
         return
     fitting = sum(is_accepted(validator, item, wanted) for item in cast("list[Any]", instance))
     if not schema.get("minContains", 1) <= fitting <= schema.get("maxContains", fitting):
-        yield ValidationError("holds too few or too many of these")
+        yield _build_error("holds too few or too many of these")
 
 
 def _check_enum(_: Any, choices: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
@@ -519,13 +530,13 @@ def _check_enum(_: Any, choices: Any, instance: Any, __: Any) -> Iterator[Valida
     listed = cast("list[Json]", choices)
     validation_state.budget.spend(estimate_comparison_steps(instance, len(listed)))
     if not any(is_equal(instance, choice) for choice in listed):
-        yield ValidationError("is none of the permitted values")
+        yield _build_error("is none of the permitted values")
 
 
 def _check_const(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
     validation_state.budget.spend(estimate_comparison_steps(instance, 1))
     if not is_equal(instance, wanted):
-        yield ValidationError("is not the one permitted value")
+        yield _build_error("is not the one permitted value")
 
 
 def _check_unique_items(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator[ValidationError]:
@@ -534,7 +545,7 @@ def _check_unique_items(_: Any, wanted: Any, instance: Any, __: Any) -> Iterator
     items = cast("list[Json]", instance)
     validation_state.budget.spend(4 * estimate_steps(items))
     if len({_build_identity(item) for item in items}) < len(items):
-        yield ValidationError("has equal items")
+        yield _build_error("has equal items")
 
 
 def _build_identity(value: Any) -> object:
@@ -559,7 +570,7 @@ def _check_unevaluated_properties(
     outer = {key: part for key, part in schema.items() if key != "unevaluatedProperties"}
     seen = find_evaluated(validator, given, outer, get_own_keys)
     if not all(key in seen or is_accepted(validator, entry, wanted) for key, entry in given.items()):
-        yield ValidationError("has entries that nothing describes")
+        yield _build_error("has entries that nothing describes")
 
 
 def _check_unevaluated_items(
@@ -571,7 +582,7 @@ def _check_unevaluated_items(
     outer = {key: part for key, part in schema.items() if key != "unevaluatedItems"}
     seen = find_evaluated(validator, given, outer, get_own_indexes)
     if not all(place in seen or is_accepted(validator, item, wanted) for place, item in enumerate(given)):
-        yield ValidationError("has items that nothing describes")
+        yield _build_error("has items that nothing describes")
 
 
 _KEYWORD_CHECKS: Final[dict[str, KeywordCheck]] = {
@@ -607,6 +618,8 @@ class SchemaValidator:
     def __init__(
         self, schema: JsonObject, *, strict: bool = False, ignored: frozenset[str] = frozenset()
     ) -> None:
+        from referencing import Registry
+
         kind = _choose_validator_class(schema, ignored)
         self._strict = strict
         self._root, self._references = _prepare_validator(kind(dict(schema), registry=Registry()))
@@ -646,6 +659,8 @@ class SchemaValidator:
 
 
 def _choose_validator_class(schema: JsonObject, ignored: frozenset[str]) -> type[Validator]:
+    from jsonschema import Draft202012Validator, validators
+
     named = schema.get("$schema")
     known = validators.validator_for({"$schema": named}, default=Draft202012Validator)
     return build_bounded_validator(known, ignored)

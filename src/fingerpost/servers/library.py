@@ -58,7 +58,7 @@ class ConnectLibrary:
         async with self._lock:  # so that many servers do not occupy a thread each
             # A package has an attribute for a module that is loaded completely.
             if not hasattr(sys.modules["fingerpost.servers"], "connect"):
-                await anyio.to_thread.run_sync(import_module, "fingerpost.servers.connect")
+                await anyio.to_thread.run_sync(_load_modules)
         from fingerpost.servers import connect
 
         return connect
@@ -96,6 +96,11 @@ class ConnectDeps:
     standard: ConnectionProfile | None = None
     # Gateways whose connections are used where possible.
     gateways: Callable[[], GatewaySearch | None] = lambda: None
+
+
+def _load_modules() -> None:
+    import_module("jsonschema")  # the first call validates
+    import_module("fingerpost.servers.connect")
 
 
 async def sign_in(

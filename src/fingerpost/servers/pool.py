@@ -179,6 +179,11 @@ class ServerPool:
         """
         self._gateways = GatewaySearch(sockets=sockets, report=report)
 
+    async def load_library(self) -> None:
+        """Load the code that connects now, so that the first call does not wait for it."""
+        if self._supervisors:
+            await self._library.load()
+
     @property
     def entries(self) -> dict[str, str]:
         """The hash of the entry of each server that can be known without running."""

@@ -15,8 +15,6 @@ from fingerpost.store.memories import Memory, MemoryOwner, MemoryStore
 from fingerpost.store.retention import RetentionLimits, StoreStatus
 from fingerpost.store.store import Store
 from fingerpost.store.trust import (
-    DisabledEntry,
-    DisabledKind,
     DisabledStore,
     InstallationSecret,
     PinChanges,
@@ -37,8 +35,6 @@ __all__ = [
     "CacheLimits",
     "ChoiceStore",
     "ConfidenceStore",
-    "DisabledEntry",
-    "DisabledKind",
     "DisabledStore",
     "EvalStore",
     "GrantStore",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any, Final
 
 from pydantic_core import from_json as parse_json
@@ -29,7 +28,7 @@ from sqlalchemy.sql.dml import ReturningUpdate
 
 from fingerpost.errors import CallError
 from fingerpost.frozen import frozen
-from fingerpost.records import Decision, Grant, JsonObject, Pending, utc_now
+from fingerpost.records import Decision, Grant, IdempotencyState, JsonObject, KeyedCall, Pending, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database, insert_ignoring
 from fingerpost.store.schema import Moment, approvals, grants
@@ -426,29 +425,6 @@ def _build_pending(row: Row[Any], now: datetime) -> Pending:
         decision_reason=row.decision_reason,
         edited_arguments=None if row.edited_arguments is None else parse_json(row.edited_arguments),
     )
-
-
-class IdempotencyState(StrEnum):
-    """State of the call of a key."""
-
-    RUNNING = "running"
-    DONE = "done"
-    UNKNOWN = "unknown"  # it may or may not have taken effect
-
-
-@frozen
-class KeyedCall:
-    """An idempotency key and its call."""
-
-    caller: str  # empty if there is no specific caller
-    key: str
-    call_fingerprint: str  # of tool and arguments
-    tool: str
-    call_id: str
-    began: datetime
-    expires: datetime
-    state: IdempotencyState = IdempotencyState.RUNNING
-    outcome: bytes | None = None  # JSON, set when the call is done
 
 
 class IdempotencyStore:

@@ -33,6 +33,7 @@ from fingerpost.records import (
     Feedback,
     FeedbackVerdict,
     JsonObject,
+    LearningMark,
     Threshold,
     ToolFollower,
     UsageProfile,
@@ -285,17 +286,7 @@ def _clear_feedback(connection: Connection, requests: Sequence[str | None]) -> l
     return [connection.execute(delete(feedback).where(*only)).rowcount for only in conditions]
 
 
-EVERYBODY: Final = ""
 MAX_REASON_LENGTH: Final = 500
-
-
-@frozen
-class LearningMark:
-    """Learning data of kind `what` counts only from `at` on, for one person or for everyone."""
-
-    what: str
-    person: str
-    at: datetime
 
 
 class LearnedStore:

@@ -10,7 +10,6 @@ import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -21,7 +20,16 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import DroppedTool, KnownServer, Listing, Pin, ServerResources, utc_now
+from fingerpost.records import (
+    DisabledEntry,
+    DisabledKind,
+    DroppedTool,
+    KnownServer,
+    Listing,
+    Pin,
+    ServerResources,
+    utc_now,
+)
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database, StoreLocation, insert_ignoring, make_private, upsert
 from fingerpost.store.schema import disabled_entries, known_servers, pin_revision, pins, tokens
@@ -183,28 +191,6 @@ def _remove_pins(connection: Connection, keys: Sequence[str]) -> list[bool]:
 
 def _increment_revision(connection: Connection) -> None:
     connection.execute(update(pin_revision).values(number=pin_revision.c.number + 1))
-
-
-class DisabledKind(StrEnum):
-    """The kind of a disabled item."""
-
-    TOOL = "tool"
-    SERVER = "server"
-
-
-@frozen
-class DisabledEntry:
-    """Who disabled a tool (by key) or a server (by name), when and why."""
-
-    what: DisabledKind
-    name: str
-    by: str
-    at: datetime
-    reason: str = ""
-
-    def describe(self) -> str:
-        """Return the reason as text for people and models."""
-        return f"switched off by {self.by}" + (f": {self.reason}" if self.reason else "")
 
 
 class DisabledStore:

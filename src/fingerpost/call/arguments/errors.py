@@ -5,9 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Final, cast
-
-from jsonschema.exceptions import ValidationError
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from fingerpost.call.arguments.coercion import format_value, shorten
 from fingerpost.call.arguments.matches import normalize_name
@@ -15,6 +13,9 @@ from fingerpost.call.arguments.tool_schema import ToolSchema, describe_expected
 from fingerpost.frozen import frozen
 from fingerpost.records import Json, ParameterError, ParameterFault, Repair
 from fingerpost.schemas import SchemaNode, get_json_type
+
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
 
 
 @frozen

@@ -11,7 +11,7 @@ import zlib
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, unquote
 
 import anyio.to_thread
@@ -21,7 +21,9 @@ from fingerpost.call.digest.blocks import decode_block, get_blocks, parse_result
 from fingerpost.call.digest.tokens import count_tokens, find_reach
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, create_id
-from fingerpost.store import Cache
+
+if TYPE_CHECKING:
+    from fingerpost.store import Cache
 
 MAX_COUNTED_LENGTH: Final = 500_000  # characters; for longer texts the number of pages is estimated
 MAX_CACHED_TEXTS: Final = 64  # texts whose page starts are cached

@@ -17,6 +17,7 @@ from fingerpost.errors import ServerError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     ChangedInstructions,
+    DisabledKind,
     Pin,
     Quarantined,
     Right,
@@ -25,7 +26,6 @@ from fingerpost.records import (
     Transport,
 )
 from fingerpost.router import Router
-from fingerpost.store import DisabledKind
 from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,

@@ -93,7 +93,7 @@ async def open_any_router(loaded: Loaded, *, standalone: bool = False) -> AsyncG
 
     It uses the connections of a running gateway, unless it is `standalone` or the settings say otherwise.
     """
-    # Both load the MCP library, which takes seconds; commands that only use the store do not need it.
+    # Both take long to load; commands that only use the store do not need them.
     if loaded.settings.builtin.enabled:
         from fingerpost.builtin import open_router as open_with_own_servers
 

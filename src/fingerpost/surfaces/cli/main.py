@@ -215,7 +215,9 @@ def main() -> None:
     # Importing the server creates more than a hundred thousand objects that stay alive. The default garbage
     # collection after every 700 new objects would take 5 % of the startup.
     gc.set_threshold(GC_THRESHOLD, *gc.get_threshold()[1:])
-    sys.exit(run_guarded(fingerpost))
+    code = run_guarded(fingerpost)
+    gc.freeze()  # or Python looks through all of them several times when it ends, a fifth of a command's time
+    sys.exit(code)
 
 
 def print_completion(*, shell: str) -> None:
