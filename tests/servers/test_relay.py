@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from collections.abc import AsyncGenerator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,11 +13,13 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import SocketListener, SocketStream
+from anyio.streams.buffered import BufferedByteStream
 
-from fingerpost.errors import ServerUnavailable, ToolFailed
+from fingerpost.errors import ResponseTooLarge, ServerUnavailable, ToolFailed
 from fingerpost.records import ServerSpec, ServerState
 from fingerpost.servers import RequestContext, Server, ServerPool
-from fingerpost.servers.relay import lend_connections
+from fingerpost.servers.relay import PROGRAM_VERSION, fingerprint_configuration, lend_connections
 from tests.kit.full_server import NOTES, FullServer, serve_full_server
 from tests.kit.server_callers import RecordingCaller
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, open_pool, text_of
@@ -41,10 +45,10 @@ class Pair:
 
 
 @asynccontextmanager
-async def open_pair(sockets: Path, spec: ServerSpec) -> AsyncGenerator[Pair]:
+async def open_pair(sockets: Path, spec: ServerSpec, **limits: Any) -> AsyncGenerator[Pair]:
     notes: list[str] = []
     async with AsyncExitStack() as stack:
-        gateway = await stack.enter_async_context(open_pool(spec))
+        gateway = await stack.enter_async_context(open_pool(spec, **limits))
         await stack.enter_async_context(lend_connections(gateway, sockets))
         command = await stack.enter_async_context(open_pool(spec, start=False))
         command.use_gateways(sockets, notes.append)
@@ -226,3 +230,118 @@ async def test_a_path_that_is_too_long_or_a_folder_of_others_leaves_commands_alo
         await pair.command.reconnect("sleepy")
         await pair.command.ensure("sleepy", timeout=PATIENCE)
         assert sleepy.starts == 6
+
+
+@asynccontextmanager
+async def open_line(sockets: Path) -> AsyncGenerator[BufferedByteStream]:
+    """A connection to the gateway, as a program has it that knows bytes."""
+    [path] = sockets.parent.glob("*.sock")
+    async with await anyio.connect_unix(path) as stream:
+        yield BufferedByteStream(stream)
+
+
+async def read_answer(stream: BufferedByteStream) -> Any:
+    with anyio.fail_after(PATIENCE):
+        return json.loads(await stream.receive_until(b"\n", 10_000))
+
+
+@proves("S5")
+async def test_what_is_not_a_command_is_refused_and_disturbs_nobody(sockets: Path, tmp_path: Path) -> None:
+    spec = SleepyServer(tmp_path).spec
+    async with open_pair(sockets, spec) as pair:
+        [key] = sockets.parent.glob("*.key")
+        known = {"secret": key.read_text("ascii"), "version": PROGRAM_VERSION}
+        right = {
+            **known,
+            "server": "sleepy",
+            "configuration": fingerprint_configuration(spec, known["secret"]),
+        }
+        for hello, why in (
+            ({"secret": "\ud800"}, "secret"),
+            ({**known, "version": "7.0"}, "version"),
+            ({**known, "server": "other"}, "server"),
+            ({**right, "configuration": "0"}, "configuration"),
+        ):
+            async with open_line(sockets) as line:
+                await line.send(json.dumps(hello).encode() + b"\n")
+                answer = await read_answer(line)
+                assert (answer["ok"], answer["why"]) == (False, why)
+        for nonsense in (b"[]\n", b"{\n", b"x" * 70_000):
+            async with open_line(sockets) as line:
+                await line.send(nonsense)
+                with (
+                    anyio.fail_after(PATIENCE),
+                    pytest.raises((anyio.IncompleteRead, anyio.BrokenResourceError)),
+                ):
+                    await line.receive_until(b"\n", 10)
+        async with open_line(sockets) as line:
+            await line.send(json.dumps(right).encode() + b"\n")
+            assert [await read_answer(line), (await read_answer(line))["ok"]] == [{"ok": True}, True]
+            await line.send(b"this is not a message\n")
+            with anyio.fail_after(PATIENCE), pytest.raises((anyio.IncompleteRead, anyio.BrokenResourceError)):
+                await line.receive_until(b"\n", 10)
+        assert text_of(await pair.command.call("sleepy", "look", {})) == "found"
+
+
+@pytest.mark.parametrize("nonsense", [b"nonsense\n", b'"' + b"x" * 9_000_000 + b'"\n', b""], ids=len)
+@proves("S5")
+async def test_a_gateway_that_talks_nonsense_is_left_for_a_connection_of_its_own(
+    sockets: Path, tmp_path: Path, nonsense: bytes
+) -> None:
+    sleepy = SleepyServer(tmp_path)
+    sockets.parent.mkdir(mode=0o700)
+    sockets.with_name("store-0.key").write_text("secret", "ascii")
+    notes: list[str] = []
+    greeted: list[bytes] = []
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            greeted.append(await stream.receive())
+            if len(greeted) > 1:
+                await stream.send(b'{"ok": false, "why": "version", "version": "7.0"}\n')
+                return
+            await stream.send(b'{"ok": true}\n{"ok": true}\n')
+            with suppress(anyio.BrokenResourceError):
+                await stream.send(nonsense)
+
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(sockets.with_name("store-0.sock")))
+    bound.listen()
+    async with (
+        await SocketListener.from_socket(bound) as listener,
+        anyio.create_task_group() as tasks,
+        open_pool(sleepy.spec, start=False) as command,
+    ):
+        tasks.start_soon(listener.serve, answer)
+        command.use_gateways(sockets, notes.append)
+        command.start("sleepy")
+        await eventually(lambda: command.get_status("sleepy").state is ServerState.READY)
+        await command.reconnect("sleepy")
+        await command.ensure("sleepy", timeout=PATIENCE)
+        assert notes == [
+            f"the running gateway is Fingerpost 7.0, and this is {PROGRAM_VERSION}: it is not used"
+        ]
+        assert sleepy.starts == 2
+        tasks.cancel_scope.cancel()
+
+
+@proves("S5")
+async def test_a_reply_that_is_too_large_for_the_gateway_is_so_for_the_command(sockets: Path) -> None:
+    async with serve_full_server(FullServer()) as (url, _):
+        spec = Server.http("talk", url, era="2025-11-25")
+        async with open_pair(sockets, spec, response_bytes=20_000) as pair:
+            with pytest.raises(ResponseTooLarge, match="more than 20,000 bytes") as failed:
+                await pair.command.call("talk", "meta", {}, context=RequestContext(meta={"x": "y" * 30_000}))
+            assert "raise limits.response_bytes" in (failed.value.hint or "")
+
+
+@proves("S5")
+async def test_a_call_that_is_given_up_while_its_question_is_open_takes_it_back(sockets: Path) -> None:
+    caller = RecordingCaller(thinks=PATIENCE)
+    async with open_full_pair(sockets, "2025-11-25") as (pair, _, _):
+        async with anyio.create_task_group() as tasks:
+            context = RequestContext(caller=caller)
+            tasks.start_soon(partial(pair.command.call, "talk", "ask", {}, context=context))
+            await eventually(lambda: bool(caller.asked))
+            tasks.cancel_scope.cancel()
+        assert text_of(await pair.command.call("talk", "report", {})) == "reported"
