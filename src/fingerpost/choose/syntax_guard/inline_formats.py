@@ -50,7 +50,7 @@ _MAX_JSON_HEAD_LENGTH: Final = 400
 _NO_NAMES: Final = WrittenToolNames(())
 _PLAIN_NAME: Final = re.compile(r"[^\W\d][\w.\-/:]{1,120}")
 _TRUNCATED_CALL: Final = re.compile(
-    r"\s*\[?\s*\{\s*[\"'](?:name|tool|tool_name|function|recipient_name)[\"']\s*:\s*[\"'][^\W\d][\w.\-/:]{1,120}[\"']"
+    r"\s*+\[?\s*+\{\s*+[\"'](?:name|tool|tool_name|function|recipient_name)[\"']\s*:\s*[\"'][^\W\d][\w.\-/:]{1,120}[\"']"
     r"\s*,\s*[\"'](?:arguments|parameters|args|params|input|tool_input)[\"']\s*:\s*(?:[\"']?\{|\Z)",
     re.IGNORECASE,
 )
@@ -272,7 +272,7 @@ def _examine_cut_tag(position: ScanPosition, plain: str) -> ScanVerdict:
 
 _CALL_AFTER_TAG: Final = re.compile(r"\s*(?:[{\[<`]|\n|call:)")
 _ELLIPSIS_TEXT: Final = re.compile(
-    r"\s*(?:\{\s*)?(?:\.{2,}|…|json|JSON|payload|name|body)?(?:\s*\})?\s*(?=</)"
+    r"\s*+(?:\{\s*+)?(?:\.{2,}|…|json|JSON|payload|name|body)?(?:\s*+\})?\s*+(?=</)"
 )
 _MENTION_WORDS: Final = re.compile(
     r"[ \t]{0,3}(?:$|[,.;:!?)\"'”*]|(?:and|or|to|is|are|was|tags?|tokens?|blocks?|markers?|ו|או|הוא|היא)\b)"

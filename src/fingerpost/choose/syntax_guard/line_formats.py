@@ -588,7 +588,7 @@ _MAX_INFO_LENGTH: Final = 120
 _MAX_CODE_HEAD_LENGTH: Final = 400
 _BACKTICK_RUN: Final = re.compile(r"`+|~{3,}")
 _TOOL_INFO_STRING: Final = re.compile(
-    r"\s*(?:json|xml|python|text)?[\s:_-]*(?:tool[_ -]?(?:calls?|code|use|request|invocation)"
+    r"\s*+(?:json|xml|python|text)?[\s:_-]*+(?:tool[_ -]?(?:calls?|code|use|request|invocation)"
     r"|function[_ -]?calls?|tools?|קריאה לכלי)\s*",
     re.IGNORECASE,
 )
