@@ -102,6 +102,8 @@ class PacketSubscriptions:
 
 
 THRESHOLD_NAME: Final = "tool_routing.confidence_threshold"
+MAX_RECORD_READS: Final = 40  # of a request that another process is still writing
+RECORD_POLL_S: Final = 0.05
 THRESHOLD_REFRESH_S: Final = 30.0
 
 
@@ -566,7 +568,7 @@ class RequestRunner:
     async def _restore_run(
         self, pending: Pending, options: RouteOptions, packet_id: str | None
     ) -> tuple[RecordedRun, RunState]:
-        known = None if packet_id is None else await read_recorded_run(self._store, packet_id)
+        known = None if packet_id is None else await self._read_run(packet_id)
         packet = None if known is None else known.packet
         if known is None or packet is None or packet.context.mode is None:
             message = f"{pending.pending_id} belongs to a single call, not to a request"
@@ -590,6 +592,16 @@ class RequestRunner:
             parent=self._find_parent(options),
         )
         return known, run
+
+    async def _read_run(self, packet_id: str) -> RecordedRun:
+        """Read the record of a run. The process that asked for approval may still be writing it."""
+        known = await read_recorded_run(self._store, packet_id)
+        for _ in range(MAX_RECORD_READS):
+            if known.packet is not None and known.packet.context.mode is not None:
+                break
+            await anyio.sleep(RECORD_POLL_S)
+            known = await read_recorded_run(self._store, packet_id)
+        return known
 
     async def _fit_calibration(self) -> Calibration:
         """Return the confidence calibration from past results."""
