@@ -23,6 +23,7 @@ from benchmarks import (
     grants,
     knowledge,
     memory,
+    on_demand,
     prefix,
     retention,
     routing,
@@ -62,6 +63,7 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "gateway-soak": lambda _: soaking.run(),
     "gateway-large": lambda _: large.run(),
     "live": lambda _: live.run(),
+    "on-demand": lambda _: on_demand.run(),
 }
 SLOW = (
     "store-soak",
@@ -71,6 +73,7 @@ SLOW = (
     "gateway-soak",
     "gateway-large",
     "live",
+    "on-demand",
 )  # minutes: only when named
 
 
