@@ -8,7 +8,7 @@ MCP1   := .venv-mcp1
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-locked up down test lint types format bench bench-gateway faults clean
+.PHONY: help install install-locked up down test test-fast soak lint types format bench bench-gateway faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +71,13 @@ up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 
 test: install ## Set up everything and run all tests
 	@$(BIN)/python -m pytest
+
+test-fast: $(VENV)/.ready ## Run the tests that start no program: no command, browser or PostgreSQL (for every commit)
+	@$(BIN)/python -m pytest -m "not process and not soak"
+
+soak: install ## Run what takes minutes by nature: long runs, many kills
+	@$(BIN)/python -m pytest -m soak --timeout=3600
+	@$(BIN)/python -m benchmarks store-soak --minutes $(or $(MINUTES),10) --kills $(or $(KILLS),20)
 
 lint: $(VENV)/.ready ## Check style and import direction
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-logo

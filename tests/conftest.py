@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 from blockbuster import BlockBuster
@@ -36,8 +39,45 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
     with TemporaryDirectory(prefix="trusted-") as folder:
         # Reading all that a machine trusts takes 50 ms, for every client of every program that has one.
         os.environ["SSL_CERT_FILE"] = str(CertificateAuthority(Path(folder), "whom all tests trust").file)
-        with Zygote():
+        with nullcontext() if "not process" in config.option.markexpr else Zygote():
             return (yield)
+
+
+# Fixtures that start a program. `postgresql` is a parameter of fixtures that run on both databases.
+PROCESS_FIXTURES: Final = frozenset({"postgres", "browser", "llama"})
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are selected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that start a program through a fixture or a parameter."""
+    for item in items:
+        spec = getattr(item, "callspec", None)
+        params = () if spec is None else tuple(spec.params.values())
+        if not PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or "postgresql" in params:
+            item.add_marker("process")
+
+
+_STARTED: Final[list[str]] = []  # programs started by the running test
+_START_EVENTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"})
+
+
+def _note_start(event: str, arguments: tuple[object, ...]) -> None:
+    if event in _START_EVENTS and os.getpid() == _OWN_PID:
+        _STARTED.append(str(arguments[:2])[:200])
+
+
+_OWN_PID: Final = os.getpid()
+sys.addaudithook(_note_start)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a test that starts a program and does not say so: `make test-fast` would run it."""
+    _STARTED.clear()
+    result = yield
+    if _STARTED and item.get_closest_marker("process") is None:
+        pytest.fail(f"mark this test with @pytest.mark.process: it starts {_STARTED[0]}")
+    return result
 
 
 @pytest.fixture

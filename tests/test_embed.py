@@ -78,6 +78,7 @@ def test_a_program_without_an_event_loop_asks_narrows_and_calls(tmp_path: Path):
     assert notes.calls == [("search_notes", {"query": "budget"})]
 
 
+@pytest.mark.process
 def test_servers_come_from_a_file_as_other_programs_write_it(tmp_path: Path):
     entry = {"command": warm.server("mcp-server-time"), "args": ["--local-timezone", "Etc/UTC"]}
     file = tmp_path / "mcp.json"
@@ -284,6 +285,7 @@ async def test_it_does_not_stop_an_event_loop(tmp_path: Path):
         pass
 
 
+@pytest.mark.process
 def test_ctrl_c_ends_the_request_and_the_program_in_good_order(tmp_path: Path):
     program = f"""
 import sys
@@ -311,6 +313,7 @@ except KeyboardInterrupt:
         assert time.monotonic() - began < 20
 
 
+@pytest.mark.process
 def test_a_forked_child_is_told_that_it_needs_its_own(tmp_path: Path):
     program = f"""
 import os

@@ -45,11 +45,13 @@ def list_loaded_packages(program: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
+@pytest.mark.process
 @proves("P9")
 def test_importing_fingerpost_loads_nothing_heavy() -> None:
     assert list_loaded_packages("import fingerpost") & (HEAVY | {"click", "asyncio", "anyio"}) == set()
 
 
+@pytest.mark.process
 @proves("P9")
 @table("arguments", [["--help"], ["--version"], ["tools", "--help"], ["ask", "--help"], ["chat", "--help"]])
 def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> None:
@@ -66,12 +68,14 @@ def test_help_and_version_load_click_and_nothing_heavy(arguments: list[str]) -> 
 CONNECTING = {"cryptography", "httpx2", "mcp", "mcp_types", "numpy", "openai", "starlette", "uvicorn"}
 
 
+@pytest.mark.process
 @proves("P9")
 def test_a_router_that_connects_nothing_does_not_load_what_connections_need() -> None:
     loaded = list_loaded_packages("from fingerpost import Router, Server\nRouter([Server.stdio('a', ['b'])])")
     assert loaded & (CONNECTING | {"jsonschema", "rich", "onnxruntime", "sqlalchemy"}) == set()
 
 
+@pytest.mark.process
 @proves("P9", "S1")
 async def test_routers_and_commands_list_known_servers_without_loading_what_connections_need(
     tmp_path: Path,
@@ -109,6 +113,7 @@ async def test_routers_and_commands_list_known_servers_without_loading_what_conn
     assert server.starts == 1
 
 
+@pytest.mark.process
 @proves("P9")
 def test_naming_a_model_loads_neither_its_library_nor_the_encoder() -> None:
     program = (

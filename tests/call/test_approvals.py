@@ -402,6 +402,7 @@ async def test_a_secret_in_the_arguments_is_kept_for_the_call_and_shown_nowhere(
     assert secret not in repr(sink.events)
 
 
+@pytest.mark.process
 @proves("F33", "C6")
 async def test_processes_racing_for_grants_with_one_killed_spend_each_once(url: str) -> None:
     with anyio.fail_after(50):
@@ -410,6 +411,7 @@ async def test_processes_racing_for_grants_with_one_killed_spend_each_once(url: 
     assert (done.doubles, done.left) == (0, 0)
 
 
+@pytest.mark.process
 async def test_the_same_race_catches_a_way_of_spending_that_looks_before_it_writes(sqlite_url: str) -> None:
     with anyio.fail_after(50):
         done = await race(sqlite_url, grants=2000, processes=3, way="naive", python=warm.python())

@@ -56,6 +56,7 @@ def settings(folder: Path, **call: int) -> Settings:
     )
 
 
+@pytest.mark.process
 @proves("F24")
 @pytest.mark.parametrize("tool", ["notes/write_note", "notes/read_note"])
 async def test_a_server_that_comes_back_with_another_definition_is_not_called(

@@ -23,6 +23,8 @@ from fingerpost.records import CallContext, ErrorKind, ServerSpec, create_id
 from tests.kit import warm
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 SERVER = """
 import json, os, sys, time
 from pathlib import Path

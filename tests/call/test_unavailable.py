@@ -60,6 +60,7 @@ async def test_a_changed_tool_says_how_to_review_it(tmp_path: Path) -> None:
         assert "`fingerpost pins accept notes/read`" in outcome.advice
 
 
+@pytest.mark.process
 @proves("C3", "F42")
 @pytest.mark.parametrize(
     ("spec", "reason", "fix"),
@@ -90,6 +91,7 @@ async def test_a_tool_of_a_server_that_was_not_connected_says_so(tmp_path: Path)
         assert "its server notes is not connected yet" in (await call(router, "notes/read")).content
 
 
+@pytest.mark.process
 @proves("G3", "N1")
 @pytest.mark.parametrize(
     ("name", "scope"),
@@ -113,6 +115,7 @@ async def test_outside_of_a_callers_scope_it_never_was(tmp_path: Path, name: str
             assert "fix" not in outcome.metadata
 
 
+@pytest.mark.process
 @proves("G3")
 async def test_a_server_that_a_rule_keeps_from_a_caller_is_not_named_to_them(tmp_path: Path) -> None:
     rule = {"verdict": "deny", "server": "gone", "caller": "guest"}
@@ -123,6 +126,7 @@ async def test_a_server_that_a_rule_keeps_from_a_caller_is_not_named_to_them(tmp
         assert "not available" not in outcome.content + outcome.advice
 
 
+@pytest.mark.process
 @proves("G3")
 async def test_inside_of_a_callers_scope_they_hear_why(tmp_path: Path) -> None:
     async with open_notes_router(tmp_path, GONE, tools=OFF) as router:

@@ -14,6 +14,7 @@ from tests.requirements import proves
 COUNTS = {"2025-11-25": 30, "2026-07-28": 37}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("revision", COUNTS)
 @proves("G2")
 async def test_the_fixture_passes_every_required_scenario(revision: str, tmp_path: Path) -> None:

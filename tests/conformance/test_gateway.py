@@ -20,6 +20,7 @@ REVISIONS: tuple[Era, ...] = ("2025-11-25", "2026-07-28")
 OTHER: dict[Era, Era] = {"2025-11-25": "2026-07-28", "2026-07-28": "2025-11-25"}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("revision", REVISIONS)
 @proves("G1", "G2", "G8")
 async def test_every_required_scenario_passes_through_the_gateway(revision: Era, tmp_path: Path) -> None:
@@ -37,6 +38,7 @@ async def test_every_required_scenario_passes_through_the_gateway(revision: Era,
     judge(report, "gateway", revision)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("revision", REVISIONS)
 @proves("G1", "G8")
 async def test_eras_are_translated(revision: Era, tmp_path: Path) -> None:
@@ -50,6 +52,7 @@ async def test_eras_are_translated(revision: Era, tmp_path: Path) -> None:
     judge(report, "across", revision)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("revision", REVISIONS)
 @proves("G2")
 async def test_the_gateway_is_a_conforming_client_of_its_servers(revision: Era, tmp_path: Path) -> None:

@@ -95,6 +95,7 @@ async def _use_everything(inspector: Inspector) -> None:
     assert "arg1='red', arg2='blue'" in prompt["messages"][0]["content"]["text"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("era", "use"), [("modern", _list_everything), ("legacy", _use_everything)])
 @proves("G1", "G8")
 async def test_the_inspector_uses_everything_over_http(
@@ -105,6 +106,7 @@ async def test_the_inspector_uses_everything_over_http(
         await use(inspector)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("era", ERAS)
 @proves("G1", "G8")
 async def test_the_inspector_starts_us_over_stdio(era: str, tmp_path: Path) -> None:

@@ -88,6 +88,7 @@ async def _be_asked(client: Client) -> None:
     assert "a reply of the client's model" in _text(sampled)
 
 
+@pytest.mark.process
 @proves("G1", "G8")
 async def test_real_servers_serve_clients_of_both_eras(tmp_path: Path) -> None:
     servers = (

@@ -39,6 +39,7 @@ def test_every_block_is_of_a_kind_that_is_checked() -> None:
             assert fence in RUNNABLE, f"{page.name}: a block of kind {fence!r} is checked by nothing"
 
 
+@pytest.mark.process
 @proves("H24")
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str, str]) -> None:
@@ -57,6 +58,7 @@ def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str,
         assert matches(tuple(shown), done.stdout), done.stdout
 
 
+@pytest.mark.process
 @proves("H24")
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[str, str]) -> None:
@@ -76,6 +78,7 @@ def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[st
         assert matches(step.expected, done.stdout), f"$ {step.command}\n{done.stdout}"
 
 
+@pytest.mark.process
 @proves("H24")
 @pytest.mark.parametrize("block", blocks("sh"), ids=str)
 def test_shell_blocks_name_targets_that_exist(block: Block) -> None:

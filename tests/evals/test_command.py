@@ -22,6 +22,8 @@ from tests.kit.tables import table
 from tests.requirements import proves
 from tests.test_public_api import HEAVY, list_loaded_packages
 
+pytestmark = pytest.mark.process
+
 SET = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
 
 

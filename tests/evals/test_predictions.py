@@ -14,6 +14,8 @@ from tests.kit.evals import QUERIES, read_lines, write_lines
 from tests.kit.strong_model import StrongModel, beside, runs
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 SET = ("--tools", "tools.jsonl", "--queries", "queries.jsonl")
 PREDICT = ("eval", "predict", *SET, "--out", "p.jsonl", "--lexical")
 WORDS = {

@@ -51,6 +51,7 @@ def run(command: str, home: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.process
 @proves("H24")
 @pytest.mark.timeout(150)  # some stories take two programs, and all start servers of their own
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)

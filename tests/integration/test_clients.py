@@ -36,6 +36,7 @@ def examples() -> list[str]:
     return [*found, *(one for one in blocks if "for event in stream:\n" in one and "realtime" not in one)]
 
 
+@pytest.mark.process
 @proves("O1")
 def test_the_examples_of_the_openai_package_run_as_they_are(system: ProgramWithModel):
     code = examples()
@@ -61,6 +62,7 @@ def test_the_examples_of_the_openai_package_run_as_they_are(system: ProgramWithM
     assert {body["model"] for body in system.upstream.asked[-3:]} == {"gpt-5.5"}
 
 
+@pytest.mark.process
 @proves("O1", "O2")
 def test_streams_with_a_model_and_without_use_the_real_clock(system: ProgramWithModel):
     with system.program.openai() as client:
@@ -71,6 +73,7 @@ def test_streams_with_a_model_and_without_use_the_real_clock(system: ProgramWith
         assert len(system.upstream.asked) == asked  # no other server was needed
 
 
+@pytest.mark.process
 @proves("O2", "O3")
 def test_the_callers_own_tool_is_called_by_the_caller_while_another_ran_here(system: ProgramWithModel):
     with system.program.openai() as client:

@@ -68,6 +68,7 @@ def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, system: Progra
     assert traced[-1]["kind"] == "route_ended"
 
 
+@pytest.mark.process
 @proves("I9")
 def test_who_reads_a_live_stream_is_counted_while_they_do(system: ProgramWithModel):
     program = system.program

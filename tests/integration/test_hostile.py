@@ -80,6 +80,7 @@ def test_every_page_of_the_console(browser: Browser, system: ProgramWithModel, p
         only_text(page, "an entry of the audit trail")
 
 
+@pytest.mark.process
 @proves("V8")
 def test_the_api_and_what_machines_read(system: ProgramWithModel, packet_id: str):
     with system.program.http() as client:
@@ -97,6 +98,7 @@ def test_the_api_and_what_machines_read(system: ProgramWithModel, packet_id: str
     assert UNSEEN.search(metrics) is None
 
 
+@pytest.mark.process
 @proves("V8")
 @pytest.mark.parametrize("command", ["tools", "approvals", "trace", "audit"])
 def test_the_terminal(system: ProgramWithModel, packet_id: str, command: str):
@@ -113,6 +115,7 @@ def test_the_terminal(system: ProgramWithModel, packet_id: str, command: str):
     assert UNSEEN.search(output) is None
 
 
+@pytest.mark.process
 @proves("V8")
 def test_an_mcp_client(system: ProgramWithModel):
     failed, text = call(system.program, "strange__stir_pot", {"pot": "the red one"})

@@ -26,6 +26,7 @@ def until_answered(program: ServeProgram, tool: str) -> tuple[bool, str]:
     return text
 
 
+@pytest.mark.process
 @proves("F24", "O1")
 @pytest.mark.parametrize("doing", ["accept", "forget"])
 def test_a_running_gateway_takes_what_a_command_did_about_a_pin(tmp_path: Path, doing: str):

@@ -122,6 +122,7 @@ def test_one_key_chats_another_approves(browser: Browser, locked_program: Locked
     }
 
 
+@pytest.mark.process
 @proves("I3")
 def test_what_a_key_may_not(locked_program: Locked):
     assert locked_program.get("agent", "/api/audit")[0] == 403
@@ -134,6 +135,7 @@ def test_what_a_key_may_not(locked_program: Locked):
             whole(client, [user("Hello")])
 
 
+@pytest.mark.process
 @proves("I3", "I4")
 def test_a_key_for_a_profile_approves_nothing_beyond_it(locked_program: Locked):
     path = locked_program.program.workspace / "beyond.txt"

@@ -15,6 +15,8 @@ import pytest
 from tests.kit import warm
 from tests.kit.programs import PATH, program
 
+pytestmark = pytest.mark.process
+
 PATIENCE = 40.0
 
 

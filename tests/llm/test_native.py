@@ -362,6 +362,7 @@ async def test_half_characters_become_whole_ones(provider: str):
     assert reply.text == "a�b"
 
 
+@pytest.mark.process
 def test_nothing_is_loaded_before_it_is_needed():
     program = "import sys, fingerpost.llm.native; print('httpx2' in sys.modules, 'openai' in sys.modules)"
     done = subprocess.run(

@@ -363,6 +363,7 @@ async def test_no_key_for_openai_itself_is_a_mistake_in_the_settings(monkeypatch
             await client.complete(HELLO)
 
 
+@pytest.mark.process
 def test_without_the_package_the_error_names_what_to_install():
     program = """
 import sys
@@ -383,6 +384,7 @@ except ConfigError as error:
     assert done.stdout.strip() == "pip install 'fingerpost[openai]'"
 
 
+@pytest.mark.process
 def test_the_package_is_loaded_only_when_a_model_is_asked():
     program = "import sys, fingerpost.llm; print('openai' in sys.modules, 'httpx2' in sys.modules)"
     done = subprocess.run(

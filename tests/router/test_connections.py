@@ -54,6 +54,7 @@ async def test_a_call_waits_for_a_server_that_is_being_connected(tmp_path: Path)
         assert (await router.call("mail/search_mail", {})).success
 
 
+@pytest.mark.process
 async def test_a_call_of_a_server_that_does_not_come_up_says_why(tmp_path: Path) -> None:
     async with create_router(tmp_path, GONE) as router:
         outcome = await router.call("gone/search", {})
@@ -61,6 +62,7 @@ async def test_a_call_of_a_server_that_does_not_come_up_says_why(tmp_path: Path)
         assert "its server gone is down" in str(outcome.content)
 
 
+@pytest.mark.process
 async def test_a_call_waits_no_longer_than_it_has_time(tmp_path: Path) -> None:
     async with create_router(tmp_path, SILENT) as router:
         outcome = await router.call("silent/search", {}, seconds=0.2)
@@ -68,6 +70,7 @@ async def test_a_call_waits_no_longer_than_it_has_time(tmp_path: Path) -> None:
         assert states(router)["silent"] is ServerState.CONNECTING
 
 
+@pytest.mark.process
 async def test_a_call_of_an_unknown_tool_connects_no_server_twice(tmp_path: Path) -> None:
     async with create_router(tmp_path, GONE) as router:
         for _ in range(2):
@@ -86,6 +89,7 @@ async def test_narrowing_within_one_server_connects_that_one(tmp_path: Path) -> 
         assert states(router) == {"mail": ServerState.READY, "calendar": ServerState.IDLE}
 
 
+@pytest.mark.process
 async def test_narrowing_does_not_wait_for_servers_that_are_being_connected(tmp_path: Path) -> None:
     """A gateway connects them itself, and one that hangs must not hold up its answers."""
     async with create_router(tmp_path, replace(SILENT, connect_timeout=8)) as router:
@@ -95,6 +99,7 @@ async def test_narrowing_does_not_wait_for_servers_that_are_being_connected(tmp_
         assert states(router)["silent"] is ServerState.CONNECTING
 
 
+@pytest.mark.process
 async def test_a_request_for_a_server_that_is_down_names_a_command_that_helps(tmp_path: Path) -> None:
     async with create_router(tmp_path, GONE) as router:
         with pytest.raises(ServerUnavailable, match="gone is down") as down:

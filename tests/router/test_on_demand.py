@@ -18,6 +18,8 @@ from tests.kit.server_pools import eventually
 from tests.kit.sleepy_server import SleepyServer
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def sleepy(tmp_path: Path) -> SleepyServer:

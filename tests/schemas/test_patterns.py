@@ -191,6 +191,7 @@ def test_what_is_refused_or_matched_for_certain_is_so_for_python_too(pattern: st
         assert not text.isascii() or not text.isprintable() or found.is_mismatch(text) is not matches
 
 
+@pytest.mark.process
 @proves("P9")
 def test_the_engine_is_loaded_for_the_first_pattern() -> None:
     program = """

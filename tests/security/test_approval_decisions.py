@@ -77,6 +77,7 @@ async def open_gateway_with_fetch(folder: Path, **more: Any) -> AsyncGenerator[G
             yield GatewayWithFetch(router, address, client, count)
 
 
+@pytest.mark.process
 @proves("X2")
 @pytest.mark.parametrize("key", [False, True], ids=["no key", "a key with use"])
 async def test_a_tool_that_makes_web_requests_does_not_approve(tmp_path: Path, key: bool) -> None:
@@ -92,6 +93,7 @@ async def test_a_tool_that_makes_web_requests_does_not_approve(tmp_path: Path, k
         assert (gateway.deletions, again["error"]) == (0, "authorization_required")
 
 
+@pytest.mark.process
 @proves("X6")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("key", [False, True], ids=["no key", "a key with use"])
@@ -121,6 +123,7 @@ async def test_a_client_that_may_not_approve_does_not_by_answering_itself(
         assert waiting.tool == "web/delete_note"
 
 
+@pytest.mark.process
 @proves("X6")
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_with_local_confirm_a_local_client_asks_its_person(tmp_path: Path, mode: str) -> None:

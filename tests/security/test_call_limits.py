@@ -125,6 +125,7 @@ def program(folder: Path, flood: Iterable[dict[str, Any]]) -> ServerSpec:
     return Server.stdio("evil", [sys.executable, "-S", "-c", STDIO, str(written), json.dumps(TOOL)], era=OLD)
 
 
+@pytest.mark.process
 @proves("X1")
 @pytest.mark.parametrize("modern", [False, True])
 @pytest.mark.parametrize("kind", ["forms", "progress"])
@@ -137,6 +138,7 @@ async def test_a_flood_over_stdio_ends_its_own_call_alone(tmp_path: Path, kind: 
         assert (await gateway.call_modern("good__look"))["result"]["isError"] is False
 
 
+@pytest.mark.process
 @proves("X1")
 async def test_pings_beyond_number_do_not_pile_up(tmp_path: Path) -> None:
     """Over standard streams a ping belongs to no request: it is answered, or dropped where too many wait."""

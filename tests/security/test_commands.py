@@ -29,6 +29,8 @@ from tests.builtin.workspace.conftest import folder, open_workspace
 from tests.kit.workspace import OpenWorkspace, WorkspaceCaller
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 __all__ = ["folder", "open_workspace", "settings"]
 
 OWNED: Final = "owned"

@@ -19,6 +19,8 @@ from tests.kit.programs import program
 from tests.kit.workspace import OpenWorkspace, WorkspaceCaller
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 __all__ = ["folder", "open_workspace", "settings"]
 
 MAKEFILE: Final = "all:\n\ttouch owned\n"

@@ -12,6 +12,7 @@ from tests.security.fuzz import Direction, run
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.process
 @proves("X1")
 @table(
     ("direction", "era"),

@@ -148,6 +148,7 @@ def fetching() -> StrongModel:
     )
 
 
+@pytest.mark.process
 @proves("X8")
 async def test_at_a_terminal_a_person_keeps_the_answer(reader: CommandLine) -> None:
     def sit_down() -> tuple[int, str]:
@@ -165,6 +166,7 @@ async def test_at_a_terminal_a_person_keeps_the_answer(reader: CommandLine) -> N
     assert "says web/fetch_page" in again.stdout
 
 
+@pytest.mark.process
 @proves("X8")
 def test_a_waiting_call_is_approved_and_the_answer_kept_by_command(reader: CommandLine) -> None:
     asked = reader.runs("call", "web/fetch_page", "url=https://example.org/")

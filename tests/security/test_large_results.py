@@ -152,6 +152,7 @@ def _tool(way: str) -> str:
     return "look" if way == "stdio" else "echo"
 
 
+@pytest.mark.process
 @proves("X7")
 @pytest.mark.parametrize("way", ["json", "sse", "stdio"])
 async def test_nothing_large_is_read_from_end_to_end_on_the_event_loop(tmp_path: Path, way: str) -> None:
@@ -174,6 +175,7 @@ async def test_nothing_large_is_read_from_end_to_end_on_the_event_loop(tmp_path:
         assert f"Source: big/{tool}" in answer.answer
 
 
+@pytest.mark.process
 @proves("X7")
 async def test_a_small_result_does_not_wait_for_work_on_large_ones(tmp_path: Path) -> None:
     """The turn for work on large results is taken until all small calls have been answered."""
@@ -248,6 +250,7 @@ def test_what_is_parsed_in_steps_is_what_the_standard_library_reads(text: str) -
         assert parse_in_steps(text) == expected
 
 
+@pytest.mark.process
 @proves("X7", "F6")
 async def test_a_reply_too_large_costs_a_program_its_own_call_alone(tmp_path: Path) -> None:
     """Its id comes last, and another call of the same program is answered behind it."""

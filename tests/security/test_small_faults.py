@@ -200,6 +200,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.process
 @proves("X14")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which process has which mark")
 @pytest.mark.parametrize("ending", ["closed", "SIGKILL"])
@@ -251,6 +252,7 @@ async def test_a_key_under_an_old_name_is_made_for_the_same_holder_alone(tmp_pat
         assert made.name == "anna"
 
 
+@pytest.mark.process
 @proves("X14")
 def test_the_lock_holds_every_version_with_hashes() -> None:
     checked = subprocess.run([sys.executable, "tools/lock.py", "--check"], capture_output=True, check=False)

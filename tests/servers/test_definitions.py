@@ -19,6 +19,7 @@ def _reasons(servers: Any, name: str) -> dict[str, str]:
     return {tool.name: tool.reason for tool in servers.get_listing(name).dropped}
 
 
+@pytest.mark.process
 @proves("F19")
 async def test_an_invalid_schema_drops_its_tool_and_no_other():
     sink = MemorySink()
@@ -37,6 +38,7 @@ async def test_an_invalid_schema_drops_its_tool_and_no_other():
     assert {event.tool for event in dropped} == set(reasons)
 
 
+@pytest.mark.process
 @proves("F19")
 async def test_half_a_character_costs_one_tool():
     async with open_pool(stdio_fault("half_character")) as servers:
@@ -46,6 +48,7 @@ async def test_half_a_character_costs_one_tool():
         }
 
 
+@pytest.mark.process
 @proves("F17")
 async def test_an_absurdly_deep_schema_flags_its_server_and_spares_the_others():
     async with open_pool(stdio_fault("deep_schema"), tool_server("good").spec()) as servers:
@@ -57,6 +60,7 @@ async def test_an_absurdly_deep_schema_flags_its_server_and_spares_the_others():
         assert arguments_of(result) == {"still": "works"}
 
 
+@pytest.mark.process
 @proves("F17")
 @pytest.mark.parametrize("depth", ["80", "300"])
 async def test_a_schema_deeper_than_allowed_costs_one_tool(depth: str):
@@ -65,6 +69,7 @@ async def test_a_schema_deeper_than_allowed_costs_one_tool(depth: str):
         assert "more than 64 levels deep" in _reasons(servers, "deep_schema")["deep"]
 
 
+@pytest.mark.process
 @proves("F16")
 async def test_a_schema_that_refers_to_itself_is_listed_as_it_is():
     async with open_pool(stdio_fault("ref_loop")) as servers:
@@ -75,6 +80,7 @@ async def test_a_schema_that_refers_to_itself_is_listed_as_it_is():
         assert schema["$defs"]["node"]["properties"]["next"] == {"$ref": "#/$defs/node"}
 
 
+@pytest.mark.process
 @proves("F18")
 async def test_a_network_reference_is_never_fetched():
     with socket.socket() as trap:
@@ -89,6 +95,7 @@ async def test_a_network_reference_is_never_fetched():
             trap.accept()
 
 
+@pytest.mark.process
 @proves("F20")
 async def test_of_two_tools_with_one_name_the_first_stays():
     async with open_pool(stdio_fault("duplicate_names")) as servers:
@@ -99,6 +106,7 @@ async def test_of_two_tools_with_one_name_the_first_stays():
         assert "already has this name" in _reasons(servers, "duplicate_names")["twin"]
 
 
+@pytest.mark.process
 @proves("F22")
 async def test_impossible_names_are_dropped_and_odd_ones_kept():
     async with open_pool(stdio_fault("odd_names")) as servers:
@@ -115,6 +123,7 @@ async def test_impossible_names_are_dropped_and_odd_ones_kept():
         ]
 
 
+@pytest.mark.process
 @proves("F21")
 async def test_ten_thousand_tools_are_all_listed_and_callable():
     async with open_pool(stdio_fault("huge_list", connect_timeout=60)) as servers:
@@ -124,12 +133,14 @@ async def test_ten_thousand_tools_are_all_listed_and_callable():
         await servers.call("huge_list", "tool_9999", {}, timeout=PATIENCE)
 
 
+@pytest.mark.process
 async def test_more_tools_than_allowed_are_left_out_and_said_so():
     async with open_pool(stdio_fault("huge_list", "1200"), tools_per_server=700) as servers:
         assert len(names(servers, "huge_list")) == 700
         assert "more than 700 tools" in (servers.get_status("huge_list").reason or "")
 
 
+@pytest.mark.process
 @proves("F25")
 async def test_endless_pages_stop_at_the_page_limit():
     async with open_pool(stdio_fault("endless_pages"), list_pages=7) as servers:
@@ -139,6 +150,7 @@ async def test_endless_pages_stop_at_the_page_limit():
         assert "more than 7 pages" in (status.reason or "")
 
 
+@pytest.mark.process
 @proves("F25")
 async def test_a_repeated_cursor_stops_the_reading():
     async with open_pool(stdio_fault("same_cursor")) as servers:
@@ -146,6 +158,7 @@ async def test_a_repeated_cursor_stops_the_reading():
         assert "same page cursor twice" in (servers.get_status("same_cursor").reason or "")
 
 
+@pytest.mark.process
 async def test_a_list_that_is_no_list_leaves_the_server_degraded():
     async with open_pool(stdio_fault("no_list")) as servers:
         assert servers.get_status("no_list").state is ServerState.DEGRADED
@@ -164,6 +177,7 @@ async def test_pages_of_a_sound_server_are_joined_in_order():
         assert names(servers, "paged") == tools
 
 
+@pytest.mark.process
 async def test_definitions_are_kept_as_they_were_sent():
     odd: dict[str, Any] = {
         "name": "odd",
@@ -175,6 +189,7 @@ async def test_definitions_are_kept_as_they_were_sent():
         assert listing.definitions[0]["inputSchema"] == odd["inputSchema"]
 
 
+@pytest.mark.process
 @proves("F23", "H10")
 async def test_a_changed_list_is_seen_over_a_pipe():
     async with open_pool(stdio_fault("changing_list")) as servers:
@@ -198,6 +213,7 @@ async def test_a_changed_list_is_seen_in_both_eras(era: Any):
         assert servers.get_status("changing").tools == 0
 
 
+@pytest.mark.process
 @proves("F24")
 async def test_a_changed_definition_reaches_the_listing():
     async with open_pool(stdio_fault("changed_definition")) as servers:

@@ -77,6 +77,7 @@ async def test_an_unused_connection_is_closed_and_a_lost_one_replaced():
         assert len(record.of("initialize")) == 2
 
 
+@pytest.mark.process
 async def test_a_program_that_never_answers_fails_its_caller_and_is_ended():
     spec = replace(stdio_fault("silent", name="mute"), connect_timeout=0.3)
     around = ConnectDeps(limits=LimitSettings(), library=ConnectLibrary(), tokens=None)

@@ -37,6 +37,7 @@ async def test_entering_the_pool_connects_nothing():
     assert sink.events == ()
 
 
+@pytest.mark.process
 @proves("H8", "F2", "F42")
 async def test_dead_and_hanging_servers_delay_no_other_server():
     good = [tool_server(f"good-{number}").spec() for number in range(15)]
@@ -53,6 +54,7 @@ async def test_dead_and_hanging_servers_delay_no_other_server():
         assert arguments_of(await servers.call("good-0", "echo", {"a": 1}, timeout=PATIENCE)) == {"a": 1}
 
 
+@pytest.mark.process
 @proves("F42")
 async def test_with_all_servers_down_the_pool_starts_and_says_why():
     async with open_pool(
@@ -138,6 +140,7 @@ async def test_a_hundred_calls_share_one_connection_and_none_gets_anothers_resul
         assert answers == {number: str(number) for number in range(100)}
 
 
+@pytest.mark.process
 @proves("H12")
 async def test_a_hundred_calls_run_at_once_over_one_pipe():
     async with open_pool(stdio_fault("none", name="pipe")) as servers:
@@ -262,6 +265,7 @@ async def test_a_server_removed_before_its_task_began_stays_away():
         assert servers.statuses == ()
 
 
+@pytest.mark.process
 async def test_progress_reaches_the_caller():
     received: list[tuple[float, float | None]] = []
 

@@ -43,6 +43,7 @@ def _pids(note: Path) -> list[int]:
     return [int(word) for word in note.read_text().split()]
 
 
+@pytest.mark.process
 @proves("F28")
 @pytest.mark.parametrize("fault", ["ignores_sigterm", "moves_out"])
 async def test_a_child_that_ignores_sigterm_is_gone_with_its_children_when_the_pool_ends(
@@ -56,6 +57,7 @@ async def test_a_child_that_ignores_sigterm_is_gone_with_its_children_when_the_p
     await eventually(lambda: not is_running(child) and not is_running(grandchild))
 
 
+@pytest.mark.process
 @proves("F28")
 async def test_a_cancelled_pool_leaves_no_child_behind(tmp_path: Path):
     note = tmp_path / "pids"
@@ -66,6 +68,7 @@ async def test_a_cancelled_pool_leaves_no_child_behind(tmp_path: Path):
     await eventually(lambda: not any(is_running(process) for process in _pids(note)))
 
 
+@pytest.mark.process
 @proves("F28")
 def test_killing_fingerpost_itself_leaves_no_orphan(tmp_path: Path):
     note = tmp_path / "pids"
@@ -91,6 +94,7 @@ def test_killing_fingerpost_itself_leaves_no_orphan(tmp_path: Path):
         parent.stdout.close()
 
 
+@pytest.mark.process
 @proves("F28")
 async def test_a_removed_server_takes_its_process_with_it(tmp_path: Path):
     note = tmp_path / "pids"
@@ -99,6 +103,7 @@ async def test_a_removed_server_takes_its_process_with_it(tmp_path: Path):
         assert not any(is_running(process) for process in _pids(note))
 
 
+@pytest.mark.process
 async def test_a_child_sees_only_harmless_variables_and_its_own(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SOMEBODY_ELSES_SECRET", "hunter2")
     program = "import os, sys; sys.stderr.write(repr(sorted(os.environ))); sys.exit(1)"
@@ -110,6 +115,7 @@ async def test_a_child_sees_only_harmless_variables_and_its_own(monkeypatch: pyt
         assert "PATH" in tail
 
 
+@pytest.mark.process
 async def test_a_command_that_may_not_be_run_is_explained(tmp_path: Path):
     program = tmp_path / "server"
     program.write_text("#!/bin/sh\n")
@@ -118,11 +124,13 @@ async def test_a_command_that_may_not_be_run_is_explained(tmp_path: Path):
         assert "no permission to run" in (servers.get_status("locked").reason or "")
 
 
+@pytest.mark.process
 async def test_a_missing_working_directory_is_explained(tmp_path: Path):
     async with open_pool(Server.stdio("lost", [sys.executable], cwd=tmp_path / "nowhere")) as servers:
         assert "nowhere was not found" in (servers.get_status("lost").reason or "")
 
 
+@pytest.mark.process
 def test_the_watchdog_kills_what_is_still_listed():
     stubborn = [sys.executable, "-c", "import time; time.sleep(600)"]
     listed = subprocess.Popen(stubborn, start_new_session=True)
@@ -142,6 +150,7 @@ def test_the_watchdog_kills_what_is_still_listed():
     unlisted.wait(PATIENCE)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="the system does not show environments")
 def test_the_watchdog_kills_what_was_announced_and_never_reported():
     stubborn = [sys.executable, "-c", "import time; time.sleep(600)"]
@@ -164,6 +173,7 @@ def test_the_watchdog_kills_what_was_announced_and_never_reported():
     over.wait(PATIENCE)
 
 
+@pytest.mark.process
 def test_a_killed_watchdog_is_replaced_by_one_that_knows_everything():
     guard = WatchdogClient()
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
+import pytest
 from anyio.abc import Process
 
 from fingerpost.records import ServerState
@@ -19,6 +20,8 @@ from tests.kit import warm
 from tests.kit.programs import program
 from tests.kit.server_pools import PATIENCE, eventually, names, open_pool, text_of
 from tests.requirements import proves
+
+pytestmark = pytest.mark.process
 
 
 @proves("H11")

@@ -27,6 +27,7 @@ from tests.kit.server_pools import (
 from tests.requirements import proves
 
 
+@pytest.mark.process
 @proves("F26", "H9")
 async def test_a_killed_program_is_started_again():
     sink = MemorySink()
@@ -68,6 +69,7 @@ async def test_a_restarted_http_server_is_found_again():
         tasks.cancel_scope.cancel()
 
 
+@pytest.mark.process
 @proves("F29", "H9")
 async def test_a_crash_loop_is_backed_off(tmp_path: Path):
     starts = tmp_path / "starts"
@@ -83,6 +85,7 @@ async def test_a_crash_loop_is_backed_off(tmp_path: Path):
         assert len(starts.read_text()) <= 6
 
 
+@pytest.mark.process
 @proves("H9")
 async def test_the_reason_tells_when_the_next_attempt_comes(tmp_path: Path):
     async with open_pool(Server.stdio("absent", ["/no/such/program"]), reconnect_max=60) as servers:
@@ -92,6 +95,7 @@ async def test_the_reason_tells_when_the_next_attempt_comes(tmp_path: Path):
         assert 30 <= status.retry_in <= 60
 
 
+@pytest.mark.process
 async def test_the_last_listing_is_kept_while_a_server_is_down():
     async with open_pool(stdio_fault("crash"), reconnect_max=60) as servers:
         with pytest.raises(ServerUnavailable):

@@ -160,6 +160,7 @@ async def test_a_handshake_server_asks_the_caller_of_its_own_request(way: str):
     assert params["requestedSchema"]["properties"] == {"colour": {"type": "string"}}
 
 
+@pytest.mark.process
 async def test_over_standard_streams_the_only_request_is_the_one_that_asks():
     caller = RecordingCaller()
     spec = Server.stdio("talk", [*warm.python(), "-m", "tests.kit.full_server"], era=OLD)

@@ -25,6 +25,8 @@ from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
 from tests.kit.tables import table
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 MEGABYTE = 1024 * 1024
 FAR = 600.0  # a deadline no test waits for: whatever fails before it, failed at once
 

@@ -35,6 +35,7 @@ def create_everything_server() -> Any:
     return Server.stdio("everything", [program("mcp-server-everything")])
 
 
+@pytest.mark.process
 @proves("F2")
 async def test_a_call_that_gets_on_may_take_longer_than_its_time_out(tmp_path: Path) -> None:
     settings = Settings.model_validate({**QUICK, "store": {"url": f"sqlite:///{tmp_path}/a.db"}})
@@ -44,6 +45,7 @@ async def test_a_call_that_gets_on_may_take_longer_than_its_time_out(tmp_path: P
     assert outcome.success, outcome.content
 
 
+@pytest.mark.process
 @proves("F2")
 @pytest.mark.parametrize("modern", [False, True])
 async def test_the_same_through_the_gateway(tmp_path: Path, modern: bool) -> None:
@@ -94,6 +96,7 @@ async def test_progress_that_is_no_number_is_passed_over(odd: Any, caplog: pytes
     assert not caplog.messages
 
 
+@pytest.mark.process
 @proves("F2")
 async def test_a_server_that_stops_getting_on_is_given_up_and_the_error_says_so() -> None:
     rarely = {"duration": 60, "steps": 6}

@@ -179,6 +179,7 @@ async def test_a_file_damaged_in_the_middle_gives_a_clear_error(sqlite_url: str)
             await store.journal.list_events()
 
 
+@pytest.mark.process
 @proves("F38")
 async def test_a_full_disk_fails_the_waiting_write_loses_nothing_acknowledged_and_heals(
     sqlite_url: str, anchor: Path
@@ -240,6 +241,7 @@ async def test_the_statistics_say_whether_the_database_takes_what_is_written(
         await eventually(lambda: not store.statistics.refused)
 
 
+@pytest.mark.process
 @proves("F38")
 async def test_a_folder_one_may_not_write_to_is_explained(tmp_path: Path, anchor: Path) -> None:
     folder = anyio.Path(tmp_path / "closed")
@@ -265,6 +267,7 @@ async def test_an_unreachable_postgresql_server_is_explained_without_its_passwor
     assert "hunter2" not in str(caught.value)
 
 
+@pytest.mark.process
 async def test_without_psycopg_postgresql_says_what_to_install(anchor: Path) -> None:
     (line,) = await read_output("open_without_psycopg", "postgresql://somewhere/db", anchor)
     assert "pip install 'fingerpost[postgres]'" in line

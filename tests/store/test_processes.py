@@ -15,6 +15,8 @@ from tests.kit.stores import OpenStore, Postgres
 from tests.requirements import proves
 from tests.store.processes import lines, read_output, start_process
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def postgres_url(postgres: Postgres) -> Iterator[str]:

@@ -308,6 +308,7 @@ async def test_a_backup_is_whole_and_verifies(
         assert (report.rows, report.intact) == (20, True)
 
 
+@pytest.mark.process
 @proves("H29", "H5")
 async def test_no_acknowledged_row_is_lost_when_a_process_is_killed_while_it_prunes(
     url: str, anchor: Path, open_store: OpenStore

@@ -273,6 +273,7 @@ def test_our_names_are_those_of_the_conventions() -> None:
     }
 
 
+@pytest.mark.process
 @proves("I10")
 def test_nothing_of_it_is_loaded_where_it_is_off() -> None:
     code = """

@@ -37,6 +37,7 @@ async def test_a_tool_server_answers_an_unknown_tool_with_an_error_result():
         assert result["isError"] is True
 
 
+@pytest.mark.process
 async def test_ten_thousand_records_make_a_server():
     many = tool_server("many", [f"t{number}" for number in range(10_000)], page_size=1000)
     async with open_pool(many.spec(connect_timeout=60)) as servers:
@@ -72,6 +73,7 @@ def test_an_unknown_fault_is_answered_with_those_there_are():
         stdio.FAULTS["nonsense"]
 
 
+@pytest.mark.process
 def test_the_program_lists_its_faults():
     done = subprocess.run(
         [sys.executable, "-m", "fingerpost.testing.faults.stdio"],
@@ -83,6 +85,7 @@ def test_the_program_lists_its_faults():
     assert b"ignores_sigterm" in done.stderr
 
 
+@pytest.mark.process
 def test_a_misbehaving_program_starts_without_the_mcp_library():
     program = (
         "import sys, fingerpost.testing.faults.stdio; print('mcp' in sys.modules, 'pydantic' in sys.modules)"

@@ -120,6 +120,7 @@ async def around(folder: Path) -> AsyncGenerator[StrangerWorld]:
         yield StrangerWorld(folder, f"{crm_url}/mcp", f"{model_url}/v1", crm, model)
 
 
+@pytest.mark.process
 @proves("W1", "A5", "D4")
 async def test_the_promised_thirty_lines(tmp_path: Path) -> None:
     async with around(tmp_path) as world:
@@ -290,6 +291,7 @@ async def test_own_parts_need_no_base_class_and_every_value_has_its_type(tmp_pat
     assert echo.closed == 1  # the router closes what it was given, once for both roles
 
 
+@pytest.mark.process
 async def test_a_dangerous_call_has_a_type_at_every_step(tmp_path: Path) -> None:
     async with around(tmp_path) as world:
         model = OpenAIChat("small-instruct", base_url=world.model_url)
@@ -306,6 +308,7 @@ async def test_a_dangerous_call_has_a_type_at_every_step(tmp_path: Path) -> None
                 await router.resume(route)
 
 
+@pytest.mark.process
 async def test_a_request_that_comes_while_servers_connect_waits_for_them_too(tmp_path: Path) -> None:
     sources: list[tuple[str, ...]] = []
     gate = tmp_path / "gate"

@@ -165,6 +165,7 @@ sys.stdout.buffer.write(head + samples)
 """
 
 
+@pytest.mark.process
 @proves("U13")
 async def test_a_synthesiser_on_this_machine_speaks(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

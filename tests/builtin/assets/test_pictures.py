@@ -312,6 +312,7 @@ def test_letters_for_pngs(text: str):
     assert draw_chart(parse_chart({text: 1, "b": 2}, ""), "png").startswith(b"\x89PNG")
 
 
+@pytest.mark.process
 def test_a_settings_file_of_matplotlib_in_the_folder_changes_nothing(tmp_path: Path):
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\nsvg.fonttype: path\n")
     program = """
@@ -322,6 +323,7 @@ print(draw_chart(parse_chart({"a": 1}, "")).decode())
     assert "a" in texts(done.stdout)
 
 
+@pytest.mark.process
 def test_without_the_extra_the_refusal_says_what_to_install(tmp_path: Path):
     for name in ("matplotlib", "trimesh"):
         (tmp_path / f"{name}.py").write_text("raise ImportError\n")

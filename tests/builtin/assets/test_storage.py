@@ -82,6 +82,7 @@ async def test_an_mcp_client_reads_it_by_its_link(settings: Settings, mode: str)
             await client.read_resource(f"fingerpost://results/{theirs}/fruit.svg")
 
 
+@pytest.mark.process
 @proves("B3", "U13")
 def test_the_command_makes_and_saves_one(tmp_path: Path):
     person = CommandLine(tmp_path)
@@ -96,6 +97,7 @@ def test_the_command_makes_and_saves_one(tmp_path: Path):
     assert (tmp_path / "fruit.svg").read_bytes().startswith(b"<svg ")
 
 
+@pytest.mark.process
 @proves("U13")
 async def test_alone_it_keeps_in_the_store_of_the_settings(settings: Settings, tmp_path: Path):
     own = make_server("specialists", BuiltinHost(settings=settings, folder=tmp_path))

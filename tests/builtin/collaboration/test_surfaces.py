@@ -121,6 +121,7 @@ async def test_over_the_api_the_same_request_continues_and_callers_cannot_set_a_
             assert smuggled.status_code in (400, 422)
 
 
+@pytest.mark.process
 @proves("U10")
 async def test_at_a_terminal_the_question_is_shown_and_the_next_line_answers_it(person: CommandLine) -> None:
     model = StrongModel(

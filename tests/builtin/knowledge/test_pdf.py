@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pypdf import PdfReader, PdfWriter
 
 from fingerpost.builtin.knowledge import KnowledgeBase
 from fingerpost.builtin.knowledge.documents import PdfReader as OurReader
 from tests.kit.knowledge import OpenKnowledge, expect_error, expect_success
 from tests.requirements import proves
+
+pytestmark = pytest.mark.process
 
 PATIENCE = 60.0
 

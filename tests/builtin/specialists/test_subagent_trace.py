@@ -7,6 +7,7 @@ from datetime import timedelta
 from io import StringIO
 
 import anyio.to_thread
+import pytest
 from rich.console import Console
 
 from fingerpost.analytics.requests import fold_events
@@ -38,6 +39,7 @@ from tests.surfaces.cli.conftest import person
 __all__ = ["person"]
 
 
+@pytest.mark.process
 @proves("U11")
 async def test_the_command_draws_children_inside_of_their_parents(person: CommandLine) -> None:
     def say(prompt: str, turn: int) -> ScriptLine:

@@ -22,6 +22,8 @@ from tests.kit.command_line import CommandLine
 from tests.kit.standalone import KEY, PATIENCE, StandaloneServer
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 TOOL = "notes/search_knowledge_base"
 
 

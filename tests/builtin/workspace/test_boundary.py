@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -249,6 +250,7 @@ while True:
 """
 
 
+@pytest.mark.process
 @proves("U3")
 def test_a_folder_that_another_program_swaps_all_the_time_leads_nowhere() -> None:
     with world() as ground, swapper_in(ground):

@@ -70,6 +70,7 @@ async def nothing_left(tag: Path) -> None:
     await until(lambda: count_living(tag) == 0)
 
 
+@pytest.mark.process
 @proves("U4", "A8")
 async def test_a_command_runs_in_the_folder_with_a_small_environment(
     open_workspace: OpenWorkspace, folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -102,6 +103,7 @@ async def test_a_command_asks_first(open_workspace: OpenWorkspace, folder: Path)
     assert not (folder / "x").exists()
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_a_list_of_commands_is_all_that_runs_and_needs_no_asking(
     open_workspace: OpenWorkspace, folder: Path
@@ -119,6 +121,7 @@ async def test_a_list_of_commands_is_all_that_runs_and_needs_no_asking(
     assert names_in(folder) == ["a", "b", "c"]
 
 
+@pytest.mark.process
 @proves("U4", "C6")
 async def test_what_a_person_approved_as_elevated_runs_with_a_shell(
     open_workspace: OpenWorkspace, folder: Path
@@ -129,6 +132,7 @@ async def test_what_a_person_approved_as_elevated_runs_with_a_shell(
     assert (folder / "count").read_text().strip() == "2"
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_time_is_limited_and_nothing_is_left_running(open_workspace: OpenWorkspace, family: Path):
     async with open_workspace(policy=ALLOWED, command_seconds=2) as workspace:
@@ -141,6 +145,7 @@ async def test_time_is_limited_and_nothing_is_left_running(open_workspace: OpenW
         await nothing_left(family)
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_what_a_finished_command_left_behind_is_ended(open_workspace: OpenWorkspace, family: Path):
     async with open_workspace(policy=ALLOWED) as workspace:
@@ -149,6 +154,7 @@ async def test_what_a_finished_command_left_behind_is_ended(open_workspace: Open
         await nothing_left(family)
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_a_caller_who_gives_up_leaves_nothing_running(open_workspace: OpenWorkspace, family: Path):
     async with open_workspace(policy=ALLOWED) as workspace, anyio.create_task_group() as tasks:
@@ -159,6 +165,7 @@ async def test_a_caller_who_gives_up_leaves_nothing_running(open_workspace: Open
     await nothing_left(family)
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_output_is_kept_within_its_bound(open_workspace: OpenWorkspace, folder: Path):
     (folder / "much.py").write_text("for number in range(100_000): print('line', number)")
@@ -168,6 +175,7 @@ async def test_output_is_kept_within_its_bound(open_workspace: OpenWorkspace, fo
         assert len(outcome.content) < 3000
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_a_background_command_is_watched_and_stopped_by_its_caller(
     open_workspace: OpenWorkspace, family: Path
@@ -199,6 +207,7 @@ async def test_a_background_command_is_watched_and_stopped_by_its_caller(
         await nothing_left(family)
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_closing_ends_what_runs_in_the_background(open_workspace: OpenWorkspace, family: Path):
     async with open_workspace(policy=ALLOWED) as workspace:
@@ -230,6 +239,7 @@ anyio.run(main)
 """
 
 
+@pytest.mark.process
 @proves("U4")
 async def test_killing_fingerpost_ends_its_commands_and_what_left_them(folder: Path, family: Path):
     program = folder.parent / "holding.py"
@@ -323,6 +333,7 @@ def test_elevated_commands_are_told_from_ordinary_ones() -> None:
             )
 
 
+@pytest.mark.process
 @proves("C12", "C9")
 async def test_is_background_answers_at_once_with_a_handle_to_poll_read_and_stop(
     open_workspace: OpenWorkspace, family: Path
@@ -350,6 +361,7 @@ async def test_is_background_answers_at_once_with_a_handle_to_poll_read_and_stop
         assert "Would run" in dry.content
 
 
+@pytest.mark.process
 @proves("C12", "C10")
 async def test_run_command_and_run_subagent_have_figures(open_workspace: OpenWorkspace):
     async with open_workspace(policy=ALLOWED, beside=("specialists",)) as workspace:

@@ -64,6 +64,7 @@ async def test_a_missing_file_and_a_needed_approval_are_named_in_the_metadata_of
                 assert result.is_error and has(result.meta, wanted), result
 
 
+@pytest.mark.process
 @proves("C7", "C11")
 def test_the_command_prints_the_same_metadata(person: CommandLine) -> None:
     (person.home / "old.txt").write_text("old")

@@ -70,6 +70,7 @@ async def test_other_languages_and_other_ways_to_write_letters(open_workspace: O
         assert "plan.md:3" in await workspace.expect_success("grep_search", query="u\u0308ber")
 
 
+@pytest.mark.process
 @proves("C10")
 async def test_patterns_run_where_they_can_be_stopped(open_workspace: OpenWorkspace, tree: Path):
     async with open_workspace() as workspace:
@@ -81,6 +82,7 @@ async def test_patterns_run_where_they_can_be_stopped(open_workspace: OpenWorksp
         assert "cannot be read" in await workspace.expect_error("grep_search", query="(", regex=True)
 
 
+@pytest.mark.process
 @proves("C10")
 def test_a_pattern_that_takes_for_ever_is_given_up() -> None:
     with PatternFinder("(a+)+$", match_case=True, seconds=1) as search, pytest.raises(ToolRefused) as refused:

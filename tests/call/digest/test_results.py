@@ -166,6 +166,7 @@ def person(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
 
 
+@pytest.mark.process
 @proves("D6", "H19")
 def test_the_command_shows_pages_and_writes_parts(person: CommandLine) -> None:
     handle = keep(person)
@@ -181,6 +182,7 @@ def test_the_command_shows_pages_and_writes_parts(person: CommandLine) -> None:
     assert file.read_bytes() == PICTURE
 
 
+@pytest.mark.process
 def test_the_command_says_so_when_there_is_nothing(person: CommandLine) -> None:
     missing = person.runs("result", "res_nothing")
     assert missing.returncode == 1

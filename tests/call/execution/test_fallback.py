@@ -50,6 +50,7 @@ async def ill_formed(_: str, __: dict[str, Any]) -> str:
     raise MCPError(-32602, "q is not what I call it")
 
 
+@pytest.mark.process
 @proves("D5")
 @table("fault", ["down", "hanging", "empty", "failing"])
 async def test_a_tool_that_is_down_hangs_fails_or_finds_nothing_is_stood_in_for(fault: str):
@@ -156,6 +157,7 @@ async def test_nothing_follows_a_write_that_may_have_taken_effect(act: Any):
     assert second.calls == []
 
 
+@pytest.mark.process
 async def test_a_write_that_was_never_sent_may_go_elsewhere():
     second = tool_server("second", ["search"])
     write = a_call("first/find", effect=Effect.WRITE)
@@ -167,6 +169,7 @@ async def test_a_write_that_was_never_sent_may_go_elsewhere():
     assert len(b.journal) == 1
 
 
+@pytest.mark.process
 async def test_when_the_stand_in_of_a_write_ends_unknown_that_is_what_is_reported():
     second = tool_server("second", ["search"], call=hang)
     third = tool_server("third", ["look"])

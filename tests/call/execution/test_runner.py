@@ -55,6 +55,7 @@ async def test_a_permit_for_another_call_is_refused_and_nothing_is_sent():
     assert notes.calls == []
 
 
+@pytest.mark.process
 @proves("D8", "F2")
 async def test_a_hanging_tool_ends_at_its_own_time_out_and_is_told(tmp_path: Path):
     note = tmp_path / "told"
@@ -107,6 +108,7 @@ async def test_a_write_that_timed_out_may_have_taken_effect_and_is_not_repeated(
     assert [name for name, _ in notes.calls] == ["append"]
 
 
+@pytest.mark.process
 @proves("F1")
 async def test_a_server_that_dies_in_a_write_leaves_the_outcome_unknown_and_is_asked_once():
     async with open_bench(stdio_fault("crash", name="notes")) as b:
@@ -116,6 +118,7 @@ async def test_a_server_that_dies_in_a_write_leaves_the_outcome_unknown_and_is_a
     assert len(execution.attempts) == 1
 
 
+@pytest.mark.process
 @proves("F1")
 async def test_a_server_that_dies_in_a_read_is_asked_again_as_often_as_set_and_then_unavailable():
     async with open_bench(stdio_fault("crash", name="notes"), retries=1) as b:
@@ -126,6 +129,7 @@ async def test_a_server_that_dies_in_a_read_is_asked_again_as_often_as_set_and_t
     assert execution.attempts[1].waited_ms > 0
 
 
+@pytest.mark.process
 async def test_a_server_that_is_down_was_surely_not_asked_whatever_the_call():
     async with open_bench(Server.stdio("notes", ["/no/such/program"]), retries=0) as b:
         execution = await b.run(WRITE)
@@ -134,6 +138,7 @@ async def test_a_server_that_is_down_was_surely_not_asked_whatever_the_call():
     assert b.journal == []  # nothing was about to be sent
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("effect", "kind"), [(Effect.READ, ErrorKind.EXECUTION_FAILED), (Effect.WRITE, ErrorKind.UNKNOWN)]
 )

@@ -43,6 +43,7 @@ def test_the_corpus_is_large_bilingual_and_knows_requests_that_give_nothing():
     assert sum(not case.arguments for case in every) >= 90
 
 
+@pytest.mark.process
 async def test_the_definitions_of_the_corpus_are_those_real_servers_send(tmp_path: Path):
     async with open_pool(
         Server.stdio("time", [program("mcp-server-time"), "--local-timezone", "Etc/UTC"]),

@@ -78,6 +78,7 @@ def test_the_settings_say_where_vectors_are_kept(tmp_path: Path) -> None:
     assert list((tmp_path / "kept").glob("*.vectors"))
 
 
+@pytest.mark.process
 def test_the_library_that_runs_the_model_notes_nothing_for_its_maker(tmp_path: Path) -> None:
     """It would keep an id of the machine in its cache, with facts about the machine, and send them."""
     program = (

@@ -138,6 +138,7 @@ def add_many(folder: Path, first: int) -> None:
         cache.add(some(number))
 
 
+@pytest.mark.process
 def test_processes_that_write_at_once_lose_nothing(tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from tests.narrow.dense.test_vectors import add_many"
     writers = [

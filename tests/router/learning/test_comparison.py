@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import pytest
 
 from fingerpost.records import Choice, Feedback, FeedbackVerdict, utc_now
 from fingerpost.store import Store
 from tests.kit.command_line import CommandLine
 from tests.kit.learning import CALENDAR, MAIL, NOTES
 from tests.requirements import proves
+
+pytestmark = pytest.mark.process
 
 WORDS_ALONE = {"FINGERPOST_FLAGS__DENSE_SCORES": "false"}
 PEOPLE = [

@@ -80,6 +80,7 @@ async def test_of_an_answer_without_a_tool_no_tool_is_judged(tmp_path: Path, mod
         assert (missing.right, missing.wrong) == ("mail/search_mail", None)
 
 
+@pytest.mark.process
 @proves("L1")
 def test_what_is_kept_of_an_answer_without_a_tool_is_told(tmp_path: Path) -> None:
     person = CommandLine(tmp_path)
@@ -160,6 +161,7 @@ async def test_over_http_a_caller_gives_feedback_on_its_own_requests_only(tmp_pa
         assert [one.by for one in await house_.router.store.feedback.list_recent()] == ["boss"]
 
 
+@pytest.mark.process
 @proves("L1", "L7")
 def test_at_the_command(tmp_path: Path) -> None:
     person = CommandLine(tmp_path)
@@ -198,6 +200,7 @@ async def test_forgetting_is_told_and_counts_at_once(tmp_path: Path) -> None:
     assert [(one.what, one.by, one.count) for one in events] == [("corrections", "kim", 1)]
 
 
+@pytest.mark.process
 @proves("L1")
 def test_in_a_conversation(tmp_path: Path) -> None:
     person = CommandLine(tmp_path)

@@ -28,6 +28,7 @@ TOKYO = {"timezone": "Asia/Tokyo"}
 LISBON = {"timezone": "Europe/Lisbon"}
 
 
+@pytest.mark.process
 @proves("B4", "C1")
 async def test_one_decision_calls_two_tools_side_by_side_and_the_next_turn_answers(tmp_path: Path) -> None:
     model = ScriptedModel(
@@ -50,6 +51,7 @@ async def test_one_decision_calls_two_tools_side_by_side_and_the_next_turn_answe
     assert second.messages[: len(first.messages)] == first.messages  # the prompt begins as the last one did
 
 
+@pytest.mark.process
 @proves("B4", "C9")
 async def test_with_tool_format_text_tools_are_described_in_the_last_message(tmp_path: Path) -> None:
     call = {"calls": [{"tool": "time__get_current_time", "arguments": TOKYO}]}
@@ -67,6 +69,7 @@ async def test_with_tool_format_text_tools_are_described_in_the_last_message(tmp
     assert second.messages[: len(first.messages)] == first.messages
 
 
+@pytest.mark.process
 @proves("B4", "B6")
 async def test_without_tool_calls_the_text_is_the_answer(tmp_path: Path) -> None:
     async with open_router(tmp_path, [create_clock_server()], ScriptedModel(["You said seven."])) as router:
@@ -79,6 +82,7 @@ async def test_without_tool_calls_the_text_is_the_answer(tmp_path: Path) -> None
     assert not route.packet.tool_routing.steps
 
 
+@pytest.mark.process
 @proves("C8", "C1")
 async def test_arguments_that_cannot_be_read_are_shown_to_the_model_which_puts_them_right(
     tmp_path: Path,
@@ -95,6 +99,7 @@ async def test_arguments_that_cannot_be_read_are_shown_to_the_model_which_puts_t
     assert [step.success for step in route.packet.tool_routing.steps] == [True]
 
 
+@pytest.mark.process
 @proves("A17", "B10", "E8")
 async def test_an_agent_searches_then_reads_what_it_found(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
@@ -122,6 +127,7 @@ async def test_an_agent_searches_then_reads_what_it_found(tmp_path: Path) -> Non
     ]
 
 
+@pytest.mark.process
 @proves("A17", "B10")
 async def test_the_staged_way_follows_its_plan_from_one_tool_to_the_next(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
@@ -152,6 +158,7 @@ def react(thought: str, tool: str | None = None, answer: str | None = None, **ar
     return json.dumps({"thought": thought, "action": action, "answer": answer})
 
 
+@pytest.mark.process
 @proves("E8")
 async def test_react_thinks_acts_looks_and_answers_and_its_thoughts_are_told(tmp_path: Path) -> None:
     model = ScriptedModel(
@@ -170,6 +177,7 @@ async def test_react_thinks_acts_looks_and_answers_and_its_thoughts_are_told(tmp
     assert "I need the time there." in str(model.asked[1].messages)
 
 
+@pytest.mark.process
 @proves("A15", "W10")
 async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_its_syntax_is_hidden(
     tmp_path: Path,
@@ -194,6 +202,7 @@ async def test_a_call_written_into_an_answer_becomes_a_proper_call_and_its_synta
     assert kinds.index("selection_reviewed") < kinds.index("attempt_started")  # reviewed like any other
 
 
+@pytest.mark.process
 @proves("A15")
 async def test_invented_syntax_alone_is_asked_again_for_plain_words(tmp_path: Path) -> None:
     invented = "<|Start of Memory Helper Tool Call|>recall(lucky number)<|End of Memory Helper Tool Call|>"
@@ -204,6 +213,7 @@ async def test_invented_syntax_alone_is_asked_again_for_plain_words(tmp_path: Pa
     assert route.answer == "Hello to you."
 
 
+@pytest.mark.process
 @proves("W10", "D4")
 async def test_a_tool_that_was_not_offered_is_not_called_whatever_the_model_writes(tmp_path: Path) -> None:
     hidden = tool_server(
@@ -222,6 +232,7 @@ async def test_a_tool_that_was_not_offered_is_not_called_whatever_the_model_writ
     assert route.answer == "I cannot do that."
 
 
+@pytest.mark.process
 @proves("W3")
 async def test_tokens_run_out_with_guidance(tmp_path: Path) -> None:
     model = script_model(selection=[write_selection("time__get_current_time", TOKYO)])
@@ -271,6 +282,7 @@ LOOKING = replace(calls(("time__get_current_time", TOKYO)), text="I look.")
 ACTING = react("Hm.", "time__get_current_time", timezone="Asia/Tokyo")
 
 
+@pytest.mark.process
 @proves("A15")
 @pytest.mark.parametrize(
     ("mode", "script"),
@@ -309,6 +321,7 @@ async def test_what_was_streamed_is_the_answer(tmp_path: Path, mode: Any, script
 ANNOUNCED = f"Let me check.\n{WRITTEN}"
 
 
+@pytest.mark.process
 @proves("A15", "A11")
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("mode", ["staged", "single", "simple"])

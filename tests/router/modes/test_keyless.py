@@ -12,6 +12,8 @@ from fingerpost.testing import ScriptedModel
 from tests.kit.routers import create_clock_server, create_file_server, open_router
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 
 @proves("W4", "B6")
 async def test_a_greeting_gets_a_greeting(tmp_path: Path) -> None:

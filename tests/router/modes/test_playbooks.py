@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from fingerpost.records import ExecutionStatus, PacketState, RouteOutcome
 from fingerpost.testing import playbook
 from tests.kit.routers import (
@@ -16,6 +18,8 @@ from tests.kit.routers import (
     write_selection,
 )
 from tests.requirements import proves
+
+pytestmark = pytest.mark.process
 
 QUIET = ("request_narrowed", "smart_routing_start", "smart_routing_end")
 

@@ -71,6 +71,7 @@ def test_ready_profiles_are_added_and_listed(profiles: Callable[..., Result]):
     assert "API v0.3" in profiles().stdout
 
 
+@pytest.mark.process
 @proves("U14")
 def test_what_is_wrong_with_a_file_is_found_by_check_and_doctor(profiles: Callable[..., Result], run: Run):
     profiles("add", "kb")
@@ -83,6 +84,7 @@ def test_what_is_wrong_with_a_file_is_found_by_check_and_doctor(profiles: Callab
     assert "profiles/kb.toml:1" in run("doctor").stdout
 
 
+@pytest.mark.process
 @proves("U14")
 def test_commands_ask_and_call_under_a_profile(profiles: Callable[..., Result], run: Run):
     profiles("add", "kb", "v0.3")
@@ -100,6 +102,7 @@ def test_commands_ask_and_call_under_a_profile(profiles: Callable[..., Result], 
     assert asked["profile"] == "v0.3"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("command", ["ask x", "chat", "serve --port 0"])
 def test_an_unknown_profile_is_told_of_with_those_there_are(run: Run, command: str):
     unknown = run(*command.split(), "--profile", "nobody")

@@ -293,6 +293,7 @@ async def test_resuming_twice_at_once_is_harmless(tmp_path: Path) -> None:
     assert server.calls == [("delete_file", {"path": "a.txt"})]
 
 
+@pytest.mark.process
 async def test_with_the_real_file_server(tmp_path: Path) -> None:
     folder = tmp_path / "desk"
     folder.mkdir()

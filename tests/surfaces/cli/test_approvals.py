@@ -22,6 +22,8 @@ from fingerpost.surfaces.http.local_callers import MARK
 from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 ASK = Ruling(verdict=Verdict.ASK, reason="it deletes", rule="default for destroy")
 CONTEXT = CallContext(call_id="cal_1", conversation="ses_1", caller="dana")
 SECRET = "ghp_" + "a1b2c3d4e5" * 3

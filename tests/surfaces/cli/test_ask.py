@@ -19,6 +19,8 @@ from tests.kit.terminal import Terminal
 from tests.requirements import proves
 from tests.test_public_api import HEAVY, list_loaded_packages
 
+pytestmark = pytest.mark.process
+
 WORDS_ALONE = "[flags]\ndense_scores = false\n"
 
 

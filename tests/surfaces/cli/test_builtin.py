@@ -10,6 +10,8 @@ import pytest
 from tests.kit.command_line import CommandLine
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 WAITS = 4
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
+
+pytestmark = pytest.mark.process
 
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 

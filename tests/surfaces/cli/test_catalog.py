@@ -15,6 +15,8 @@ import pytest
 from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 
 @proves("H19", "H8")
 def test_every_server_is_shown_with_its_state_and_the_reason(person: CommandLine) -> None:

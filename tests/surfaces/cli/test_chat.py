@@ -17,6 +17,8 @@ from tests.kit.strong_model import StrongModel, beside, runs
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 OSLO = "what time is it in Oslo right now?"
 WRITE = 'write a new file new.md with the content "hello"'
 

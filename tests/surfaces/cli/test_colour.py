@@ -11,6 +11,8 @@ from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 STYLE = re.compile(r"\x1b\[[0-9;]*m")
 
 Look = Callable[..., str]  # what a terminal shows, with these variables set

@@ -13,6 +13,8 @@ from tests.kit.command_line import CommandLine, tool
 from tests.kit.model_server import ModelServer, create_error, create_reply
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 WORDS_ALONE = "[flags]\ndense_scores = false\n"
 TOPICS = {
     "calendar": "events and appointments in the calendar",

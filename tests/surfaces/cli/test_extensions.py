@@ -16,6 +16,8 @@ from tests.kit.command_line import CommandLine
 from tests.kit.installed_package import install
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 REQUEST = "Show the tide table of the harbour"
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 LOOK = tool("look", "Look at a note.", annotations={"readOnlyHint": True})
 WRITE = tool("write", "Write a note.", annotations={"readOnlyHint": False, "destructiveHint": False})
 

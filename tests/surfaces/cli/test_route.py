@@ -9,6 +9,8 @@ import pytest
 from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 WORDS_ALONE = "[flags]\ndense_scores = false\n"
 
 

@@ -23,6 +23,8 @@ from tests.kit.store_samples import create_audited_event, ordinary
 from tests.kit.stores import Postgres, get_postgres_programs
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:

@@ -10,6 +10,8 @@ import pytest
 from tests.kit.command_line import CommandLine, tool
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 FULL = pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk is a device of Linux")
 HEBREW = "מזג_אוויר"
 

@@ -13,6 +13,8 @@ from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 LONGEST_LINE = 100_000  # characters
 RUN_IT = "[n]o: "
 

@@ -14,6 +14,8 @@ from tests.kit.command_line import CommandLine, tool
 from tests.kit.terminal import Terminal
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 
 @proves("F24")
 def test_a_changed_definition_is_hidden_until_a_person_accepts_it(person: CommandLine) -> None:

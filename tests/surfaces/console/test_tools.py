@@ -139,7 +139,7 @@ def test_a_changed_definition_is_read_and_accepted(browser: Browser, tools_conso
 def test_a_server_that_is_down_says_why_and_what_to_do(browser: Browser, tools_console: ToolsConsole):
     with visit(browser, tools_console.server, "#/servers") as page:
         expect(row(page, "broken")).to_contain_text("down")
-        expect(page.get_by_text("3 of 4 answer; 4 tools in all.")).to_be_visible()
+        expect(page.get_by_text("3 of 4 available; 4 tools in all.")).to_be_visible()
         shoot(page, "servers")
         row(page, "broken").get_by_role("link").click()
         expect(page.get_by_text("It does not answer.")).to_be_visible()

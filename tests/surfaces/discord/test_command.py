@@ -14,6 +14,8 @@ from tests.kit.command_line import CommandLine
 from tests.kit.discord_api import ANN, TOKEN, stand_in
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 SETTINGS = """
 [discord]
 api_url = "{api}"

@@ -10,6 +10,7 @@ from benchmarks.gateway.soak import Soak
 from tests.requirements import proves
 
 
+@pytest.mark.process
 @proves("G13")
 @pytest.mark.timeout(60)
 async def test_every_call_is_answered_while_servers_are_killed(tmp_path: Path) -> None:

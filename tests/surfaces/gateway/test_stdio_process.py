@@ -22,6 +22,8 @@ from tests.kit.command_line import CommandLine, tool
 from tests.kit.gateway_client import INITIALIZE, old
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 PATIENCE = 60.0  # seconds
 
 

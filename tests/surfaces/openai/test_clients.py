@@ -110,6 +110,7 @@ def _ids(client: OpenAI) -> list[str]:
     return [model.id for model in client.models.list()]
 
 
+@pytest.mark.process
 @proves("O1")
 async def test_the_client_of_node(tmp_path: Path):
     async with open_served_completions(tmp_path, tells_time()) as completions:

@@ -318,6 +318,7 @@ async def test_each_connection_is_opened_with_the_key_of_its_caller_and_answers_
             await ask(f"{address}/mcp/all", who["without"], "tools/call", call)
 
 
+@pytest.mark.process
 @proves("B9")
 async def test_the_command_says_that_the_callers_key_is_needed(tmp_path: Path) -> None:
     service = Account("no_connection")

@@ -173,6 +173,7 @@ async def test_each_caller_sees_what_they_may_use_and_can_reach_no_more(tmp_path
         assert mail.calls == shop.calls == []
 
 
+@pytest.mark.process
 @proves("G14")
 async def test_one_bad_server_hides_nothing(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading_tool("price")])

@@ -40,6 +40,7 @@ async def find_tools(it: OpenMethods, by: Principal = LOCAL, **arguments: Any) -
     return text_of(answer)
 
 
+@pytest.mark.process
 @proves("G3", "C3")
 async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path) -> None:
     mail = tool_server("mail", MAIL)
@@ -62,6 +63,7 @@ async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path)
         assert switched.startswith("The server mail is switched off by dana: mail moves today. Switch it on")
 
 
+@pytest.mark.process
 @proves("G3", "C3")
 async def test_while_servers_connect_no_client_is_told_that_there_are_no_tools(tmp_path: Path) -> None:
     async with open_gateway_methods(
@@ -74,6 +76,7 @@ async def test_while_servers_connect_no_client_is_told_that_there_are_no_tools(t
         )
 
 
+@pytest.mark.process
 @proves("G3", "G10")
 @pytest.mark.parametrize(
     "scope",
@@ -92,6 +95,7 @@ async def test_outside_of_a_scope_a_server_stays_unnamed(tmp_path: Path, scope: 
                 assert "gone" not in text and "still connecting" not in text
 
 
+@pytest.mark.process
 @proves("G3", "G10")
 @pytest.mark.parametrize(
     ("rules", "named"),
@@ -119,6 +123,7 @@ async def test_a_server_that_rules_deny_altogether_stays_unnamed(
         )
 
 
+@pytest.mark.process
 @proves("G3", "G10")
 @pytest.mark.parametrize("scope", [{"servers": ("go*",)}, {"tools": ("gone/look",)}, {"tools": ("*",)}])
 async def test_within_a_scope_a_server_is_named(tmp_path: Path, scope: dict[str, Any]) -> None:
@@ -135,6 +140,7 @@ async def test_a_server_of_which_nothing_was_theirs_stays_unnamed_when_it_goes(t
         assert "There is no server 'shop' here. There are: mail." in await find_tools(it, server="shop")
 
 
+@pytest.mark.process
 @proves("G3")
 @pytest.mark.parametrize("budget", [200, 400, 1500])
 async def test_what_is_said_of_servers_stays_within_the_budget(tmp_path: Path, budget: int) -> None:
