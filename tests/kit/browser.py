@@ -16,10 +16,11 @@ from contextlib import AbstractContextManager, asynccontextmanager, contextmanag
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect, sync_playwright
 
 from fingerpost import PolicyRule, Router, Scorer
 from fingerpost.llm import ModelRequest
@@ -218,24 +219,59 @@ def visit(
     """
     address = server if isinstance(server, str) else server.address
     complaints: list[str] = []
-    opened = browser.new_context(
-        color_scheme=scheme, viewport={"width": width, "height": 900}, reduced_motion="reduce", **context
-    )
-    opened.set_default_timeout(PATIENCE_MS)
+    page = _open_page(browser, context)
+    page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    page.set_viewport_size({"width": width, "height": 900})
     if signed_in and isinstance(server, ConsoleServer) and not server.router.settings.gateway.require_key:
         token, _ = server.do(ConsoleSessions(server.router.store, hours=1).open_session, None)
-        opened.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": server.address}])
-    page = opened.new_page()
-    page.on("console", lambda message: complaints.extend(_complaint(message)))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.context.add_cookies([{"name": SESSION_COOKIE, "value": token, "url": server.address}])
+
+    def hear(message: ConsoleMessage) -> None:
+        complaints.extend(_complaint(message))
+
+    def note(error: Error) -> None:
+        complaints.append(str(error))
+
+    page.on("console", hear)
+    page.on("pageerror", note)
+    is_reusable = False
     try:
         page.goto(f"{address}/{path}")
         yield page
         unexpected = [one for one in complaints if not re.search(expected, one)]
         assert not unexpected, unexpected
         assert page.title() != "owned"
+        is_reusable = not context and len(page.context.pages) == 1
     finally:
-        opened.close()
+        page.remove_listener("console", hear)
+        page.remove_listener("pageerror", note)
+        if is_reusable:
+            _clear_page(page)
+            _idle[browser] = page
+        else:
+            page.context.close()
+
+
+# A new window costs a second of CPU, most of it for its own parts: the last one is used again, empty.
+_idle: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()
+
+
+def _open_page(browser: Browser, context: dict[str, Any]) -> Page:
+    if not context and (idle := _idle.pop(browser, None)) is not None:
+        return idle
+    opened = browser.new_context(**context)
+    opened.set_default_timeout(PATIENCE_MS)
+    return opened.new_page()
+
+
+def _clear_page(page: Page) -> None:
+    """Leave nothing of this visit: neither what was stored nor what was routed."""
+    page.unroute_all()
+    page.evaluate("localStorage.clear(); sessionStorage.clear()")
+    page.goto("about:blank")
+    page.context.set_offline(False)
+    page.context.clear_cookies()
+    page.context.clear_permissions()
 
 
 def _complaint(message: ConsoleMessage) -> list[str]:
