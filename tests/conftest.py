@@ -52,8 +52,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that start a program through a fixture or a parameter."""
     for item in items:
         spec = getattr(item, "callspec", None)
-        params = () if spec is None else tuple(spec.params.values())
-        if not PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or "postgresql" in params:
+        databases = () if spec is None else [one for one in spec.params.values() if isinstance(one, str)]
+        if not PROCESS_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())) or "postgresql" in databases:
             item.add_marker("process")
 
 
