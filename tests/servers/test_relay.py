@@ -26,6 +26,8 @@ from tests.kit.server_pools import PATIENCE, arguments_of, eventually, names, op
 from tests.kit.sleepy_server import SleepyServer
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 ERAS = pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 
 

@@ -25,6 +25,8 @@ from tests.kit.command_line import CommandLine
 from tests.kit.sleepy_server import SleepyServer
 from tests.requirements import proves
 
+pytestmark = pytest.mark.process
+
 PATIENCE = 60.0  # seconds
 REFUSED = "note: the running gateway "
 
