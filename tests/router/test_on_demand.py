@@ -212,3 +212,20 @@ async def test_two_entries_of_one_name_are_known_apart(tmp_path: Path, sleepy: S
     async with open_router(tmp_path, sleepy.spec) as router:
         assert [card.key for card in router.tools.cards] == ["sleepy/look"]
     assert (sleepy.starts, other.starts) == (1, 1)
+
+
+@proves("S1")
+async def test_one_relative_entry_in_two_folders_leads_to_two_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "other"):
+        folder = tmp_path / name
+        folder.mkdir()
+        server = SleepyServer(folder)
+        server.offer(name)
+        spec = replace(server.spec, args=(*server.spec.args[:-1], "./sleepy"), new_tools="allow")
+        monkeypatch.chdir(folder)
+        async with open_router(tmp_path, spec) as router:
+            await router.connect()
+            assert [card.key for card in router.tools.cards] == [f"sleepy/{name}"]
+        assert server.starts == 1

@@ -287,7 +287,9 @@ class Router:
                 on_changed=self._mark_learning_stale,
             )
             stack.callback(self.servers.subscribe_to_changes(self._apply_listing))
-            await self.servers.offer_known(await self.store.known_servers.find(self.servers.entries))
+            await self.servers.offer_known(
+                await self.store.known_servers.find(await self.servers.read_entries())
+            )
             stack.push_async_callback(self._close_narrower)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)

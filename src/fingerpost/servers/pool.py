@@ -147,6 +147,7 @@ class ServerPool:
             has_state=has_state,
         )
         self._supervisors: dict[str, Supervisor] = {}
+        self._entries: Mapping[str, str] = {}
         self._runs: dict[str, _SupervisorTask] = {}
         self._tasks: TaskGroup | None = None
         for spec in specs:
@@ -184,20 +185,16 @@ class ServerPool:
         if self._supervisors:
             await self._library.load()
 
-    @property
-    def entries(self) -> dict[str, str]:
-        """The hash of the entry of each server that can be known without running."""
-        return {
-            name: fingerprint_entry(supervisor.spec)
-            for name, supervisor in self._supervisors.items()
-            if supervisor.can_be_known
-        }
+    async def read_entries(self) -> Mapping[str, str]:
+        """Return the hash of the entry of each server that can be known without running."""
+        specs = [one.spec for one in self._supervisors.values() if one.can_be_known]
+        self._entries = await run_in_thread(lambda: {spec.name: fingerprint_entry(spec) for spec in specs})
+        return self._entries
 
     def get_known(self, name: str) -> tuple[str, KnownServer] | None:
         """Return the hash of the entry of a connected server and what to keep of it, or None."""
-        supervisor = self._get_supervisor(name)
-        known = supervisor.build_known()
-        return None if known is None else (fingerprint_entry(supervisor.spec), known)
+        known, entry = self._get_supervisor(name).build_known(), self._entries.get(name)
+        return None if known is None or entry is None else (entry, known)
 
     async def offer_known(self, known: Mapping[str, KnownServer]) -> None:
         """Offer what these servers listed before. They are started by the first request that needs them."""
@@ -511,6 +508,7 @@ class ServerPool:
     async def add(self, spec: ServerSpec) -> None:
         """Add a server. It connects when it is started or needed."""
         self._add_supervisor(spec)
+        await self.read_entries()
         self._change_callbacks.call_all(spec.name)
 
     async def disable(self, name: str, reason: str) -> None:

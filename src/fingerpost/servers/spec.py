@@ -139,19 +139,29 @@ _VERSION_SUFFIX = re.compile(r"(?<=.)(?:@|==)[\w.^~*-]+$")
 
 def fingerprint_entry(spec: ServerSpec) -> str:
     """Return a hash of what decides which server an entry leads to: program, arguments, names of variables,
-    folder and URL. Values of variables and headers do not count.
+    folder and URL. Values of variables and headers do not count. The working directory counts if the entry
+    seems to name something in it. Do not call it on the event loop.
     """
+    is_local = spec.cwd is None and any(map(_may_be_relative_path, (spec.command or "", *spec.args)))
     parts = (
         spec.transport,
         spec.command,
         spec.args,
         sorted(spec.env),
-        spec.cwd,
+        str(Path.cwd()) if is_local else spec.cwd,
         spec.url,
         sorted(spec.headers),
         spec.era,
     )
     return hashlib.sha256(json.dumps(parts).encode(errors="surrogatepass")).hexdigest()
+
+
+def _may_be_relative_path(text: str) -> bool:
+    """Return whether a word of a command may be a path below the working directory."""
+    word = text.rpartition("=")[2]
+    if word.startswith(("/", "@", "~")) or "://" in word:
+        return False
+    return word in (".", "..") or "/" in word or word.endswith((".py", ".js", ".mjs", ".ts", ".sh"))
 
 
 def get_package(spec: ServerSpec) -> str | None:
