@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
+from secrets import token_urlsafe
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -292,7 +293,7 @@ async def test_a_gateway_that_talks_nonsense_is_left_for_a_connection_of_its_own
 ) -> None:
     sleepy = SleepyServer(tmp_path)
     sockets.parent.mkdir(mode=0o700)
-    sockets.with_name("store-0.key").write_text("secret", "ascii")
+    sockets.with_name("store-0.key").write_text(token_urlsafe(32), "ascii")
     notes: list[str] = []
     greeted: list[bytes] = []
 

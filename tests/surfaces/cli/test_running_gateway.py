@@ -233,6 +233,7 @@ print(client.makefile().readline())
 def test_a_gateway_of_another_version_is_named_and_not_used(
     person: CommandLine, sleepy: SleepyServer
 ) -> None:
+    person.runs("servers")  # known, so that the gateway does not start it
     with start_gateway(person) as gateway:
         path = gateway.socket.with_name(gateway.socket.name.replace("-", "-0"))
         gateway.ends()
