@@ -229,3 +229,12 @@ async def test_one_relative_entry_in_two_folders_leads_to_two_servers(
             await router.connect()
             assert [card.key for card in router.tools.cards] == [f"sleepy/{name}"]
         assert server.starts == 1
+
+
+@proves("S1")
+async def test_all_servers_of_a_short_run_are_known_afterwards(tmp_path: Path) -> None:
+    servers = [SleepyServer(tmp_path, f"server{number}") for number in range(12)]
+    await learn(tmp_path, *servers)
+    async with open_router(tmp_path, *(server.spec for server in servers)) as router:
+        await router.connect()
+        assert {status.state for status in router.servers.statuses} == {ServerState.ASLEEP}

@@ -153,12 +153,15 @@ class CatalogSync:
     async def save(self) -> bool:
         """Return whether everything is saved. What the store cannot write now is kept for a later attempt."""
         saved = await self.save_pins()
-        unsaved, self._unsaved_servers = self._unsaved_servers, {}
+        unsaved = dict(self._unsaved_servers)
         try:
-            for entry, known in unsaved.values():
-                await self._store.known_servers.put(entry, known)
+            await self._store.known_servers.put(*unsaved.values())
         except StoreUnavailable as failure:  # it is only asked again next time
             log.warning("what %s list could not be stored: %s", ", ".join(unsaved), failure)
+        # Only now: if this is cancelled when the router closes, they are saved after that.
+        self._unsaved_servers = {
+            server: item for server, item in self._unsaved_servers.items() if item is not unsaved.get(server)
+        }
         return saved
 
     async def save_pins(self) -> bool:

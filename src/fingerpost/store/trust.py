@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -113,9 +114,10 @@ class KnownServerStore:
 
         return await self._database.read(read) if entries else {}
 
-    async def put(self, entry: str, known: KnownServer) -> None:
-        """Store what a server lists now. `entry` is the hash of its entry."""
-        await self._writer.write(_put_known_servers, (entry, known))
+    async def put(self, *known: tuple[str, KnownServer]) -> None:
+        """Store what servers list now, each with the hash of its entry."""
+        if known:
+            await self._writer.write(_put_known_servers, known)
 
 
 def _parse_known_server(record: str) -> KnownServer | None:
@@ -146,9 +148,11 @@ def _freeze_lists(fields: dict[str, Any]) -> dict[str, Any]:
 MAX_ENTRIES: Final = 20  # kept for one name: projects may use it for different servers
 
 
-def _put_known_servers(connection: Connection, items: Sequence[tuple[str, KnownServer]]) -> list[None]:
+def _put_known_servers(
+    connection: Connection, groups: Sequence[Sequence[tuple[str, KnownServer]]]
+) -> list[None]:
     table = known_servers
-    for entry, known in items:
+    for entry, known in chain.from_iterable(groups):
         server = known.listing.server
         row = {"server": server, "entry": entry, "listed_at": known.listed_at}
         connection.execute(upsert(connection, table), {**row, "record": to_json(known).decode()})
@@ -156,7 +160,7 @@ def _put_known_servers(connection: Connection, items: Sequence[tuple[str, KnownS
         old = [one.entry for one in connection.execute(newest.offset(MAX_ENTRIES))]
         if old:
             connection.execute(delete(table).where(table.c.server == server, table.c.entry.in_(old)))
-    return [None] * len(items)
+    return [None] * len(groups)
 
 
 def _read_pins(connection: Connection) -> dict[str, Pin]:
