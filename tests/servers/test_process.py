@@ -207,6 +207,7 @@ def test_our_own_process_group_is_never_at_risk():
     assert os.getpgrp() not in read_reports([b"+-1\n", b"+0\n", b"+1\n"])[0]
 
 
+@pytest.mark.process
 async def test_a_missing_program_is_named_whatever_the_event_loop_says():
     """uvloop does not say which file it did not find."""
 
