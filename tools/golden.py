@@ -95,7 +95,7 @@ def record(folder: Path) -> None:
         found: dict[str, object] = {
             "public": describe_public_names(),
             "events": describe_events(),
-            "settings": (ROOT / "docs" / "settings.md").read_text(),
+            "settings": (ROOT / "docs" / "reference" / "settings.md").read_text(),
             "help": collect_help(home),
             "exits": collect_exit_codes(home),
         }

@@ -1,4 +1,4 @@
-"""Figures over time: each is what its definition in docs/insight.md says."""
+"""Figures over time: each is what its definition in docs/reference/insight.md says."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The labelled tools of `labelled_tools.json`, and how often their effects are judged wrongly.
 
-`python -m tests.catalog.certainty` prints the figures of docs/catalog.md. The servers that are
+`python -m tests.catalog.certainty` prints the figures of docs/concepts/catalog.md. The servers that are
 held out were chosen before the rules were written: every third by name; of our own inventions
 every third tool.
 """

@@ -60,7 +60,7 @@ TOML_MISTAKES = [
         "[[rollout]]\nname = 'a'\nsetting = 'flags.review'\nvalue = 'no'\nshare = 0.5",
         4,
         "rollout[0].value: does not fit flags.review",
-        "docs/settings.md",
+        "docs/reference/settings.md",
     ),
     (
         "[[tools]]\nmatch = 'a'\nexclusive_intent = 'pricing'",

@@ -22,7 +22,7 @@ OFF_BY_DEFAULT = (
     "learn_from_feedback",
     "preferences",
 )
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 
 
 def test_the_limits_on_what_a_server_may_send_do_not_grow_unnoticed() -> None:

@@ -275,7 +275,7 @@ class ModelPool:
         other = None if request.model is not None else self._members.get(role.other)
         if member is None:
             message = "no model is configured"
-            raise ConfigError(message, hint="Set models.lite or models.prime: docs/models.md shows how.")
+            raise ConfigError(message, hint="Set models.lite or models.prime: see docs/how-to/models.md.")
         relay = None if on_text is None else TextRelay(on_text)
         try:
             reply = await self._ask_member(member, request, relay)

@@ -276,7 +276,7 @@ def find_rollout_problems(rollouts: tuple[RolloutSettings, ...]) -> Iterator[tup
             message = f"{one.setting!r} cannot be rolled out"
             yield index, "setting", message, f"choose from {', '.join(ROLLOUT_SETTINGS)}"
         elif (reason := _find_misfit(one)) is not None:
-            yield index, "value", f"does not fit {one.setting}: {reason}", "see docs/settings.md"
+            yield index, "value", f"does not fit {one.setting}: {reason}", "see docs/reference/settings.md"
 
 
 def _find_misfit(one: RolloutSettings) -> str | None:

@@ -135,7 +135,7 @@ def _read_findings(sailor: Sailor) -> dict[str, dict[str, Any]]:
 
 @proves("H26", "H24")
 def test_the_package_of_the_documentation_does_what_the_page_shows(tmp_path: Path) -> None:
-    page = [block for block in blocks("python", "text", "toml") if block.page == "docs/extending.md"]
+    page = [block for block in blocks("python", "text", "toml") if block.page == "docs/how-to/extending.md"]
     source = next(block.body for block in page if block.body.startswith("# harbour.py"))
     project = tomllib.loads(next(block.body for block in page if "[project]" in block.body))["project"]
     groups = [

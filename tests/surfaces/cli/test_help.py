@@ -12,7 +12,7 @@ from fingerpost.surfaces.cli.main import fingerpost
 from tests.kit.tables import table
 from tests.requirements import proves
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "cli.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 
 def every(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:

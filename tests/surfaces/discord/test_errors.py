@@ -130,5 +130,5 @@ def test_the_invitation_in_the_documentation_asks_for_what_it_says() -> None:
         attach_files=True,
         read_message_history=True,
     )
-    page = (ROOT / "docs" / "discord.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "discord.md").read_text(encoding="utf-8")
     assert page.count(str(wanted.value)) == 2

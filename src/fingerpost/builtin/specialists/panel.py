@@ -320,7 +320,7 @@ def build_panel_tool(host: BuiltinHost) -> BuiltinTool:
         nested = NestedRequests(host, caller)
         if not nested.has_model:
             message = "Experts need a language model, and none is configured."
-            raise ToolRefused(message, hint="Set models.prime (or models.lite): docs/models.md shows how.")
+            raise ToolRefused(message, hint="Set models.prime (or models.lite): see docs/how-to/models.md.")
         return await _run_panel(arguments, caller, nested, settings.specialists.most_experts)
 
     timeout = round((settings.subagents.max_seconds + 15) * 1000)

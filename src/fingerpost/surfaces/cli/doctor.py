@@ -130,7 +130,7 @@ def _examine_server(status: ServerStatus) -> Iterator[SetupFinding]:
             yield SetupFinding("advice", subject, what, unavailable.fix)
     elif status.state is ServerState.READY:
         if status.reason is not None:
-            fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/servers.md"
+            fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/how-to/servers.md"
             yield SetupFinding("advice", subject, status.reason, fix)
     elif status.state is not ServerState.IDLE:
         lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
@@ -186,7 +186,7 @@ def _describe_problem(problem: Problem, severity: Severity) -> SetupFinding:
 
 
 def _describe_error(subject: str, error: FingerpostError) -> SetupFinding:
-    return SetupFinding("broken", subject, str(error), error.hint or "see docs/troubleshooting.md")
+    return SetupFinding("broken", subject, str(error), error.hint or "see docs/how-to/troubleshooting.md")
 
 
 SEVERITY_MARKS = {"broken": ("✗", "red"), "limited": ("!", "yellow"), "advice": ("·", "cyan")}

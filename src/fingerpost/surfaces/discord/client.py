@@ -265,7 +265,7 @@ def get_token(settings: DiscordSettings) -> str:
         raise ConfigError(
             message,
             hint=f"make an application with a bot at {PORTAL_URL}, and put the bot's token into the "
-            "environment variable FINGERPOST_DISCORD__TOKEN; docs/discord.md has every step",
+            "environment variable FINGERPOST_DISCORD__TOKEN; docs/how-to/discord.md has every step",
         )
     register_secret(token)
     return token

@@ -1,4 +1,4 @@
-// Insight: figures about routing over time. See docs/insight.md.
+// Insight: figures about routing over time. See docs/reference/insight.md.
 import { Chip, Empty, Page, Problem, Skeleton, Table, formatDuration, html, formatNumber, useEffect, useLoad, useState, escapeInvisible } from "../ui.js";
 import { Chart, Curve, Lines, RankedBars, StackedBars, formatBucketTime, formatPercent } from "../charts.js";
 import { Learned } from "./learned.js";

@@ -1,4 +1,4 @@
-// What was learned from use and feedback, on the Insight page. See docs/learning.md.
+// What was learned from use and feedback, on the Insight page. See docs/concepts/learning.md.
 import { Badge, Button, Problem, Table, html, toast, useLoad, useStore } from "../ui.js";
 import { me as meStore, post } from "../api.js";
 import { Chart } from "../charts.js";
