@@ -6,9 +6,15 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.builtin.assets.builder import ASSET_KINDS
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.registry import SERVER_NAMES, add_builtin_settings, make_server
-from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import (
+    BuiltinHost,
+    BuiltinServer,
+    BuiltinTool,
+    ToolCaller,
+    ToolRefused,
+    ToolReply,
+)
 from fingerpost.records import Effect, ErrorKind, JsonObject
 from fingerpost.settings import BuiltinSettings, Settings
 from tests.requirements import proves

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, cast
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.toolkit import (
+    BuiltinHost,
     BuiltinServer,
     BuiltinTool,
     ToolCaller,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Final, TypedDict, Unpack, cast
 
 import anyio.to_thread
 
-from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinServer
 from fingerpost.errors import ConfigError
 from fingerpost.events import EventSink
 from fingerpost.records import ServerSpec

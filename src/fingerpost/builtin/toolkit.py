@@ -1,4 +1,4 @@
-"""The parts of every built-in server: tools as records, their callers and replies, and the MCP server."""
+"""The parts of every built-in server: its host, tools, their callers and replies, the MCP server."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import codecs
 import logging
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
-from dataclasses import field
-from typing import Any, Final, TypeAlias, TypedDict, Unpack, cast
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict, Unpack, cast
 
 import mcp_types as types
 from jsonschema import Draft202012Validator
@@ -31,7 +32,10 @@ from fingerpost.records import (
     ServerSpec,
 )
 from fingerpost.servers.requests import CALL_ID_META_KEY, FAULT_META_KEY, PENDING_META_KEY
-from fingerpost.settings import OwnRule, ToolOverride
+from fingerpost.settings import OwnRule, Settings, ToolOverride
+
+if TYPE_CHECKING:
+    from fingerpost.router import Router
 
 ReportProgress = Callable[[float, float | None, str | None], Awaitable[None]]
 
@@ -487,3 +491,32 @@ def detect_encoding(data: bytes) -> tuple[bytes, str] | None:
     begin = data[:_SAMPLE_BYTES]
     controls = len(begin) - len(begin.translate(None, _CONTROL_CHARACTERS))
     return None if b"\0" in begin or controls > _CONTROL_SHARE * len(begin) else (b"", "utf-8")
+
+
+@dataclass(slots=True, kw_only=True)
+class BuiltinHost:
+    """The settings, the working directory, and the router once it is open (None: the server runs alone)."""
+
+    settings: Settings = field(default_factory=Settings)
+    folder: Path = field(default_factory=Path.cwd)
+    router: Router | None = None
+
+    def get_context(self, call_id: str) -> CallContext | None:
+        """Return the context of a running call."""
+        return None if self.router is None else self.router.calls.get_context(call_id)
+
+    def is_granted(self, call_id: str, name: str, arguments: JsonObject) -> bool:
+        """Return whether a person granted exactly this call."""
+        return self.router is not None and self.router.calls.is_granted(call_id, name, arguments)
+
+    @property
+    def required_router(self) -> Router:
+        """The router. Raises `ToolRefused` if there is none, because the tool needs one."""
+        if self.router is None:
+            message = "This tool works only inside of Fingerpost, not when its server runs alone."
+            raise ToolRefused(message, hint="Name it in builtin.enabled and call it through Fingerpost.")
+        return self.router
+
+    def resolve_path(self, given: str | None, default: str = ".") -> Path:
+        """Return a folder of the settings: relative to the working directory, `~` for home."""
+        return (self.folder / Path(given or default).expanduser()).absolute()

@@ -12,9 +12,15 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.builtin import open_router
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.registry import add_builtin_settings
-from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolQuestion, ToolReply
+from fingerpost.builtin.toolkit import (
+    BuiltinHost,
+    BuiltinServer,
+    BuiltinTool,
+    ToolCaller,
+    ToolQuestion,
+    ToolReply,
+)
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Effect, Json, JsonObject, Mode, RouteOutcome, Scope
 from fingerpost.router import Agent, Route

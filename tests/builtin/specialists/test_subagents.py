@@ -13,10 +13,9 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.analytics.journal_reader import JournalReader
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.registry import add_builtin_settings
 from fingerpost.builtin.specialists.agents import SUBAGENT_RULES, build_subagent_tool
-from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinServer
 from fingerpost.events import CallFinished, RouteBegan, RouteEnded, SubagentBegan, SubagentEnded
 from fingerpost.llm import ModelRequest
 from fingerpost.records import Decision, JsonObject, RouteOutcome, Scope

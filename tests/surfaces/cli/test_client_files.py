@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.document import as_table, to_plain_json
-from fingerpost.surfaces.cli.client_files import drop_json, drop_toml, put_json, put_toml
+from fingerpost.settings.servers_file import drop_json, drop_toml, put_json, put_toml
 from fingerpost.surfaces.cli.client_install import (
     CLIENTS,
     InstallClient,

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from fingerpost.builtin import make_server
-from fingerpost.builtin.host import BuiltinHost
+from fingerpost.builtin.toolkit import BuiltinHost
 from fingerpost.events import SubagentBegan
 from fingerpost.llm import ModelRequest
 from fingerpost.settings import Settings

@@ -7,8 +7,14 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final, cast
 
-from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.toolkit import BuiltinServer, BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import (
+    BuiltinHost,
+    BuiltinServer,
+    BuiltinTool,
+    ToolCaller,
+    ToolRefused,
+    ToolReply,
+)
 from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
 from fingerpost.records import Effect, Json, JsonObject, create_id

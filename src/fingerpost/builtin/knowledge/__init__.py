@@ -9,11 +9,10 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.knowledge.base import KnowledgeBase
 from fingerpost.builtin.knowledge.tools import DEFINITIONS, KnowledgeTools, build_knowledge_tools
 from fingerpost.builtin.passages import get_vector_folder
-from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinServer
 
 __all__ = ["KnowledgeBase", "make"]
 

@@ -8,7 +8,6 @@ from typing import Final, TypeVar, cast
 
 import anyio.to_thread
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.knowledge.base import KnowledgeBase, SearchResult
 from fingerpost.builtin.knowledge.contexts import DEFAULT_TOKENS, ContextLoader
 from fingerpost.builtin.knowledge.documents import normalize_tags
@@ -31,7 +30,7 @@ from fingerpost.builtin.knowledge.views import (
     read_about,
     read_note,
 )
-from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolDefinitions, ToolReply
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinTool, ToolCaller, ToolDefinitions, ToolReply
 from fingerpost.records import Effect, Json, JsonObject
 
 T = TypeVar("T")

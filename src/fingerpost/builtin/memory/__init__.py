@@ -8,9 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.memory.store import MemoryKeeper, build_owner
-from fingerpost.builtin.toolkit import BuiltinServer, ToolCaller, ToolDefinitions, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import (
+    BuiltinHost,
+    BuiltinServer,
+    ToolCaller,
+    ToolDefinitions,
+    ToolRefused,
+    ToolReply,
+)
 from fingerpost.records import Effect, JsonObject
 from fingerpost.settings import OwnRule
 from fingerpost.store import Memory, MemoryOwner

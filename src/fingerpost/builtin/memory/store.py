@@ -12,9 +12,8 @@ from typing import Final
 import anyio
 import anyio.to_thread
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.passages import PassageIndex, TextPassage
-from fingerpost.builtin.toolkit import ToolCaller, ToolRefused
+from fingerpost.builtin.toolkit import BuiltinHost, ToolCaller, ToolRefused
 from fingerpost.narrow.lexical_terms import iterate_terms
 from fingerpost.records import LOCAL_NAME, create_id, utc_now
 from fingerpost.redaction import scrub

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.specialists.agents import (
     DEFINITIONS,
     SERVER,
@@ -12,7 +11,7 @@ from fingerpost.builtin.specialists.agents import (
 )
 from fingerpost.builtin.specialists.assets import build_asset_rules, build_asset_tool
 from fingerpost.builtin.specialists.panel import build_panel_tool
-from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinServer
 from fingerpost.settings import OwnRule
 
 

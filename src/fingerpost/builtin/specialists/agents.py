@@ -8,8 +8,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
-from fingerpost.builtin.host import BuiltinHost
-from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolDefinitions, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import (
+    BuiltinHost,
+    BuiltinTool,
+    ToolCaller,
+    ToolDefinitions,
+    ToolRefused,
+    ToolReply,
+)
 from fingerpost.events import ApprovalRequested, Event, PacketReceived
 from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, Effect, Json, JsonObject, Mode, RouteOutcome, Scope

@@ -7,9 +7,15 @@ from contextlib import asynccontextmanager
 from typing import Final, cast
 
 from fingerpost.builtin.assets.builder import AssetKind, AssetRequest, produce_asset
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.specialists.agents import DEFINITIONS, SERVER
-from fingerpost.builtin.toolkit import BuiltinTool, ResultLink, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import (
+    BuiltinHost,
+    BuiltinTool,
+    ResultLink,
+    ToolCaller,
+    ToolRefused,
+    ToolReply,
+)
 from fingerpost.call.digest import ResultStore
 from fingerpost.call.digest.results import MAX_ASSET_BYTES, KeptAsset, keep_asset
 from fingerpost.records import Effect, Json, JsonObject

@@ -9,14 +9,13 @@ from typing import Final, cast
 
 import anyio
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.specialists.agents import (
     DEFINITIONS,
     NestedRequests,
     RequestShare,
     describe_problem,
 )
-from fingerpost.builtin.toolkit import BuiltinTool, ToolCaller, ToolRefused, ToolReply
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinTool, ToolCaller, ToolRefused, ToolReply
 from fingerpost.errors import FingerpostError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm import parse_structured

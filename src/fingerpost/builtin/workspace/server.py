@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from fingerpost.builtin.host import BuiltinHost
 from fingerpost.builtin.passages import get_vector_folder
-from fingerpost.builtin.toolkit import BuiltinServer
+from fingerpost.builtin.toolkit import BuiltinHost, BuiltinServer
 from fingerpost.builtin.workspace.context import ActionSwitches, UnreviewedWrites, WorkspaceContext
 from fingerpost.builtin.workspace.paths import OutsideAccess, RootFolder
 from fingerpost.builtin.workspace.processes import BackgroundJobs

@@ -31,9 +31,7 @@ from fingerpost.settings.client_files import (
 )
 from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml, read_document
 from fingerpost.settings.problems import Problem
-from fingerpost.settings.sources import SERVERS_FILE_VARIABLE, Sources, find_config
-from fingerpost.settings.variables import VariableScope, expand, register_literal_secrets
-from fingerpost.surfaces.cli.client_files import (
+from fingerpost.settings.servers_file import (
     PRIVATE_MODE,
     NotEditable,
     drop_json,
@@ -42,6 +40,8 @@ from fingerpost.surfaces.cli.client_files import (
     put_toml,
     write_atomically,
 )
+from fingerpost.settings.sources import SERVERS_FILE_VARIABLE, Sources, find_config
+from fingerpost.settings.variables import VariableScope, expand, register_literal_secrets
 from fingerpost.surfaces.cli.common import read_settings
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import print_note, print_table, style_change

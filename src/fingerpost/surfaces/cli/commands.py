@@ -333,7 +333,7 @@ COMMANDS: Final = {
     ),
     "doctor": command("doctor:run_checks", *COMMON, STANDALONE),
     "import": command(
-        "client_import:import_servers",
+        "server_entries:import_servers",
         file_option(
             "--write target", "Write the merged servers to this mcpServers file; what it holds stays."
         ),

@@ -24,8 +24,8 @@ from fingerpost.settings.client_files import (
 )
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
 from fingerpost.settings.problems import Problem
+from fingerpost.settings.servers_file import PRIVATE_MODE, write_atomically
 from fingerpost.settings.variables import register_literal_secrets
-from fingerpost.surfaces.cli.client_files import PRIVATE_MODE, write_atomically
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, style_change
 from fingerpost.surfaces.cli.terminal_input import confirm
 
