@@ -286,6 +286,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "V7": Requirement("Light, dark, keyboard, narrow screens, right to left; no serious axe finding"),
     "V8": Requirement("Hostile text is shown as text; nothing is loaded from elsewhere"),
     "V9": Requirement("The live list stays bounded and quick under load"),
+    "V10": Requirement(
+        "Records claim only what happened: no approval without a person, no use of a tool that did not run, "
+        "the rule by the file it stands in"
+    ),
     # U. Our own servers, and profiles
     "U1": Requirement("Our own servers are MCP servers, in this process or alone; calls of them go one path"),
     "U2": Requirement("Files: sixteen operations, atomic writes, any encoding, huge files"),

@@ -45,6 +45,7 @@ def test_a_request_adds_up() -> None:
 def test_a_request_that_was_only_narrowed_is_over() -> None:
     line = line_of("pkt_1", *request("pkt_1", mode=None, outcome=None))
     assert (line.state, line.outcome, line.milliseconds) == ("ended", "narrowed", 4.0)
+    assert line.saved_tokens is None  # there was no model to save them
 
 
 def test_a_request_on_its_way_is_running() -> None:

@@ -152,7 +152,7 @@ def test_a_higher_claim_and_a_better_fit_never_lower_the_score(
     [
         (0.9, yes(0.9), WELL_FOUND, "go", "{yes} 0.90; 0.70 is enough"),
         (0.9, yes(0.69), WELL_FOUND, "ask", "{yes} 0.69; below 0.70 a person decides"),
-        (0.9, no(0.9), WELL_FOUND, "ask", "{no} 0.50; what is not approved needs a person"),
+        (0.9, no(0.9), WELL_FOUND, "ask", "{no} 0.50; a person decides"),
         (0.9, no(0.0), WELL_FOUND, "decline", "{no} 0.00; {declined}"),
         (0.0, yes(1.0), WELL_FOUND, "ask", "{yes} 1.00, but {claim} of 0.00 lowers that to 0.65"),
         (0.9, yes(0.75), UNFIT, "ask", "{yes} 0.75, but {search} lowers that to 0.64"),
@@ -169,8 +169,8 @@ def test_verdicts_come_with_plain_reasons(
 ) -> None:
     confidence = score(claim=claim, review=review, found=found)
     expected = reason.format(
-        yes="the review approves, at",
-        no="the review does not approve, at",
+        yes="the review agrees, at",
+        no="the review does not agree, at",
         declined="below 0.20 it is not even asked about",
         claim="the selecting model's own claim",
         search="the low search score of the tool",
@@ -196,7 +196,7 @@ def test_past_outcomes_can_hold_a_selection_back_and_never_let_one_through() -> 
     assert poor.verdict is GateVerdict.ASK
     assert poor.score == pytest.approx(0.5, abs=0.02)
     assert poor.raw == 0.9
-    assert poor.reason == "the review approves, at 0.90, but such selections were right only 50% of the time"
+    assert poor.reason == "the review agrees, at 0.90, but such selections were right only 50% of the time"
     good = score(review=yes(0.6), calibration=fit_calibration(0.95, raw=0.6))
     assert good.score > 0.9
     assert good.verdict is GateVerdict.ASK

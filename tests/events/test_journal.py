@@ -102,8 +102,8 @@ def test_selection_review_decision_and_execution_are_in_the_reflection_log() -> 
         ("selection", "chose files/read: a path"),
         ("decision", "pending"),
         ("decision", "awaiting_confidence"),
-        ("review", "approved at 0.90: fits the request"),
-        ("decision", "approved: 0.90 ≥ 0.70"),
+        ("review", "agrees at 0.90: fits the request"),
+        ("decision", "ready to call: 0.90 ≥ 0.70"),
         ("decision", "executed"),
         ("execution", "succeeded in 4 ms"),
     ]

@@ -62,7 +62,7 @@ def test_only_a_call_the_policy_allows_gets_a_permit_from_it() -> None:
     leave = build_permit(call, judge_call(call, rule("allow")))
     assert leave is not None
     assert leave.call_fingerprint == call.fingerprint
-    assert leave.given_by == "policy: rule 1 in fingerpost.toml"
+    assert leave.given_by == "policy: rule 1 of the settings"
     assert build_permit(call, judge_call(call)) is None
     assert build_permit(call, judge_call(call, rule("deny"))) is None
 
@@ -77,7 +77,7 @@ def test_the_first_rule_that_fits_decides_and_is_named() -> None:
     assert (ruling.verdict, ruling.reason, ruling.rule) == (
         Verdict.ASK,
         "files are precious",
-        "rule 2 in fingerpost.toml",
+        "rule 2 of the settings",
     )
     assert judge_call(make_call(), *rules[::-1]).verdict is Verdict.ALLOW
 

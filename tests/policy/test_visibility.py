@@ -31,7 +31,7 @@ def hidden(*rules: dict[str, Any], caller: str | None = None) -> dict[str, str]:
 def test_a_tool_every_call_of_which_is_denied_is_hidden_by_that_rule() -> None:
     assert hidden() == {}
     assert hidden({"verdict": "allow", "server": "shop"}, {"verdict": "deny", "tool": "delete_file"}) == {
-        "files/delete_file": "rule 2 in fingerpost.toml"
+        "files/delete_file": "rule 2 of the settings"
     }
     assert set(hidden({"verdict": "deny", "server": "files"})) == {"files/read_file", "files/delete_file"}
     assert set(hidden({"verdict": "deny", "effect": "destroy"})) == {"files/delete_file"}

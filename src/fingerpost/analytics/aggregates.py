@@ -189,6 +189,8 @@ class EventCounter:
         self._dry: dict[str, None] = {}
         self._fallen_back: dict[str, None] = {}
         self._narrowed: dict[str, None] = {}
+        self._spared: dict[str, int] = {}  # tokens not offered, by packet without a model yet
+        self._ran: dict[str, None] = {}  # calls that a tool or the cache answered
         self._arms: dict[str, tuple[tuple[str, str], ...]] = {}  # rollout arms by packet
         self._exclusive: dict[str, frozenset[str]] = {}  # exclusive tools by packet
         self._durations: dict[str, Counter[int]] = {}  # of earlier attempts, by tool
@@ -257,7 +259,10 @@ class EventCounter:
             return
         _remember_value(self._narrowed, event.packet_id, None)
         counts, shortlist = aggregate.counts, narrowing.shortlist
-        counts.update(count_event(event))
+        amounts = dict(count_event(event))
+        spared = amounts.pop("tokens_saved")  # counts as saved when a model reads the offered tools
+        counts.update(amounts)
+        _remember_value(self._spared, event.packet_id, spared)
         if shortlist.exclusive:
             sole = _remember_value(self._exclusive, event.packet_id, frozenset(shortlist.exclusive))
             counts["exclusive_asked"] += 1
@@ -270,6 +275,7 @@ class EventCounter:
 
     def _count_model_answered(self, aggregate: Aggregate, event: ModelAnswered) -> None:
         aggregate.counts.update(count_event(event))
+        aggregate.counts["tokens_saved"] += self._spared.pop(event.packet_id or "", 0)
         if event.error is None:
             aggregate.add_duration("model", event.milliseconds)
 
@@ -292,6 +298,8 @@ class EventCounter:
             counts["exclusive_succeeded"] += made.error is None
         amounts = count_event(event)
         counts.update(amounts)
+        if amounts:
+            _remember_value(self._ran, event.call_id, None)
         if "attempts" not in amounts:
             return
         aggregate.add_duration("attempt", made.milliseconds)
@@ -322,7 +330,8 @@ class EventCounter:
         counts.update(amounts)
         if event.error is not None:
             aggregate.errors[event.error.value] += 1
-        if event.error is not ErrorKind.TOOL_NOT_FOUND:  # otherwise `tool` may be any text
+        if event.call_id in self._ran:  # a refused call did not use the tool
+            del self._ran[event.call_id]
             add_name(aggregate.tools, event.tool)
             if amounts["failed_calls"]:
                 add_name(aggregate.tool_failures, event.tool)

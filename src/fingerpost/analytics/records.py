@@ -40,7 +40,8 @@ class PacketLine:
     model_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    saved_tokens: int | None = None  # compared with offering every tool; None: nothing was offered
+    spared_tokens: int | None = None  # of definitions that were not offered; None: nothing was narrowed
+    saved_tokens: int | None = None  # `spared_tokens` if a model read the offered ones; None: no model ran
     fallbacks: int = 0
     failures: int = 0  # failed attempts
     milliseconds: float | None = None
@@ -106,7 +107,7 @@ class Counted:
     considered: int = 0  # tools, summed over these requests
     offered: int = 0
     reduction: float | None = None  # share of tools not shown to the model
-    tokens_saved: int = 0  # for one model call per request, compared with showing every tool
+    tokens_saved: int = 0  # one model call per request with a model, compared with showing every tool
     outcomes: dict[str, int] = field(default_factory=dict[str, int])  # of requests
 
     model_calls: int = 0

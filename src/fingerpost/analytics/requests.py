@@ -133,8 +133,8 @@ def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
         "offered": len(narrowing.shortlist.offered),
     }
     # A request with several steps is narrowed several times; the tokens of one model call count.
-    if line.saved_tokens is None:
-        changes["saved_tokens"] = event.saved_tokens
+    if line.spared_tokens is None:
+        changes["spared_tokens"] = event.saved_tokens
     if line.mode is None:  # only narrowed, not routed: the request is complete
         changes |= {"state": "ended", "outcome": "narrowed", "milliseconds": narrowing.milliseconds}
     return changes
@@ -146,6 +146,7 @@ def _apply_offered(line: PacketLine, event: ToolsOffered) -> _LineChanges:
 
 def _apply_model_answered(line: PacketLine, event: ModelAnswered) -> _LineChanges:
     return {
+        "saved_tokens": line.spared_tokens,
         "model_calls": line.model_calls + 1,
         "prompt_tokens": line.prompt_tokens + (event.prompt_tokens or 0),
         "completion_tokens": line.completion_tokens + (event.completion_tokens or 0),

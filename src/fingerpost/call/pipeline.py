@@ -779,7 +779,7 @@ class CallPipeline:
     def _emit_finished(self, context: CallContext, outcome: Outcome, began: float) -> None:
         milliseconds = (time.monotonic() - began) * 1000
         self._emit(context, CallFinished, tool=outcome.tool, success=outcome.success, error=outcome.error,
-                   detail=outcome.detail, milliseconds=milliseconds)  # fmt: skip
+                   detail=outcome.detail, milliseconds=milliseconds, dry_run=context.dry_run)  # fmt: skip
 
     def _emit(self, context: CallContext, kind: type[CallEvent], **facts: Any) -> None:
         packet_id = context.packet_id or context.call_id

@@ -25,8 +25,8 @@ _SOURCE_CONTEXT_WORDS: Final = (
 
 
 def list_sources(steps: Sequence[Step]) -> tuple[str, ...]:
-    """Return the tools that returned a result, without duplicates, in the order of the steps."""
-    read = (step.tool for step in steps if step.success and step.tool != READ_RESULT)
+    """Return the tools that ran and returned a result, without duplicates, in the order of the steps."""
+    read = (step.tool for step in steps if step.success and step.ran and step.tool != READ_RESULT)
     return tuple(dict.fromkeys(read))
 
 

@@ -71,7 +71,7 @@ def _explain_doubt(evidence: GateEvidence, threshold: float) -> str:
     """Return the most important reason why a person must review the call, or an empty string."""
     # Written as "not at least" so that NaN is never sufficient.
     if not evidence.is_approved:
-        return "; what is not approved needs a person"
+        return "; a person decides"
     if not evidence.opinion >= threshold:
         return f"; below {threshold:.2f} a person decides"
     if not evidence.raw >= threshold:
@@ -84,7 +84,7 @@ def _explain_doubt(evidence: GateEvidence, threshold: float) -> str:
 def _describe_opinion(evidence: GateEvidence) -> str:
     if evidence.review is None:
         return f"the model claims {evidence.claim:.2f}, and there is no review"
-    verdict = "approves" if evidence.is_approved else "does not approve"
+    verdict = "agrees" if evidence.is_approved else "does not agree"
     return f"the review {verdict}, at {evidence.opinion:.2f}"
 
 

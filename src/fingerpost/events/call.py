@@ -210,12 +210,15 @@ class CallFinished(CallEvent):
     error: ErrorKind | None = None
     detail: str = ""
     milliseconds: float = 0.0
+    dry_run: bool = False  # nothing was called; `success`: it could have been
 
     @property
     def is_last(self) -> bool:
         return self.packet_id == self.call_id
 
     def summary(self) -> str:
+        if self.dry_run and self.success:
+            return f"{self.tool}: not called (dry run)"
         return f"{self.tool}: " + ("succeeded" if self.success else f"{self.error} {self.detail}".rstrip())
 
 

@@ -145,7 +145,7 @@ class SelectionReviewed(PacketEvent):
         return self.reflect(packet, "review", self.summary(), self.review.confidence)
 
     def summary(self) -> str:
-        verdict = "approved" if self.review.approved else "not approved"
+        verdict = "agrees" if self.review.approved else "disagrees"
         return f"{verdict} at {self.review.confidence:.2f}: {self.review.reasoning}".rstrip(": ")
 
 
@@ -168,7 +168,9 @@ class ExecutionStatusChanged(PacketEvent):
         return self.reflect(replace(packet, tool_routing=routing), "decision", self.summary())
 
     def summary(self) -> str:
-        return f"{self.status}: {self.reason}".rstrip(": ")
+        # The status `approved` precedes the policy's decision; a person's approval is `approval_decided`.
+        status = "ready to call" if self.status is ExecutionStatus.APPROVED else self.status
+        return f"{status}: {self.reason}".rstrip(": ")
 
 
 @frozen
@@ -178,7 +180,7 @@ class ToolResultInjected(PacketEvent):
     audited: ClassVar[bool] = True
 
     result: ToolResult
-    step: Step | None = None  # the call as shown to the model
+    step: Step | None = None  # the call as a model reads it, if one answers
 
     def apply(self, packet: Packet) -> Packet:
         steps = packet.tool_routing.steps + (() if self.step is None else (self.step,))
@@ -197,6 +199,8 @@ class ToolResultInjected(PacketEvent):
         return self.reflect(packet, "execution", self.summary())
 
     def summary(self) -> str:
+        if self.step is not None and not self.step.ran and self.result.success:
+            return "nothing was called (dry run)"
         outcome = "succeeded" if self.result.success else f"failed: {self.result.error or 'no reason given'}"
         return f"{outcome} in {self.result.milliseconds} ms"
 

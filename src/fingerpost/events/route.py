@@ -23,6 +23,7 @@ from fingerpost.records import (
     Status,
 )
 
+NO_MODEL_NAME: Final = "no model"  # as the author of an answer that no model wrote
 INTERRUPTED: Final = (
     "the process that worked on it ended before it was done. Look in its trace at what its last call did, "
     "then ask again."
@@ -54,7 +55,7 @@ class RouteBegan(PacketEvent):
 
     def summary(self) -> str:
         models = " and ".join(dict.fromkeys(name for name in (self.lite, self.prime) if name))
-        return f"{self.mode} with {models or 'no model'}"
+        return f"{self.mode} with {models}" if models else f"{self.mode}, no model used"
 
 
 @frozen
@@ -207,15 +208,16 @@ class AnswerGiven(PacketEvent):
     """The answer to the user."""
 
     text: str
-    by: str  # the model, or "no model"
+    by: str  # the model, or `NO_MODEL_NAME`
     sources: tuple[str, ...] = ()  # the tools that the answer is based on
 
     def apply(self, packet: Packet) -> Packet:
         return packet.with_data(DataField(key="answer", value=self.text, source=self.by))
 
     def summary(self) -> str:
-        rests = f", from {', '.join(self.sources)}" if self.sources else ""
-        return f"{len(self.text)} characters by {self.by}{rests}"
+        sources = f", from {', '.join(self.sources)}" if self.sources else ""
+        author = ", no model used" if self.by == NO_MODEL_NAME else f" by {self.by}"
+        return f"{len(self.text)} characters{author}{sources}"
 
 
 @frozen

@@ -7,6 +7,7 @@ is shown (its arguments are not known), and whether a server is named (its tools
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
@@ -32,7 +33,7 @@ from fingerpost.policy.paths import (
 )
 from fingerpost.records import Call, CallContext, Effect, JsonObject, Permit, Ruling, Scope, Verdict
 from fingerpost.redaction import scrub
-from fingerpost.settings import OwnRule, ProfileRule, ProgramRule, RuleSettings
+from fingerpost.settings import FileRule, OwnRule, ProfileRule, ProgramRule, RuleSettings
 
 log = logging.getLogger("fingerpost.policy")
 
@@ -334,7 +335,7 @@ def _match_argument(rule: Rule, subject: Subject, name: str, pattern: str) -> Pa
     return _assume(rule, PatternFit.MAYBE, pattern, _list_assumed_arguments(subject, name))
 
 
-def build_rules(rules: Sequence[RuleSettings], source: str) -> tuple[Rule, ...]:
+def build_rules(rules: Sequence[RuleSettings]) -> tuple[Rule, ...]:
     """Return the rules with their names and conditions, in order."""
     return tuple(
         Rule(
@@ -345,26 +346,30 @@ def build_rules(rules: Sequence[RuleSettings], source: str) -> tuple[Rule, ...]:
                 condition for condition in CONDITIONS if getattr(settings, condition.field) not in (None, {})
             ),
         )
-        for settings, name in zip(rules, build_rule_names(rules, source), strict=True)
+        for settings, name in zip(rules, build_rule_names(rules), strict=True)
     )
 
 
-def build_rule_names(rules: Sequence[RuleSettings], source: str) -> tuple[str, ...]:
-    """Return one name per rule, in order. Rules from code and from files are numbered separately."""
+def build_rule_names(rules: Sequence[RuleSettings]) -> tuple[str, ...]:
+    """Return one name per rule, in order. Rules are numbered for each place they were written in."""
+    counts: Counter[str] = Counter()
     names: list[str] = []
-    given = written = 0
     for rule in rules:
-        if isinstance(rule, ProfileRule):
-            names.append(f"a rule of the profile {rule.profile}")
-        elif isinstance(rule, OwnRule):
+        if isinstance(rule, OwnRule):
             names.append(f"default of {rule.server}")
-        elif isinstance(rule, ProgramRule):
-            given += 1
-            names.append(f"rule {given} of the program's policy")
-        else:
-            written += 1
-            names.append(f"rule {written} in {source}")
+            continue
+        place = _describe_place(rule)
+        counts[place] += 1
+        names.append(f"rule {counts[place]} {place}")
     return tuple(names)
+
+
+def _describe_place(rule: RuleSettings) -> str:
+    if isinstance(rule, ProfileRule):
+        return f"of the profile {rule.profile}"
+    if isinstance(rule, ProgramRule):
+        return "of the program's policy"
+    return f"in {rule.source}" if isinstance(rule, FileRule) else "of the settings"
 
 
 def find_denial(rules: Sequence[Rule], subject: Subject) -> int | None:
@@ -454,7 +459,6 @@ class PolicyEngine:
         rules: Sequence[RuleSettings],
         *,
         bounds: Mapping[str, Scope] | None = None,
-        source: str = "fingerpost.toml",
         addresses: OwnAddresses | None = None,
         local_addresses: Literal["ask", "allow", "deny"] = "ask",
         extra_rules: Sequence[PolicyRule] = (),
@@ -466,7 +470,7 @@ class PolicyEngine:
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)
         self._local_addresses = Verdict(local_addresses)
         self._extra_rules = tuple(extra_rules)
-        self._rules = build_rules(rules, source)
+        self._rules = build_rules(rules)
         # Rules about more than names must be evaluated for every call.
         self._by_names = all(condition.by_names for rule in self._rules for condition in rule.conditions)
         self._path_rules = tuple(rule for rule in self._rules if rule.settings.paths is not None)
@@ -561,7 +565,7 @@ def apply_doubt(ruling: Ruling, context: CallContext) -> Ruling:
     """Return the ruling, or one that asks a person if there is doubt about the call."""
     if not context.doubt or ruling.verdict is not Verdict.ALLOW:
         return ruling
-    return Ruling(verdict=Verdict.ASK, reason=context.doubt, rule="confidence")
+    return Ruling(verdict=Verdict.ASK, reason=context.doubt, rule=context.doubt_rule)
 
 
 def build_permit(call: Call, ruling: Ruling) -> Permit | None:

@@ -41,7 +41,6 @@ def find_hidden_tools(
     caller: str | None = None,
     profile: str | None = None,
     scopes: Sequence[Scope] = (),
-    source: str = "fingerpost.toml",
 ) -> dict[str, HiddenTool]:
     """Return the tools that this caller may never call, by key, with the rule that denies them."""
     cards = tuple(cards)
@@ -55,7 +54,7 @@ def find_hidden_tools(
     }
     if not scopes and not any(rule.verdict == "deny" for rule in rules):
         return hidden
-    built = build_rules(rules, source)
+    built = build_rules(rules)
     for card in cards:
         if card.key not in hidden:
             subjects = describe_tool(card, caller=caller, profile=profile)
@@ -79,7 +78,7 @@ def may_call_any(
         for effect in Effect
         for operation in (None, UNKNOWN)
     ]
-    return _find_reason(build_rules(rules, ""), [one for one in subjects if _is_within(scopes, one)]) is None
+    return _find_reason(build_rules(rules), [one for one in subjects if _is_within(scopes, one)]) is None
 
 
 def describe_tool(card: ToolCard, *, caller: str | None, profile: str | None) -> tuple[Subject, ...]:

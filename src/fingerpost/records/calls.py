@@ -42,6 +42,7 @@ class CallContext:
     fallback: bool = True  # whether a fallback tool may be used
     idempotency_key: str | None = None  # a call with the same key runs only once
     doubt: str = ""  # why this call needs approval even if the rules allow it
+    doubt_rule: str = "confidence"  # what the doubt comes from, named as a rule
     # The caller's header, for servers configured to receive it.
     authorization: str | None = field(default=None, repr=False)
     cancelled: tuple[str, ...] = ()  # tools whose calls were denied by a person in this request
@@ -230,6 +231,11 @@ class Outcome:
     code: int | None = None  # the server's error code, if it returned an error
     data: Json = None
     metadata: JsonObject = field(default_factory=dict[str, Json])
+
+    @property
+    def is_dry_run(self) -> bool:
+        """Whether nothing was called: the content says what would happen."""
+        return self.metadata.get("dry_run") is True
 
 
 class IdempotencyState(StrEnum):

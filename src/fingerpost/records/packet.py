@@ -251,7 +251,7 @@ class ToolResult:
 
 @frozen
 class Step:
-    """One call of this packet, as shown to the model: the arguments and the result."""
+    """One call of this packet, as a model reads it: the arguments and the result."""
 
     tool: str
     arguments: JsonObject
@@ -262,6 +262,7 @@ class Step:
     warnings: tuple[str, ...] = ()  # parts of the result that look like instructions
     directive: JsonObject | None = None  # directive for the client, if the tool returns one
     handle: str | None = None  # of a shortened result: the handle for `read_result`
+    ran: bool = True  # false: the tool was not called, as in a dry run; `text` says what would happen
 
 
 @frozen

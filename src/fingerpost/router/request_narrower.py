@@ -301,11 +301,13 @@ class RequestNarrower:
         model: ChatModel | None = None,
         widened: bool = False,
         arms: Mapping[str, str] | None = None,
+        min_fit: float = 0.0,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """Narrow for a packet of a run. Return the result and the events to record.
 
         `text` replaces the request if only a part of it is left. `model` chooses servers, if one is asked.
         `widened`: a model used none of the offered tools, so more servers are included. `arms` are the run's.
+        A request that needs no tool is offered none below `min_fit`, also where tools were asked for.
         """
         if arms is None:
             arms = assign_arms(self._settings.rollout, options.conversation or packet.packet_id)
@@ -335,7 +337,7 @@ class RequestNarrower:
         )
         narrowing = await self._narrower.narrow_snapshot(snapshot, replace(request, servers=choice))
         narrowing = replace(narrowing, packet_id=packet.packet_id)
-        if gate:
+        if gate or (settings.flags.need_gate and narrowing.shortlist.fit < min_fit):
             narrowing = drop_unneeded(narrowing)
         return narrowing, _build_events(
             packet, narrowing, *await self._count_tokens(snapshot, view, narrowing), arms

@@ -48,6 +48,7 @@ from fingerpost.router.modes.tool_step import (
     add_result,
     build_context,
     compute_tokens_left,
+    emit_call_status,
     emit_status,
     record_selection,
     schedule_calls,
@@ -175,7 +176,7 @@ async def resume_with_answer(run: RunState, question: Question, answer: str) -> 
     if is_waiting(outcome):
         return await end_waiting(run, outcome, selection)
     if run.packet.tool_routing.execution_status is ExecutionStatus.APPROVED:
-        emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+        emit_call_status(run, outcome)
     record_confidence_sample(run, outcome)
     add_result(run, selection, outcome)
     return await continue_request(run)
@@ -243,7 +244,7 @@ def _emit_status(run: RunState, pending: Pending, selection: Selection, *, succe
         emit_status(run, ExecutionStatus.USER_DENIED, pending.decision_reason or pending.decision.value)
         return
     if status is ExecutionStatus.AWAITING_CONFIDENCE:
-        emit_status(run, ExecutionStatus.APPROVED, f"by {pending.decided_by}")
+        emit_status(run, ExecutionStatus.APPROVED, f"approved by {pending.decided_by}")
     emit_status(run, ExecutionStatus.EXECUTED if success else ExecutionStatus.FAILED)
 
 

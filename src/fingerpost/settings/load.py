@@ -23,7 +23,7 @@ from fingerpost.settings.client_files import (
     to_text,
 )
 from fingerpost.settings.document import SettingsDocument, as_table, read_document, read_dotenv, read_text
-from fingerpost.settings.model import ServerSettings, Settings
+from fingerpost.settings.model import FileRule, ServerSettings, Settings
 from fingerpost.settings.problems import DEFAULT_ORIGIN, KeyPath, Problem, ValueOrigin, format_path, to_error
 from fingerpost.settings.profiles import FOLDER, ProfileFiles
 from fingerpost.settings.sources import (
@@ -413,6 +413,7 @@ def _gather(sources: Sources) -> _GatheredSettings:
         )
     documents: Mapping[str, SettingsDocument] = {}
     if settings is not None:
+        settings = _name_sources_of_rules(settings, context)
         settings, documents = _add_profiles(sources, settings, context, document, gathered)
     servers_document = _read_servers(sources, values, context.origin(("servers_file",)), document, gathered)
     timeout = (settings or Settings()).limits.connect_timeout
@@ -427,6 +428,14 @@ def _gather(sources: Sources) -> _GatheredSettings:
     if not gathered.servers and not gathered.server_problems and "servers_file" not in values:
         gathered.problems += _suggest_project_file(sources)
     return gathered
+
+
+def _name_sources_of_rules(settings: Settings, context: ValidationContext) -> Settings:
+    """Return the settings with rules that know where they were written."""
+    origin = context.origin(("policy",))
+    source = origin.file or origin.name or "the settings"
+    rules = [FileRule.model_validate({**rule.model_dump(), "source": source}) for rule in settings.policy]
+    return settings.model_copy(update={"policy": tuple(rules)})
 
 
 def _read_config(sources: Sources, gathered: _GatheredSettings) -> SettingsDocument | None:

@@ -247,6 +247,12 @@ class RuleSettings(Section):
     reason: str | None = Field(default=None, description="Shown to the model and the person")
 
 
+class FileRule(RuleSettings):
+    """A rule that was loaded. Reasons name the file, the variable or the argument it stands in."""
+
+    source: str = Field(exclude=True)
+
+
 class ProgramRule(RuleSettings):
     """A rule given by a program, not by a file. Reasons name it as such."""
 

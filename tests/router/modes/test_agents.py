@@ -273,6 +273,7 @@ async def test_after_a_result_that_gives_orders_what_changes_something_asks_even
     assert route.outcome is RouteOutcome.WAITING
     assert route.pending is not None
     assert "may try to give orders" in route.pending.reason
+    assert "; instructions in a result)" in route.trace  # the rule that asked
     assert [name for name, _ in server.calls] == ["open_page"]
 
 

@@ -21,6 +21,26 @@ async def test_a_greeting_gets_a_greeting(tmp_path: Path) -> None:
         route = await router.route("Hello!")
     assert (route.outcome, route.mode, route.answered_by) == (RouteOutcome.ANSWERED, Mode.KEYLESS, "no model")
     assert route.answer.startswith("Hello!")
+    assert route.packet.context.available_tools == ()  # none is needed, so none is offered
+
+
+@proves("V10")
+async def test_what_is_recorded_claims_only_what_happened(tmp_path: Path) -> None:
+    async with open_router(tmp_path, [create_clock_server()]) as router:
+        dry = await router.route("What time is it in Tokyo right now?", dry_run=True)
+        done = await router.route("What time is it in Tokyo right now?")
+    assert (dry.outcome, dry.sources) == (RouteOutcome.ANSWERED, ())
+    assert dry.answer.startswith("Dry run: nothing was called.\nwould call time/get_current_time")
+    for line in (
+        "call_finished: time/get_current_time: not called (dry run)",
+        "execution_status_changed: skipped: dry run: nothing was called",
+        "tool_result_injected: nothing was called (dry run)",
+    ):
+        assert line in dry.trace.splitlines()
+    assert "execution_status_changed: executed" in done.trace.splitlines()
+    assert done.sources == ("time/get_current_time",)
+    for words in ("approved", "by no model", "with no model"):
+        assert words not in f"{dry.trace}\n{done.trace}"
 
 
 @proves("W4")

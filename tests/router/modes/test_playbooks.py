@@ -91,10 +91,10 @@ async def test_a_question_is_answered_from_a_tool_and_names_it(tmp_path: Path) -
         execution_status_changed: awaiting_confidence
         task_scheduled: processing, next Validate
         model_answered: review by scripted in … ms, … tokens
-        selection_reviewed: approved at 0.92: looked at it
-        confidence_judged: go at 0.92: the review approves, at 0.92; 0.70 is enough
+        selection_reviewed: agrees at 0.92: looked at it
+        confidence_judged: go at 0.92: the review agrees, at 0.92; 0.70 is enough
         task_scheduled: processing, next Decision
-        execution_status_changed: approved: the review approves, at 0.92; 0.70 is enough
+        execution_status_changed: ready to call: the review agrees, at 0.92; 0.70 is enough
         task_scheduled: processing, next ToolExecution
         task_scheduled: processing, next Research
         call_received: time/get_current_time was asked for
@@ -127,7 +127,7 @@ async def test_with_low_confidence_the_shortlist_widens_once_and_then_the_person
         assert route.outcome is RouteOutcome.WAITING
         assert route.pending is not None
         assert route.pending.tool == "time/get_current_time"
-        assert route.pending.reason == "the review approves, at 0.55; below 0.70 a person decides"
+        assert route.pending.reason == "the review agrees, at 0.55; below 0.70 a person decides"
         assert not [event for event in route.events if event.kind == "attempt_started"]
         events = playbook(route, without=(*QUIET, "task_scheduled", "model_answered"))
     assert events.startswith(
@@ -145,14 +145,14 @@ async def test_with_low_confidence_the_shortlist_widens_once_and_then_the_person
             tool_selected: chose time/get_current_time: it fits
             execution_status_changed: pending
             execution_status_changed: awaiting_confidence
-            selection_reviewed: approved at 0.55: looked at it
-            confidence_judged: ask at 0.55: the review approves, at 0.55; below 0.70 a person decides
+            selection_reviewed: agrees at 0.55: looked at it
+            confidence_judged: ask at 0.55: the review agrees, at 0.55; below 0.70 a person decides
             call_received: time/get_current_time was asked for
             call_prepared: time/get_current_time, 0 repairs
-            call_ruled: time/get_current_time: ask (the review approves, at 0.55; below 0.70 a person decides; confidence)
-            approval_requested: time/get_current_time waits for a person as apr_…: the review approves, at 0.55; below 0.70 a person decides
+            call_ruled: time/get_current_time: ask (the review agrees, at 0.55; below 0.70 a person decides; confidence)
+            approval_requested: time/get_current_time waits for a person as apr_…: the review agrees, at 0.55; below 0.70 a person decides
             call_finished: time/get_current_time: authorization_required
-            question_asked: time/get_current_time waits for your approval as apr_…: the review approves, at 0.55; below 0.70 a person decides
+            question_asked: time/get_current_time waits for your approval as apr_…: the review agrees, at 0.55; below 0.70 a person decides
             route_ended: waiting in … ms
             """  # noqa: E501
         )

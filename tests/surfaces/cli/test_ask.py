@@ -287,7 +287,7 @@ async def test_explain_shows_how_the_answer_came_about(clerk: CommandLine) -> No
     for words in (
         "a tool is needed",
         "chose    time/get_current_time",
-        "review   approved at 0.95",
+        "review   agrees at 0.95",
         "sure     go at",
         "selection (strong-1)",
         "40 + 8 tokens",

@@ -169,8 +169,9 @@ def build_keyless_answer(
                 things="; ".join(to_short_line(one) for one in undone_needs[:MAX_LISTED_ITEMS])
             )
         )
-    own = phrases["own" if len(steps) == 1 else "owns"]
-    parts.append(f"{phrases['silent' if configured else 'none']}; {own}")
+    if any(step.ran for step in steps):
+        own = phrases["own" if len(steps) == 1 else "owns"]
+        parts.append(f"{phrases['silent' if configured else 'none']}; {own}")
     return "\n\n".join(parts)
 
 
@@ -225,6 +226,8 @@ def _format_step(step: Step, phrases: dict[str, str]) -> str:
     if not step.success:
         return phrases["failed"].format(tool=tool)
     reply = remove_fence(step.text).strip()
+    if not step.ran:
+        return f"{phrases['dry']}\n{reply}"
     if not reply:
         return phrases["empty"].format(tool=tool)
     if len(reply) > MAX_REPLY_LENGTH:

@@ -50,6 +50,7 @@ from fingerpost.router.modes.tool_step import (
     add_result,
     begin_next_round,
     build_tool_call,
+    emit_call_status,
     emit_status,
     find_other_tools,
     record_selection,
@@ -236,8 +237,7 @@ async def run_turn_calls(run: RunState, calls: Sequence[ToolCall]) -> tuple[Outc
             add_result(run, selection, ended[-1])
     if waiting is not None:
         return outcomes[waiting], chosen[waiting]
-    good = any(outcome.success for outcome in ended)
-    emit_status(run, ExecutionStatus.EXECUTED if good else ExecutionStatus.FAILED)
+    emit_call_status(run, *ended)
     return None
 
 

@@ -25,12 +25,12 @@ from fingerpost.choose.syntax_guard.vocabulary import is_announcement
 from fingerpost.choose.tool_loop import MAX_CALLS_PER_TURN, build_turn_request, parse_turn
 from fingerpost.errors import ModelError
 from fingerpost.events import SyntaxStopped
+from fingerpost.events.route import NO_MODEL_NAME
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelReply, ModelRequest, OnText, Role
 from fingerpost.records import JsonObject, Message, Mode, Selection, SystemTask, ToolCall, to_valid_text
 from fingerpost.router.modes.prompts import PromptStart, build_prompt
 from fingerpost.router.modes.routes import (
-    NO_MODEL_NAME,
     end_answered,
     end_broken,
     end_declined,

@@ -8,6 +8,7 @@ from typing import Final
 
 from fingerpost.choose.answer import list_sources
 from fingerpost.choose.keyless.choice import (
+    CONFIDENT_FIT,
     KeylessChoice,
     ToolOption,
     build_missing_question,
@@ -22,6 +23,7 @@ from fingerpost.choose.keyless.replies import (
     build_keyless_answer,
     build_routing_off_reply,
 )
+from fingerpost.events.route import NO_MODEL_NAME
 from fingerpost.records import (
     Effect,
     ErrorKind,
@@ -37,7 +39,6 @@ from fingerpost.records import (
 from fingerpost.router.modes.answer import get_language
 from fingerpost.router.modes.elicitation import is_waiting
 from fingerpost.router.modes.routes import (
-    NO_MODEL_NAME,
     end_answered,
     end_asked,
     end_declined,
@@ -45,7 +46,13 @@ from fingerpost.router.modes.routes import (
     end_waiting,
 )
 from fingerpost.router.modes.run_state import RunState
-from fingerpost.router.modes.tool_step import add_result, emit_status, record_selection, run_call
+from fingerpost.router.modes.tool_step import (
+    add_result,
+    emit_call_status,
+    emit_status,
+    record_selection,
+    run_call,
+)
 from fingerpost.router.route import Route
 
 COMPLETE_ARGUMENTS_REASON: Final = "every argument stands in the request"
@@ -55,8 +62,8 @@ MAX_OPTIONS: Final = 4
 
 
 async def narrow_without_model(run: RunState) -> Narrowing:
-    """Narrow the request. Tools are searched even if it seems to need none, because no model can answer."""
-    return await run.narrow(asked_for_tools=True)
+    """Narrow the request. A tool that fits well is offered even if none seems needed: no model can answer."""
+    return await run.narrow(min_fit=CONFIDENT_FIT)
 
 
 async def serve_needs(run: RunState, narrowing: Narrowing, first: int = 0) -> Route:
@@ -142,7 +149,7 @@ async def _run_selection(run: RunState, selection: Selection) -> Route | None:
     outcome = await run_call(run, selection)
     if is_waiting(outcome):
         return await end_waiting(run, outcome, selection)
-    emit_status(run, ExecutionStatus.EXECUTED if outcome.success else ExecutionStatus.FAILED)
+    emit_call_status(run, outcome)
     add_result(run, selection, outcome)
     return None
 

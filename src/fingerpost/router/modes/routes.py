@@ -10,6 +10,7 @@ from fingerpost.choose.keyless.replies import build_keyless_answer
 from fingerpost.choose.prompts import to_tool_messages
 from fingerpost.errors import FingerpostError, ModelError
 from fingerpost.events import AnswerGiven, BudgetReached, QuestionAsked, RouteEnded
+from fingerpost.events.route import NO_MODEL_NAME
 from fingerpost.llm import ModelReply
 from fingerpost.llm.content import as_mapping
 from fingerpost.records import (
@@ -28,7 +29,6 @@ from fingerpost.router.modes.elicitation import build_question
 from fingerpost.router.modes.run_state import RunBudgetExceeded, RunState
 from fingerpost.router.route import Route
 
-NO_MODEL_NAME = "no model"
 NO_ANSWER_TEXT = "The model gave no answer in words. Ask again, or ask another model."
 _LIMIT_ADVICE = "Ask for a smaller part of it, or raise that limit."
 SYNTAX_ONLY_TEXT = (

@@ -397,11 +397,13 @@ class RunState:
         part = self._streamed_text[len(self._earlier) :]
         return part.removeprefix("\n\n") if self._earlier else part
 
-    async def narrow(self, *, asked_for_tools: bool = False) -> Narrowing:
-        """Find the tools for the request. With `asked_for_tools`, also if it seems to need none."""
+    async def narrow(self, *, min_fit: float | None = None) -> Narrowing:
+        """Find the tools for the request. With `min_fit`, tools that fit so well are offered even if the
+        request seems to need none.
+        """
         self.schedule(SystemTask.INTENT_DETECTION)
-        options = replace(self.options, asked_for_tools=True) if asked_for_tools else self.options
-        found, events = await self._narrow_packet(options)
+        options = self.options if min_fit is None else replace(self.options, asked_for_tools=True)
+        found, events = await self._narrow_packet(options, min_fit=min_fit or 0.0)
         for event in events:
             self.emit(event)
         if self.client_options.excludes_routed_tools:
@@ -424,7 +426,12 @@ class RunState:
         return (await self._narrow_packet(asking, text=text, widened=True))[0]
 
     async def _narrow_packet(
-        self, options: RouteOptions, *, text: str | None = None, widened: bool = False
+        self,
+        options: RouteOptions,
+        *,
+        text: str | None = None,
+        widened: bool = False,
+        min_fit: float = 0.0,
     ) -> tuple[Narrowing, tuple[PacketEvent, ...]]:
         """Narrow and keep the result. The model that chooses servers is counted and recorded like others."""
         pool, ask = self.deps.pool, self.build_ask(Role.LITE, "servers")
@@ -437,6 +444,7 @@ class RunState:
             model=chooser,
             widened=widened,
             arms=self.arms,
+            min_fit=min_fit,
         )
         self.narrowing = found
         return found, events

@@ -49,6 +49,7 @@ from fingerpost.router.modes.tool_step import (
     add_result,
     begin_next_round,
     build_tool_call,
+    emit_call_status,
     emit_status,
     find_tools_needing_approval,
     record_selection,
@@ -215,11 +216,12 @@ async def _compute_confidence(run: RunState, reviewed: ReviewedTool) -> Confiden
 async def call(run: RunState, gated: GatedCall) -> NextStep | Route:
     """Call the tool, add its result, and decide what follows. A call that waits for a person ends the run."""
     outcome = await run_call(run, gated.selection, doubt=gated.doubt or "")
-    if gated.doubt is not None and outcome.pending_id is None and outcome.success:
+    if gated.doubt is not None and outcome.success and not outcome.is_dry_run:
         # An earlier grant covers the call.
-        emit_status(run, ExecutionStatus.APPROVED, "allowed before in this conversation")
-    _emit_call_status(run, outcome)
-    if is_waiting(outcome):
+        emit_status(run, ExecutionStatus.APPROVED, "an earlier approval covers it")
+    if not is_waiting(outcome):
+        emit_call_status(run, outcome)
+    else:
         return await end_waiting(run, outcome, gated.selection)
     record_confidence_sample(run, outcome)
     add_result(run, gated.selection, outcome)
@@ -285,22 +287,6 @@ def get_later_messages(run: RunState) -> tuple[Message, ...]:
         return ()
     first = Message(role="user", text=run.packet.content.original_prompt)
     return (first, *since)
-
-
-def _emit_call_status(run: RunState, outcome: Outcome) -> None:
-    """Emit the status of a call that has ended."""
-    if is_waiting(outcome):
-        return
-    before = run.packet.tool_routing.execution_status
-    if outcome.success:
-        after = ExecutionStatus.EXECUTED
-    elif outcome.error is ErrorKind.CANCELLED:
-        after = ExecutionStatus.USER_DENIED
-    elif before is ExecutionStatus.APPROVED:
-        after = ExecutionStatus.FAILED
-    else:
-        after = ExecutionStatus.SKIPPED
-    emit_status(run, after, "" if outcome.success else str(outcome.error or ""))
 
 
 def _handle_invalid_arguments(run: RunState, selection: Selection, checked: CheckedCall) -> Route | NextStep:

@@ -37,6 +37,7 @@ from fingerpost.records import (
 from fingerpost.router.modes.elicitation import refuse_if_unanswerable
 from fingerpost.router.modes.run_state import RunState
 
+DRY_RUN_REASON: Final = "dry run: nothing was called"
 DIRECTIVES_SERVER: Final = "directives"  # the built-in server whose results are for the client
 WIDEN_FACTOR: Final = 3  # times as many tools as usual are offered if the choice was uncertain
 MIN_DESCRIPTION_WORDS: Final = (
@@ -86,12 +87,32 @@ def emit_status(run: RunState, status: ExecutionStatus, reason: str = "") -> Non
     run.emit(ExecutionStatusChanged(packet_id=run.packet.packet_id, status=status, reason=reason))
 
 
+def emit_call_status(run: RunState, *outcomes: Outcome) -> None:
+    """Emit the status of the calls of one turn, which have ended. A call that reached no tool was skipped."""
+    ran = [
+        outcome for outcome in outcomes if not outcome.is_dry_run and (outcome.success or outcome.attempts)
+    ]
+    failure = next((outcome.error for outcome in outcomes if outcome.error is not None), None)
+    if any(outcome.success for outcome in ran):
+        emit_status(run, ExecutionStatus.EXECUTED)
+    elif failure is ErrorKind.CANCELLED:
+        emit_status(run, ExecutionStatus.USER_DENIED, failure)
+    elif failure is None:
+        emit_status(run, ExecutionStatus.SKIPPED, DRY_RUN_REASON)
+    elif ran and run.packet.tool_routing.execution_status is ExecutionStatus.APPROVED:
+        emit_status(run, ExecutionStatus.FAILED, failure)
+    else:
+        emit_status(run, ExecutionStatus.SKIPPED, failure)
+
+
 async def run_call(run: RunState, selection: Selection, *, doubt: str = "") -> Outcome:
     """Run one call, subject to the policy and a person's approval."""
     tool_call = build_tool_call(selection)
     schedule_calls(run, (tool_call,))
     context = build_context(run, tool_call, tokens_left=compute_tokens_left(run))
-    outcome = await run.deps.calls.call(tool_call, replace(context, doubt=doubt or context.doubt))
+    if doubt:
+        context = replace(context, doubt=doubt, doubt_rule="confidence")
+    outcome = await run.deps.calls.call(tool_call, context)
     return await summarise_outcome(run, refuse_if_unanswerable(outcome))
 
 
@@ -165,6 +186,7 @@ def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None
         dry_run=asking.dry_run,
         summarises=run.deps.pool.ready,
         doubt=_find_injection_doubt(run, tool_call),
+        doubt_rule="instructions in a result",
         authorization=asking.authorization,
         cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
     )
@@ -227,6 +249,7 @@ def add_result(run: RunState, selection: Selection, outcome: Outcome) -> None:
                 warnings=find_injection_signs(outcome.content),
                 directive=_read_directive(run, outcome),
                 handle=None if outcome.digest is None else outcome.digest.handle,
+                ran=not outcome.is_dry_run,
             ),
         )
     )

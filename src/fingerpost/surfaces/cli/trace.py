@@ -26,12 +26,14 @@ from fingerpost.events import (
     CallReplayed,
     CallRuled,
     Event,
+    ExecutionStatusChanged,
     FallbackTaken,
     PacketReceived,
     RequestNarrowed,
     ResultDigested,
     SubagentBegan,
     SubagentEnded,
+    ToolResultInjected,
     encode,
     find_unfinished_attempts,
 )
@@ -181,6 +183,8 @@ _SUMMARISED: Final[Mapping[type[Event], tuple[str, str]]] = {  # label and style
     ApprovalDecided: ("approval", "yellow"),
     FallbackTaken: ("fallback", "yellow"),
     CallReplayed: ("replayed", "yellow"),
+    ExecutionStatusChanged: ("status", "dim"),
+    ToolResultInjected: ("result", "dim"),
 }
 _DESCRIPTIONS: Final[Mapping[type[Event], Callable[[Any], TraceStep | None]]] = {
     AttemptStarted: lambda _: None,  # shown by its end

@@ -96,7 +96,7 @@ class ResourceListing:
         """Read the current rules about servers. Profiles add rules, and profiles may change."""
         router = self._router
         self._version = router.profiles.version
-        rules = build_rules([_widen_rule(rule) for rule in router.settings.policy], "fingerpost.toml")
+        rules = build_rules([_widen_rule(rule) for rule in router.settings.policy])
         self._rules = tuple(rule for rule in rules if _is_about_a_server(rule))
         by_rule = any(rule.settings.caller is not None for rule in self._rules)
         self._by_caller = by_rule or router.profiles.depends_on_caller
