@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # Servers written for version 1 of the MCP library cannot share an environment with version 2.
 MCP1   := .venv-mcp1
+# Without bytecode files every program compiles what it imports: collecting the tests takes 32 s instead of 11.
+unexport PYTHONDONTWRITEBYTECODE
 # The last two are not on every PATH: run by root, the tests' PostgreSQL makes a user of its own with `useradd`.
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH):/usr/sbin:/sbin
 
