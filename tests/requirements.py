@@ -390,4 +390,15 @@ REQUIREMENTS: dict[str, Requirement] = {
     "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),
     "S4": Requirement("Each server, or all, can run on demand, from the start, or always"),
     "S5": Requirement("Commands use the connections of a running gateway of the same store and entry"),
+    "S6": Requirement(
+        "Servers are added, changed and removed by command and API, tried first, in one file that keeps all "
+        "else as it is; only who may manage does so"
+    ),
+    "S7": Requirement(
+        "Changed settings files apply while Fingerpost runs; what cannot apply is said, the rest goes on"
+    ),
+    "S8": Requirement(
+        "A pin belongs to the entry of a server: a changed entry is a new server, an unchanged one is held "
+        "to its pins, and every surface says why tools are missing"
+    ),
 }

@@ -195,6 +195,15 @@ class Catalog:
         )
         return tuple(_mark_personal(one, listing.personal) for one in made)
 
+    def use_overrides(self, overrides: Sequence[ToolOverride], listings: Iterable[Listing]) -> None:
+        """Apply changed overrides of the settings to the tools of these listings, which are all there are."""
+        self._card_builder = replace(self._card_builder, overrides=Overrides(overrides))
+        for listing in listings:
+            known, self._cards[listing.server] = self._cards.get(listing.server, {}), {}
+            built = self.build_cards(listing)
+            self._cards[listing.server] = known
+            self.replace_server(listing, built)
+
     def replace_server(
         self, listing: Listing, built: Sequence[ToolCard | RefusedDefinition] | None = None
     ) -> CatalogDiff:

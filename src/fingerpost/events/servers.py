@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from fingerpost.events.base import Event
 from fingerpost.frozen import frozen
@@ -144,6 +144,46 @@ class ProfilesChanged(Event):
         named = ", ".join(self.changed) or "none"
         wrong = f"; wrong: {'; '.join(self.problems)}" if self.problems else ""
         return f"version {self.profiles_version}: {named} changed{wrong}"
+
+
+@frozen
+class ServerEntryChanged(Event):
+    """A person added, changed or removed the entry of a server in a file."""
+
+    audited: ClassVar[bool] = True
+
+    server: str
+    change: Literal["added", "changed", "removed"]
+    by: str
+    file: str
+
+    def summary(self) -> str:
+        return f"{self.server} {self.change} in {self.file} by {self.by}"
+
+
+@frozen
+class SettingsChanged(Event):
+    """Settings files changed at run time. What is in `waiting` applies after a restart."""
+
+    audited: ClassVar[bool] = True
+
+    added: tuple[str, ...] = ()  # servers
+    removed: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    sections: tuple[str, ...] = ()  # settings that apply now: policy, tools, models, profiles, plans
+    waiting: tuple[str, ...] = ()  # settings that apply after a restart
+    problems: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        named = {
+            "added": self.added,
+            "removed": self.removed,
+            "changed": self.changed,
+            "applied": self.sections,
+            "after a restart": self.waiting,
+            "wrong": self.problems,
+        }
+        return "; ".join(f"{what}: {', '.join(values)}" for what, values in named.items() if values)
 
 
 @frozen

@@ -213,6 +213,7 @@ class ModelPool:
         self._members = {
             role: PoolMember.from_model(model) for role, model in given.items() if model is not None
         }
+        self._replaced: list[PoolMember] = []
         self._capability_registry = CapabilityRegistry(memory, clock=clock)
 
     @classmethod
@@ -230,18 +231,28 @@ class ModelPool:
         Two roles with the same settings share one model. Nothing is connected yet.
         """
         pool = cls(memory=memory, clock=clock)
+        pool.replace_models(settings, lite=lite, prime=prime)
+        return pool
+
+    def replace_models(
+        self, settings: ModelsSettings, *, lite: ChatModel | None = None, prime: ChatModel | None = None
+    ) -> None:
+        """Use the models of these settings from the next question on. The others stay open until the pool is
+        closed: a reply may still come.
+        """
+        self._replaced += self._members.values()
+        self._members = {}
         wanted = ((Role.LITE, settings.lite, lite), (Role.PRIME, settings.prime, prime))
         for role, configured, given in wanted:
-            twin = pool._members.get(role.other)
+            twin = self._members.get(role.other)
             if given is not None:
-                pool._members[role] = PoolMember.from_model(given, configured)
+                self._members[role] = PoolMember.from_model(given, configured)
             elif (
                 configured is not None and twin is not None and twin.is_owned and twin.settings == configured
             ):
-                pool._members[role] = twin
+                self._members[role] = twin
             elif configured is not None:
-                pool._members[role] = PoolMember.from_settings(configured)
-        return pool
+                self._members[role] = PoolMember.from_settings(configured)
 
     @property
     def ready(self) -> bool:
@@ -313,7 +324,7 @@ class ModelPool:
     async def aclose(self) -> None:
         """Close the models that the pool created. Given models stay open."""
         async with AsyncExitStack() as stack:
-            for member in self._members.values():
+            for member in (*self._replaced, *self._members.values()):
                 stack.push_async_callback(member.aclose)
 
     def _get_member(self, role: Role) -> PoolMember | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from fingerpost.catalog.cards import RefusedDefinition
 from fingerpost.errors import ServerUnavailable, StoreUnavailable
 from fingerpost.records import CallContext, KnownServer, Listing, ServerState, ToolCall, ToolCard
 from fingerpost.servers import ServerPool
+from fingerpost.settings import ToolOverride
 from fingerpost.tasks import run_in_thread
 
 if TYPE_CHECKING:
@@ -134,6 +135,11 @@ class CatalogSync:
             self._applied[listing.server] = listing
             self._catalog.replace_server(listing, cards if listing is prepared_listing else None)
             self._unsaved.set()
+
+    def use_overrides(self, overrides: Sequence[ToolOverride]) -> None:
+        """Apply changed overrides of the settings to all tools."""
+        self._prepared.clear()
+        self._catalog.use_overrides(overrides, self._applied.values())
 
     def remove_server(self, server: str) -> None:
         """Remove a server that is no longer configured."""

@@ -88,6 +88,11 @@ class Profiles(Mapping[str, ProfileSettings]):
         self.problems: tuple[str, ...] = ()  # problems in the current files
         self.bounds: Mapping[str, Scope] = self._build_bounds()
 
+    def set_plans(self, plans: Mapping[str, str]) -> None:
+        """Replace the plans of callers."""
+        self._plans = dict(plans)
+        self.version += 1
+
     def __getitem__(self, name: str) -> ProfileSettings:
         return self._current[name]
 

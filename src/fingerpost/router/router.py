@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -60,6 +60,7 @@ from fingerpost.records import (
 )
 from fingerpost.records.json import to_valid_json
 from fingerpost.router.catalog_sync import CatalogSync, LazyConnector
+from fingerpost.router.configuration import Configuration, ServerTrial, try_server
 from fingerpost.router.extensions import Extensions
 from fingerpost.router.feedback import FeedbackService
 from fingerpost.router.options import (
@@ -84,7 +85,7 @@ from fingerpost.router.store_sync import (
 )
 from fingerpost.servers import ServerPool, sign_in
 from fingerpost.servers.spec import FunctionServer, FunctionTool
-from fingerpost.settings import ProfileFiles, Settings
+from fingerpost.settings import Loaded, OwnRule, ProfileFiles, Settings
 from fingerpost.tasks import run_restarting
 
 if TYPE_CHECKING:
@@ -213,6 +214,8 @@ class Router:
         self._opened = False  # whether the router was ever opened
         self._open = False
         self.is_warming_up = False  # a request would wait for what is being loaded
+        self.configuration: Configuration | None = None  # None: its settings files are not followed
+        self._profile_polling: anyio.CancelScope | None = None
 
     async def __aenter__(self) -> Self:
         _check_event_loop()
@@ -356,8 +359,86 @@ class Router:
     def follow_profiles(self, files: ProfileFiles, *, every: float = POLL_INTERVAL_S) -> None:
         """Apply changes of these files from now on."""
         self._check_open()
-        reading = partial(poll_profiles, files, self.profiles, self._on_profiles_changed, interval=every)
-        self._tasks.start_soon(run_restarting, reading)
+        if self._profile_polling is not None:
+            self._profile_polling.cancel()
+        self._profile_polling = scope = anyio.CancelScope()
+
+        async def poll() -> None:
+            with scope:
+                await poll_profiles(files, self.profiles, self._on_profiles_changed, interval=every)
+
+        self._tasks.start_soon(run_restarting, poll)
+
+    def follow_settings(self, loaded: Loaded) -> None:
+        """Apply changes of the settings files from now on. `loaded` is what the router was opened with."""
+        self._check_open()
+        if loaded.profile_files is not None:
+            self.follow_profiles(loaded.profile_files)
+        if loaded.places is not None:
+            self.configuration = Configuration(self, loaded, loaded.places)
+            self._tasks.start_soon(run_restarting, self.configuration.follow)
+
+    async def apply_settings(self, before: Loaded, now: Loaded, sections: Collection[str]) -> None:
+        """Apply these changed sections of the settings files to all following requests."""
+        if now.profile_files is not None and now.profile_files != before.profile_files:
+            self.follow_profiles(now.profile_files)
+        if not sections:
+            return
+        if "plans" in sections:
+            self.profiles.set_plans(now.settings.plans)
+        if "policy" in sections:
+            given, written = self._rules
+            own = [rule for rule in written if isinstance(rule, OwnRule)]
+            self._rules = (given, (*now.settings.policy, *own))
+        added = self.settings.tools[: len(self.settings.tools) - len(before.settings.tools)]  # by our servers
+        update = {
+            "models": now.settings.models,
+            "plans": now.settings.plans,
+            "tools": (*added, *now.settings.tools),
+        }
+        self.settings = self._apply_profiles(self.settings.model_copy(update=update))
+        self._visibility.set_rules(self.settings.policy, self.profiles.bounds)
+        self.calls.use_rules(self.settings.policy, self.profiles.bounds)
+        if "tools" in sections:
+            self._catalog_sync.use_overrides(self.settings.tools)
+        if "models" in sections and self._pool is not None:
+            lite, prime = self._models
+            self._pool.replace_models(self.settings.models, lite=lite, prime=prime)
+
+    async def add_server(self, spec: ServerSpec) -> None:
+        """Add a server and connect it. Raises `ConfigError` if there is one of this name."""
+        self._check_open()
+        await self.servers.add(spec)
+        self.extensions.servers = (*self.extensions.servers, spec)
+        await self._start_added(spec.name)
+
+    async def replace_server(self, spec: ServerSpec) -> None:
+        """Replace the server of this name. Calls that run on it finish."""
+        self._check_open()
+        await self.servers.replace(spec)
+        self.extensions.servers = tuple(
+            spec if one.name == spec.name else one for one in self.extensions.servers
+        )
+        await self._start_added(spec.name)
+
+    async def remove_server(self, name: str) -> None:
+        """Remove a server and its tools. Calls that run on it finish."""
+        self._check_open()
+        self.servers.retire(name)
+        self.extensions.servers = tuple(one for one in self.extensions.servers if one.name != name)
+
+    async def _start_added(self, name: str) -> None:
+        """Offer what is known of a new server, and connect it unless that is enough."""
+        await self.disabled_tools.refresh()
+        entries = await self.servers.read_entries()
+        wanted = {name: entries[name]} if name in entries else {}
+        await self.servers.offer_known(await self.store.known_servers.find(wanted))
+        self.servers.start_needed(name)
+
+    async def try_server(self, spec: ServerSpec) -> ServerTrial:
+        """Connect to a server once and return its tools, or why that failed. It is not added."""
+        self._check_open()
+        return await try_server(spec, self.settings, self.store.tokens)
 
     def _on_profiles_changed(self, changed: tuple[str, ...]) -> None:
         """Apply changed profiles to all following requests."""

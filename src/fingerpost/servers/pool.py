@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("fingerpost.servers")
 
 DEFAULT_TIMEOUT_S = 60.0  # of a call without a deadline
+RETIRE_TIMEOUT_S = 3600.0  # longest wait for calls of a removed server: the longest timeout of a call
+RETIRE_POLL_S = 0.1
 
 CallbackArgs = TypeVarTuple("CallbackArgs")
 
@@ -213,9 +215,7 @@ class ServerPool:
             message = "servers are started inside `async with ServerPool(...)`"
             raise RuntimeError(message)
         wanted = [self._get_supervisor(name) for name in names] or [
-            supervisor
-            for supervisor in self._supervisors.values()
-            if supervisor.needs_listing or supervisor.lifecycle != "on_demand"
+            supervisor for supervisor in self._supervisors.values() if supervisor.should_start
         ]
         for supervisor in wanted:
             if supervisor.spec.enabled and not supervisor.started and not supervisor.disabled:
@@ -224,6 +224,11 @@ class ServerPool:
                     supervisor.status_tracker.unsettle()
                 self._runs[supervisor.spec.name] = run = _SupervisorTask()
                 self._tasks.start_soon(run, supervisor)
+
+    def start_needed(self, name: str) -> None:
+        """Start connecting this server, unless it is known well enough and runs on demand."""
+        if self._get_supervisor(name).should_start:
+            self.start(name)
 
     def start_unread(self) -> None:
         """Start the sleeping servers whose resources and prompts are not known."""
@@ -547,6 +552,14 @@ class ServerPool:
             await run.stop()
         return True
 
+    async def replace(self, spec: ServerSpec) -> None:
+        """Replace the server of this name. What runs on the old one finishes, then it is disconnected."""
+        places = {name: place for place, name in enumerate(self._supervisors)}
+        self.retire(spec.name)
+        await self.add(spec)
+        in_order = sorted(self._supervisors.items(), key=lambda one: places.get(one[0], len(places)))
+        self._supervisors = dict(in_order)
+
     async def remove(self, name: str) -> None:
         """Disconnect this server and remove it."""
         self._get_supervisor(name).close_caller_connections()
@@ -554,6 +567,24 @@ class ServerPool:
             await run.stop()
         del self._supervisors[name]
         self._change_callbacks.call_all(name)
+
+    def retire(self, name: str) -> None:
+        """Remove this server. What runs on it finishes, then it is disconnected."""
+        supervisor = self._get_supervisor(name)
+        del self._supervisors[name]
+        self._change_callbacks.call_all(name)
+        run = self._runs.pop(name, None)
+        assert self._tasks is not None
+
+        async def stop() -> None:
+            with anyio.move_on_after(RETIRE_TIMEOUT_S):
+                while supervisor.is_used:  # noqa: ASYNC110 - counted where requests are made
+                    await anyio.sleep(RETIRE_POLL_S)
+            supervisor.close_caller_connections()
+            if run is not None:
+                await run.stop()
+
+        self._tasks.start_soon(stop)
 
     def _add_supervisor(self, spec: ServerSpec) -> None:
         if spec.name in self._supervisors:

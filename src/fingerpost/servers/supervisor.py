@@ -309,6 +309,11 @@ class Supervisor:
         return self.spec.lifecycle or self._shared.lifecycle.default
 
     @property
+    def should_start(self) -> bool:
+        """Whether to connect it before a request needs it."""
+        return self.needs_listing or self.lifecycle != "on_demand"
+
+    @property
     def can_be_known(self) -> bool:
         """Whether what the server lists is the same for everyone and may be kept."""
         spec = self.spec
@@ -363,13 +368,18 @@ class Supervisor:
         seconds = self._shared.lifecycle.idle_seconds if spec.idle_seconds is None else spec.idle_seconds
         return seconds or math.inf
 
+    @property
+    def is_used(self) -> bool:
+        """Whether a request uses the server or waits for it."""
+        return bool(self.use.count or (self.connection is not None and self.connection.in_flight_count))
+
     async def _stop_when_idle(self, connection: ServerConnection) -> None:
         """End the connection when nothing has used it for a while."""
         began = anyio.current_time()
         while True:
             limit = self._idle_seconds
             unused = anyio.current_time() - max(began, self.use.ended_at)
-            if self.use.count or connection.in_flight_count or self.subscriptions.is_watching:
+            if self.is_used or self.subscriptions.is_watching:
                 unused = 0.0
             if unused >= limit:
                 if self.listing is not None and self._shared.has_state(self.listing):

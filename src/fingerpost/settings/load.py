@@ -17,6 +17,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import OAuthSpec, ServerSpec, Transport
 from fingerpost.settings.client_files import (
     ServerDraft,
+    build_draft,
     build_no_servers_problem,
     find_server_tables,
     read_drafts,
@@ -28,12 +29,15 @@ from fingerpost.settings.problems import DEFAULT_ORIGIN, KeyPath, Problem, Value
 from fingerpost.settings.profiles import FOLDER, ProfileFiles
 from fingerpost.settings.sources import (
     LISTS_OF_TABLES,
+    SERVERS_FILE_NAME,
     SERVERS_FILE_VARIABLE,
     GivenValue,
     Sources,
     find_config,
+    get_user_folder,
     is_file,
     iterate_fields,
+    list_config_files,
     read_arguments,
     read_environment,
 )
@@ -313,6 +317,61 @@ class Loaded:
     files: tuple[str, ...] = ()  # files that were read
     profile_files: ProfileFiles | None = None  # folder of further profiles, which may change at run time
     secrets: frozenset[str] = frozenset()  # dotted paths whose value came from a secret variable
+    invalid_servers: frozenset[str] = frozenset()  # names of entries that were left out
+    places: SettingsPlaces | None = None  # None: not read from files
+
+
+FileStamp = tuple[int, int, int]  # time, size and inode; zeros if there is no file
+
+
+@frozen
+class SettingsPlaces:
+    """Where settings are read from, to read them again and to add servers."""
+
+    sources: Sources = field(repr=False)
+    config: Path | None  # the settings file in use
+    servers: Path  # the servers file in use; it may not exist yet
+    servers_origin: ValueOrigin  # what names the servers file; by default nothing: the user's own file
+
+    @property
+    def is_default_servers_file(self) -> bool:
+        return self.servers_origin.kind == "default"
+
+    def shorten(self, path: Path) -> str:
+        """Return a path as the user would write it."""
+        return self.sources.shorten(path)
+
+    def get_stamps(self) -> tuple[tuple[str, FileStamp], ...]:
+        """Return a value that changes when a file changes, or when another one is to be used."""
+        paths = (*list_config_files(self.sources), self.servers)
+        return tuple((str(path), _get_stamp(path)) for path in paths)
+
+    def read(self) -> Loaded:
+        """Read the settings again. Raises `ConfigError`."""
+        return _load(self.sources, lenient_servers=True)
+
+    def resolve_entry(
+        self, name: str, entry: Mapping[str, object], connect_timeout: float
+    ) -> tuple[ResolvedServer, tuple[Problem, ...]]:
+        """Return what an entry of the servers file would be, and all its problems. Nothing is written."""
+        document = SettingsDocument(
+            file=self.shorten(self.servers),
+            folder=self.servers.parent,
+            values={"mcpServers": {name: dict(entry)}},
+            lines={},
+        )
+        drafts, problems = read_drafts(document)
+        draft = drafts[0] if drafts else build_draft(name, entry, document, ("mcpServers", name), {})
+        server = resolve_server(draft, self.sources.environ, self.sources.home, connect_timeout)
+        return server, (*problems, *server.problems)
+
+
+def _get_stamp(path: Path) -> FileStamp:
+    try:
+        seen = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return seen.st_mtime_ns, seen.st_size, seen.st_ino
 
 
 @dataclass(slots=True)
@@ -326,6 +385,7 @@ class _GatheredSettings:
     server_problems: list[Problem] = field(default_factory=list[Problem])
     files: list[str] = field(default_factory=list[str])
     profile_files: ProfileFiles | None = None
+    places: SettingsPlaces | None = None
 
 
 def load(
@@ -341,7 +401,11 @@ def load(
 
     With `lenient_servers` an invalid server entry is left out with a warning, so that the other servers work.
     """
-    gathered = _gather(_build_sources(config, servers, overrides, environ, cwd))
+    return _load(_build_sources(config, servers, overrides, environ, cwd), lenient_servers=lenient_servers)
+
+
+def _load(sources: Sources, *, lenient_servers: bool) -> Loaded:
+    gathered = _gather(sources)
     found = [*gathered.problems]
     if lenient_servers:
         found += [problem.as_warning() for problem in gathered.server_problems]
@@ -358,6 +422,8 @@ def load(
         files=tuple(gathered.files),
         profile_files=gathered.profile_files,
         secrets=frozenset[str]().union(*(server.secrets for server in gathered.servers)),
+        invalid_servers=frozenset(server.draft.name for server in gathered.servers if server.spec is None),
+        places=gathered.places,
     )
 
 
@@ -415,9 +481,11 @@ def _gather(sources: Sources) -> _GatheredSettings:
     if settings is not None:
         settings = _name_sources_of_rules(settings, context)
         settings, documents = _add_profiles(sources, settings, context, document, gathered)
-    servers_document = _read_servers(sources, values, context.origin(("servers_file",)), document, gathered)
+    places = _find_places(sources, values, context.origin(("servers_file",)), document)
+    gathered.places = places
+    servers_document = _read_servers(places, gathered)
     timeout = (settings or Settings()).limits.connect_timeout
-    _add_servers(sources, document, servers_document, timeout, gathered)
+    _add_servers(places, document, servers_document, timeout, gathered)
     if settings is not None:
         entries = {
             server.draft.name: server.settings for server in gathered.servers if server.settings is not None
@@ -483,25 +551,33 @@ def _get_origin(
     return document.get_origin(path) if document else DEFAULT_ORIGIN
 
 
-def _read_servers(
-    sources: Sources,
-    values: Mapping[str, object],
-    origin: ValueOrigin,
-    config: SettingsDocument | None,
-    gathered: _GatheredSettings,
-) -> SettingsDocument | None:
-    """Read the mcpServers file, wherever it was named."""
+def _find_places(
+    sources: Sources, values: Mapping[str, object], origin: ValueOrigin, config: SettingsDocument | None
+) -> SettingsPlaces:
+    """Return which files are used. A servers file that is named anywhere replaces the user's own."""
     named = values.get("servers_file")
-    if not isinstance(named, str):
+    if isinstance(named, str):
+        base = config.folder if config is not None and origin.kind == "file" else sources.cwd
+        servers = sources.resolve(named, base)
+    else:
+        servers, origin = get_user_folder(sources) / SERVERS_FILE_NAME, DEFAULT_ORIGIN
+    return SettingsPlaces(
+        sources=sources, config=find_config(sources), servers=servers, servers_origin=origin
+    )
+
+
+def _read_servers(places: SettingsPlaces, gathered: _GatheredSettings) -> SettingsDocument | None:
+    """Read the mcpServers file, if there is one. Only one that is named must exist and have servers."""
+    path = places.servers
+    if places.is_default_servers_file and not is_file(path):
         return None
-    base = config.folder if config is not None and origin.kind == "file" else sources.cwd
-    path = sources.resolve(named, base)
-    document = read_document(path, sources.shorten(path))
+    document = read_document(path, places.shorten(path))
     if isinstance(document, Problem):
         gathered.problems.append(document)
         return None
     gathered.files.append(document.file)
-    if not find_server_tables(document):
+    has_nothing = places.is_default_servers_file and not document.values
+    if not has_nothing and not find_server_tables(document):
         gathered.problems.append(build_no_servers_problem(document))
     return document
 
@@ -535,14 +611,19 @@ def _add_profiles(
 
 
 def _add_servers(
-    sources: Sources,
+    places: SettingsPlaces,
     config: SettingsDocument | None,
     servers: SettingsDocument | None,
     timeout: float,
     gathered: _GatheredSettings,
 ) -> None:
+    """Add the servers of both files. Of two with one name, that of a named servers file is used; one in the
+    settings file replaces that of the user's own servers file.
+    """
+    sources = places.sources
     drafts: dict[str, ServerDraft] = {}
-    for document, read in ((config, read_toml_drafts), (servers, read_drafts)):
+    readers = [(config, read_toml_drafts), (servers, read_drafts)]
+    for document, read in reversed(readers) if places.is_default_servers_file else readers:
         if document is not None:
             found, problems = read(document)
             drafts |= {draft.name: draft for draft in found}

@@ -1,4 +1,4 @@
-"""Edit one entry of a JSON or TOML file as text, and replace a file atomically.
+"""The servers file, and changes of one entry of a JSON or TOML file as text.
 
 Comments, order and spacing of the rest are kept. JSON comments and trailing commas are replaced by spaces
 before parsing, so that offsets in the parsed text are offsets in the file.
@@ -15,8 +15,20 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.settings.document import to_plain_json
+from fingerpost.redaction import MASK
+from fingerpost.settings.client_files import FIELD_NAMES, find_server_tables, mask_secrets
+from fingerpost.settings.document import (
+    SettingsDocument,
+    as_list,
+    as_table,
+    parse_json,
+    read_text,
+    to_plain_json,
+)
+from fingerpost.settings.problems import KeyPath, Problem, ValueOrigin, format_path, to_error
+from fingerpost.settings.variables import find_written_secrets, register_literal_secrets
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 _COMMENT_OR_COMMA = re.compile(r"//[^\r\n]*|/\*.*?\*/|,", re.DOTALL)
@@ -288,3 +300,184 @@ def write_atomically(target: Path, data: bytes, mode: int) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+Entry = Mapping[str, object]  # of one server, as written in a file
+
+_ENTRY_FIELDS: Final = tuple(name for name, ours in FIELD_NAMES.items() if ours in ("command", "url"))
+_DEFAULT_TABLE: Final[KeyPath] = ("mcpServers",)
+# Our field names that standard files spell otherwise.
+_WRITTEN_NAMES: Final = {"env_file": "envFile", "transport": "type", "connect_timeout": "connectTimeout"}
+
+
+@frozen
+class WrittenEntry:
+    """One entry of a servers file, and where it is."""
+
+    name: str
+    values: Entry
+    table: KeyPath
+    origin: ValueOrigin
+
+
+@frozen
+class ServersFile:
+    """A JSON file with servers, whose entries can be changed. All else in it stays as it is."""
+
+    path: Path
+    shown: str  # as the user would write it
+    private: bool = False  # whether the file is ours: only its owner may read it
+
+    def read_entries(self) -> dict[str, WrittenEntry]:
+        """Return all entries by name. A missing file has none. Raises `ConfigError`."""
+        document = self._parse(self._read_text())
+        found: dict[str, WrittenEntry] = {}
+        for table in find_server_tables(document):
+            for name, values in table.servers.items():
+                origin = document.get_origin((*table.path, name))
+                entry = as_table(values) or {}
+                register_literal_secrets(entry)
+                written = WrittenEntry(name=name, values=entry, table=table.path, origin=origin)
+                found.setdefault(name, written)
+        return found
+
+    def put_entry(self, name: str, entry: Entry) -> None:
+        """Write an entry. Of one that is there, only what differs is changed. Raises `ConfigError`."""
+        text = self._read_text()
+        there = self.read_entries().get(name)
+        if there is None:
+            tables = find_server_tables(self._parse(text))
+            table = tables[0].path if tables else _DEFAULT_TABLE
+            self._write(text, put_json(text, _to_names(table), name, dict(entry)))
+            return
+        path = (*_to_names(there.table), name)
+        new = text
+        for key in there.values.keys() - entry.keys():
+            new = drop_json(new, path, key)
+        for key, value in entry.items():
+            if key not in there.values or there.values[key] != value:
+                new = put_json(new, path, key, value)
+        self._write(text, new)
+
+    def remove_entry(self, name: str) -> bool:
+        """Remove an entry. Return False if there was none. Raises `ConfigError`."""
+        text = self._read_text()
+        there = self.read_entries().get(name)
+        if there is None:
+            return False
+        self._write(text, drop_json(text, _to_names(there.table), name))
+        return True
+
+    def _read_text(self) -> str:
+        if self.path.suffix == ".toml":
+            message = f"{self.shown} is a TOML file; servers can be added to JSON files only"
+            raise ConfigError(message, hint="change it with an editor, or name a JSON file with --servers")
+        if not self.path.exists():
+            return ""
+        text = read_text(self.path, self.shown)
+        if isinstance(text, Problem):
+            raise to_error((text,))
+        return text
+
+    def _parse(self, text: str) -> SettingsDocument:
+        document = parse_json(text, self.shown, self.path.parent)
+        if isinstance(document, Problem):
+            raise to_error((document,))
+        return document
+
+    def _write(self, old: str, new: str) -> None:
+        self._parse(new)  # never write what could not be read again
+        if old == new:
+            return
+        target = self.path.resolve()
+        try:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = target.stat().st_mode & 0o777 if target.exists() and not self.private else PRIVATE_MODE
+            write_atomically(target, new.encode(), mode)
+        except OSError as error:
+            message = f"{self.shown} cannot be written: {error.strerror}"
+            raise ConfigError(message, hint="check the folder and its permissions") from None
+
+
+def _to_names(table: KeyPath) -> tuple[str, ...]:
+    return tuple(map(str, table))
+
+
+def parse_pasted(pasted: str | Entry) -> dict[str, Entry]:
+    """Return the entries in what a person pasted: one entry (without a name: ""), a whole file, or the lines
+    of one. Raises `ConfigError`.
+    """
+    if not isinstance(pasted, str):
+        return _find_pasted(SettingsDocument(file="", folder=Path(), values=pasted, lines={}))
+    document = parse_json(pasted, "the pasted text", Path())
+    if isinstance(document, Problem):  # READMEs often show `"name": {…}` only
+        inner = parse_json(f"{{{pasted.strip().rstrip(',')}}}", "the pasted text", Path())
+        if isinstance(inner, Problem):
+            raise to_error((document,))
+        document = inner
+    return _find_pasted(document)
+
+
+def _find_pasted(document: SettingsDocument) -> dict[str, Entry]:
+    if any(name in document.values and as_table(document.values[name]) is None for name in _ENTRY_FIELDS):
+        return {"": document.values}
+    found: dict[str, Entry] = {}
+    for table in find_server_tables(document):
+        found |= {name: values for name, entry in table.servers.items() if (values := as_table(entry))}
+    if not found:
+        message = "this is no entry of a server"
+        raise ConfigError(message, hint='paste {"command": "…", "args": ["…"]} or {"url": "https://…"}')
+    return found
+
+
+def change_entry(entry: Entry, changes: Mapping[str, object]) -> dict[str, object]:
+    """Return the entry with changed fields. They have our names and keep the spelling of the entry; None
+    removes a field.
+    """
+    changed = dict(entry)
+    for ours, value in changes.items():
+        spellings = [theirs for theirs, name in FIELD_NAMES.items() if name == ours and theirs in changed]
+        if ours == "enabled":
+            changed.pop("disabled", None)
+        for spelling in spellings[1:] if value is not None else spellings:
+            del changed[spelling]
+        if value is not None:
+            changed[spellings[0] if spellings else _WRITTEN_NAMES.get(ours, ours)] = value
+    return changed
+
+
+def mask_entry(entry: Entry) -> dict[str, object]:
+    """Return the entry with the secrets that are written in it masked."""
+    secrets = [format_path(("entry", *path)) for path in find_written_secrets(entry)]
+    masked = as_table(mask_secrets({"entry": dict(entry)}, secrets, ("mcpServers",))) or {}
+    return dict(as_table(masked.get("entry")) or {})
+
+
+def restore_secrets(entry: Entry, stored: Entry) -> dict[str, object]:
+    """Return the entry with masked values replaced by those stored. Raises `ConfigError` if one is not."""
+    restored = _restore(dict(entry), dict(stored), mask_entry(stored), ())
+    return dict(as_table(restored) or {})
+
+
+def _restore(value: object, stored: object, masked: object, path: KeyPath) -> object:
+    if (entries := as_table(value)) is not None:
+        old, hidden = as_table(stored) or {}, as_table(masked) or {}
+        return {
+            key: _restore(item, old.get(key), hidden.get(key), (*path, key)) for key, item in entries.items()
+        }
+    if listed := as_list(value):
+        old_items, hidden_items = as_list(stored), as_list(masked)
+        return [
+            _restore(item, *_get_both(old_items, hidden_items, index), (*path, index))
+            for index, item in enumerate(listed)
+        ]
+    if value == masked and stored is not None:
+        return stored
+    if isinstance(value, str) and MASK in value:
+        message = f"{format_path(path)} is masked, and there is no stored value for it"
+        raise ConfigError(message, hint="write the value, or ${VARIABLE} to take it from the environment")
+    return value
+
+
+def _get_both(stored: list[object], masked: list[object], index: int) -> tuple[object, object]:
+    return (stored[index], masked[index]) if index < min(len(stored), len(masked)) else (None, None)

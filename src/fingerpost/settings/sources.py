@@ -243,6 +243,7 @@ def _find_unknown(
 
 
 FILE_NAME = "fingerpost.toml"
+SERVERS_FILE_NAME = "servers.json"  # of the user, in the same folder as the user's fingerpost.toml
 
 
 @frozen
@@ -275,16 +276,23 @@ def find_config(sources: Sources) -> Path | None:
     """Return the TOML file: the named one, else the one in the current folder, else the user's. May be
     None.
     """
-    if sources.config is not None:
-        return sources.resolve(sources.config)
-    if named := sources.environ.get(CONFIG_FILE_VARIABLE):
-        return sources.resolve(named)
+    if sources.config is not None or sources.environ.get(CONFIG_FILE_VARIABLE):
+        return list_config_files(sources)[0]
+    return next((path for path in list_config_files(sources) if is_file(path)), None)
+
+
+def list_config_files(sources: Sources) -> tuple[Path, ...]:
+    """Return where the TOML file is looked for, in this order. The first one that exists is used."""
+    named = sources.config or sources.environ.get(CONFIG_FILE_VARIABLE)
+    if named:
+        return (sources.resolve(named),)
+    return sources.cwd / FILE_NAME, get_user_folder(sources) / FILE_NAME
+
+
+def get_user_folder(sources: Sources) -> Path:
+    """Return the folder of the user's own settings. It may not exist."""
     base = sources.environ.get("XDG_CONFIG_HOME")
-    own = Path(base) / "fingerpost" if base else user_config_path("fingerpost", appauthor=False)
-    for folder in (sources.cwd, own):
-        if is_file(folder / FILE_NAME):
-            return folder / FILE_NAME
-    return None
+    return Path(base) / "fingerpost" if base else user_config_path("fingerpost", appauthor=False)
 
 
 def is_file(path: Path) -> bool:

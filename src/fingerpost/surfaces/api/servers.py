@@ -1,11 +1,11 @@
-"""Servers and pins: status, enabling, reconnecting, and trusted tool definitions."""
+"""Servers and pins: status, enabling, reconnecting, entries of servers, and trusted tool definitions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, cast
 
 import anyio.to_thread
 from pydantic import Field
@@ -13,11 +13,13 @@ from pydantic import Field
 from fingerpost.call.execution import BreakerState
 from fingerpost.catalog import build_tool_key
 from fingerpost.catalog.pins import is_server_key
-from fingerpost.errors import ServerError
+from fingerpost.errors import ConfigError, ServerError
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     ChangedInstructions,
     DisabledKind,
+    Effect,
+    JsonObject,
     Pin,
     Quarantined,
     Right,
@@ -26,9 +28,18 @@ from fingerpost.records import (
     Transport,
 )
 from fingerpost.router import Router
+from fingerpost.router.configuration import Configuration, EntryChange, EntryDraft
+from fingerpost.settings.servers_file import (
+    Entry,
+    WrittenEntry,
+    mask_entry,
+    parse_pasted,
+    restore_secrets,
+)
 from fingerpost.surfaces.api.operation import (
     ApiProblem,
     ApiRequest,
+    ApiResponse,
     OperationGroup,
     PageCursor,
     PageLimit,
@@ -41,7 +52,7 @@ from fingerpost.surfaces.api.tools import (
     InstructionsChange,
     SwitchBody,
 )
-from fingerpost.surfaces.api.visibility import ManagedScope
+from fingerpost.surfaces.api.visibility import ManagedScope, check_unscoped, is_scoped
 
 PinState = Literal["quarantined", "same", "not_seen"]
 _STATE_ORDER: Final[Mapping[PinState, str]] = {"quarantined": "0", "same": "1", "not_seen": "1"}
@@ -208,10 +219,110 @@ class ServerLine:
 
 @frozen
 class ServerPage:
-    """All servers in configured order."""
+    """All servers in configured order, and what of the settings files is not in effect."""
 
     items: tuple[ServerLine, ...]
     next: str | None = None
+    file: str | None = None  # the file that servers are added to; None: they cannot be added here
+    problems: tuple[str, ...] = ()  # what in the files could not be applied
+    waiting: tuple[str, ...] = ()  # changed settings that apply after a restart
+
+
+EntryObject = Annotated[
+    JsonObject,
+    Field(description='As in an `mcpServers` file: {"command", "args", "env", "cwd"} or {"url", "headers"}'),
+]
+CheckFlag = Annotated[
+    bool, Field(description="Connect first, and save only if that works; false saves without trying")
+]
+
+
+@frozen
+class TrialBody:
+    """An entry to try. It may be what a README shows, with the name and `mcpServers` around it."""
+
+    name: Annotated[str, Field(max_length=200, description="Needed if `entry` does not say it")] = ""
+    entry: EntryObject
+
+
+@frozen
+class NewServerBody:
+    """A server to add. The entry may be what a README shows, with the name and `mcpServers` around it."""
+
+    name: Annotated[str, Field(max_length=200, description="Needed if `entry` does not say it")] = ""
+    entry: EntryObject
+    check: CheckFlag = True
+
+
+@frozen
+class EntryBody:
+    """The new entry of a server, complete. Masked values stay as they are stored."""
+
+    entry: EntryObject
+    check: CheckFlag = True
+
+
+@frozen
+class TrialTool:
+    """A tool that a server would bring."""
+
+    name: str
+    description: str
+    effect: Effect
+    certain: bool  # whether the effect is certain; if not, calls need approval
+
+
+@frozen
+class TrialResult:
+    """What came of connecting once. If `needs_sign_in`: save it, then run `fingerpost servers login NAME`."""
+
+    name: str
+    entry: JsonObject  # as it would be saved; secrets are masked
+    connected: bool
+    needs_sign_in: bool
+    reason: str = ""  # why it is not connected
+    hint: str = ""  # how to fix that
+    version: str = ""  # name and version as reported
+    protocol: str = ""
+    connect_ms: float | None = None
+    tools: tuple[TrialTool, ...] = ()
+    dropped: tuple[str, ...] = ()  # invalid tools and why
+    warnings: tuple[str, ...] = ()  # about the entry
+    stderr_tail: str = ""
+
+
+@frozen
+class ServerEntryView:
+    """The entry of a server as it is written. Secrets in it are masked."""
+
+    name: str
+    file: str  # the file with the entry, and its line
+    editable: bool  # whether it can be changed here: only entries of the servers file in use
+    entry: JsonObject | None = None  # None: it is not in the servers file
+
+
+@frozen
+class SavedServer:
+    """A server that was added or changed, and the trial before that."""
+
+    server: ServerLine
+    file: str
+    trial: TrialResult | None = None  # None: it was not tried
+
+
+def _split_pasted(name: str, pasted: Entry) -> tuple[str, Entry]:
+    """Return the name and the entry of a server. Raises `ApiProblem` unless there is one of each."""
+    try:
+        found = parse_pasted(pasted)
+    except ConfigError as error:
+        raise ApiProblem(422, "The entry is not right", f"{error}.", hint=error.hint or "") from None
+    if len(found) > 1:
+        detail = f"These are {len(found)} servers: {', '.join(found)}. Send them one by one."
+        raise ApiProblem(422, "One server at a time", detail, servers=list(found))
+    ((written, entry),) = found.items()
+    if not (chosen := name or written):
+        raise ApiProblem(422, "The name is missing", "Send `name`, too: the entry does not say it.")
+    return chosen, entry
 
 
 class ServerOperations(OperationGroup):
@@ -224,9 +335,169 @@ class ServerOperations(OperationGroup):
 
     @declare_operation("GET", "/api/servers", "How every server is doing", right=Right.WATCH)
     async def list_servers(self, request: ApiRequest) -> ServerPage:
+        items = tuple(self._build_server_line(status) for status in self._list_visible(request))
+        configuration = self._router.configuration
+        if configuration is None or is_scoped(request.principal):
+            return ServerPage(items=items)
         return ServerPage(
-            items=tuple(self._build_server_line(status) for status in self._list_visible(request))
+            items=items,
+            file=configuration.entries.file.shown,
+            problems=configuration.problems,
+            waiting=configuration.waiting,
         )
+
+    @declare_operation(
+        "POST",
+        "/api/server-trials",
+        "Connect to a server once and show the tools it brings; nothing is saved",
+        right=Right.MANAGE,
+        problems=(409, 422),
+        cancels_on_disconnect=True,
+    )
+    async def try_server(self, request: ApiRequest, body: TrialBody) -> TrialResult:
+        configuration = self._get_configuration(request)
+        name, entry = _split_pasted(body.name, body.entry)
+        stored = (await anyio.to_thread.run_sync(configuration.entries.file.read_entries)).get(name)
+        if stored is not None:  # a trial of a changed entry
+            entry = restore_secrets(entry, stored.values)
+        return await self._try_draft(await self._check_entry(configuration, name, entry))
+
+    @declare_operation(
+        "POST",
+        "/api/servers",
+        "Add a server to the servers file and connect it. It is tried first",
+        right=Right.MANAGE,
+        status=201,
+        problems=(409, 422),
+    )
+    async def add_server(self, request: ApiRequest, body: NewServerBody) -> SavedServer:
+        configuration = self._get_configuration(request)
+        name, entry = _split_pasted(body.name, body.entry)
+        entries = configuration.entries
+        try:
+            await anyio.to_thread.run_sync(entries.check_free, name, configuration.loaded)
+        except ConfigError as error:
+            raise ApiProblem(409, "The name is taken", f"{error}.") from None
+        draft = await self._check_entry(configuration, name, restore_secrets(entry, {}))
+        return await self._save(request, configuration, draft, "added", check=body.check)
+
+    @declare_operation(
+        "GET",
+        f"{_ONE_PATH}/entry",
+        "The entry of a server; secrets are masked",
+        right=Right.MANAGE,
+        problems=(404,),
+    )
+    async def get_server_entry(self, request: ApiRequest, server: str) -> ServerEntryView:
+        check_unscoped(request.principal)
+        spec = self._router.servers.get_spec(self._check_name(request, server))
+        configuration = self._router.configuration
+        if configuration is not None:
+            written = (await anyio.to_thread.run_sync(configuration.entries.file.read_entries)).get(server)
+            if written is not None:
+                entry = cast("JsonObject", mask_entry(written.values))
+                return ServerEntryView(name=server, file=str(written.origin), editable=True, entry=entry)
+        return ServerEntryView(name=server, file=spec.origin or "", editable=False)
+
+    @declare_operation(
+        "PUT",
+        _ONE_PATH,
+        "Change the entry of a server in the servers file. The new one is tried first",
+        right=Right.MANAGE,
+        problems=(404, 409, 422),
+    )
+    async def change_server(self, request: ApiRequest, server: str, body: EntryBody) -> SavedServer:
+        configuration = self._get_configuration(request)
+        written = await self._find_entry(configuration, server)
+        entry = restore_secrets(_split_pasted(server, body.entry)[1], written.values)
+        draft = await self._check_entry(configuration, server, entry)
+        return await self._save(request, configuration, draft, "changed", check=body.check)
+
+    @declare_operation(
+        "DELETE",
+        _ONE_PATH,
+        "Remove a server from the servers file. Calls that run on it finish",
+        right=Right.MANAGE,
+        status=204,
+        problems=(404, 409),
+    )
+    async def remove_server(self, request: ApiRequest, server: str) -> ApiResponse:
+        configuration = self._get_configuration(request)
+        await self._find_entry(configuration, server)
+        await configuration.remove_entry(server, by=request.principal.name)
+        await self._router.store.journal.flush()
+        return ApiResponse(status=204)
+
+    def _get_configuration(self, request: ApiRequest) -> Configuration:
+        """Return the configuration, for callers that are not limited to some tools. Raises `ApiProblem`."""
+        check_unscoped(request.principal)
+        if (configuration := self._router.configuration) is None:
+            detail = "The program that opened this Fingerpost gave it its servers; there is no servers file."
+            raise ApiProblem(409, "Servers cannot be changed here", detail)
+        return configuration
+
+    async def _find_entry(self, configuration: Configuration, name: str) -> WrittenEntry:
+        try:
+            return await anyio.to_thread.run_sync(configuration.entries.find, name, configuration.loaded)
+        except ConfigError as error:
+            detail = f"{str(error)[:1].upper()}{str(error)[1:]}."
+            there = any(spec.name == name for spec in configuration.loaded.specs)
+            title = "It is written elsewhere" if there else "There is no such entry"
+            raise ApiProblem(409 if there else 404, title, detail, hint=error.hint or "") from None
+
+    async def _check_entry(self, configuration: Configuration, name: str, entry: Entry) -> EntryDraft:
+        try:
+            return await anyio.to_thread.run_sync(configuration.entries.check, name, entry)
+        except ConfigError as error:
+            raise ApiProblem(422, "The entry is not right", str(error), hint=error.hint or "") from None
+
+    async def _try_draft(self, draft: EntryDraft) -> TrialResult:
+        trial = await self._router.try_server(draft.spec)
+        status = trial.status
+        return copy_fields(
+            TrialResult,
+            status,
+            name=draft.name,
+            entry=cast("JsonObject", mask_entry(draft.entry)),
+            connected=trial.connected,
+            needs_sign_in=trial.needs_sign_in,
+            reason=status.reason or "",
+            hint=status.hint or "",
+            version=status.product or "",
+            protocol=status.protocol or "",
+            tools=tuple(
+                TrialTool(
+                    name=card.name,
+                    description=card.description,
+                    effect=card.effect_of(None),
+                    certain=card.certain,
+                )
+                for card in trial.cards
+            ),
+            dropped=tuple(f"{drop.name}: {drop.reason}" for drop in trial.dropped),
+            warnings=tuple(map(str, draft.warnings)),
+        )
+
+    async def _save(
+        self,
+        request: ApiRequest,
+        configuration: Configuration,
+        draft: EntryDraft,
+        change: EntryChange,
+        *,
+        check: bool,
+    ) -> SavedServer:
+        trial = await self._try_draft(draft) if check and draft.spec.enabled else None
+        if trial is not None and not trial.connected and not trial.needs_sign_in:
+            detail = f"{draft.name} could not be connected: {trial.reason or 'it did not answer in time'}."
+            fix = trial.hint or "Correct the entry, or send check: false to save it anyway."
+            raise ApiProblem(
+                422, "The server could not be connected", detail, hint=fix, stderr_tail=trial.stderr_tail
+            )
+        await configuration.save_entry(draft, by=request.principal.name, change=change)
+        await self._router.store.journal.flush()
+        line = self._build_server_line(self._router.servers.get_status(draft.name))
+        return SavedServer(server=line, file=configuration.entries.file.shown, trial=trial)
 
     @declare_operation(
         "GET", _ONE_PATH, "State of one server. The server is probed", right=Right.WATCH, problems=(404,)

@@ -74,22 +74,37 @@ def run_on_router(
 @asynccontextmanager
 async def open_router(loaded: Loaded, *, standalone: bool = False) -> AsyncGenerator[Router]:
     """Open the router as `open_any_router` does. Raises `ConfigError` if no server is configured."""
-    settings = loaded.settings
-    if not loaded.specs and not settings.builtin.enabled and not settings.extensions.servers:
+    if not has_servers(loaded):
         message = "no servers are configured"
         raise ConfigError(
             message,
-            hint="name a file with --servers FILE (a standard mcpServers JSON), "
-            "run `fingerpost import` to find the servers of your other MCP clients, "
-            "or switch on one of our own: `fingerpost builtin` lists them",
+            hint="add one with `fingerpost servers add NAME -- COMMAND`, "
+            "run `fingerpost import` to take over the servers of your other MCP clients, "
+            "or name a file with --servers FILE (a standard mcpServers JSON)",
         )
     async with open_any_router(loaded, standalone=standalone) as router:
         yield router
 
 
+def has_servers(loaded: Loaded) -> bool:
+    """Return whether any server is configured."""
+    settings = loaded.settings
+    return bool(loaded.specs or settings.builtin.enabled or settings.extensions.servers)
+
+
 @asynccontextmanager
-async def open_any_router(loaded: Loaded, *, standalone: bool = False) -> AsyncGenerator[Router]:
-    """Open the router, also without servers. It reloads profile files when they change.
+async def open_service_router(loaded: Loaded) -> AsyncGenerator[Router]:
+    """Open the router of a service: also without servers, and it applies changes of its settings files."""
+    async with open_any_router(loaded, standalone=True, follow=True) as router:
+        yield router
+
+
+@asynccontextmanager
+async def open_any_router(
+    loaded: Loaded, *, standalone: bool = False, follow: bool = False
+) -> AsyncGenerator[Router]:
+    """Open the router, also without servers. It reloads profile files when they change, and with `follow`
+    all settings files.
 
     It uses the connections of a running gateway, unless it is `standalone` or the settings say otherwise.
     """
@@ -103,7 +118,9 @@ async def open_any_router(loaded: Loaded, *, standalone: bool = False) -> AsyncG
 
         opened = Router(loaded.specs, settings=loaded.settings)
     async with opened as router:
-        if loaded.profile_files is not None:
+        if follow:
+            router.follow_settings(loaded)
+        elif loaded.profile_files is not None:
             router.follow_profiles(loaded.profile_files)
         if loaded.settings.lifecycle.use_gateway and not standalone:
             router.servers.use_gateways(router.store.location.gateway_sockets, _report_gateway)

@@ -16,7 +16,7 @@ import click
 
 from fingerpost.errors import ConfigError, StoreError
 from fingerpost.servers.relay import lend_connections
-from fingerpost.surfaces.cli.common import open_router, read_settings, run_on_store
+from fingerpost.surfaces.cli.common import open_service_router, read_settings, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_note
 from fingerpost.surfaces.cli.streams import style_text
@@ -55,7 +55,7 @@ def serve_gateway(
     gateway = loaded.settings.gateway
 
     async def work() -> int:
-        async with open_router(loaded, standalone=True) as router:
+        async with open_service_router(loaded) as router:
             ticket: str | None = None
             if not await anyio.to_thread.run_sync(is_started_by_tool):  # links are for people only
                 with suppress(StoreError):  # without a ticket the console is served for reading only
@@ -110,7 +110,7 @@ def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str 
     async def work() -> int:
         audience = NotificationListeners()
         async with (
-            open_router(loaded, standalone=True) as router,
+            open_service_router(loaded) as router,
             _connect_in_background(router, quiet=True),
             _lend_connections(router),
             open_methods(router, audience=audience) as methods,
@@ -261,7 +261,7 @@ def run_discord_bot(*, common: CommonOptions) -> int:
 
     async def work() -> int:
         get_token(settings)  # report a missing token before waiting for servers
-        async with open_router(loaded, standalone=True) as router:
+        async with open_service_router(loaded) as router:
             router.servers.start()
             async with connect_bot(router, settings) as connection:
                 _print_bot(connection, settings, as_json=common.as_json)

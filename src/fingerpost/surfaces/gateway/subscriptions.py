@@ -11,7 +11,7 @@ from anyio.abc import TaskGroup
 from mcp_types.jsonrpc import INVALID_PARAMS
 
 from fingerpost.errors import FingerpostError, ToolFailed
-from fingerpost.events import CatalogChanged, Event, ProfilesChanged
+from fingerpost.events import CatalogChanged, Event, ProfilesChanged, SettingsChanged
 from fingerpost.records import Json, JsonObject
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.listing.resources import (
@@ -244,7 +244,7 @@ class ChangeNotifier:
 
     def emit(self, event: Event) -> None:
         """Receive events. The catalog also changes for other reasons than a server's list."""
-        if type(event) in (CatalogChanged, ProfilesChanged) and not self._over:
+        if type(event) in (CatalogChanged, ProfilesChanged, SettingsChanged) and not self._over:
             self._wake()
 
     def _wake(self) -> None:

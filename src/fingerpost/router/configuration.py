@@ -1,0 +1,297 @@
+"""The settings files of a running router: applied when they change, and changed by people who add servers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Final, Literal
+
+import anyio
+import anyio.to_thread
+
+from fingerpost.catalog import Catalog
+from fingerpost.errors import ConfigError
+from fingerpost.events import MemorySink, ServerEntryChanged, SettingsChanged
+from fingerpost.frozen import frozen
+from fingerpost.records import DroppedTool, KnownServer, ServerSpec, ServerState, ServerStatus, ToolCard
+from fingerpost.servers import ServerPool
+from fingerpost.settings import Loaded, Problem, Section, Settings
+from fingerpost.settings.load import SettingsPlaces
+from fingerpost.settings.problems import to_error
+from fingerpost.settings.servers_file import Entry, ServersFile, WrittenEntry
+from fingerpost.tasks import run_in_thread
+
+if TYPE_CHECKING:
+    from fingerpost.router.router import Router
+    from fingerpost.servers.library import SignInStore
+
+log = logging.getLogger("fingerpost.router")
+
+POLL_INTERVAL_S: Final = 0.5  # a change applies once a file has been the same for so long
+TRIAL_MARGIN_S: Final = 5.0
+UP_STATES: Final = (ServerState.READY, ServerState.DEGRADED)
+# Settings that apply while the router runs. All others apply after a restart.
+APPLIED_SECTIONS: Final = ("policy", "tools", "models", "profiles", "plans")
+_SERVER_FIELDS: Final = ("servers", "servers_file")
+
+EntryChange = Literal["added", "changed", "removed"]
+
+
+@frozen
+class ServerTrial:
+    """What came of connecting to a server once, before its entry is saved."""
+
+    status: ServerStatus
+    cards: tuple[ToolCard, ...] = ()
+    dropped: tuple[DroppedTool, ...] = ()
+    known: tuple[str, KnownServer] | None = None  # what to keep of it, with the hash of its entry
+
+    @property
+    def connected(self) -> bool:
+        return self.status.state in UP_STATES
+
+    @property
+    def needs_sign_in(self) -> bool:
+        """Whether a person must sign in first, which needs a saved entry."""
+        return not self.connected and "servers login" in (self.status.hint or "")
+
+
+async def try_server(spec: ServerSpec, settings: Settings, tokens: SignInStore | None = None) -> ServerTrial:
+    """Connect to a server once and return its tools, or why that failed. Nothing is kept."""
+    events = MemorySink(limit=0)
+    catalog = Catalog(events=events, overrides=settings.tools, flags=settings.flags)
+    pool = ServerPool(
+        (replace(spec, enabled=True),),
+        events=events,
+        limits=settings.limits,
+        tokens=tokens,
+        lifecycle=settings.lifecycle,
+    )
+    async with pool:
+        await pool.read_entries()
+        pool.start(spec.name)
+        await pool.wait_until_settled(timeout=spec.connect_timeout + TRIAL_MARGIN_S)
+        status, listing, known = pool.get_status(spec.name), pool.get_listing(spec.name), None
+        if listing is not None and status.state in UP_STATES:
+            known = pool.get_known(spec.name)
+            await run_in_thread(catalog.replace_server, listing)
+    return ServerTrial(status=status, cards=catalog.snapshot.cards, dropped=catalog.dropped, known=known)
+
+
+@frozen
+class EntryDraft:
+    """A checked entry that is not saved yet."""
+
+    name: str
+    entry: Entry
+    spec: ServerSpec
+    warnings: tuple[Problem, ...] = ()
+
+
+class ConfiguredEntries:
+    """Reads and changes the entries of the servers file in use."""
+
+    def __init__(self, places: SettingsPlaces, settings: Settings) -> None:
+        self.places = places
+        self._settings = settings
+        self.file = ServersFile(
+            path=places.servers,
+            shown=places.shorten(places.servers),
+            private=places.is_default_servers_file,
+        )
+
+    def check(self, name: str, entry: Entry) -> EntryDraft:
+        """Return the entry as a server. Raises `ConfigError` with everything that is wrong with it."""
+        timeout = self._settings.limits.connect_timeout
+        server, problems = self.places.resolve_entry(name, entry, timeout)
+        wrong = tuple(problem for problem in problems if not problem.warning)
+        if wrong or server.spec is None:
+            raise to_error(wrong)
+        return EntryDraft(name=name, entry=entry, spec=server.spec, warnings=problems)
+
+    def find(self, name: str, loaded: Loaded) -> WrittenEntry:
+        """Return an entry of the file. Raises `ConfigError`; it says where a server is that is not there."""
+        entries = self.file.read_entries()
+        if (found := entries.get(name)) is not None:
+            return found
+        if (elsewhere := _find_origin(loaded, name)) is not None:
+            message = f"{name} is written in {elsewhere}, and not in {self.file.shown}"
+            raise ConfigError(message, hint="change it there with an editor")
+        known = ", ".join(sorted(entries)) or "none"
+        message = f"there is no server {name!r} in {self.file.shown}"
+        raise ConfigError(message, hint=f"there are: {known}")
+
+    def check_free(self, name: str, loaded: Loaded) -> None:
+        """Raise `ConfigError` if a server has this name already."""
+        there = self.file.read_entries().get(name)
+        origin = _find_origin(loaded, name) if there is None else str(there.origin)
+        if origin is not None:
+            message = f"there is a server {name} already: {origin}"
+            hint = f"take another name, or change it with `fingerpost servers edit {name}`"
+            raise ConfigError(message, hint=hint)
+
+
+def _find_origin(loaded: Loaded, name: str) -> str | None:
+    return next((spec.origin for spec in loaded.specs if spec.name == name and spec.origin), None)
+
+
+class Configuration:
+    """The settings that a router was opened with. It applies changes of their files."""
+
+    def __init__(self, router: Router, loaded: Loaded, places: SettingsPlaces) -> None:
+        self.loaded: Loaded = loaded  # as last applied
+        # What of the files as they are now is not in effect.
+        self.problems: tuple[str, ...] = tuple(map(_format_problem, loaded.warnings))
+        self.waiting: tuple[str, ...] = ()  # changed settings that apply after a restart
+        self._router = router
+        self._places = places
+        self._first: Settings | None = None  # as read when following began
+        self._stamps: object = None
+        self._applying = anyio.Lock()
+        self._changing = anyio.Lock()
+
+    @property
+    def entries(self) -> ConfiguredEntries:
+        """The entries of the servers file in use."""
+        return ConfiguredEntries(self._places, self.loaded.settings)
+
+    async def follow(self) -> None:
+        """Apply changes of the files as they happen, until cancelled."""
+        await self._begin()
+        seen = self._stamps
+        while True:
+            await anyio.sleep(POLL_INTERVAL_S)
+            before, seen = seen, await anyio.to_thread.run_sync(self._places.get_stamps)
+            if seen == before and seen != self._stamps:
+                await self.refresh()
+
+    async def _begin(self) -> None:
+        if self._first is not None:
+            return
+        self._stamps = await anyio.to_thread.run_sync(self._places.get_stamps)
+        try:
+            # Options of the command line are in `loaded`, too, so the files are read for comparison.
+            self._first = (await anyio.to_thread.run_sync(self._places.read)).settings
+        except ConfigError:  # it has changed since the start, and is reported by the first refresh
+            self._first = self.loaded.settings
+            self._stamps = None
+
+    async def refresh(self) -> None:
+        """Read the files now and apply what changed. A file with errors changes nothing."""
+        async with self._applying:
+            await self._begin()
+            self._stamps = await anyio.to_thread.run_sync(self._places.get_stamps)
+            try:
+                loaded = await anyio.to_thread.run_sync(self._places.read)
+            except ConfigError as error:
+                self._report(SettingsChanged(problems=(_format_error(error),), waiting=self.waiting))
+                return
+            await self._apply(loaded)
+
+    async def _apply(self, loaded: Loaded) -> None:
+        before = self.loaded
+        # An entry that became invalid leaves its server as it was.
+        kept = tuple(spec for spec in before.specs if spec.name in loaded.invalid_servers)
+        loaded = replace(loaded, specs=(*loaded.specs, *kept))
+        assert loaded.places is not None and self._first is not None
+        self._places = loaded.places
+        problems = [_format_problem(one) for one in loaded.warnings]
+        added, removed, changed = compare_servers(before.specs, loaded.specs)
+        for name in removed:
+            await self._attempt(problems, partial(self._router.remove_server, name))
+        for spec in loaded.specs:
+            if spec.name in changed:
+                await self._attempt(problems, partial(self._router.replace_server, spec))
+            elif spec.name in added:
+                await self._attempt(problems, partial(self._router.add_server, spec))
+        sections = tuple(
+            name
+            for name in APPLIED_SECTIONS
+            if getattr(before.settings, name) != getattr(loaded.settings, name)
+        )
+        await self._router.apply_settings(before, loaded, sections)
+        self.loaded = loaded
+        self._report(
+            SettingsChanged(
+                added=added,
+                removed=removed,
+                changed=changed,
+                sections=sections,
+                waiting=tuple(find_waiting(self._first, loaded.settings)),
+                problems=tuple(problems),
+            )
+        )
+
+    async def _attempt(self, problems: list[str], change: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await change()
+        except ConfigError as error:
+            problems.append(_format_error(error))
+
+    def _report(self, event: SettingsChanged) -> None:
+        """Record what changed and log it, unless nothing did."""
+        for problem in event.problems:
+            if problem not in self.problems:
+                log.warning("the settings changed, and this is not applied: %s", problem)
+        for path in event.waiting:
+            if path not in self.waiting:
+                log.warning("%s changed; it applies after a restart", path)
+        same = event.problems == self.problems and event.waiting == self.waiting
+        self.problems, self.waiting = event.problems, event.waiting
+        if not same or event.added or event.removed or event.changed or event.sections:
+            self._router.events.emit(event)
+
+    async def save_entry(self, draft: EntryDraft, *, by: str, change: EntryChange) -> None:
+        """Write an entry to the servers file and apply it at once."""
+        await self._change_file(draft.name, by, change, lambda file: file.put_entry(draft.name, draft.entry))
+
+    async def remove_entry(self, name: str, *, by: str) -> None:
+        """Remove an entry from the servers file and its server at once."""
+        await self._change_file(name, by, "removed", lambda file: file.remove_entry(name))
+
+    async def _change_file(
+        self, name: str, by: str, change: EntryChange, write: Callable[[ServersFile], object]
+    ) -> None:
+        async with self._changing:
+            file = self.entries.file
+            await anyio.to_thread.run_sync(write, file)
+            self._router.events.emit(ServerEntryChanged(server=name, change=change, by=by, file=file.shown))
+            await self.refresh()
+
+
+def compare_servers(
+    before: Sequence[ServerSpec], after: Sequence[ServerSpec]
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Return the names of added, removed and changed servers. Where an entry is written does not count."""
+    old, new = (_index_specs(specs) for specs in (before, after))
+    return (
+        tuple(name for name in new if name not in old),
+        tuple(name for name in old if name not in new),
+        tuple(name for name in new if name in old and new[name] != old[name]),
+    )
+
+
+def _index_specs(specs: Sequence[ServerSpec]) -> Mapping[str, ServerSpec]:
+    return {spec.name: replace(spec, origin=None) for spec in specs}
+
+
+def find_waiting(before: Section, after: Section, prefix: str = "") -> Iterator[str]:
+    """Yield the paths of the settings that differ and apply only after a restart."""
+    for name in type(before).model_fields:
+        old, new = getattr(before, name), getattr(after, name)
+        if old == new or (not prefix and name in (*APPLIED_SECTIONS, *_SERVER_FIELDS)):
+            continue
+        if isinstance(old, Section) and isinstance(new, Section):
+            yield from find_waiting(old, new, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def _format_problem(problem: Problem) -> str:
+    return f"{problem} (fix: {problem.fix})" if problem.fix else str(problem)
+
+
+def _format_error(error: ConfigError) -> str:
+    return f"{error} (fix: {error.hint})" if error.hint else str(error)
