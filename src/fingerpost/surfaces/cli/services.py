@@ -16,7 +16,7 @@ import click
 
 from fingerpost.errors import ConfigError, StoreError
 from fingerpost.servers.relay import lend_connections
-from fingerpost.surfaces.cli.common import open_service_router, read_settings, run_on_store
+from fingerpost.surfaces.cli.common import has_servers, open_service_router, read_settings, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_note
 from fingerpost.surfaces.cli.streams import style_text
@@ -65,6 +65,7 @@ def serve_gateway(
                 public_url = gateway.public_url or address
                 page = None if ticket is None else build_sign_in_url(public_url, ticket)
                 _print_endpoints(address, loaded, page, as_json=common.as_json)
+                _note_missing_servers(loaded)
                 if open_browser:
                     click.launch(page or public_url)
 
@@ -108,6 +109,7 @@ def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str 
         endpoint = Endpoint(path=f"/mcp/p/{profile}", mode=settings.profiles[profile].mode, profile=profile)
 
     async def work() -> int:
+        _note_missing_servers(loaded)
         audience = NotificationListeners()
         async with (
             open_service_router(loaded) as router,
@@ -217,6 +219,15 @@ def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_js
         how = f"open {sign_in} (once, within 10 minutes)" if shown else "run `fingerpost console`"
         click.echo(repeat_options(f"To approve calls in the console, sign in: {how}"))
     click.echo("Connect an MCP client: fingerpost install")
+
+
+def _note_missing_servers(loaded: Loaded) -> None:
+    """Say where to add servers if there are none. Those that are added are used without a restart."""
+    if has_servers(loaded) or loaded.places is None:
+        return
+    file = clean_text(str(loaded.places.servers))
+    add = "`fingerpost servers add NAME -- COMMAND` or `fingerpost import`"
+    print_note(f"no servers yet: add one with {add} (kept in {file}), or in the console under Servers")
 
 
 def print_console_link(*, common: CommonOptions, open_browser: bool) -> int:
