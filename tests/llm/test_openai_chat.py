@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -352,42 +351,20 @@ async def test_a_key_meant_for_openai_is_not_sent_elsewhere(monkeypatch: pytest.
     model = ModelServer(create_reply("hi"))
     async with chat(model, api_key=None) as client:
         await client.complete(HELLO)
-    assert "sk-real" not in json.dumps(model.headers)
+    assert "authorization" not in model.headers[0]
 
 
 async def test_no_key_for_openai_itself_is_a_mistake_in_the_settings(monkeypatch: pytest.MonkeyPatch):
-    for variable in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY"):
-        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     async with OpenAIChat(ModelSettings(model="gpt")) as client:
         with pytest.raises(ConfigError, match="no key is configured for the model gpt"):
             await client.complete(HELLO)
 
 
 @pytest.mark.process
-def test_without_the_package_the_error_names_what_to_install():
-    program = """
-import sys
-sys.modules["openai"] = None
-import anyio
-from fingerpost.errors import ConfigError
-from fingerpost.llm import ModelRequest, OpenAIChat
-from fingerpost.settings import ModelSettings
-try:
-    model = OpenAIChat(ModelSettings(model="m", base_url="http://127.0.0.1:9"))
-    anyio.run(model.complete, ModelRequest(messages=()))
-except ConfigError as error:
-    print(error.hint)
-"""
+def test_the_http_library_is_loaded_only_when_a_model_is_asked():
+    program = "import sys, fingerpost.llm; print('httpx2' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
     )
-    assert done.stdout.strip() == "pip install 'fingerpost[openai]'"
-
-
-@pytest.mark.process
-def test_the_package_is_loaded_only_when_a_model_is_asked():
-    program = "import sys, fingerpost.llm; print('openai' in sys.modules, 'httpx2' in sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=50
-    )
-    assert done.stdout.split() == ["False", "False"]
+    assert done.stdout.strip() == "False"

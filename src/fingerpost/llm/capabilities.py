@@ -11,7 +11,7 @@ from typing import Final
 from fingerpost.errors import ModelError, ModelRefused
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest, OnText, ResponseSchema
-from fingerpost.llm.content import as_mapping, parse_json, parse_structured
+from fingerpost.llm.content import as_mapping, load_validator, parse_json, parse_structured
 from fingerpost.records import JsonObject, Message
 
 PROBE_TOKENS: Final = 200
@@ -63,6 +63,7 @@ class Capabilities:
 
 async def probe(model: ChatModel) -> Capabilities:
     """Send `model` two small requests. What the replies do not show stays unknown. Never raises."""
+    await load_validator()
     return Capabilities(
         json_schema=await _run_probe(model, _probe_schema), tools=await _run_probe(model, _probe_tools)
     )

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import ssl
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
-
-import anyio
 
 from fingerpost.errors import ConfigError, ModelRefused, ModelReplyInvalid
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText
@@ -24,7 +19,6 @@ from fingerpost.llm.content import (
     get_named_tool,
     get_number,
     get_stop_texts,
-    parse_json,
     parse_object,
     read_count,
 )
@@ -46,14 +40,10 @@ from fingerpost.llm.remote import (
     MAX_REPLY_BYTES,
     FailedAttempt,
     RemoteChat,
-    build_incomplete_failure,
     build_reported_failure,
-    build_status_failure,
-    build_unreachable_failure,
 )
-from fingerpost.llm.stream import ReplyAssembler, ReplyChunk, StreamBroken, read_response
+from fingerpost.llm.stream import HttpPost, ReplyAssembler, ReplyChunk
 from fingerpost.records import Json, JsonObject, create_id
-from fingerpost.redaction import register_secret
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -496,8 +486,8 @@ class NativeChat(RemoteChat):
             )
             raise ConfigError(message, hint='Set provider to "anthropic" or "google", or use OpenAIChat.')
         self._dialect = _DIALECTS[settings.provider]()
+        self.key_variables = self._dialect.variables
         self._reasoning_tokens = 0
-        self._key: str | None = None
 
     async def _try_once(
         self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
@@ -521,8 +511,6 @@ class NativeChat(RemoteChat):
         reader: AnthropicReader | GoogleReader,
         on_text: OnText | None,
     ) -> ModelReply | FailedAttempt:
-        import httpx2
-
         model, unwanted = request.model or self.name, self._get_refused_options(request)
         native_request = NativeRequest(
             request=apply_caller_options(request),
@@ -532,8 +520,8 @@ class NativeChat(RemoteChat):
             streamed=on_text is not None,
         )
         address = self._dialect.build_url(self._settings.base_url, model, streamed=on_text is not None)
-        headers = {"content-type": "application/json", **self._dialect.build_headers(self._key, unwanted)}
-        content = json.dumps(self._dialect.build_body(native_request)).encode()
+        headers = self._dialect.build_headers(self._key, unwanted)
+        body = self._dialect.build_body(native_request)
         reply = ReplyAssembler(model, self._reply_bytes, reader)
 
         def read_whole(content: bytes) -> ModelReply | FailedAttempt:
@@ -548,32 +536,8 @@ class NativeChat(RemoteChat):
             deque(reply.add_chunks(chunks), maxlen=0)
             return reply.build_reply()
 
-        try:
-            async with connection.stream("POST", address, content=content, headers=headers) as response:
-                if response.is_success:
-                    return await read_response(response, reply, on_text, read_whole)
-                body = _parse_error_body(await response.aread())
-                return build_status_failure(response, body, model, self._dialect.options)
-        except StreamBroken:
-            return build_incomplete_failure(model)
-        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
-            return build_unreachable_failure(error, model)
-
-    def _create_connection(self) -> httpx2.AsyncClient:
-        self._key = self._find_key()
-        return super()._create_connection()
-
-    def _find_key(self) -> str | None:
-        """Return the API key. A key from the environment is sent only to the vendor's own address."""
-        if self._settings.api_key or self._settings.base_url:
-            return self._settings.api_key
-        for variable in self._dialect.variables:
-            if found := os.environ.get(variable, "").strip():
-                register_secret(found)
-                return found
-        message = f"no key is configured for the model {self.name}"
-        hint = f"Set api_key of the model (better as ${{VARIABLE}}), or {self._dialect.variables[0]}."
-        raise ConfigError(message, hint=hint)
+        post = HttpPost(address=address, headers=headers, body=body, model=model)
+        return await post.send(connection, reply, on_text, read_whole, options=self._dialect.options)
 
 
 def _check_empty_reply(reply: ModelReply, model: str) -> None:
@@ -586,12 +550,3 @@ def _check_empty_reply(reply: ModelReply, model: str) -> None:
     if reply.finish == GARBLED:
         message = f"{model} wrote a malformed tool call"
         raise ModelReplyInvalid(message, model=model, hint="Ask again, or choose another model.")
-
-
-def _parse_error_body(content: bytes) -> object:
-    """Return the error of a response: an object, which Google may put in a list, or a text."""
-    try:
-        value = parse_json(content)
-    except ValueError:
-        return format_excerpt(content)
-    return next(iter(as_list(value)), value)

@@ -1,4 +1,4 @@
-"""Models behind an OpenAI-compatible API, with the `openai` package."""
+"""Models behind an OpenAI-compatible API."""
 
 from __future__ import annotations
 
@@ -33,16 +33,14 @@ from fingerpost.llm.remote import (
     FailedAttempt,
     RemoteChat,
     build_reported_failure,
-    build_unreachable_failure,
 )
-from fingerpost.llm.stream import ReplyAssembler, StreamBroken, read_response
+from fingerpost.llm.stream import HttpPost, ReplyAssembler
 from fingerpost.records import Json, JsonObject, Message
 from fingerpost.schemas import get_properties, get_required, get_types, iterate_schemas
 from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import AsyncOpenAI
 
 
 def build_body(
@@ -158,11 +156,6 @@ def read_reply(fields: Mapping[str, Any], *, model: str) -> ModelReply:
 
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
-_PACKAGE_FIELDS: Final = ("model", "stream")  # fields that the package needs
-
-# Sent if a server needs no key: the package requires one, and a key for OpenAI (OPENAI_API_KEY) must
-# not be sent to another server.
-_NO_KEY: Final = "none"
 
 
 class OpenAIChat(RemoteChat):
@@ -172,6 +165,8 @@ class OpenAIChat(RemoteChat):
 
     A `ModelSettings` can be given instead of a name. The other arguments override it.
     """
+
+    key_variables = ("OPENAI_API_KEY",)
 
     def __init__(
         self,
@@ -184,66 +179,32 @@ class OpenAIChat(RemoteChat):
     ) -> None:
         settings = _build_settings(model, base_url=base_url, api_key=api_key, timeout=timeout)
         super().__init__(settings, reply_bytes=reply_bytes)
-        self._client: AsyncOpenAI | None = None
 
     async def _try_once(
         self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
     ) -> ModelReply | FailedAttempt:
         without = self._get_refused_options(request)
         body = build_body(request, model=self.name, without=without, stream=on_text is not None)
-        result = await self._ask(body, on_text)
+        result = await self._ask(connection, body, on_text)
         if isinstance(result, ModelReply):
             return result
         # The error about an option of the caller is returned. The token limit can be renamed instead.
         is_callers = result.option in request.options and result.option != TOKEN_LIMIT_OPTION
         return replace(result, option="") if is_callers or result.option not in body else result
 
-    async def _ask(self, body: Mapping[str, Json], on_text: OnText | None) -> ModelReply | FailedAttempt:
+    async def _ask(
+        self, connection: httpx2.AsyncClient, body: Mapping[str, Json], on_text: OnText | None
+    ) -> ModelReply | FailedAttempt:
         """Send this body and return the reply. Text is streamed to `on_text`."""
-        import httpx2
-        from openai import OpenAIError
-
-        # Untyped, because options are selected at run time, and the package does not know a caller's options.
-        # Messages are sent unchanged as well: the package would compare each with its types, which blocks the
-        # event loop for a millisecond each.
-        create = cast("Any", self._client).chat.completions.with_streaming_response.create
         model = str(body["model"])
-        named = {name: body[name] for name in _PACKAGE_FIELDS if name in body}
-        rest = {name: value for name, value in body.items() if name not in _PACKAGE_FIELDS}
+        post = HttpPost(
+            address=f"{(self._settings.base_url or OPENAI_URL).rstrip('/')}/chat/completions",
+            headers={"authorization": f"Bearer {self._key}"} if self._key else {},
+            body=body,
+            model=model,
+        )
         reply = ReplyAssembler(model, self._reply_bytes)
-        try:
-            async with create(**named, messages=(), extra_body=rest) as raw:
-                return await read_response(
-                    raw.http_response, reply, on_text, lambda content: _read_whole(content, model)
-                )
-        except OpenAIError as error:
-            return FailedAttempt.from_error(error, model=model, timeout=self._settings.timeout)
-        except StreamBroken as cut:
-            return build_unreachable_failure(cut.__cause__ or cut, model)
-        except httpx2.HTTPError as error:  # while the package read the body of an error
-            return build_unreachable_failure(error, model)
-
-    def _create_connection(self) -> httpx2.AsyncClient:
-        try:
-            from openai import AsyncOpenAI, OpenAIError
-        except ImportError as missing:
-            message = f"the model {self.name} needs the package `openai`, which is not installed"
-            raise ConfigError(message, hint="pip install 'fingerpost[openai]'") from missing
-        settings = self._settings
-        connection = super()._create_connection()
-        try:
-            self._client = AsyncOpenAI(
-                api_key=settings.api_key or (_NO_KEY if settings.base_url else None),
-                base_url=settings.base_url or OPENAI_URL,
-                timeout=connection.timeout,
-                max_retries=0,
-                http_client=connection,
-            )
-        except OpenAIError as error:
-            message = f"no key is configured for the model {self.name}"
-            hint = "Set api_key of the model (better as ${VARIABLE}), or OPENAI_API_KEY."
-            raise ConfigError(message, hint=hint) from error
-        return connection
+        return await post.send(connection, reply, on_text, lambda content: _read_whole(content, model))
 
 
 def _read_whole(content: bytes, model: str) -> ModelReply | FailedAttempt:

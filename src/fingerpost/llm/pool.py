@@ -29,6 +29,7 @@ from fingerpost.llm.capabilities import (
     probe,
     split_reasoning,
 )
+from fingerpost.llm.content import load_validator
 from fingerpost.llm.openai_chat import OpenAIChat
 from fingerpost.llm.remote import MAX_REMEMBERED_MODELS
 from fingerpost.settings import ModelSettings, ModelsSettings
@@ -287,6 +288,7 @@ class ModelPool:
         if member is None:
             message = "no model is configured"
             raise ConfigError(message, hint="Set models.lite or models.prime: see docs/how-to/models.md.")
+        await load_validator()
         relay = None if on_text is None else TextRelay(on_text)
         try:
             reply = await self._ask_member(member, request, relay)

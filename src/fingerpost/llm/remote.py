@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -15,7 +16,14 @@ from typing import TYPE_CHECKING, Final, Self
 import anyio
 import anyio.to_thread
 
-from fingerpost.errors import ModelError, ModelRefused, ModelReplyInvalid, ModelTimeout, ModelUnavailable
+from fingerpost.errors import (
+    ConfigError,
+    ModelError,
+    ModelRefused,
+    ModelReplyInvalid,
+    ModelTimeout,
+    ModelUnavailable,
+)
 from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelReply, ModelRequest, OnText, TextRelay
 from fingerpost.llm.content import as_list, as_mapping
@@ -24,7 +32,6 @@ from fingerpost.settings import ModelSettings
 
 if TYPE_CHECKING:
     import httpx2
-    from openai import OpenAIError
 
 
 _MAX_MESSAGE_LENGTH: Final = 200
@@ -32,7 +39,7 @@ _BUSY_STATUSES: Final = (408, 409, 425, 429)
 _OVERLOADED_STATUSES: Final = (429, 529)
 # Options that do not change the meaning of a request, with patterns that find them in the message of a
 # refusal. Tools are not among them. Some are found only where an error has a field that names them.
-_OPTION_PATTERNS: Final = {
+OPTION_PATTERNS: Final = {
     "response_format": re.compile(r"response_format|json_schema|structured output", re.IGNORECASE),
     "tool_choice": re.compile(r"tool_choice|tool choice", re.IGNORECASE),
     "stream_options": re.compile(r"stream_options|include_usage", re.IGNORECASE),
@@ -59,20 +66,6 @@ class FailedAttempt:
     can_retry: bool = False  # whether a retry may succeed
     wait: float | None = None  # delay in seconds that the server asked for
     option: str = ""  # the option that the model refuses
-
-    @classmethod
-    def from_error(cls, error: OpenAIError, *, model: str, timeout: float) -> FailedAttempt:
-        """Convert an error of the `openai` package, without secrets."""
-        import httpx2
-        from openai import APIConnectionError, APIStatusError, APITimeoutError
-
-        if isinstance(error, APITimeoutError) and not isinstance(error.__cause__, httpx2.ConnectTimeout):
-            return cls(error=build_timeout_error(model, timeout))
-        if isinstance(error, APIConnectionError):
-            return build_unreachable_failure(error.__cause__ or error, model)
-        if isinstance(error, APIStatusError):
-            return build_status_failure(error.response, error.body, model)
-        return cls(error=ModelUnavailable(f"{model} failed: {_clean_message(str(error))}", model=model))
 
 
 def build_timeout_error(model: str, timeout: float) -> ModelTimeout:
@@ -103,14 +96,14 @@ def build_reported_failure(error: object, model: str) -> FailedAttempt:
     """Build the failure for an error in the body of a successful response."""
     code = as_mapping(error).get("code", as_mapping(error).get("status"))
     status = code if isinstance(code, int) and 400 <= code < 600 else 500
-    return _build_failure(status, error, model, None, _OPTION_PATTERNS)
+    return _build_failure(status, error, model, None, OPTION_PATTERNS)
 
 
 def build_status_failure(
     response: httpx2.Response,
     body: object,
     model: str,
-    options: Mapping[str, re.Pattern[str]] = _OPTION_PATTERNS,
+    options: Mapping[str, re.Pattern[str]] = OPTION_PATTERNS,
 ) -> FailedAttempt:
     """Build the failure for an error status. `options` find refused options in the server's message."""
     return _build_failure(response.status_code, body, model, _parse_wait(response, body), options)
@@ -198,11 +191,14 @@ MAX_REMEMBERED_MODELS: Final = 32  # models at one address with stored findings
 class RemoteChat(ABC):
     """The base class of models behind an HTTP API. Connections are kept until the model is closed."""
 
+    key_variables: tuple[str, ...]  # environment variables with a key for the vendor's own address
+
     def __init__(self, settings: ModelSettings, *, reply_bytes: int = MAX_REPLY_BYTES) -> None:
         self._settings = settings
         self._reply_bytes = reply_bytes
         self._lock = anyio.Lock()
         self._connection: httpx2.AsyncClient | None = None
+        self._key: str | None = None
         self._refused_options: OrderedDict[str, frozenset[str]] = OrderedDict()  # by model
         if settings.api_key:
             register_secret(settings.api_key)
@@ -286,6 +282,7 @@ class RemoteChat(ABC):
         """Return a new client. Nothing is sent yet."""
         import httpx2
 
+        self._key = self._find_key()
         timeout = self._settings.timeout
         return httpx2.AsyncClient(
             timeout=httpx2.Timeout(timeout, connect=min(CONNECT_SECONDS, timeout)),
@@ -293,6 +290,18 @@ class RemoteChat(ABC):
             headers={"accept-encoding": "identity"},
             event_hooks={"response": [self._limit_response]},
         )
+
+    def _find_key(self) -> str | None:
+        """Return the API key. A key from the environment is sent only to the vendor's own address."""
+        if self._settings.api_key or self._settings.base_url:
+            return self._settings.api_key
+        for variable in self.key_variables:
+            if found := os.environ.get(variable, "").strip():
+                register_secret(found)
+                return found
+        message = f"no key is configured for the model {self.name}"
+        hint = f"Set api_key of the model (better as ${{VARIABLE}}), or {self.key_variables[0]}."
+        raise ConfigError(message, hint=hint)
 
     async def _limit_response(self, response: httpx2.Response) -> None:
         """Limit the size of a response, regardless of its status and headers.

@@ -1,8 +1,9 @@
-"""Assembles a streamed reply from its events and forwards text as it arrives."""
+"""Sends a request, assembles the streamed reply from its events and forwards text as it arrives."""
 
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 import anyio
 
+from fingerpost.frozen import frozen
 from fingerpost.llm.base import ModelReply, ModelUsage, OnText
 from fingerpost.llm.content import (
     MAX_REPLY_CALLS,
@@ -28,9 +30,12 @@ from fingerpost.llm.content import (
     read_usage,
 )
 from fingerpost.llm.remote import (
+    OPTION_PATTERNS,
     FailedAttempt,
     build_incomplete_failure,
     build_reported_failure,
+    build_status_failure,
+    build_unreachable_failure,
     is_event_stream,
 )
 from fingerpost.records import Json, JsonObject, find_json_problem, to_valid_text
@@ -143,6 +148,50 @@ _EMPTY_STREAM_MESSAGE: Final = "an empty stream"
 
 class StreamBroken(Exception):
     """The connection broke during a reply."""
+
+
+@frozen
+class HttpPost:
+    """One request to a model's API."""
+
+    address: str
+    headers: Mapping[str, str]
+    body: Mapping[str, Json]
+    model: str  # for errors
+
+    async def send(
+        self,
+        connection: httpx2.AsyncClient,
+        reply: ReplyAssembler,
+        on_text: OnText | None,
+        read_whole: Callable[[bytes], ModelReply | FailedAttempt],
+        *,
+        options: Mapping[str, re.Pattern[str]] = OPTION_PATTERNS,
+    ) -> ModelReply | FailedAttempt:
+        """Send it and return the reply, or the failure. `options` find refused options in an error."""
+        import httpx2
+
+        headers = {"content-type": "application/json", **self.headers}
+        content = json.dumps(self.body).encode()
+        try:
+            async with connection.stream("POST", self.address, content=content, headers=headers) as response:
+                if response.is_success:
+                    return await read_response(response, reply, on_text, read_whole)
+                body = _parse_error_body(await response.aread())
+                return build_status_failure(response, body, self.model, options)
+        except StreamBroken:
+            return build_incomplete_failure(self.model)
+        except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, anyio.EndOfStream) as error:
+            return build_unreachable_failure(error, self.model)
+
+
+def _parse_error_body(content: bytes) -> object:
+    """Return the error of a response: an object, which Google may put in a list, or a text."""
+    try:
+        value = parse_json(content)
+    except ValueError:
+        return format_excerpt(content)
+    return next(iter(as_list(value)), value)
 
 
 async def read_response(

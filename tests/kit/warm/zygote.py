@@ -42,15 +42,14 @@ LOADED: Final = (  # what commands load only when they run; nothing here starts 
     "fingerpost.router.request_narrower",
     "fingerpost.servers",
     "fingerpost.testing",
+    "httpx2",
     "mcp_server_fetch.server",
     "mcp_server_git.server",
     "mcp_server_time.server",
-    "openai.resources.chat.completions",
     "rich.console",
     "rich.live",
     "rich.markdown",
     "rich.table",
-    "tokenizers",
     "uvloop",
 )
 

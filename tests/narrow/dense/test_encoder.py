@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -12,7 +14,10 @@ import numpy as np
 import pytest
 
 from fingerpost.narrow.dense import DenseScorer, OnnxEncoder
+from fingerpost.narrow.dense.encoder import TOKENIZER_FILE_NAME, WordPieceTokenizer
+from fingerpost.narrow.scorer import clean_line
 from fingerpost.settings.model import NarrowSettings
+from tests.kit.programs import ROOT
 from tests.kit.scorers import EVERYDAY, ask, best
 
 pytestmark = pytest.mark.skipif(not OnnxEncoder().is_installed, reason="the weights are not in this checkout")
@@ -90,3 +95,21 @@ def test_the_library_that_runs_the_model_notes_nothing_for_its_maker(tmp_path: P
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout == "384\n"
     assert [*tmp_path.rglob("*")] == []
+
+
+# Of the tokens that the package `tokenizers` 0.23.3 makes of all descriptions and requests in training/data.
+TOKENS_OF_TRAINING_DATA = "39102ef66a274ee906c6f21d837eec0af0e6e2e870289f8b3afd73fb6ea5e853"
+
+
+def test_tokens_are_those_of_the_package_that_the_encoder_was_trained_with() -> None:
+    tokenizer = WordPieceTokenizer(ROOT / "src/fingerpost/narrow/dense" / TOKENIZER_FILE_NAME)
+    for line in Path(__file__).with_name("tokens.jsonl").read_text("utf-8").splitlines():
+        case = json.loads(line)
+        assert tokenizer.encode(case["text"]) == case["ids"], case["text"]
+    digest = hashlib.sha256()
+    for file in sorted((ROOT / "training/data").glob("*.jsonl")):
+        for line in file.read_text("utf-8").splitlines():
+            fields = json.loads(line)
+            text = clean_line(fields.get("description") or fields.get("query") or "", 2000)
+            digest.update(str(tokenizer.encode(text)).encode())
+    assert digest.hexdigest() == TOKENS_OF_TRAINING_DATA

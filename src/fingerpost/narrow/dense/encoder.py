@@ -1,4 +1,4 @@
-"""The text encoder. Only this module uses onnxruntime and tokenizers.
+"""The text encoder and its tokenizer. Only this module uses onnxruntime.
 
 The model is loaded with the first text, which takes about 0.2 seconds. Texts are encoded one at a time: with
 dynamic int8 quantization, a text's vector would otherwise depend on the other texts in the batch.
@@ -7,9 +7,12 @@ dynamic int8 quantization, a text's vector would otherwise depend on the other t
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
+import unicodedata
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
@@ -26,6 +29,8 @@ Vector = NDArray[np.float32]
 DIMENSIONS: Final = 384
 MAX_TOKENS: Final = 128
 MAX_CHARACTERS: Final = 2000  # more than the token limit
+MAX_WORD_CHARACTERS: Final = 100  # a longer word is unknown
+MAX_KEPT_CHARACTERS: Final = 10_000  # more than texts of one installation have
 WEIGHTS_FILE_NAME: Final = "routing-encoder.onnx"
 TOKENIZER_FILE_NAME: Final = "tokenizer.json"
 
@@ -77,7 +82,7 @@ class OnnxEncoder:
                 if self._run is None:
                     self._run = _load(self._folder, self._threads)
             return self._run(clean_line(text, MAX_CHARACTERS))
-        except Exception as error:  # both libraries raise their own exception types
+        except Exception as error:  # the library raises its own exception types
             raise _build_encoder_error(self._folder, error) from error
 
 
@@ -89,11 +94,11 @@ def get_shared_encoder() -> OnnxEncoder:
 
 def _load(folder: Path, threads: int) -> Callable[[str], Vector]:
     """Load the model. Return a function from text to vector."""
-    tokenize = _load_tokenizer(folder / TOKENIZER_FILE_NAME)
+    tokenizer = WordPieceTokenizer(folder / TOKENIZER_FILE_NAME)
     session = _load_session(folder / WEIGHTS_FILE_NAME, threads)
 
     def run(text: str) -> Vector:
-        ids = np.array([tokenize(text)], np.int64)
+        ids = np.array([tokenizer.encode(text)], np.int64)
         vector = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
         length = float(np.linalg.norm(vector))
         return vector / np.float32(length) if length > 0 else vector
@@ -105,14 +110,87 @@ class _OnnxSession(Protocol):
     def run(self, outputs: None, inputs: dict[str, NDArray[np.int64]]) -> list[NDArray[np.float32]]: ...
 
 
-# Both libraries have incomplete type information, so they are imported by name and cast.
-def _load_tokenizer(path: Path) -> Callable[[str], list[int]]:
-    tokenizer: Any = import_module("tokenizers").Tokenizer.from_file(str(path))
-    tokenizer.enable_truncation(MAX_TOKENS)
-    tokenizer.no_padding()
-    return lambda text: tokenizer.encode(text).ids
+class WordPieceTokenizer:
+    """The tokenizer of BERT models, from the vocabulary in a `tokenizer.json`.
+
+    It gives the same tokens as the package `tokenizers`, which would bring seven other packages. They differ
+    in about 500 rare characters that are newer than the Unicode version of that package.
+    """
+
+    def __init__(self, path: Path) -> None:
+        described = json.loads(path.read_bytes())
+        self._vocabulary: dict[str, int] = described["model"]["vocab"]
+        self._special: dict[str, int] = {token["content"]: token["id"] for token in described["added_tokens"]}
+        self._split_special = re.compile(f"({'|'.join(map(re.escape, self._special))})").split
+        self._split_word = lru_cache(maxsize=10_000)(self._find_pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of the text's tokens: at most `MAX_TOKENS`, with the first and the last marker."""
+        ids = [self._special["[CLS]"]]
+        for part in self._split_special(text):
+            if part in self._special:
+                ids.append(self._special[part])
+            else:
+                cleaned = unicodedata.normalize("NFD", part.translate(_CLEANED)).translate(_SEPARATED)
+                for word in cleaned.split():
+                    ids += self._split_word(word)
+        return [*ids[: MAX_TOKENS - 1], self._special["[SEP]"]]
+
+    def _find_pieces(self, word: str) -> tuple[int, ...]:
+        """Split a word into the longest known pieces, from the left. If that fails it is unknown."""
+        unknown = (self._special["[UNK]"],)
+        ids: list[int] = []
+        start = 0
+        while start < len(word) <= MAX_WORD_CHARACTERS:
+            prefix = "##" if start else ""
+            ends = range(len(word), start, -1)
+            end = next((end for end in ends if prefix + word[start:end] in self._vocabulary), None)
+            if end is None:
+                return unknown
+            ids.append(self._vocabulary[prefix + word[start:end]])
+            start = end
+        return tuple(ids) or unknown
 
 
+class _CharacterTable(dict[int, str]):
+    """What each character is replaced by. Entries are computed when they are first needed."""
+
+    def __init__(self, replace: Callable[[str], str]) -> None:
+        self._replace = replace
+
+    def __missing__(self, code: int) -> str:
+        written = self._replace(chr(code))
+        if len(self) < MAX_KEPT_CHARACTERS:
+            self[code] = written
+        return written
+
+
+def _clean_character(character: str) -> str:
+    if character in "\t\n\r":
+        return " "
+    if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf", "Co", "Cs"):
+        return ""
+    return f" {character} " if _IDEOGRAPH.match(character) else character
+
+
+def _separate_character(character: str) -> str:
+    """Remove an accent, put spaces around punctuation, and turn the rest into lower case."""
+    category = unicodedata.category(character)
+    if category == "Mn":
+        return ""
+    is_symbol = character.isascii() and character.isprintable() and not character.isalnum()
+    return f" {character} " if is_symbol or category.startswith("P") else character.lower()
+
+
+_IDEOGRAPH: Final = re.compile(
+    "[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0002a6df\U0002a700-\U0002b81f\U0002b920-\U0002ceaf\U0002f800-\U0002fa1f]"
+)
+_CLEANED: Final = _CharacterTable(_clean_character)
+_SEPARATED: Final = _CharacterTable(_separate_character)
+
+
+# The library has incomplete type information, so it is imported by name and cast.
 def _load_session(path: Path, threads: int) -> _OnnxSession:
     # No data may leave this machine. The library sends telemetry to its vendor
     # during import unless this environment variable is set.
