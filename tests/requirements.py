@@ -385,6 +385,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "H29": Requirement("Old rows are removed in small steps by age and size; the trail stays verifiable"),
     "H30": Requirement("The store's size is shown, and it is pruned, exported and backed up by commands"),
+    "H31": Requirement(
+        "In programs, an unknown option is refused with the nearest name, a traceback says what to do, a "
+        "router without a store keeps nothing outside memory, and help() describes every field"
+    ),
     "S1": Requirement("A known server is listed from the store and started by the first call that needs it"),
     "S2": Requirement("A tool that changed while its server slept is not called"),
     "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),

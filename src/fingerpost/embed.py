@@ -33,7 +33,7 @@ from anyio.from_thread import BlockingPortal
 from fingerpost.errors import ConfigError, FingerpostError, LimitReached
 from fingerpost.router import Router
 from fingerpost.router.agent import Agent, AgentMode
-from fingerpost.router.options import RouteOptions
+from fingerpost.router.options import RouteOptions, build_options
 from fingerpost.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -239,6 +239,9 @@ class Embedded:
             rules=rules,
         )
 
+    def __repr__(self) -> str:
+        return f"Embedded({self.router!r})"
+
     def __enter__(self) -> Self:
         if self._work.closing:
             message = "this was closed, and cannot be opened again"
@@ -272,7 +275,7 @@ class Embedded:
     def ask(self, text: str, *, timeout: float | None = None, **asking: Unpack[RouteKeywords]) -> Route:
         """Answer a request. `on_text` is called in this thread with the answer while it is written."""
 
-        options = RouteOptions(**asking)
+        options = build_options(RouteOptions, asking)
 
         def work(on_piece: OnText | None) -> Awaitable[Route]:
             return self.router.requests.route(text, replace(options, on_text=on_piece))
@@ -340,7 +343,7 @@ class Embedded:
     ) -> Route:
         """Continue a request that waited for a person. Pass the same options as for the original request."""
 
-        options = RouteOptions(**asking)
+        options = build_options(RouteOptions, asking)
 
         def work(on_piece: OnText | None) -> Awaitable[Route]:
             return self.router.requests.resume(waiting, approval, replace(options, on_text=on_piece))

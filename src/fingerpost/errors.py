@@ -18,11 +18,13 @@ from __future__ import annotations
 
 
 class FingerpostError(Exception):
-    """The base class. `str(error)` says what happened, `hint` what to do about it."""
+    """The base class. `str(error)` says what happened, `hint` what to do about it. Tracebacks show both."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
         self.hint = hint
+        if hint:
+            self.add_note(hint)
 
 
 class ConfigError(FingerpostError):

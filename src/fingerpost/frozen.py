@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from functools import partial
+from operator import attrgetter
 from reprlib import recursive_repr
 from typing import Any, NoReturn, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 
+MAX_SHOWN = 80  # characters of one attribute in a short repr
 TWIN_MARK = "__is_a_twin__"
 _set_class = object.__dict__["__class__"].__set__
 
@@ -87,6 +89,25 @@ def _refuse_delattr(record: object, name: str) -> NoReturn:
 def _format_repr(record: Any) -> str:
     shown = ", ".join(f"{item.name}={getattr(record, item.name)!r}" for item in fields(record) if item.repr)
     return f"{type(record).__qualname__}({shown})"
+
+
+def build_repr(*names: str) -> Any:
+    """Return a `__repr__` that shows these attributes only, each in at most 80 characters.
+
+    `effect.value` is shown as `effect`, a collection by its length if the name ends with `#`.
+    """
+
+    def format_attributes(record: Any) -> str:
+        shown: list[str] = []
+        for name in names:
+            value = attrgetter(name.rstrip("#"))(record)
+            label = name.partition(".")[0] if "#" not in name else name.rstrip("#").rpartition(".")[2]
+            value = len(value) if name.endswith("#") else getattr(value, "value", value)
+            text = f"{value:.1f}" if isinstance(value, float) else repr(value)
+            shown.append(f"{label}={text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + '…'}")
+        return f"{type(record).__qualname__}({', '.join(shown)})"
+
+    return format_attributes
 
 
 def _get_state(record: Any) -> list[Any]:

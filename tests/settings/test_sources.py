@@ -8,13 +8,17 @@ from pathlib import Path
 import pytest
 
 from fingerpost.settings import Settings
+from fingerpost.settings.model import StoreSettings
+from fingerpost.store import get_data_directory
 from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
+
+DEFAULT_STORE = StoreSettings(url=f"sqlite:///{get_data_directory()}/fingerpost.db")
 
 
 def test_without_any_source_everything_is_the_default(folders: SettingsFolders) -> None:
     loaded = folders.load()
-    assert loaded.settings == Settings()
+    assert loaded.settings == Settings(store=DEFAULT_STORE)
     assert {origin.kind for origin in loaded.origins.values()} == {"default"}
     assert (loaded.specs, loaded.warnings, loaded.files) == ((), (), ())
 
@@ -129,7 +133,7 @@ def test_our_own_variable_beats_its_alias_and_can_force_smart_routing_on(folders
 
 def test_an_empty_variable_counts_as_not_set(folders: SettingsFolders) -> None:
     folders.variables |= {"FINGERPOST_STORE__URL": "", "SMART_ROUTING_MAX_TOOLS": "", "FINGERPOST_CONFIG": ""}
-    assert folders.load().settings == Settings()
+    assert folders.load().settings == Settings(store=DEFAULT_STORE)
 
 
 def test_a_misspelt_variable_of_ours_is_a_warning_with_the_nearest_name(folders: SettingsFolders) -> None:

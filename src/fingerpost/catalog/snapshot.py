@@ -11,7 +11,7 @@ from dataclasses import field
 from typing import Final
 
 from fingerpost.catalog.name_resolver import NameMatch, ToolNameResolver
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records import ToolCard
 
 # These built-in tools come first in lists for models, in this order. All others follow by key.
@@ -58,11 +58,18 @@ def _has_changed(before: ToolCard, after: ToolCard) -> bool:
 
 @frozen
 class Snapshot:
-    """All tools that may be listed and called, sorted by key."""
+    """All tools that may be listed and called, sorted by key.
+
+    Fields:
+        version: number of the snapshot
+        cards: the tools, sorted by key
+    """
 
     version: int = 0
     cards: tuple[ToolCard, ...] = ()
     _resolver: ToolNameResolver = field(init=False, repr=False, compare=False)
+
+    __repr__ = build_repr("version", "cards#")
 
     def __post_init__(self) -> None:
         cards = tuple(sorted(self.cards, key=lambda card: card.key))

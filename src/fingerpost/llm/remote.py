@@ -203,6 +203,9 @@ class RemoteChat(ABC):
         if settings.api_key:
             register_secret(settings.api_key)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
     @property
     def name(self) -> str:
         return self._settings.model

@@ -207,7 +207,9 @@ def build_default_components(
         reader=SignalReader(),
         need_estimator=NeedClassifier(settings.narrow),
         words=LexicalScorer(),
-        meaning=DenseScorer.from_settings(settings.narrow) if settings.flags.dense_scores else None,
+        meaning=DenseScorer.from_settings(settings.narrow, keep=settings.store.url is not None)
+        if settings.flags.dense_scores
+        else None,
         learned=history if settings.flags.learned_use else None,
         added=AddedScorers(scorers, seconds=settings.narrow.scorer_seconds),
         corrections=corrections if settings.flags.learn_from_feedback else None,

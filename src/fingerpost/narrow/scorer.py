@@ -25,23 +25,41 @@ if TYPE_CHECKING:  # importing numpy takes 0.1 seconds, so only narrowing import
 
 @frozen
 class ScorerRequest:
-    """A request as scorers get it."""
+    """A request as scorers get it.
 
-    text: str  # the request or one of its needs, of limited length
-    sentences: tuple[str, ...] = ()  # its sentences if it has several; limited in number
-    needs: tuple[str, ...] = ()  # its needs if it has several
+    Fields:
+        text: the request or one of its needs, of limited length
+        sentences: its sentences if it has several; limited in number
+        needs: its needs if it has several
+        signals: what was found in the request: language, names, paths, dates, …
+        history: earlier messages of the conversation
+        used: keys of the tools used in this conversation, latest last
+        caller: name of the caller
+        profile: name of the profile
+        conversation: id of the conversation
+        vector: of the encoder; None without it
+    """
+
+    text: str
+    sentences: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     signals: Signals = field(default_factory=Signals)
-    history: tuple[Message, ...] = ()  # earlier messages of the conversation
-    used: tuple[str, ...] = ()  # keys of the tools used in this conversation, latest last
+    history: tuple[Message, ...] = ()
+    used: tuple[str, ...] = ()
     caller: str | None = None
     profile: str | None = None
     conversation: str | None = None
-    vector: Scores | None = field(default=None, repr=False, compare=False)  # of the encoder; None without it
+    vector: Scores | None = field(default=None, repr=False, compare=False)
 
 
 @frozen(kw_only=False)
 class ToolScore:
-    """The score of one tool with the reason, which explanations show."""
+    """The score of one tool with the reason, which explanations show.
+
+    Fields:
+        value: points that are added
+        note: the reason
+    """
 
     value: float
     note: str = ""

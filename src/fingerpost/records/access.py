@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
 
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.json import JsonObject
 from fingerpost.records.tools import Effect
 
@@ -89,25 +89,60 @@ class Decision(StrEnum):
 
 @frozen
 class Approval:
-    """A person's decision on one waiting call."""
+    """A person's decision on one waiting call.
+
+    Fields:
+        pending_id: id of the waiting call
+        decision: approved or rejected
+        by: who decided
+        reason: why, as the person wrote it
+        arguments: edited before approval
+        for_conversation: the decision also applies to later calls of this operation in the conversation
+    """
 
     pending_id: str
     decision: Decision
     by: str
     reason: str | None = None
-    arguments: JsonObject | None = None  # edited before approval
+    arguments: JsonObject | None = None
     for_conversation: bool = False
 
 
 @frozen
 class Pending:
-    """A call that waits for approval. It is a plain value, so that it survives a restart."""
+    """A call that waits for approval. It is a plain value, so that it survives a restart.
+
+    Fields:
+        pending_id: id of the waiting call
+        tool: key of the tool, `server/tool`
+        operation: the operation key, `tool.operation`
+        arguments: arguments of the call
+        call_fingerprint: of tool, arguments and definition
+        effect: what the call does: read, write or destroy
+        reason: why it needs approval
+        created: when it was stored
+        expires: when it can no longer be approved
+        conversation: id of the conversation
+        packet_id: id of the request
+        caller: name of the caller
+        asker: if set, a decision on this call applies to this asker in all sessions
+        decision: waiting, approved, rejected or expired
+        decided_by: who decided
+        decided_at: when
+        decision_reason: why, as the person wrote it
+        edited_arguments: the arguments that the person wrote instead
+        call_id: of the first call, so that its trace contains the decision
+        definition_fingerprint: of the tool's definition
+        idempotency_key: of the first call
+        exact: only this exact call can be approved, not its operation for the conversation
+        joined: further requests that wait for this call
+    """
 
     pending_id: str
     tool: str
-    operation: str  # the operation key, `tool.operation`
+    operation: str
     arguments: JsonObject
-    call_fingerprint: str  # of tool, arguments and definition
+    call_fingerprint: str
     effect: Effect
     reason: str
     created: datetime
@@ -115,17 +150,19 @@ class Pending:
     conversation: str | None = None
     packet_id: str | None = None
     caller: str | None = None
-    asker: str | None = None  # if set, a decision on this call applies to this asker in all sessions
+    asker: str | None = None
     decision: Decision = Decision.WAITING
     decided_by: str | None = None
     decided_at: datetime | None = None
     decision_reason: str | None = None
     edited_arguments: JsonObject | None = None
-    call_id: str | None = None  # of the first call, so that its trace contains the decision
+    call_id: str | None = None
     definition_fingerprint: str | None = None
-    idempotency_key: str | None = None  # of the first call
-    exact: bool = False  # only this exact call can be approved, not its operation for the conversation
-    joined: tuple[str, ...] = ()  # further requests that wait for this call
+    idempotency_key: str | None = None
+    exact: bool = False
+    joined: tuple[str, ...] = ()
+
+    __repr__ = build_repr("pending_id", "tool", "arguments", "decision")
 
     @property
     def packets(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.access import Scope
 from fingerpost.records.json import Json, JsonObject
 from fingerpost.records.tools import Effect, RetryRule
@@ -23,29 +23,49 @@ class ToolCall:
 
 @frozen
 class CallContext:
-    """The caller, the conversation, and the remaining time and context window."""
+    """The caller, the conversation, and the remaining time and context window.
 
-    call_id: str  # the trace id of this call
+    Fields:
+        call_id: the trace id of this call
+        packet_id: id of the request
+        conversation: id of the conversation
+        caller: name of the caller
+        asker: the person who asks through the caller
+        profile: name of the profile
+        scopes: what the caller may use; all scopes apply
+        request: the user's request, so that a shortened result keeps what it asks about
+        working_directory: folder that relative paths start from
+        seconds: the caller's deadline, if shorter than the tool's
+        tokens_left: remaining tokens in the model's context
+        dry_run: show what would be called, call nothing
+        summarises: whether the caller summarizes long results
+        fallback: whether a fallback tool may be used
+        idempotency_key: a call with the same key runs only once
+        doubt: why this call needs approval even if the rules allow it
+        doubt_rule: what the doubt comes from, named as a rule
+        authorization: the caller's own key; never stored
+        cancelled: tools whose calls were denied by a person in this request
+    """
+
+    call_id: str
     packet_id: str | None = None
     conversation: str | None = None
     caller: str | None = None
-    # For askers with changing sessions: a decision on one call applies to all of them.
     asker: str | None = None
     profile: str | None = None
-    scopes: tuple[Scope, ...] = ()  # what the caller may use; all scopes apply
-    request: str = ""  # the user's request, so that a shortened result keeps what it asks about
+    scopes: tuple[Scope, ...] = ()
+    request: str = ""
     working_directory: str | None = None
-    seconds: float | None = None  # the caller's deadline, if shorter than the tool's
-    tokens_left: int | None = None  # remaining tokens in the model's context
+    seconds: float | None = None
+    tokens_left: int | None = None
     dry_run: bool = False
-    summarises: bool = False  # whether the caller summarizes long results
-    fallback: bool = True  # whether a fallback tool may be used
-    idempotency_key: str | None = None  # a call with the same key runs only once
-    doubt: str = ""  # why this call needs approval even if the rules allow it
-    doubt_rule: str = "confidence"  # what the doubt comes from, named as a rule
-    # The caller's header, for servers configured to receive it.
+    summarises: bool = False
+    fallback: bool = True
+    idempotency_key: str | None = None
+    doubt: str = ""
+    doubt_rule: str = "confidence"
     authorization: str | None = field(default=None, repr=False)
-    cancelled: tuple[str, ...] = ()  # tools whose calls were denied by a person in this request
+    cancelled: tuple[str, ...] = ()
 
 
 class RepairKind(StrEnum):
@@ -118,20 +138,35 @@ class CallFault:
 
 @frozen
 class Call:
-    """A call whose tool exists and whose arguments match its schema."""
+    """A call whose tool exists and whose arguments match its schema.
 
-    tool: str  # the key
+    Fields:
+        tool: the key
+        server: name of the server
+        name: the name on the server
+        operation: the operation key, `tool.operation`, or the tool's key
+        arguments: arguments of the call
+        effect: the effective effect: an uncertain read counts as a write
+        fingerprint: of tool, arguments and definition
+        definition_fingerprint: of the definition alone
+        cache_seconds: maximum age of a cached result of a read
+        retry: when a failed call is repeated
+        repairs: corrections of the arguments
+        doubt: why it is not certain that the tool only reads
+    """
+
+    tool: str
     server: str
-    name: str  # the name on the server
-    operation: str  # the operation key, `tool.operation`, or the tool's key
+    name: str
+    operation: str
     arguments: JsonObject
-    effect: Effect  # the effective effect: an uncertain read counts as a write
-    fingerprint: str  # of tool, arguments and definition
-    definition_fingerprint: str | None = None  # of the definition alone
-    cache_seconds: float = 0.0  # maximum age of a cached result of a read
+    effect: Effect
+    fingerprint: str
+    definition_fingerprint: str | None = None
+    cache_seconds: float = 0.0
     retry: RetryRule = field(default_factory=RetryRule)
     repairs: tuple[Repair, ...] = ()
-    doubt: str = ""  # why it is not certain that the tool only reads
+    doubt: str = ""
 
 
 class Verdict(StrEnum):
@@ -144,12 +179,19 @@ class Verdict(StrEnum):
 
 @frozen
 class Ruling:
-    """A verdict with its reason and rule."""
+    """A verdict with its reason and rule.
+
+    Fields:
+        verdict: allow, ask or deny
+        reason: why, for the person
+        rule: "rule 3 in fingerpost.toml", "default for read"
+        exact: requires a grant for this exact call
+    """
 
     verdict: Verdict
     reason: str
-    rule: str  # "rule 3 in fingerpost.toml", "default for read"
-    exact: bool = False  # requires a grant for this exact call
+    rule: str
+    exact: bool = False
 
 
 @frozen
@@ -211,7 +253,28 @@ class Digest:
 
 @frozen
 class Outcome:
-    """The outcome of a call, successful or not."""
+    """The outcome of a call, successful or not.
+
+    Fields:
+        call_id: id of the call, for its trace
+        tool: key of the tool, `server/tool`
+        success: whether the call succeeded
+        content: the result as a model gets it, or what went wrong
+        content_type: kind of the content: text, json, …
+        reference: the id that the caller gave the call
+        error: kind of the error
+        advice: what the model should do next
+        detail: the technical reason
+        pending_id: id of the waiting approval
+        repairs: corrections of the arguments
+        parameter_errors: arguments that do not match the schema
+        attempts: every attempt with its result
+        digest: how the result was shortened
+        result: as the server sent it, complete
+        code: the server's error code, if it returned an error
+        data: the server's error data
+        metadata: further facts about a failure
+    """
 
     call_id: str
     tool: str
@@ -220,17 +283,19 @@ class Outcome:
     content_type: str = "text"
     reference: str | None = None
     error: ErrorKind | None = None
-    advice: str = ""  # what the model should do next
-    detail: str = ""  # the technical reason
+    advice: str = ""
+    detail: str = ""
     pending_id: str | None = None
     repairs: tuple[Repair, ...] = ()
     parameter_errors: tuple[ParameterError, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     digest: Digest | None = None
-    result: JsonObject | None = field(default=None, repr=False)  # as the server sent it, complete
-    code: int | None = None  # the server's error code, if it returned an error
+    result: JsonObject | None = field(default=None, repr=False)
+    code: int | None = None
     data: Json = None
     metadata: JsonObject = field(default_factory=dict[str, Json])
+
+    __repr__ = build_repr("tool", "success", "error", "content")
 
     @property
     def is_dry_run(self) -> bool:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from random import Random
 from typing import Final
 
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.calls import ErrorKind
 from fingerpost.records.json import Json, JsonObject, find_json_problem, to_valid_text
 
@@ -133,13 +133,21 @@ class Intent:
 
 @frozen
 class Message:
-    """One message of a conversation with a model."""
+    """One message of a conversation with a model.
+
+    Fields:
+        role: system, user, assistant or tool
+        text: text of the message
+        tool_calls: of an assistant message, in the OpenAI format
+        tool_call_id: of a tool message: the call it answers
+        parts: content that is more than text, in the OpenAI format
+    """
 
     role: str
     text: str
-    tool_calls: tuple[JsonObject, ...] = ()  # of an assistant message, in the OpenAI format
-    tool_call_id: str | None = None  # of a tool message: the call it answers
-    parts: tuple[JsonObject, ...] = ()  # content that is more than text, in the OpenAI format
+    tool_calls: tuple[JsonObject, ...] = ()
+    tool_call_id: str | None = None
+    parts: tuple[JsonObject, ...] = ()
 
 
 @frozen
@@ -217,13 +225,21 @@ class Status:
 
 @frozen
 class Selection:
-    """A tool selected by a model, with arguments and the model's claimed confidence."""
+    """A tool selected by a model, with arguments and the model's claimed confidence.
+
+    Fields:
+        tool: key of the tool, `server/tool`
+        arguments: arguments of the call
+        reasoning: the model's reason
+        confidence: the model's claim, 0 to 1
+        read_only: whether the call only reads; None: not known (yet)
+    """
 
     tool: str
     arguments: JsonObject = field(default_factory=dict[str, Json])
     reasoning: str = ""
     confidence: float = 0.0
-    read_only: bool | None = None  # whether the call only reads; None: not known (yet)
+    read_only: bool | None = None
 
 
 @frozen
@@ -297,7 +313,17 @@ class ToolRouting:
 
 @frozen
 class Packet:
-    """One request, with an id that stays the same in all stages."""
+    """One request, with an id that stays the same in all stages.
+
+    Fields:
+        header: ids, time and caller
+        content: the request, unchanged
+        intent: what kind of request it is
+        context: the offered tools, the history, the mode and the profile
+        reasoning: notes of the stages
+        status: state and next task
+        tool_routing: the selected tool, its review, and every call with its result
+    """
 
     header: Header
     content: Content
@@ -306,6 +332,8 @@ class Packet:
     reasoning: Reasoning = field(default_factory=Reasoning)
     status: Status = field(default_factory=Status)
     tool_routing: ToolRouting = field(default_factory=ToolRouting)
+
+    __repr__ = build_repr("packet_id", "content.original_prompt", "status.state")
 
     @property
     def packet_id(self) -> str:

@@ -98,11 +98,20 @@ class AskingCall:
 
 @frozen
 class Question:
-    """A question that the user must answer before routing continues."""
+    """A question that the user must answer before routing continues.
+
+    Fields:
+        text: the question for the person
+        tool: key of the tool that needs the value
+        missing: the arguments that are missing
+        pending_id: of the call that waits for approval
+        need: index in the shortlist's `needs`
+        call: if a tool asks during a call
+    """
 
     text: str
     tool: str | None = None
     missing: tuple[MissingArgument, ...] = ()
-    pending_id: str | None = None  # of the call that waits for approval
-    need: int = 0  # index in the shortlist's `needs`
-    call: AskingCall | None = None  # if a tool asks during a call
+    pending_id: str | None = None
+    need: int = 0
+    call: AskingCall | None = None

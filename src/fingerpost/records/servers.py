@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal, Protocol
 
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.calls import Call, CallContext, CallFault, ParameterError
 from fingerpost.records.json import Json, JsonObject
 
@@ -54,7 +54,34 @@ class Precheck(Protocol):
 
 @frozen
 class ServerSpec:
-    """One configured server. Values that may be secret are not in its repr."""
+    """One configured server. Values that may be secret are not in its repr.
+
+    Fields:
+        name: name of the server
+        transport: stdio, http, sse or in_process
+        command: program to start
+        args: its arguments
+        env: its environment variables
+        cwd: its working directory
+        url: address of a server over HTTP
+        headers: HTTP headers
+        oauth: how to sign in
+        era: protocol version, or auto
+        enabled: False: it is not connected
+        connect_timeout: seconds to connect
+        prefix: whether its tools are exposed as `server__tool`; False: under their own names
+        isolate: one connection for each caller instead of a shared one
+        forward_authorization: whether the caller's token is forwarded; never by default
+        trust_hints: whether the operator trusts its annotations, such as `readOnlyHint`
+        new_tools: whether new tools on a known server wait for review
+        lifecycle: None: as in the settings
+        idle_seconds: a program without calls for so long is stopped; 0: never
+        keep_running: it has state between calls, so it is not stopped
+        allow_link_local: whether its address may be link-local, where clouds serve credentials
+        in_process: an MCP server object in this process
+        precheck: of an in-process server
+        origin: file and line of this entry
+    """
 
     name: str
     transport: Transport
@@ -68,18 +95,20 @@ class ServerSpec:
     era: Era = "auto"
     enabled: bool = True
     connect_timeout: float = 30.0
-    prefix: bool = True  # whether its tools are exposed as `server__tool`; False: under their own names
-    isolate: bool = False  # one connection for each caller instead of a shared one
-    forward_authorization: bool = False  # whether the caller's token is forwarded; never by default
-    trust_hints: bool = False  # whether the operator trusts its annotations, such as `readOnlyHint`
-    new_tools: NewTools = "review"  # whether new tools on a known server wait for review
-    lifecycle: Lifecycle | None = None  # None: as in the settings
-    idle_seconds: float | None = None  # a program without calls for so long is stopped; 0: never
-    keep_running: bool = False  # it has state between calls, so it is not stopped
-    allow_link_local: bool = False  # whether its address may be link-local, where clouds serve credentials
-    in_process: object | None = field(default=None, repr=False)  # an MCP server object in this process
-    precheck: Precheck | None = field(default=None, repr=False)  # of an in-process server
-    origin: str | None = None  # file and line of this entry
+    prefix: bool = True
+    isolate: bool = False
+    forward_authorization: bool = False
+    trust_hints: bool = False
+    new_tools: NewTools = "review"
+    lifecycle: Lifecycle | None = None
+    idle_seconds: float | None = None
+    keep_running: bool = False
+    allow_link_local: bool = False
+    in_process: object | None = field(default=None, repr=False)
+    precheck: Precheck | None = field(default=None, repr=False)
+    origin: str | None = None
+
+    __repr__ = build_repr("name", "transport", "command")
 
 
 class ServerState(StrEnum):
@@ -96,22 +125,41 @@ class ServerState(StrEnum):
 
 @frozen
 class ServerStatus:
-    """The status of one server at one moment."""
+    """The status of one server at one moment.
+
+    Fields:
+        name: name of the server
+        transport: stdio, http, sse or in_process
+        state: idle, asleep, connecting, ready, degraded, down or disabled
+        since: when it changed to this state
+        reason: why it is in this state
+        protocol: the negotiated protocol version
+        product: the server's name and version
+        connect_ms: time of the last connect
+        tools: number of tools
+        dropped: tools that could not be used
+        attempts: connection attempts
+        hint: what the user can do about the reason
+        retry_in: seconds until the next attempt
+        stderr_tail: last lines that its program wrote to stderr
+    """
 
     name: str
     transport: Transport
     state: ServerState
     since: datetime
     reason: str | None = None
-    protocol: str | None = None  # the negotiated protocol version
-    product: str | None = None  # the server's name and version
+    protocol: str | None = None
+    product: str | None = None
     connect_ms: float | None = None
     tools: int = 0
     dropped: int = 0
     attempts: int = 0
-    hint: str | None = None  # what the user can do about the reason
+    hint: str | None = None
     retry_in: float | None = None
     stderr_tail: str = ""
+
+    __repr__ = build_repr("name", "state", "tools", "reason")
 
 
 @frozen

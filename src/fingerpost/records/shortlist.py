@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import field
 from enum import StrEnum
 
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 
 
 class NeedVerdict(StrEnum):
@@ -165,7 +165,16 @@ class Shortlist:
 
 @frozen
 class Narrowing:
-    """All results of narrowing one request."""
+    """All results of narrowing one request.
+
+    Fields:
+        need: whether a tool is needed, and why
+        signals: what was found in the request: language, names, paths, dates, …
+        shortlist: the offered tools with scores and reasons
+        servers: the servers that were chosen first, if any
+        milliseconds: time of narrowing
+        packet_id: id of the request
+    """
 
     need: Need
     signals: Signals = field(default_factory=Signals)
@@ -173,3 +182,5 @@ class Narrowing:
     servers: ServerChoice | None = None
     milliseconds: float = 0.0
     packet_id: str | None = None
+
+    __repr__ = build_repr("need.verdict", "shortlist.candidates#", "milliseconds")

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.json import Json, JsonObject
 
 T = TypeVar("T")
@@ -167,24 +167,43 @@ class Instructions:
 
 @frozen
 class ToolCard:
-    """One tool: its identity, its unmodified definition, and its metadata."""
+    """One tool: its identity, its unmodified definition, and its metadata.
 
-    key: str  # server/tool: the identity of the tool
+    Fields:
+        key: server/tool: the identity of the tool
+        server: name of the server
+        name: the name on its server
+        exposed_name: the name for models: at most 64 characters, unique, stable
+        definition: as the server sent it
+        description: what the tool does
+        effect: read, write or destroy, with the source of that judgement
+        fingerprint: of everything that a model or a person decides by
+        intelligence: what is known beyond the definition, each value with its source
+        instructions: written by a person
+        operations: effects of single operations
+        cache_seconds: how long a read may be answered from the cache
+        retry: when a failed call is repeated
+        personal: listed only for callers' own keys, and visible only to those callers
+        doubt: why it is not certain that the tool only reads; empty if it is certain or does not read
+    """
+
+    key: str
     server: str
-    name: str  # the name on its server
-    exposed_name: str  # the name for models: at most 64 characters, unique, stable
+    name: str
+    exposed_name: str
     definition: JsonObject
     description: str
     effect: Known[Effect]
-    fingerprint: str  # of everything that a model or a person decides by
+    fingerprint: str
     intelligence: Intelligence
-    instructions: Instructions = field(default_factory=Instructions)  # written by a person
-    # Written effects that differ from the tool's.
+    instructions: Instructions = field(default_factory=Instructions)
     operations: Mapping[str, Effect] = field(default_factory=dict[str, Effect])
-    cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)  # how long a read may be answered from the cache
+    cache_seconds: Known[float] = Known(0.0, Source.DEFAULT)
     retry: RetryRule = field(default_factory=RetryRule)
-    personal: bool = False  # listed only for callers' own keys, and visible only to those callers
-    doubt: str = ""  # why it is not certain that the tool only reads; empty if it is certain or does not read
+    personal: bool = False
+    doubt: str = ""
+
+    __repr__ = build_repr("key", "effect.value", "description")
 
     @property
     def certain(self) -> bool:

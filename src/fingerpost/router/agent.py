@@ -13,10 +13,16 @@ import anyio
 from fingerpost.errors import CallError, ConfigError
 from fingerpost.events import Event, RequestNarrowed
 from fingerpost.events.counts import count_event
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.narrow.server_picker import should_pick_servers
 from fingerpost.records import Message, RouteOutcome, create_id
-from fingerpost.router.options import MAX_TURNS, RouteKeywords, RouteOptions
+from fingerpost.router.options import (
+    MAX_TURNS,
+    RouteKeywords,
+    RouteOptions,
+    build_options,
+    check_option_names,
+)
 
 if TYPE_CHECKING:
     from fingerpost.llm import OnText
@@ -27,20 +33,35 @@ if TYPE_CHECKING:
 
 @frozen
 class AgentStats:
-    """Statistics over all requests of one agent. A rate over no requests is 0."""
+    """Statistics over all requests of one agent. A rate over no requests is 0.
+
+    Fields:
+        requests: number of requests
+        success_rate: requests that were answered or handed back to the caller's tools
+        waiting: requests that wait for an approval or for a value from a person
+        failures: requests that ended without an answer: error, refusal or limit
+        reduction: share of tools that were not sent to the model
+        mean_added_ms: time of narrowing, server choice included
+        server_choices: how often smart routing chose servers
+        fallback_rate: share of server choices that kept all servers
+        tokens_saved: saved because servers were left out
+        tool_calls: number of calls
+        tool_failures: calls that did not succeed, refused ones included
+        invented_calls: invented tool syntax that was removed from answers
+    """
 
     requests: int = 0
-    success_rate: float = 0.0  # requests that were answered or handed back to the caller's tools
-    waiting: int = 0  # requests that wait for an approval or for a value from a person
-    failures: int = 0  # requests that ended without an answer: error, refusal or limit
-    reduction: float = 0.0  # share of tools that were not sent to the model
-    mean_added_ms: float = 0.0  # time of narrowing, server choice included
-    server_choices: int = 0  # how often smart routing chose servers
-    fallback_rate: float = 0.0  # share of server choices that kept all servers
-    tokens_saved: int = 0  # saved because servers were left out
+    success_rate: float = 0.0
+    waiting: int = 0
+    failures: int = 0
+    reduction: float = 0.0
+    mean_added_ms: float = 0.0
+    server_choices: int = 0
+    fallback_rate: float = 0.0
+    tokens_saved: int = 0
     tool_calls: int = 0
-    tool_failures: int = 0  # calls that did not succeed, refused ones included
-    invented_calls: int = 0  # invented tool syntax that was removed from answers
+    tool_failures: int = 0
+    invented_calls: int = 0
 
 
 @dataclass(slots=True)
@@ -122,18 +143,31 @@ class RoutingThresholds:
 
 @frozen
 class AgentStatus:
-    """A snapshot of an agent's options and statistics."""
+    """A snapshot of an agent's options and statistics.
+
+    Fields:
+        conversation: id of the conversation
+        mode: simple or react
+        max_turns: tool rounds of one request
+        messages: messages in the history
+        busy: a request is being answered
+        smart_routing: "auto", "on" or "off"
+        thresholds: numbers above which auto chooses servers
+        total_tools: connected tools
+        total_servers: connected servers
+        chooses_servers: whether smart routing is active with the current tools
+    """
 
     conversation: str
     mode: AgentMode
     max_turns: int
     messages: int
     busy: bool
-    smart_routing: str  # "auto", "on" or "off"
+    smart_routing: str
     thresholds: RoutingThresholds
     total_tools: int
     total_servers: int
-    chooses_servers: bool  # whether smart routing is active with the current tools
+    chooses_servers: bool
 
 
 @frozen
@@ -186,6 +220,8 @@ class Agent:
             history=tuple(history)[-MAX_MESSAGES:],
         )
 
+    __repr__ = build_repr("conversation", "mode", "history#")
+
     async def ask(self, text: str, **options: Unpack[RouteKeywords]) -> Route:
         """Send the next request of the conversation. Concurrent requests are answered one after another."""
         async with self._one_at_a_time:
@@ -206,6 +242,7 @@ class Agent:
 
     async def _ask_router(self, text: str, keywords: RouteKeywords) -> Route:
         state = self._state
+        check_option_names(RouteOptions, keywords)
         options = replace(_build_options(state), **keywords)
         try:
             route = await self._router.requests.route(text, options)
@@ -233,7 +270,7 @@ class Agent:
                 message = "nothing of this conversation waits for a person"
                 raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
             requests = self._router.requests
-            route = await requests.resume(state.waiting, approval, RouteOptions(**options))
+            route = await requests.resume(state.waiting, approval, build_options(RouteOptions, options))
             self._counter.count(route.outcome, route.events, resumed=True)
             self._keep_turn(replace(state, history=state.history[:-1]), None, route)
             return route

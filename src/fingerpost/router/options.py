@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
+from difflib import get_close_matches
 from threading import Lock
-from typing import Final, TypedDict
+from typing import Any, Final, TypedDict, TypeVar
 
 from pydantic import ValidationError
 
@@ -90,7 +91,24 @@ class RouteKeywords(NarrowKeywords, total=False):
 
 @frozen
 class CallOptions:
-    """Options of a call. `CallContext` describes each."""
+    """Options of a call.
+
+    Fields:
+        packet_id: id of the request that the call belongs to
+        conversation: id of the conversation
+        caller: name of the caller
+        profile: name of the profile
+        scopes: what the caller may use; all scopes apply
+        request: the user's request, so that a shortened result keeps what it asks about
+        working_directory: folder that relative paths start from
+        seconds: the caller's deadline, if shorter than the tool's
+        tokens_left: remaining tokens in the model's context
+        dry_run: show what would be called, call nothing
+        fallback: whether a fallback tool may be used
+        idempotency_key: a call with the same key runs only once
+        doubt: why this call needs approval even if the rules allow it
+        authorization: the caller's own key; never stored
+    """
 
     packet_id: str | None = None
     conversation: str | None = None
@@ -130,50 +148,104 @@ class CallOptions:
 
 @frozen
 class NarrowOptions:
-    """Options of a request that is narrowed."""
+    """Options of a request that is narrowed.
 
-    history: tuple[Message, ...] | None = None  # None: read from `conversation` when a request is answered
+    Fields:
+        history: earlier messages; None: read from `conversation` when a request is answered
+        conversation: id of the conversation
+        caller: name of the caller
+        profile: name of the profile
+        api_version: selects the profile if none is named
+        scopes: what the caller may use; all scopes apply
+        server: only tools of this server
+        max_tools: most tools to offer
+        used: tools this conversation has used, latest last
+        chosen_servers: the servers are chosen already
+        about: a tool to explain, whatever its rank
+        since: messages after the request: calls of the caller's tools and their results
+        ask_model: False: servers are chosen by scores, without a model
+        effort: default: the caller's preference, else the profile's
+        asked_for_tools: offer tools whether or not the request needs one
+    """
+
+    history: tuple[Message, ...] | None = None
     conversation: str | None = None
     caller: str | None = None
     profile: str | None = None
-    api_version: str | None = None  # selects the profile if none is named
+    api_version: str | None = None
     scopes: tuple[Scope, ...] = ()
-    server: str | None = None  # only tools of this server
+    server: str | None = None
     max_tools: int | None = None
-    used: tuple[str, ...] = ()  # tools this conversation has used, latest last
-    chosen_servers: ServerChoice | None = None  # the servers are chosen already
-    about: str | None = None  # a tool to explain, whatever its rank
-    since: tuple[
-        Message, ...
-    ] = ()  # messages after the request: calls of the caller's tools and their results
-    ask_model: bool = True  # False: servers are chosen by scores, without a model
-    effort: Effort | str | None = None  # default: the caller's preference, else the profile's
-    asked_for_tools: bool = False  # offer tools whether or not the request needs one
+    used: tuple[str, ...] = ()
+    chosen_servers: ServerChoice | None = None
+    about: str | None = None
+    since: tuple[Message, ...] = ()
+    ask_model: bool = True
+    effort: Effort | str | None = None
+    asked_for_tools: bool = False
 
 
 @frozen
 class RouteOptions(NarrowOptions):
-    """Options of a request that is answered."""
+    """Options of a request that is answered.
 
-    authorization: str | None = field(default=None, repr=False)  # the caller's own key; never stored
-    on_text: OnText | None = None  # receives the answer piece by piece
+    Fields:
+        authorization: the caller's own key; never stored
+        on_text: receives the answer piece by piece
+        mode: auto, staged, single, simple, react or keyless
+        working_directory: folder that relative paths start from
+        persona: the assistant's role, for the answering model
+        directives: further instructions for the answering model
+        max_turns: tool rounds of an agent
+        seconds: time limit of the request, in seconds
+        tokens: limit over all model calls, if lower than in the settings
+        parent: the packet that started this one; its budget is used
+        dry_run: show what would be called, call nothing
+        model: the model that answers instead of the configured one, at the same address
+        own_terms: the caller limits the answer's length and resumes after approvals itself
+        options: for the answering model, as the caller wrote them: temperature, stop, …
+        parts: non-text parts of the request, for the answering model
+        caller_tools: the caller's own tools in the OpenAI format; their calls are handed back
+        tool_choice: the caller's choice among its own tools
+    """
+
+    authorization: str | None = field(default=None, repr=False)
+    on_text: OnText | None = None
     mode: Mode | str | None = None
     working_directory: str | None = None
     persona: str | None = None
     directives: str | None = None
     max_turns: int | None = None
     seconds: float | None = None
-    tokens: int | None = None  # limit over all model calls, if lower than in the settings
-    parent: str | None = None  # the packet that started this one; its budget is used
-    dry_run: bool = False  # show what would be called, call nothing
-    model: str | None = None  # the model that answers instead of the configured one, at the same address
-    own_terms: bool = False  # the caller limits the answer's length and resumes after approvals itself
-    # For the answering model, as the caller wrote them: temperature, stop, …
+    tokens: int | None = None
+    parent: str | None = None
+    dry_run: bool = False
+    model: str | None = None
+    own_terms: bool = False
     options: JsonObject = field(default_factory=dict[str, Json])
-    parts: tuple[JsonObject, ...] = ()  # non-text parts of the request, for the answering model
-    # The caller's own tools in the OpenAI format; their calls are handed back.
+    parts: tuple[JsonObject, ...] = ()
     caller_tools: tuple[JsonObject, ...] = ()
-    tool_choice: Json = None  # the caller's choice among its own tools
+    tool_choice: Json = None
+
+
+Options = TypeVar("Options", CallOptions, NarrowOptions, RouteOptions)
+
+
+def build_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """Return the options with these values. Raises `TypeError` for an unknown one, with the nearest name."""
+    check_option_names(kind, given)
+    return kind(**given)
+
+
+def check_option_names(kind: type[CallOptions | NarrowOptions], given: Iterable[str]) -> None:
+    """Raise `TypeError` for a name that is no option, with the nearest one."""
+    known = [item.name for item in fields(kind)]
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            advice = f"did you mean {near[0]!r}?" if near else f"the options are {', '.join(sorted(known))}"
+            message = f"there is no option {name!r}; {advice}"
+            raise TypeError(message)
 
 
 MODES: Final = ("auto", "staged", "single", "simple", "react", "keyless")

@@ -23,6 +23,13 @@ class Policy:
     """Tools and effects to deny, ask about or allow, in this order. Everything else keeps its default.
 
     Tools are named by key (`server/tool`, `*` allowed), effects by `read`, `write`, `destroy`.
+
+    Fields:
+        deny: tools that are never called
+        ask: tools that need approval
+        allow: tools that run without approval
+        deny_effects: effects that are never allowed
+        ask_for: effects that need approval
     """
 
     deny: Collection[str] = ()

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from fingerpost.errors import FingerpostError
 from fingerpost.events import Event
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records import (
     Json,
     JsonObject,
@@ -28,21 +28,48 @@ class Route:
 
     `answer` always holds a readable text: the answer, the question, the pending approval, or guidance.
     `detail` holds technical details.
+
+    Fields:
+        packet: the request and everything decided about it
+        outcome: how it ended: answered, waiting (for approval), asked, declined, failed, …
+        mode: the mode that answered it
+        answer: the answer, the question, the pending approval, or guidance; always readable
+        answered_by: the model; "no model" if none wrote it
+        sources: the tools whose results the answer uses
+        tool_calls: calls of the caller's own tools, in the OpenAI format
+        hidden: earlier steps that the caller has not seen
+        finish: finish reason: "stop", "length", "tool_calls", …
+        refusal: the model's refusal
+        wordless: the model wrote nothing: the answer is a standard text
+        reasoning: the model's reasoning, if reported
+        left_out: messages that did not fit into the model's window
+        pending: the call that waits for approval
+        question: the question that waits for an answer
+        narrowing: which tools were offered, and why
+        events: everything that happened, in order
+        milliseconds: time of the whole request
+        model_milliseconds: time of the models
+        model_calls: number of model calls
+        prompt_tokens: tokens sent to models
+        completion_tokens: tokens written by models
+        cost: in the currency of the configured prices; None without prices
+        detail: technical details
+        failure: the error that decided the outcome
     """
 
     packet: Packet
     outcome: RouteOutcome
     mode: Mode
     answer: str
-    answered_by: str = ""  # the model; "no model" if none wrote it
-    sources: tuple[str, ...] = ()  # the tools whose results the answer uses
-    tool_calls: tuple[JsonObject, ...] = ()  # calls of the caller's own tools, in the OpenAI format
-    hidden: tuple[Message, ...] = ()  # earlier steps that the caller has not seen
-    finish: str = "stop"  # finish reason: "stop", "length", "tool_calls", …
-    refusal: str = ""  # the model's refusal
-    wordless: bool = False  # the model wrote nothing: the answer is a standard text
-    reasoning: str = ""  # the model's reasoning, if reported
-    left_out: int = 0  # messages that did not fit into the model's window
+    answered_by: str = ""
+    sources: tuple[str, ...] = ()
+    tool_calls: tuple[JsonObject, ...] = ()
+    hidden: tuple[Message, ...] = ()
+    finish: str = "stop"
+    refusal: str = ""
+    wordless: bool = False
+    reasoning: str = ""
+    left_out: int = 0
     pending: Pending | None = None
     question: Question | None = None
     narrowing: Narrowing | None = None
@@ -54,7 +81,9 @@ class Route:
     completion_tokens: int = 0
     cost: float | None = None
     detail: str = ""
-    failure: FingerpostError | None = None  # the error that decided the outcome
+    failure: FingerpostError | None = None
+
+    __repr__ = build_repr("outcome", "answer", "sources", "packet_id", "milliseconds")
 
     @property
     def packet_id(self) -> str:
@@ -110,7 +139,11 @@ class Route:
 
 @frozen
 class AnswerPiece:
-    """A piece of the answer in a stream. The journal has only the whole answer."""
+    """A piece of the answer in a stream. The journal has only the whole answer.
+
+    Fields:
+        text: the next piece of the answer
+    """
 
     text: str
 

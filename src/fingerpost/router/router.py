@@ -72,6 +72,8 @@ from fingerpost.router.options import (
     RouteKeywords,
     RouteOptions,
     RuntimeSwitches,
+    build_options,
+    check_option_names,
     close_models,
     resolve_model_names,
 )
@@ -217,6 +219,10 @@ class Router:
         self.configuration: Configuration | None = None  # None: its settings files are not followed
         self._profile_polling: anyio.CancelScope | None = None
 
+    def __repr__(self) -> str:
+        state = "open" if self._open else "not open"
+        return f"Router(servers={len(self.extensions.servers)}, tools={len(self.tools.cards)}, {state})"
+
     async def __aenter__(self) -> Self:
         _check_event_loop()
         self._check_not_open()
@@ -226,6 +232,7 @@ class Router:
             self.store = await stack.enter_async_context(
                 cast("type[Store]", package.Store).open(
                     self.settings.store.url,
+                    memory=self.settings.store.url is None,
                     flush_ms=self.settings.store.flush_ms,
                     audit=self.settings.flags.audit,
                     secret_file=self.settings.store.secret_file,
@@ -455,7 +462,7 @@ class Router:
 
     async def narrow(self, text: str, **options: Unpack[NarrowKeywords]) -> Narrowing:
         """Return whether the request needs a tool and which few tools suit it, with reasons."""
-        return await self._narrow(text, NarrowOptions(**options))
+        return await self._narrow(text, build_options(NarrowOptions, options))
 
     async def _narrow(self, text: str, options: NarrowOptions) -> Narrowing:
         async with self._track_request():
@@ -487,13 +494,13 @@ class Router:
         """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits
         for.
         """
-        return await self.requests.route(text, RouteOptions(**options))
+        return await self.requests.route(text, build_options(RouteOptions, options))
 
     async def stream(self, text: str, **options: Unpack[RouteKeywords]) -> AsyncGenerator[StreamItem]:
         """Answer a request as `route` does. Yield events, pieces of the answer, and the `Route` as the last
         item.
         """
-        async with aclosing(self.requests.stream(text, RouteOptions(**options))) as items:
+        async with aclosing(self.requests.stream(text, build_options(RouteOptions, options))) as items:
             async for item in items:
                 yield item
 
@@ -512,11 +519,13 @@ class Router:
         requests wait for one call, it runs once. A route or `packet_id` selects the request to continue; the
         default is the first that still waits.
         """
-        return await self.requests.resume(waiting, approval, RouteOptions(**options), packet_id=packet_id)
+        return await self.requests.resume(
+            waiting, approval, build_options(RouteOptions, options), packet_id=packet_id
+        )
 
     async def reply(self, asked: Route, answer: str, **options: Unpack[RouteKeywords]) -> Route:
         """Continue a request after the person answered its question (`asked.question`)."""
-        return await self.requests.reply(asked, answer, RouteOptions(**options))
+        return await self.requests.reply(asked, answer, build_options(RouteOptions, options))
 
     async def select(
         self, text: str, narrowing: Narrowing | None = None, **options: Unpack[NarrowKeywords]
@@ -524,7 +533,7 @@ class Router:
         """Return which of the narrowed tools a model would call, and the arguments. Nothing is called."""
         async with self._track_request():
             runner = await self._get_request_runner()
-            given = RouteOptions(**options)
+            given = build_options(RouteOptions, options)
             return await runner.select(text, narrowing or await self._narrow(text, given), given)
 
     def _check_open(self) -> None:
@@ -709,7 +718,7 @@ class Router:
         self._check_open()
         check_json_object(arguments)
         tool_call = ToolCall(name=name, arguments=arguments)
-        given = CallOptions(**options)
+        given = build_options(CallOptions, options)
         profile = self.profiles.resolve_profile(given.profile, caller=given.caller, api_version=api_version)
         async with self._track_request():
             context = await self._connector.connect_for_call(
@@ -771,6 +780,7 @@ class Router:
         cancel.
         """
         self._check_open()
+        check_option_names(CallOptions, options)
         return self.background.start(lambda _: self.call(name, arguments, **options), tool=name)
 
     async def sign_in(self, server: str, *, open_browser: Callable[[str], None]) -> ServerStatus:

@@ -13,7 +13,7 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from fingerpost.errors import ConfigError
-from fingerpost.frozen import frozen
+from fingerpost.frozen import build_repr, frozen
 from fingerpost.records import OAuthSpec, ServerSpec, Transport
 from fingerpost.settings.client_files import (
     ServerDraft,
@@ -34,6 +34,7 @@ from fingerpost.settings.sources import (
     GivenValue,
     Sources,
     find_config,
+    get_default_store_file,
     get_user_folder,
     is_file,
     iterate_fields,
@@ -320,6 +321,8 @@ class Loaded:
     invalid_servers: frozenset[str] = frozenset()  # names of entries that were left out
     places: SettingsPlaces | None = None  # None: not read from files
 
+    __repr__ = build_repr("files", "specs#", "warnings#")
+
 
 FileStamp = tuple[int, int, int]  # time, size and inode; zeros if there is no file
 
@@ -415,7 +418,7 @@ def _load(sources: Sources, *, lenient_servers: bool) -> Loaded:
     if errors or gathered.settings is None:
         raise to_error(errors)
     return Loaded(
-        settings=gathered.settings,
+        settings=_add_default_store(gathered.settings),
         origins=gathered.origins,
         specs=tuple(server.spec for server in gathered.servers if server.spec is not None),
         warnings=tuple(found),
@@ -425,6 +428,16 @@ def _load(sources: Sources, *, lenient_servers: bool) -> Loaded:
         invalid_servers=frozenset(server.draft.name for server in gathered.servers if server.spec is None),
         places=gathered.places,
     )
+
+
+def _add_default_store(settings: Settings) -> Settings:
+    """Return the settings with the store of the commands if they name none. A `Router` whose settings have no
+    store keeps everything in memory.
+    """
+    if settings.store.url is not None:
+        return settings
+    url = f"sqlite:///{get_default_store_file()}"
+    return settings.model_copy(update={"store": settings.store.model_copy(update={"url": url})})
 
 
 def check(

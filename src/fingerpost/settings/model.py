@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -34,6 +35,13 @@ class Section(BaseModel):
     """A part of the settings. Unknown names are errors, and values are immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Show only what differs from the defaults."""
+        fields = type(self).model_fields
+        for name, value in super().__repr_args__():
+            if name is None or value != fields[name].get_default(call_default_factory=True):
+                yield name, value
 
 
 class ToolRoutingSettings(Section):

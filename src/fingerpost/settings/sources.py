@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
-from platformdirs import user_config_path
+from platformdirs import user_config_path, user_data_path
 from pydantic.fields import FieldInfo
 
 from fingerpost.frozen import frozen
@@ -293,6 +293,16 @@ def get_user_folder(sources: Sources) -> Path:
     """Return the folder of the user's own settings. It may not exist."""
     base = sources.environ.get("XDG_CONFIG_HOME")
     return Path(base) / "fingerpost" if base else user_config_path("fingerpost", appauthor=False)
+
+
+def get_data_directory() -> Path:
+    """Return the user's data directory for Fingerpost. It may not exist."""
+    return user_data_path("fingerpost", appauthor=False)
+
+
+def get_default_store_file() -> Path:
+    """Return the file of the store that commands use if the settings name none."""
+    return get_data_directory() / "fingerpost.db"
 
 
 def is_file(path: Path) -> bool:

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import anyio
 import anyio.to_thread
-import platformdirs
 from sqlalchemy import (
     URL,
     Column,
@@ -43,13 +42,14 @@ from sqlalchemy.util import LRUCache
 
 from fingerpost.errors import ConfigError, StoreUnavailable
 from fingerpost.frozen import frozen
+from fingerpost.records import create_id
 from fingerpost.redaction import scrub
+from fingerpost.settings.sources import get_data_directory, get_default_store_file
 from fingerpost.settings.validation import STORE_HINT, find_store_url_fault
 from fingerpost.store.schema import metadata, migrate
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
-DATABASE_FILE = "fingerpost.db"
 
 
 @frozen
@@ -59,7 +59,7 @@ class StoreLocation:
     url: URL
     label: str
     anchor: Path
-    file: Path | None = None  # of an SQLite database
+    file: Path | None = None  # of an SQLite database on disk
     secret_file: Path | None = None  # as in the settings
 
     @property
@@ -80,6 +80,18 @@ class StoreLocation:
         """The file of the installation's secret, or None if it is in a database shared by several hosts."""
         beside = None if self.file is None else self.file.with_suffix(".secret")
         return self.secret_file or beside
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.url.get_backend_name() == "sqlite"
+
+    @classmethod
+    def in_memory(cls) -> StoreLocation:
+        """Return a new location in memory. The database ends with its last connection."""
+        # The file system `memdb` of SQLite is shared by the connections of this process, unlike `:memory:`.
+        query = {"vfs": "memdb", "uri": "true"}
+        url = URL.create("sqlite", database=f"file:/{create_id('sto')}", query=query)
+        return cls(url=url, label="in memory", anchor=Path(os.devnull))
 
     @classmethod
     def from_sqlite_file(cls, file: Path) -> StoreLocation:
@@ -103,11 +115,6 @@ class StoreLocation:
         )
 
 
-def get_data_directory() -> Path:
-    """Return the user's data directory for Fingerpost. It may not exist."""
-    return platformdirs.user_data_path("fingerpost", appauthor=False)
-
-
 def resolve_location(
     url: str | None = None, *, anchor: Path | None = None, secret_file: str | Path | None = None
 ) -> StoreLocation:
@@ -115,11 +122,7 @@ def resolve_location(
 
     `secret_file` is relative to the working directory, `~` is the home folder.
     """
-    location = (
-        StoreLocation.from_sqlite_file(get_data_directory() / DATABASE_FILE)
-        if url is None
-        else _parse_url(url)
-    )
+    location = StoreLocation.from_sqlite_file(get_default_store_file()) if url is None else _parse_url(url)
     secret = None if secret_file is None else Path(secret_file).expanduser().absolute()
     return replace(location, anchor=anchor or location.anchor, secret_file=secret)
 
@@ -454,7 +457,7 @@ class Database:
     def open(cls, location: StoreLocation, *, lock_wait: float) -> Database:
         """Create, migrate and open the database. Blocks; raises `StoreError`."""
         try:
-            make = _create_postgresql_engine if location.file is None else _create_sqlite_engine
+            make = _create_sqlite_engine if location.is_sqlite else _create_postgresql_engine
             database = cls(make(location, lock_wait), location)
             database._check_and_migrate()
         except (DBAPIError, OSError, sqlite3.Error) as error:
@@ -469,7 +472,7 @@ class Database:
                 self._check.check_quickly()
             with self.connect_to_write() as connection, connection.begin():
                 migrate(connection)
-                if self.location.file is not None:
+                if self.location.is_sqlite:
                     check_schema(_get_driver_connection(connection), self.location)
             if self._check is not None:
                 self._check.continue_in_background()
@@ -498,7 +501,7 @@ class Database:
         """Like `read`, but blocking."""
         try:
             with self._engine.connect() as connection:
-                if self.location.file is None:  # SQLite always reads from one snapshot
+                if not self.location.is_sqlite:  # SQLite always reads from one snapshot
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 return query(connection)
         except DBAPIError as error:
@@ -528,8 +531,8 @@ _COMPILED_STATEMENTS: LRUCache[Any, Any] = LRUCache(500)
 
 
 def _create_sqlite_engine(location: StoreLocation, lock_wait: float) -> Engine:
-    assert location.file is not None
-    _create_private_file(location)
+    if location.file is not None:
+        _create_private_file(location.file, location.anchor)
     engine = create_engine(
         location.url.set(drivername="sqlite+fingerpost"),
         execution_options={"compiled_cache": _COMPILED_STATEMENTS},
@@ -541,7 +544,8 @@ def _create_sqlite_engine(location: StoreLocation, lock_wait: float) -> Engine:
     def prepare(connection: sqlite3.Connection, _record: object) -> None:
         # Takes effect in a new file only: space of removed rows can be given back.
         connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-        _switch_to_wal(connection, lock_wait)
+        if location.file is not None:
+            _switch_to_wal(connection, lock_wait)
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA foreign_keys=ON")
         # Otherwise the rollback data of a multi-row statement goes to a file.
@@ -563,13 +567,12 @@ def _get_driver_connection(connection: Connection) -> sqlite3.Connection:
     return found
 
 
-def _create_private_file(location: StoreLocation) -> None:
+def _create_private_file(file: Path, anchor: Path) -> None:
     """Create the file readable by its owner only, because it holds tokens and arguments."""
-    assert location.file is not None
-    location.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(location.file, os.O_CREAT | os.O_RDWR, 0o600))
-    for file in (*(Path(f"{location.file}{end}") for end in ("", "-wal", "-shm")), location.anchor):
-        make_private(file)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    for own in (*(Path(f"{file}{end}") for end in ("", "-wal", "-shm")), anchor):
+        make_private(own)
 
 
 def make_private(file: Path) -> None:

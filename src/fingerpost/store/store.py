@@ -21,7 +21,7 @@ from fingerpost.store.api_keys import ApiKeyStore
 from fingerpost.store.approvals import ApprovalStore, GrantStore, IdempotencyStore
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
-from fingerpost.store.database import Database, build_damaged_error, resolve_location, upsert
+from fingerpost.store.database import Database, StoreLocation, build_damaged_error, resolve_location, upsert
 from fingerpost.store.journal import Journal
 from fingerpost.store.learning import (
     ChoiceStore,
@@ -195,6 +195,7 @@ class Store:
         cls,
         url: str | None = None,
         *,
+        memory: bool = False,
         flush_ms: float = 100.0,
         audit: bool = True,
         anchor: Path | None = None,
@@ -206,7 +207,7 @@ class Store:
         cache: CacheLimits = CacheLimits(),  # noqa: B008 - frozen
     ) -> AsyncGenerator[Store]:
         """Open the database at `url`, by default a file in the user's data directory. It is created or
-        migrated if needed.
+        migrated if needed. With `memory` it is a database in memory that ends with the block.
 
         `flush_ms` is how long background writes are collected, `lock_wait` how long to wait for a lock of
         another program, `backlog` how many events may wait while the disk is blocked. `anchor` is the anchor
@@ -215,7 +216,11 @@ class Store:
         file, `syslog://…`, `https://…`), which get the newest row every `anchor_seconds`. Leaving the block
         writes all remaining data.
         """
-        location = resolve_location(url, anchor=anchor, secret_file=secret_file)
+        location = (
+            StoreLocation.in_memory()
+            if memory
+            else resolve_location(url, anchor=anchor, secret_file=secret_file)
+        )
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
         remote_anchors = RemoteAnchors(anchors if audit else (), location.identity, interval=anchor_seconds)
         trail = await anyio.to_thread.run_sync(
@@ -236,6 +241,9 @@ class Store:
                 logger.error("%s", error)
             raise
         await _close_store(store, database, writer, remote_anchors)
+
+    def __repr__(self) -> str:
+        return f"Store({self.location.label})"
 
     @property
     def statistics(self) -> WriterStatistics:

@@ -13,6 +13,7 @@ from mcp import Client
 
 from fingerpost import Router
 from fingerpost.builtin import BuiltinHost, make_server, open_router
+from fingerpost.events import encode
 from fingerpost.records import Decision, ErrorKind, Json, Outcome
 from fingerpost.settings import Settings
 from fingerpost.store import MemoryOwner
@@ -178,7 +179,7 @@ async def test_thinking_changes_nothing_and_is_seen_in_the_trace(settings: Setti
         assert not (await router.call("memory/think", {"thought": "x" * 20_001})).success
         await router.store.journal.flush()
         events = await router.store.journal.list_events(packet_id=thought.call_id)
-        assert any("first the list" in repr(entry.event) for entry in events)
+        assert any("first the list" in str(encode(entry.event)) for entry in events)
 
 
 @proves("U1", "U9")

@@ -14,7 +14,7 @@ import pytest
 
 from fingerpost import Router
 from fingerpost.errors import ModelRefused, ModelUnavailable
-from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd, ToolsOffered
+from fingerpost.events import HistorySummarised, ModelAnswered, SmartRoutingEnd, ToolsOffered, encode
 from fingerpost.llm import ModelReply, ModelRequest, ModelUsage
 from fingerpost.records import Message, RouteOutcome
 from fingerpost.router import Route
@@ -474,7 +474,7 @@ async def test_a_secret_in_what_is_said_is_in_no_event_and_in_no_file(tmp_path: 
         assert route.outcome is RouteOutcome.ANSWERED, route.trace
         assert SECRET in "".join(received)  # the person gets what was written for them
         assert SECRET not in route.trace
-        assert SECRET not in "".join(repr(event) for event in await read_journal(router, route))
+        assert SECRET not in "".join(str(encode(event)) for event in await read_journal(router, route))
     for name, content in await anyio.to_thread.run_sync(contents, tmp_path):
         assert SECRET.encode() not in content, name
 

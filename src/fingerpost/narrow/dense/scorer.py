@@ -76,10 +76,13 @@ class DenseScorer:
 
     @classmethod
     def from_settings(
-        cls, settings: NarrowSettings, *, progress: VectorProgress | None = None
+        cls, settings: NarrowSettings, *, keep: bool = True, progress: VectorProgress | None = None
     ) -> DenseScorer:
-        """Create a scorer with the encoder of the package."""
-        folder = Path(settings.vectors).expanduser() if settings.vectors else get_default_vectors_folder()
+        """Create a scorer with the encoder of the package. Without `keep`, vectors are stored only where the
+        settings name a folder.
+        """
+        default = get_default_vectors_folder() if keep else None
+        folder = Path(settings.vectors).expanduser() if settings.vectors else default
         # One text per thread fills the index faster than several threads per text.
         return cls(get_shared_encoder(), folder=folder, workers=settings.threads, progress=progress)
 

@@ -103,7 +103,9 @@ def _show_traceback(error: BaseException) -> None:
     if os.environ.get("FINGERPOST_DEBUG") == "1":
         import traceback
 
-        _print_line("".join(traceback.format_exception(error)))
+        shown = traceback.TracebackException.from_exception(error)
+        shown.__notes__ = None  # the hint is printed below
+        _print_line("".join(shown.format()))
 
 
 def _handle_closed_pipe() -> int:

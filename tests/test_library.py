@@ -1,0 +1,124 @@
+"""What programs can rely on: options that are checked, errors, the store, `help()` and short texts."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import re
+import traceback
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from anyio import to_thread
+
+import fingerpost
+from fingerpost import Agent, ConfigError, Policy, Router, Server, load
+from fingerpost.llm import OpenAIChat
+from fingerpost.records import Decision, ServerStatus
+from fingerpost.router.agent import AgentStats, AgentStatus
+from fingerpost.router.options import CallOptions, RouteOptions
+from fingerpost.testing import tool_server
+from tests.requirements import proves
+
+
+@proves("H31")
+async def test_an_unknown_option_is_refused_with_the_nearest_name_and_nothing_is_called() -> None:
+    ran: list[str] = []
+
+    def save_note(text: str) -> str:
+        """Save a note."""
+        ran.append(text)
+        return "saved"
+
+    wrong: Any = {"dryrun": True}
+    async with Router() as router:
+        await router.register(save_note, effect="read")
+        asked = 'Use local/save_note with text "milk"'
+        for attempt in (
+            lambda: router.route(asked, **wrong),
+            lambda: router.call("local/save_note", {"text": "milk"}, **wrong),
+            lambda: Agent(router).ask(asked, **wrong),
+            lambda: anext(router.stream(asked, **wrong)),
+        ):
+            with pytest.raises(TypeError, match=r"there is no option 'dryrun'; did you mean 'dry_run'\?"):
+                await attempt()
+        with pytest.raises(TypeError, match=r"did you mean 'dry_run'\?"):
+            router.start("local/save_note", {"text": "milk"}, **wrong)
+        with pytest.raises(TypeError, match="there is no option 'zzz'; the options are about, "):
+            await router.narrow(asked, **cast("Any", {"zzz": 1}))
+    assert ran == []
+
+
+@proves("H31")
+def test_a_traceback_says_what_to_do() -> None:
+    with pytest.raises(ConfigError) as raised:
+        Server.stdio("time", cast("Any", "mcp-server-time"))
+    assert raised.value.hint
+    assert traceback.format_exception(raised.value)[-1].strip() == raised.value.hint
+
+
+@proves("H31")
+async def test_a_router_without_a_store_keeps_nothing_outside_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    shop = tool_server("shop", [{"name": "place_order", "description": "Place an order."}])
+    async with Router([shop.spec()]) as router:
+        held = await router.call("shop/place_order", {})
+        assert held.pending_id is not None
+        await router.calls.decide(held.pending_id, Decision.APPROVED, by="dana")
+        assert (await router.resume_call(held.pending_id)).success
+        assert (await router.narrow("place an order")).shortlist.candidates
+        assert (await router.store.audit.verify()).intact
+    assert await to_thread.run_sync(os.listdir, tmp_path) == []
+    async with Router() as another:
+        assert await another.store.approvals.list_waiting() == []
+    loaded = await to_thread.run_sync(partial(load, environ={"HOME": str(tmp_path)}))
+    assert loaded.settings.store.url == f"sqlite:///{tmp_path}/fingerpost/fingerpost.db"
+
+
+PUBLIC_RECORDS = [
+    *(
+        value
+        for name in fingerpost.__all__
+        if dataclasses.is_dataclass(value := getattr(fingerpost, name)) and name != "Event"
+    ),
+    RouteOptions,
+    CallOptions,
+    ServerStatus,
+    AgentStats,
+    AgentStatus,
+]
+
+
+@proves("H31")
+def test_help_describes_every_field_of_public_records() -> None:
+    for record in PUBLIC_RECORDS:
+        own = inspect.get_annotations(cast("type", record))
+        described = inspect.getdoc(record) or ""
+        for field in dataclasses.fields(record):
+            if field.name in own and not field.name.startswith("_"):
+                assert re.search(rf"^    {field.name}: \S", described, re.MULTILINE), (record, field.name)
+
+
+@proves("H31")
+async def test_objects_are_shown_in_one_short_line_without_secrets() -> None:
+    loaded = await to_thread.run_sync(load)
+    shop = tool_server("shop", [{"name": "list_orders", "description": "List orders. " * 50}])
+    secret = Server.http("far", "http://127.0.0.1:9/mcp?key=canary", headers={"Authorization": "canary"})
+    async with Router([shop.spec(), secret]) as router:
+        await router.connect("shop")
+        route = await router.route("list my orders " * 20)
+        shown = [
+            *(router, router.store, router.tools, router.tools.cards[0], secret, Agent(router), route),
+            *(route.packet, route.narrowing, router.servers.statuses[0], router.settings, loaded),
+            *(await router.call("shop/list_orders", {}), Policy(ask={"shop/*"})),
+            OpenAIChat("m", base_url="http://127.0.0.1:9/v1", api_key="canary-canary-canary"),
+        ]
+    for text in map(repr, shown):
+        assert len(text) < 400 and "\n" not in text and " object at 0x" not in text and "canary" not in text
