@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio
 import click
 
-from fingerpost.errors import ConfigError
+from fingerpost.errors import CallError, ConfigError
 from fingerpost.llm.content import read_arguments
 from fingerpost.records import ServerState
 from fingerpost.settings import Loaded, Settings, load
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+MAX_NAMED_IDS: Final = 5
 CONNECTING_STATES = (ServerState.IDLE, ServerState.CONNECTING)
 
 
@@ -170,6 +171,26 @@ def _format_waiting(router: Router) -> str:
     waiting = [status.name for status in statuses if status.state in CONNECTING_STATES]
     names = ", ".join(clean_text(name) for name in waiting[:5]) + (" …" if len(waiting) > 5 else "")
     return f"connected {len(statuses) - len(waiting)} of {len(statuses)} servers, waiting for {names}"
+
+
+MIN_ID_PART_LENGTH: Final = 4
+
+
+def match_id(given: str, known: Collection[str]) -> str:
+    """Return the id of which `given` is the beginning or the end, with or without its kind (`apr_`), or
+    `given` itself if there is none. Raises `CallError` if there are several.
+    """
+    if len(given) < MIN_ID_PART_LENGTH:
+        return given
+    found = {
+        one for one in known if one.startswith(given) or one.partition("_")[2].startswith(given)
+    } | {one for one in known if one.endswith(given)}
+    if given in found or not found:
+        return given
+    if len(found) > 1:
+        message = f"{given} is part of {len(found)} ids"
+        raise CallError(message, hint=f"write more of it: {', '.join(sorted(found)[:MAX_NAMED_IDS])}")
+    return found.pop()
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, Any]:
