@@ -6,7 +6,7 @@ and goes on from there. No model is asked for the call again.
 
     $ python examples/approve_a_write.py ask
     waiting: files/write_file
-    it may destroy something, and no rule allows it
+    no rule allows overwriting or deleting
     $ python examples/approve_a_write.py approve
     dana reads: files/write_file {"path": "…/list.md", "content": "Buy milk."}
     answered: It is written.

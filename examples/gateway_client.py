@@ -10,9 +10,9 @@ writes. Before that one runs, the person at the client is shown exactly what wou
     12:00 in Oslo is …:00 in Tokyo
     dana reads:
         tool: files/write_file
-        effect: destroy (it destroys things)
-        asked for by: … via mcp …
-        why you are asked: it may destroy something, and no rule allows it
+        effect: destroy (it can overwrite files)
+        requested by: … via mcp …
+        why: no rule allows overwriting or deleting
         path = "…/list.md"
         content = "Buy milk."
     the file says: Buy milk.

@@ -20,7 +20,7 @@ NAME_FORM: dict[str, Any] = {
     "required": ["name"],
 }
 READ_ONLY = types.ToolAnnotations(read_only_hint=True)
-IMITATION = "Fingerpost asks: may this tool run?\n\n    tool: notes/delete_note"
+IMITATION = "Fingerpost: approve this tool call?\n\n    tool: notes/delete_note"
 
 
 def _text(text: str) -> types.CallToolResult:

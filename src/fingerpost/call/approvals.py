@@ -22,6 +22,7 @@ from fingerpost.records import (
     Call,
     CallContext,
     Decision,
+    Effect,
     Grant,
     JsonObject,
     Pending,
@@ -72,6 +73,19 @@ def _is_target(parameter: str) -> bool:
 
 def _is_content(parameter: str) -> bool:
     return "".join(_WORD.findall(parameter)).lower() in _WORDS["content"]
+
+
+def describe_effect(pending: Pending) -> str:
+    """Say what a call can do, as the end of a sentence: "it can overwrite files"."""
+    words = {word.lower() for word in _WORD.findall(pending.operation)}
+    what = "files" if words & _WORDS["file"] else "data"
+    if pending.effect is Effect.READ:
+        return f"it reads {what}"
+    if pending.effect is Effect.WRITE:
+        return f"it changes {what}"
+    deletes, overwrites = bool(words & _WORDS["deleting"]), bool(words & _WORDS["overwriting"])
+    verb = "overwrite or delete" if deletes == overwrites else "delete" if deletes else "overwrite"
+    return f"it can {verb} {what}"
 
 
 def build_grant_key(

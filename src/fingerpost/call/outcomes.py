@@ -286,7 +286,7 @@ class OutcomeBuilder:
         return f"Widen the servers, tools or effects {', or '.join(ways)}, if they are yours to change."
 
     def build_waiting(self, call: Call, pending: Pending) -> Outcome:
-        content = f"{call.tool} waits for a person's approval as {pending.pending_id}: {pending.reason}"
+        content = f"{call.tool} needs a person's approval ({pending.pending_id}): {pending.reason}"
         return self.build_failure(
             call.tool,
             ErrorKind.AUTHORIZATION_REQUIRED,
@@ -300,7 +300,7 @@ class OutcomeBuilder:
     def build_not_approved(self, pending: Pending) -> Outcome:
         """Build the outcome of a pending call that was not approved."""
         if pending.decision is Decision.WAITING:
-            content = f"{pending.tool} still waits for a person's approval: {pending.reason}"
+            content = f"{pending.tool} still needs a person's approval: {pending.reason}"
             return self.build_failure(
                 pending.tool,
                 ErrorKind.AUTHORIZATION_REQUIRED,
@@ -309,7 +309,7 @@ class OutcomeBuilder:
                 pending_id=pending.pending_id,
             )
         if pending.decision is Decision.EXPIRED:
-            content = f"{pending.tool} was not decided about in time; it did not run"
+            content = f"{pending.tool} was not approved in time; it did not run"
         else:
             why = f": {pending.decision_reason}" if pending.decision_reason else ""
             content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"

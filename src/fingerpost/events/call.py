@@ -96,7 +96,7 @@ class ApprovalRequested(CallEvent):
     reason: str
 
     def summary(self) -> str:
-        return f"{self.tool} waits for a person as {self.pending_id}: {self.reason}"
+        return f"{self.tool} needs approval ({self.pending_id}): {self.reason}"
 
 
 @frozen

@@ -28,7 +28,7 @@ WAITS = {
     "error_type": "authorization_required",
     "requiresAuthorization": True,
     "authorizationKey": f"{FILES}.delete",
-    "reason": "it may destroy something, and no rule allows it",
+    "reason": "no rule allows overwriting or deleting",
 }
 
 

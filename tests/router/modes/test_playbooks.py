@@ -150,9 +150,9 @@ async def test_with_low_confidence_the_shortlist_widens_once_and_then_the_person
             call_received: time/get_current_time was asked for
             call_prepared: time/get_current_time, 0 repairs
             call_ruled: time/get_current_time: ask (the review agrees, at 0.55; below 0.70 a person decides; confidence)
-            approval_requested: time/get_current_time waits for a person as apr_…: the review agrees, at 0.55; below 0.70 a person decides
+            approval_requested: time/get_current_time needs approval (apr_…): the review agrees, at 0.55; below 0.70 a person decides
             call_finished: time/get_current_time: authorization_required
-            question_asked: time/get_current_time waits for your approval as apr_…: the review agrees, at 0.55; below 0.70 a person decides
+            question_asked: time/get_current_time needs your approval (apr_…): the review agrees, at 0.55; below 0.70 a person decides
             route_ended: waiting in … ms
             """  # noqa: E501
         )
@@ -188,7 +188,7 @@ async def test_a_write_waits_for_a_person_and_goes_on_after_a_restart(tmp_path: 
             task_scheduled: processing, next TriggerAction
             call_received: files/write_file was asked for
             call_prepared: files/write_file, 0 repairs
-            call_ruled: files/write_file: ask (it may destroy something, and no rule allows it; default for destroy)
+            call_ruled: files/write_file: ask (no rule allows overwriting or deleting; default for destroy)
             attempt_started: files/write_file, attempt 1
             attempt_finished: files/write_file, attempt 1: succeeded in … ms
             result_digested: … tokens
@@ -201,7 +201,7 @@ async def test_a_write_waits_for_a_person_and_goes_on_after_a_restart(tmp_path: 
             answer_given: 47 characters by scripted, from files/write_file
             task_scheduled: answered, next nothing
             route_ended: answered in … ms
-            """  # noqa: E501
+            """
         )
         again = await router.resume(asked.pending.pending_id)
         assert again.answer == route.answer  # what was done is not done twice

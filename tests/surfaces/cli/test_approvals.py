@@ -73,13 +73,20 @@ def spend_permit(person: CommandLine, call: Call, context: CallContext = CONTEXT
 
 @proves("C6", "F49")
 def test_what_waits_is_listed_with_its_secrets_masked(person: CommandLine) -> None:
-    assert "Nothing waits for you." in person.runs("approvals").stdout
+    assert "No call waits for approval." in person.runs("approvals").stdout
     (pending,) = create_waiting_calls(
         person, make_call("a.txt", token="hunter2hunter2", note=f"with {SECRET}")
     )
     listed = person.runs("approvals")
     assert listed.returncode == 0, listed.stderr
-    for words in ("1 call waiting", pending.pending_id, "files/delete", "destroy", "it deletes", "min"):
+    for words in (
+        "1 call waits for approval",
+        pending.pending_id,
+        "files/delete",
+        "destroy",
+        "it deletes",
+        "min",
+    ):
         assert words in " ".join(listed.stdout.split()), words
     for shown in (listed, person.runs("approvals", "--json")):
         assert "a.txt" in shown.stdout
@@ -146,7 +153,7 @@ def test_a_person_approves_once_and_the_trail_shows_who(person: CommandLine) -> 
     (pending,) = create_waiting_calls(person, call)
     done = person.runs("approvals", "approve", pending.pending_id)
     assert done.returncode == 0, done.stderr
-    assert f"files/delete is approved by {getuser()}" in done.stdout
+    assert f"files/delete was approved by {getuser()}" in done.stdout
     again = person.runs("approvals", "approve", pending.pending_id)
     assert again.returncode == 1
     assert "Decided before" in again.stderr
@@ -156,6 +163,30 @@ def test_a_person_approves_once_and_the_trail_shows_who(person: CommandLine) -> 
     decided = next(json.loads(row["payload"]) for row in rows if row["kind"] == "approval_decided")
     assert getuser() in json.dumps(decided)
     assert "cal_1" in json.dumps(decided)
+
+
+@proves("C6")
+def test_a_call_is_named_by_its_number_in_the_list_a_part_of_its_id_or_as_the_last(
+    person: CommandLine,
+) -> None:
+    mine = replace(CONTEXT, caller=getuser())
+    calls = [make_call(name) for name in ("a.txt", "b.txt", "c.txt")]
+    first, second, third = create_waiting_calls(person, *calls, context=mine)
+    listed = person.runs("approvals").stdout
+    assert [line.split()[0] for line in listed.splitlines() if "files/delete" in line] == ["1.", "2.", "3."]
+    assert person.reads("approvals", "show", first.pending_id[-6:])["pending_id"] == first.pending_id
+    assert person.runs("approvals", "reject", first.pending_id).returncode == 0
+    approved = person.runs("approvals", "approve", "2")  # as listed, although it is the first by now
+    assert "files/delete was approved" in approved.stdout, approved.stderr
+    assert f"`fingerpost call --resume {second.pending_id}`" in approved.stdout
+    for words in (("--last",), ()):
+        unread = person.runs("approvals", "approve", *words)
+        assert (unread.returncode, f"approvals show {third.pending_id}" in unread.stderr) == (1, True)
+    assert person.runs("approvals", "approve", "--last", "--seen").returncode == 0
+    assert [spend_permit(person, call, mine) is not None for call in calls] == [False, True, True]
+    ambiguous = person.runs("approvals", "show", first.pending_id[:8])
+    assert "is part of 3 ids" in ambiguous.stderr
+    assert "there is no call number 9" in person.runs("approvals", "approve", "9").stderr
 
 
 @proves("C6")
@@ -191,7 +222,7 @@ def test_what_is_unknown_or_too_late_is_said_plainly(person: CommandLine) -> Non
     (late,) = create_waiting_calls(person, make_call(), seconds=0.001)
     for arguments in (("show", "apr_none"), ("approve", "apr_none"), ("reject", "apr_none")):
         done = person.runs("approvals", *arguments)
-        assert done.returncode == 1
+        assert done.returncode == 3
         assert "apr_none" in done.stderr
     done = person.runs("approvals", "approve", late.pending_id)
     assert done.returncode == 1

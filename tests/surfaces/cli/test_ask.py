@@ -68,7 +68,8 @@ def writer(folder: Path) -> StrongModel:
 def find_pending_id(shown: str) -> str:
     """The id under which a call waits, from the words that say how to go on."""
     found = re.search(
-        r"`fingerpost approvals approve (\w+)[^`]*`, then go on with `fingerpost ask --resume \1[^`]*`", shown
+        r"`fingerpost approvals approve (\w+)[^`]*`, then continue with `fingerpost ask --resume \1[^`]*`",
+        shown,
     )
     assert found is not None, shown
     return found[1]
@@ -233,7 +234,7 @@ async def test_at_a_terminal_a_person_sees_the_call_edits_it_and_lets_it_run(cle
     async with beside(clerk, writer(folder)):
         code, shown, rest = await anyio.to_thread.run_sync(sit_down)
     assert code == 0, rest
-    assert "files/write_file waits for you: it destroys things" in shown
+    assert "files/write_file needs your approval: it can overwrite files" in shown
     assert f"  path     {folder}/new.md\r\n  content  hello\r\n  because: " in shown
     assert "It is written" in rest
     assert (folder / "new.md").read_text(encoding="utf-8") == "goodbye"

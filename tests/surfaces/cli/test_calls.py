@@ -65,7 +65,7 @@ def test_a_write_waits_is_approved_in_another_terminal_and_then_runs(person: Com
     arguments = ("call", "files/write_file", f"path={folder}/new.md", "content=hello")
     asked = person.runs(*arguments)
     assert asked.returncode == 4
-    assert "waits for a person's approval" in asked.stderr
+    assert "needs a person's approval" in asked.stderr
     assert not (folder / "new.md").exists()
     (waiting,) = person.reads("approvals")
     assert waiting["tool"] == "files/write_file"

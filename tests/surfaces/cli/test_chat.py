@@ -133,12 +133,12 @@ async def test_a_line_approves_what_waits_and_another_request_never_does(clerk: 
     file = clerk.home / "desk" / "new.md"
     async with beside(clerk, clever(clerk)):
         asked = await runs(clerk, "chat", stdin=f"{WRITE}\nyes\n")
-        assert "files/write_file waits for you" in asked.stderr
+        assert "files/write_file needs your approval" in asked.stderr
         assert not file.exists()
         decided = ("/approve", WRITE, "/approve maybe", "/approve no not today", "/approve")
         again = (WRITE, "/approve edit content='good day'")
         done = await runs(clerk, "chat", stdin="\n".join((*decided, *again)))
-    assert done.stderr.count("Nothing waits for you here.") == 2  # before the request, and after the no
+    assert done.stderr.count("No call waits for approval here.") == 2  # before the request, and after the no
     assert "Say /approve" in done.stderr
     assert done.stdout.endswith("files/write_file has written it.\n"), done.stderr
     assert file.read_text(encoding="utf-8") == "good day"
@@ -235,7 +235,7 @@ async def test_at_a_terminal_lines_are_edited_calls_approved_and_control_d_ends_
     def sit_down() -> int:
         with Terminal(clerk, "chat") as terminal:
             terminal.until("› ")
-            terminal.presses_control_c_until("Ctrl-D ends the conversation.")
+            terminal.presses_control_c_until("To end the chat")
             terminal.types(WRITE)
             terminal.until("[n]o: ")
             terminal.types("c")

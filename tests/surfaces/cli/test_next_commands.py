@@ -59,10 +59,12 @@ def test_a_call_that_waits_says_what_to_do_when_it_is_approved(clerk: CommandLin
     call = ("call", "files/create_directory", f"path={clerk.home}/drafts")
     waiting = clerk.runs(*call)
     assert waiting.returncode == 4
-    assert "then make the same call again: it runs once." in waiting.stderr
-    (approve,) = find_commands(waiting.stderr)
-    assert clerk.runs(*approve).returncode == 0
-    assert clerk.runs(*call).returncode == 0
+    approve, resume = find_commands(waiting.stderr)
+    approved = clerk.runs(*approve)
+    assert approved.returncode == 0
+    assert find_commands(approved.stdout) == [resume]
+    assert clerk.runs(*resume).returncode == 0
+    assert (clerk.home / "drafts").is_dir()
 
 
 @proves("F24", "H21", "D11")

@@ -40,7 +40,7 @@ def test_a_line_that_is_too_long_is_refused_whole_and_the_next_one_is_taken(
     done = clerk.runs("chat", stdin=f"{long}\n{build_request(clerk, 'letters')}\n/approve\n")
     assert done.returncode == 0, done.stderr
     assert "a line may have at most 100,000 characters; this one was left out" in done.stderr
-    assert done.stderr.count("waits for you:") == 1
+    assert done.stderr.count("needs your approval:") == 1
     assert not (clerk.home / "drafts").exists()
     assert (clerk.home / "letters").is_dir()
 
@@ -58,7 +58,7 @@ def test_a_line_of_the_longest_length_is_taken(clerk: CommandLine) -> None:
 def test_approval_is_never_for_a_call_before_the_last_request(clerk: CommandLine, between: str) -> None:
     done = clerk.runs("chat", stdin=f"{build_request(clerk)}\n{between}\n/approve\n")
     assert "error: " in done.stderr
-    assert "Nothing waits for you here." in done.stderr
+    assert "No call waits for approval here." in done.stderr
     assert not (clerk.home / "drafts").exists()
     assert len(clerk.reads("approvals")) == 1
 
@@ -215,7 +215,7 @@ def test_after_control_c_at_the_question_the_call_still_waits_and_can_be_approve
         terminal.until("› ")
         terminal.types(build_request(clerk))
         terminal.until(RUN_IT)
-        terminal.presses_control_c_until("stopped; the call still waits for you.")
+        terminal.presses_control_c_until("Stopped. The call still waits for approval.")
         terminal.until("Decide with /approve")
         terminal.until("› ")
         terminal.types("/approve")
@@ -230,7 +230,7 @@ def test_after_control_c_at_the_question_the_call_still_waits_and_can_be_approve
 def test_after_control_c_a_request_says_how_its_call_is_approved(clerk: CommandLine) -> None:
     with Terminal(clerk, "ask", build_request(clerk)) as terminal:
         terminal.until(RUN_IT)
-        terminal.presses_control_c_until("stopped; the call still waits for you.")
+        terminal.presses_control_c_until("Stopped. The call still waits for approval.")
         assert terminal.end() == 130
     (waiting,) = clerk.reads("approvals")
     assert f"fingerpost ask --resume {waiting['pending_id']}" in terminal.shown

@@ -157,7 +157,7 @@ def test_without_any_server_the_next_step_is_named(person: CommandLine, argument
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("frobnicate",), 2, "No such command 'frobnicate'"),
+        (("frobnicate",), 2, "There is no command 'frobnicate'"),
         (("tols",), 2, "Did you mean 'tools'"),
         (("tools", "--nope"), 2, "No such option"),
         (("servers", "--servers", "missing.json"), 2, "missing.json"),

@@ -319,7 +319,7 @@ def _format_answer(route: Route) -> str:
     answer = route.answer[:MAX_ANSWER_LENGTH]
     if route.pending is not None:
         return (
-            f"The subagent waits for a person's approval of {route.pending.tool} as "
+            f"The subagent needs a person's approval of {route.pending.tool} as "
             f"{route.pending.pending_id}: {route.pending.reason}. Once it "
             f"is decided, call {SUBAGENT_TOOL} with "
             f"resume={route.pending.pending_id!r} for what became of it."

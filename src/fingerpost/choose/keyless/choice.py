@@ -138,6 +138,7 @@ MIN_BEST_SHARE: Final = (
 )
 MAX_QUESTION_OPTIONS: Final = 4
 
+_DESTRUCTIVE_REASON: Final = "it can overwrite or delete data, and the request does not name the tool"
 NO_SUITABLE_TOOL_REASON: Final = "no offered tool seems suitable"
 
 # Values a request names explicitly. A tool that cannot use them does not fit the request.
@@ -195,8 +196,13 @@ def choose_tool(
     today: date,
     zone: str | None = None,
     need: int = 0,
+    needs_approval: frozenset[str] = frozenset(),
 ) -> KeylessChoice:
-    """Choose the tool for one need of the request if it is certain. `cards` are the offered tools by key."""
+    """Choose the tool for one need of the request if it is certain. `cards` are the offered tools by key.
+
+    A destructive tool is confirmed first, unless it is in `needs_approval`: then the person is asked about
+    the exact call.
+    """
     options = _build_options(narrowing, cards, text, today, zone, need)
     if namesakes := _find_same_named_options(text, options):
         reason = "the request names a tool that its server does not offer"
@@ -216,7 +222,11 @@ def choose_tool(
     if need and _is_for_model(part, options):
         return KeylessChoice(option=None, reason="a language model has to do it", alternatives=options)
     candidates = _prefer_read_only(options) if narrowing.signals.asks else options
-    return _choose_option(candidates, narrowing.shortlist.fit, narrowing.signals.language, text)
+    choice = _choose_option(candidates, narrowing.shortlist.fit, narrowing.signals.language, text)
+    chosen = choice.option
+    if chosen is None or chosen.card.effect.value is not Effect.DESTROY or chosen.card.key in needs_approval:
+        return choice
+    return _build_confirmation_choice(chosen, narrowing.signals.language)
 
 
 def _build_options(
@@ -322,18 +332,15 @@ def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, t
         return _build_which_tool_choice(near, "no offered tool takes all that the request names", language)
     if not chosen.filled.is_complete and fit < MIN_FIT_TO_ASK:
         return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
-    if chosen.card.effect.value is Effect.DESTROY:
-        return _build_confirmation_choice(chosen, near, language)
+    if chosen.card.effect.value is Effect.DESTROY and not chosen.filled.is_complete:
+        return _build_which_tool_choice(near, _DESTRUCTIVE_REASON, language)
     rest = tuple(option for option in options if option is not chosen)
     return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
 
 
-def _build_confirmation_choice(chosen: ToolOption, near: list[ToolOption], language: str) -> KeylessChoice:
-    reason = "it may destroy something, and the request does not name the tool"
-    if not chosen.filled.is_complete:
-        return _build_which_tool_choice(near, reason, language)
+def _build_confirmation_choice(chosen: ToolOption, language: str) -> KeylessChoice:
     question = build_confirm_question(chosen.card, language)
-    return KeylessChoice(option=None, reason=reason, alternatives=(chosen,), question=question)
+    return KeylessChoice(option=None, reason=_DESTRUCTIVE_REASON, alternatives=(chosen,), question=question)
 
 
 def _build_which_tool_choice(options: list[ToolOption], reason: str, language: str) -> KeylessChoice:

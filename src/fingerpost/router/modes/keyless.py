@@ -50,6 +50,7 @@ from fingerpost.router.modes.tool_step import (
     add_result,
     emit_call_status,
     emit_status,
+    find_tools_needing_approval,
     record_selection,
     run_call,
 )
@@ -126,7 +127,14 @@ def conclude_without_model(run: RunState) -> Route:
 
 def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoice:
     cards = {card.key: card for card in run.get_cards()}
-    return choose_tool(narrowing, cards, run.packet.content.original_prompt, today=_get_today(), need=need)
+    return choose_tool(
+        narrowing,
+        cards,
+        run.packet.content.original_prompt,
+        today=_get_today(),
+        need=need,
+        needs_approval=find_tools_needing_approval(run, run.get_cards()),
+    )
 
 
 async def _use_option(run: RunState, option: ToolOption, reason: str, need: int) -> Route | None:

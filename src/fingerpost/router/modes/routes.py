@@ -152,7 +152,7 @@ async def end_waiting(run: RunState, outcome: Outcome, selection: Selection) -> 
 
 
 def end_waiting_for(run: RunState, pending: Pending) -> Route:
-    text = f"{pending.tool} waits for your approval as {pending.pending_id}: {pending.reason}"
+    text = f"{pending.tool} needs your approval ({pending.pending_id}): {pending.reason}"
     return end_asked(run, Question(text=text, tool=pending.tool, pending_id=pending.pending_id), pending)
 
 

@@ -27,6 +27,7 @@ from fingerpost.events import (
     ThoughtNoted,
     ToolSelected,
 )
+from fingerpost.records import ErrorKind, Mode
 from fingerpost.surfaces.cli.screen import clean_text, format_count, get_error_output, shorten
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class ProgressText:
     def describe(self, event: Event) -> str | None:
         """Return the text to show for the event, or None to keep the current one."""
         if isinstance(event, RouteBegan):
-            self._has_model = (event.lite or event.prime) is not None
+            self._has_model = bool(event.lite or event.prime) and event.mode is not Mode.KEYLESS
             self._selecting_model = event.lite or event.prime or self._selecting_model
             self._answering_model = event.prime or event.lite or self._answering_model
         describe = _PROGRESS_TEXTS.get(type(event))
@@ -79,6 +80,8 @@ def _describe_attempt(_: ProgressText, event: AttemptFinished) -> str | None:
 
 
 def _describe_finished(progress: ProgressText, event: CallFinished) -> str:
+    if event.error is ErrorKind.AUTHORIZATION_REQUIRED:
+        return f"{event.tool} needs approval"
     return f"{event.tool} {'answered' if event.success else 'did not work'}{progress.format_answering()}"
 
 

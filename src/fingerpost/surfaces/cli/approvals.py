@@ -6,15 +6,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import anyio.to_thread
 import click
-from rich.text import Text
 
 from fingerpost.call.approvals import (
     CallApprovals,
     DecisionResult,
+    describe_effect,
     describe_widened,
     explain_once_only,
     is_uncertain_read,
@@ -22,26 +22,38 @@ from fingerpost.call.approvals import (
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible_json
 from fingerpost.errors import CallError
-from fingerpost.records import Decision, utc_now
+from fingerpost.records import Decision, Pending, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import find_secret_paths, scrub_json
-from fingerpost.surfaces.cli.common import connect_servers, read_pairs, run_on_router, run_on_store
+from fingerpost.surfaces.cli.common import (
+    MIN_ID_PART_LENGTH,
+    connect_servers,
+    match_id,
+    read_pairs,
+    run_on_router,
+    run_on_store,
+)
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     clean_text,
     format_count,
     print_json,
     print_lines,
-    print_table,
     shorten,
 )
 from fingerpost.surfaces.cli.streams import style_text
-from fingerpost.surfaces.cli.terminal_input import ask_line, discard_typed_ahead, get_person, refuse_tools
+from fingerpost.surfaces.cli.terminal_input import (
+    ask_line,
+    confirm,
+    discard_typed_ahead,
+    get_person,
+    refuse_tools,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
 
-    from fingerpost.records import Approval, Pending, ToolCard
+    from fingerpost.records import Approval, ToolCard
     from fingerpost.router import Router
     from fingerpost.settings import Settings
     from fingerpost.store import Store
@@ -52,7 +64,9 @@ MAX_LISTED_LENGTH: Final = 200
 UNNAMED: Final = "an unnamed caller"
 MAX_TRIES: Final = 5  # invalid answers
 
-_EFFECT_PHRASES: Final = {"read": "reads", "write": "changes things", "destroy": "destroys things"}
+_LISTED_CACHE: Final = "approvals_listed"  # of each person: the ids in the list they saw last
+_LISTED_SECONDS: Final = 3600.0
+_MAX_RECENT: Final = 200  # calls among which a part of an id is looked for
 
 
 def show_pending(pending: Pending, *, whole: bool = False) -> None:
@@ -67,7 +81,7 @@ def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
     Nothing is masked for the person who decides: what looks like a secret is marked.
     """
     tool = style_text(clean_text(pending.operation), bold=True)
-    yield f"{tool} waits for you: it {_EFFECT_PHRASES.get(pending.effect.value, pending.effect.value)}"
+    yield f"{tool} needs your approval: {describe_effect(pending)}"
     masked: Any = scrub_json(pending.arguments)
     width = max((len(name) for name in pending.arguments), default=0)
     for name, value in pending.arguments.items():
@@ -182,23 +196,86 @@ R = TypeVar("R")
 EXIT_NOT_DECIDED = 1
 
 
+class CallChoice(NamedTuple):
+    """The call a person means: by its id or a part of it, by its number in the list, or the newest of
+    theirs.
+    """
+
+    given: str | None
+    last: bool
+
+
+class FoundCall(NamedTuple):
+    """The call that was meant. `is_known` is False if the person may not have seen which one that is."""
+
+    pending: Pending
+    is_known: bool
+
+
+async def find_call(store: Store, approvals: CallApprovals, choice: CallChoice) -> FoundCall:
+    """Return the call that the person means. Raises `CallError` if there is none."""
+    given, person = choice.given, get_person()
+    waiting = await approvals.list_waiting()
+    if choice.last:
+        mine = [pending for pending in waiting if pending.caller in (None, person)]
+        if not mine:
+            message = "no call of yours waits for approval"
+            raise CallError(message, hint="`fingerpost approvals` lists the calls of others")
+        return FoundCall(mine[-1], is_known=False)
+    if given is None:
+        if len(waiting) == 1:
+            return FoundCall(waiting[0], is_known=False)
+        message = f"{len(waiting) or 'no'} calls wait for approval"
+        raise CallError(message, hint="`fingerpost approvals` lists them; name one by its number or id")
+    if given.isdecimal() and len(given) < MIN_ID_PART_LENGTH:
+        return await _find_numbered(store, approvals, int(given), waiting)
+    recent = [pending.pending_id for pending in await store.approvals.list_recent(limit=_MAX_RECENT)]
+    pending = await approvals.get(match_id(given, recent))
+    if pending is None:
+        message = f"there is no call with the id {given}"
+        raise CallError(message, hint="`fingerpost approvals` lists those that wait")
+    return FoundCall(pending, is_known=True)
+
+
+async def _find_numbered(
+    store: Store, approvals: CallApprovals, number: int, waiting: list[Pending]
+) -> FoundCall:
+    """Return the call with this number in the list that the person saw last, else in the current list."""
+    listed = await store.cache.get(_LISTED_CACHE, get_person())
+    ids = [pending.pending_id for pending in waiting] if listed is None else listed.decode().split()
+    pending = await approvals.get(ids[number - 1]) if 1 <= number <= len(ids) else None
+    if pending is None:
+        message = f"there is no call number {number}"
+        raise CallError(message, hint="`fingerpost approvals` lists those that wait")
+    return FoundCall(pending, is_known=listed is not None)
+
+
 def list_approvals(*, common: CommonOptions) -> int:
-    """Approve, edit or reject calls that wait for you."""
-    waiting = _run_on_approvals(common, lambda approvals: approvals.list_waiting())
+    """List the calls that wait for approval."""
+
+    async def work(store: Store, approvals: CallApprovals) -> list[Pending]:
+        waiting = await approvals.list_waiting()
+        if not common.as_json:
+            ids = " ".join(pending.pending_id for pending in waiting)
+            await store.cache.put(_LISTED_CACHE, get_person(), ids.encode(), ttl=_LISTED_SECONDS)
+        return waiting
+
+    waiting = _run_on_approvals(common, work)
     if common.as_json:
         print_json([_convert_pending(pending) for pending in waiting])
     elif not waiting:
-        click.echo("Nothing waits for you.")
+        click.echo("No call waits for approval.")
     else:
         _show_list(waiting)
     return 0
 
 
-def show_approval(*, pending_id: str, common: CommonOptions) -> int:
+def show_approval(*, pending_id: str | None, last: bool, common: CommonOptions) -> int:
     """Show everything about one call that waits, or waited."""
-    pending = _run_on_approvals(common, lambda approvals: approvals.get(pending_id))
-    if pending is None:
-        return _report_unknown(pending_id)
+    found = _run_on_approvals(
+        common, lambda store, approvals: find_call(store, approvals, CallChoice(pending_id, last))
+    )
+    pending = found.pending
     if common.as_json:
         print_json(_convert_pending(pending, exact=pending.decision is Decision.WAITING))
     else:
@@ -207,107 +284,130 @@ def show_approval(*, pending_id: str, common: CommonOptions) -> int:
 
 
 def approve_call(
-    *, pending_id: str, for_conversation: bool, only_reads: bool, seen: bool, common: CommonOptions
+    *,
+    pending_id: str | None,
+    last: bool,
+    for_conversation: bool,
+    only_reads: bool,
+    seen: bool,
+    common: CommonOptions,
 ) -> int:
     """Let a waiting call run: exactly as it is, once."""
+    choice = CallChoice(pending_id, last)
     if only_reads:
-        return _approve_read(pending_id, seen=seen, common=common)
+        return _approve_read(choice, seen=seen, common=common)
     by = get_person()
     notes: list[str] = []
 
-    async def settle(approvals: CallApprovals, pending: Pending) -> DecisionResult:
-        await _check_read(pending, seen=seen)
-        why = explain_once_only(pending) if for_conversation else None
-        if why is not None:
-            notes.append(f"It is approved for this one call: {why}.")
-        scope = "conversation" if for_conversation and why is None else "once"
-        return await approvals.settle_decision(pending_id, Decision.APPROVED, by=by, scope=scope)
+    async def work(store: Store, approvals: CallApprovals) -> DecisionResult:
+        async def settle(found: FoundCall) -> DecisionResult:
+            await _check_read(found, seen=seen)
+            why = explain_once_only(found.pending) if for_conversation else None
+            if why is not None:
+                notes.append(f"Approved for this one call only: {why}.")
+            scope = "conversation" if for_conversation and why is None else "once"
+            return await approvals.settle_decision(
+                found.pending.pending_id, Decision.APPROVED, by=by, scope=scope
+            )
 
-    async def work(approvals: CallApprovals) -> DecisionResult | None:
-        return await _settle_waiting(approvals, pending_id, lambda pending: settle(approvals, pending))
+        return await _settle_waiting(store, approvals, choice, settle)
 
     settled = _run_on_approvals(common, work)
-    for note in notes if settled is not None and settled.counted else ():
+    for note in notes if settled.counted else ():
         click.echo(clean_text(note), err=True)
-    return _report_decision(pending_id, settled, as_json=common.as_json)
+    return _report_decision(settled, as_json=common.as_json)
 
 
-def _approve_read(pending_id: str, *, seen: bool, common: CommonOptions) -> int:
+def _approve_read(choice: CallChoice, *, seen: bool, common: CommonOptions) -> int:
     """Approve a call and record that its tool only reads."""
     by = get_person()
     marked: list[str] = []
 
-    async def settle(router: Router, pending: Pending) -> DecisionResult:
-        await _check_read(pending, seen=seen)
+    async def settle(router: Router, found: FoundCall) -> DecisionResult:
+        await _check_read(found, seen=seen)
+        pending = found.pending
         await connect_servers(router, pending.tool.partition("/")[0])
         card = router.tools.get(pending.tool)
         if card is None or not is_uncertain_read(pending, card):
-            message = f"{pending.tool} is not asked about because it may do more than read, or it has changed"
+            message = f"{pending.tool} needs approval for another reason, or its definition has changed"
             raise CallError(message, hint="approve the call without --only-reads")
-        approvals = router.calls.approvals
-        settled = await approvals.settle_decision(pending_id, Decision.APPROVED, by=by)
+        settled = await router.calls.approvals.settle_decision(pending.pending_id, Decision.APPROVED, by=by)
         if settled.counted:
             await router.say_only_reads(card.key, by=by, fingerprint=card.fingerprint)
-            marked.append(f"{clean_text(card.key)} only reads: it is not asked about again.")
+            marked.append(f"{clean_text(card.key)} is marked as read-only and needs no approval from now on.")
         return settled
 
-    settled = _run_on_router(common, pending_id, settle)
-    code = _report_decision(pending_id, settled, as_json=common.as_json)
+    settled = _run_on_router(common, choice, settle)
+    code = _report_decision(settled, as_json=common.as_json)
     print_lines(() if common.as_json else marked)
     return code
 
 
-def reject_call(*, pending_id: str, reason: str | None, common: CommonOptions) -> int:
+def reject_call(*, pending_id: str | None, last: bool, reason: str | None, common: CommonOptions) -> int:
     """Refuse a waiting call, and say why."""
     by = get_person()
 
-    async def work(approvals: CallApprovals) -> DecisionResult | None:
+    async def work(store: Store, approvals: CallApprovals) -> DecisionResult:
         return await _settle_waiting(
+            store,
             approvals,
-            pending_id,
-            lambda _: approvals.settle_decision(pending_id, Decision.REJECTED, by=by, reason=reason),
+            CallChoice(pending_id, last),
+            lambda found: approvals.settle_decision(
+                found.pending.pending_id, Decision.REJECTED, by=by, reason=reason
+            ),
         )
 
-    return _report_decision(pending_id, _run_on_approvals(common, work), as_json=common.as_json)
+    return _report_decision(_run_on_approvals(common, work), as_json=common.as_json)
 
 
-def edit_call(*, pending_id: str, changes: tuple[str, ...], seen: bool, common: CommonOptions) -> int:
+def edit_call(*, words: tuple[str, ...], last: bool, seen: bool, common: CommonOptions) -> int:
     """Change arguments of a waiting call, then let it run once."""
+    pending_id = words[0] if "=" not in words[0] else None
+    changes = words[1:] if pending_id is not None else words
+    if not changes:
+        message = "name what to change: KEY=VALUE or KEY:=JSON"
+        raise click.UsageError(message)
     changed = read_pairs(changes)
     by = get_person()
 
-    async def settle(router: Router, pending: Pending) -> DecisionResult:
+    async def settle(router: Router, found: FoundCall) -> DecisionResult:
+        pending = found.pending
         unchanged = {name: value for name, value in pending.arguments.items() if name not in changed}
-        await _check_read(replace(pending, arguments=unchanged), seen=seen)
+        await _check_read(FoundCall(replace(pending, arguments=unchanged), found.is_known), seen=seen)
         await connect_servers(router, pending.tool.partition("/")[0])
         edited = await router.calls.build_edited_call(pending, {**pending.arguments, **changed})
         return await router.calls.approvals.settle_decision(
-            pending_id, Decision.APPROVED, by=by, edited=edited
+            pending.pending_id, Decision.APPROVED, by=by, edited=edited
         )
 
-    return _report_decision(pending_id, _run_on_router(common, pending_id, settle), as_json=common.as_json)
+    return _report_decision(
+        _run_on_router(common, CallChoice(pending_id, last), settle), as_json=common.as_json
+    )
 
 
 def _run_on_router(
-    common: CommonOptions, pending_id: str, settle: Callable[[Router, Pending], Awaitable[DecisionResult]]
-) -> DecisionResult | None:
+    common: CommonOptions,
+    choice: CallChoice,
+    settle: Callable[[Router, FoundCall], Awaitable[DecisionResult]],
+) -> DecisionResult:
     """Settle the call if it still waits, with a router whose servers can be asked about its tool."""
 
-    async def work(router: Router) -> DecisionResult | None:
-        settled = await _settle_waiting(
-            router.calls.approvals, pending_id, lambda pending: settle(router, pending)
-        )
+    async def work(router: Router) -> DecisionResult:
+        approvals = router.calls.approvals
+        settled = await _settle_waiting(router.store, approvals, choice, lambda found: settle(router, found))
         await router.store.journal.flush()
         return settled
 
     return run_on_router(common, work)
 
 
-def _run_on_approvals(common: CommonOptions, work: Callable[[CallApprovals], Coroutine[Any, Any, R]]) -> R:
+def _run_on_approvals(
+    common: CommonOptions, work: Callable[[Store, CallApprovals], Coroutine[Any, Any, R]]
+) -> R:
     """Run `work` on the approvals in the store, without connecting servers."""
 
     async def ask(store: Store, settings: Settings) -> R:
-        found = await work(CallApprovals(store, events=store.journal, settings=settings.call))
+        found = await work(store, CallApprovals(store, events=store.journal, settings=settings.call))
         await store.journal.flush()
         return found
 
@@ -315,42 +415,48 @@ def _run_on_approvals(common: CommonOptions, work: Callable[[CallApprovals], Cor
 
 
 async def _settle_waiting(
-    approvals: CallApprovals, pending_id: str, settle: Callable[[Pending], Awaitable[DecisionResult]]
-) -> DecisionResult | None:
-    """Settle the call if it still waits, and return its state; None if it does not exist."""
-    pending = await approvals.get(pending_id)
-    if pending is None:
-        return None
-    if pending.decision is not Decision.WAITING:
-        return DecisionResult(pending=pending, counted=False)
-    return await settle(pending)
+    store: Store,
+    approvals: CallApprovals,
+    choice: CallChoice,
+    settle: Callable[[FoundCall], Awaitable[DecisionResult]],
+) -> DecisionResult:
+    """Settle the call if it still waits, and return its state."""
+    found = await find_call(store, approvals, choice)
+    if found.pending.decision is not Decision.WAITING:
+        return DecisionResult(pending=found.pending, counted=False)
+    return await settle(found)
 
 
-def _report_unknown(pending_id: str) -> int:
-    message = f"No call waits, or waited, as {pending_id}. `fingerpost approvals` lists them."
-    click.echo(repeat_options(message), err=True)
-    return EXIT_NOT_DECIDED
-
-
-def _report_decision(pending_id: str, settled: DecisionResult | None, *, as_json: bool) -> int:
+def _report_decision(settled: DecisionResult, *, as_json: bool) -> int:
     """Print the decision that holds, which may be an earlier one. Return the exit code."""
-    if settled is None:
-        return _report_unknown(pending_id)
     decided_call, counted = settled.pending, settled.counted
     if as_json:
         print_json(_convert_pending(decided_call))
     elif decided_call.decision is Decision.EXPIRED:
         click.echo(
-            f"Too late: {decided_call.pending_id} expired at {decided_call.expires:%H:%M} UTC.", err=True
+            f"Too late: {decided_call.pending_id} expired at {decided_call.expires:%H:%M} UTC. "
+            "Make the request again.",
+            err=True,
         )
     else:
         by = clean_text(decided_call.decided_by or UNNAMED)
-        words = f"{clean_text(decided_call.tool)} is {decided_call.decision} by {by}"
+        words = f"{clean_text(decided_call.tool)} was {decided_call.decision} by {by}"
         why = f": {clean_text(decided_call.decision_reason)}" if decided_call.decision_reason else ""
         click.echo(f"{words}{why}" if counted else f"Decided before: {words}{why}", err=not counted)
         if counted and decided_call.edited_arguments is not None:
-            click.echo(f"It runs with {_format_arguments(decided_call.edited_arguments)}")
+            click.echo(f"New arguments: {_format_arguments(decided_call.edited_arguments)}")
+        if counted and decided_call.decision is Decision.APPROVED:
+            click.echo(_format_next_step(decided_call))
     return 0 if counted else EXIT_NOT_DECIDED
+
+
+def _format_next_step(pending: Pending) -> str:
+    """Return what runs the approved call."""
+    if pending.packets:
+        return repeat_options(f"Next: `fingerpost ask --resume {pending.pending_id}`")
+    if pending.caller == get_person():
+        return repeat_options(f"Next: `fingerpost call --resume {pending.pending_id}`")
+    return "Next: repeat the call in the program that made it. It runs once."
 
 
 def _is_partly_hidden(pending: Pending) -> bool:
@@ -359,24 +465,28 @@ def _is_partly_hidden(pending: Pending) -> bool:
     return shown != whole or len(shown) > MAX_LISTED_LENGTH
 
 
-async def _check_read(pending: Pending, *, seen: bool) -> None:
-    """Raise `Exit` if the person has not confirmed the exact call."""
-    if not seen and _is_partly_hidden(pending) and not await _confirm_read(pending):
+async def _check_read(found: FoundCall, *, seen: bool) -> None:
+    """Raise `Exit` if the person may not have read the exact call, and does not confirm it."""
+    if seen or (found.is_known and not _is_partly_hidden(found.pending)):
+        return
+    if not await _confirm_read(found):
         raise click.exceptions.Exit(EXIT_NOT_DECIDED)
 
 
-async def _confirm_read(pending: Pending) -> bool:
+async def _confirm_read(found: FoundCall) -> bool:
     """Show the exact call and return whether the person confirms it."""
+    pending = found.pending
     if not sys.stdin.isatty():
+        why = "the list does not show all of this call" if found.is_known else "the call was not named"
         message = (
-            "Nothing was approved: the list does not show all of this call. Read it with `fingerpost "
-            f"approvals show {pending.pending_id}`, then say it again with --seen."
+            f"Not approved: {why}. Read it with `fingerpost approvals show {pending.pending_id}`, "
+            f"then approve it with `fingerpost approvals approve {pending.pending_id} --seen`."
         )
         click.echo(repeat_options(message), err=True)
         return False
 
     show_pending(pending, whole=True)
-    return await anyio.to_thread.run_sync(lambda: click.confirm("Run exactly this?", err=True))
+    return await anyio.to_thread.run_sync(lambda: confirm("Approve this call?", err=True))
 
 
 def _convert_pending(pending: Pending, *, exact: bool = False) -> dict[str, Any]:
@@ -392,24 +502,25 @@ def _convert_pending(pending: Pending, *, exact: bool = False) -> dict[str, Any]
 def _show_list(waiting: list[Pending]) -> None:
     me = get_person()
     others = any(pending.caller != me for pending in waiting)
-    print_table(
-        f"{format_count(len(waiting), 'call')} waiting",
-        ("id", "tool", "effect", "arguments", "why", *(["asked by"] if others else []), "expires in"),
-        (
-            (
-                pending.pending_id,
-                pending.operation,
-                pending.effect,
-                Text(shorten(_format_arguments(pending.arguments), MAX_LISTED_LENGTH)),
-                pending.reason,
-                *(["you" if pending.caller == me else pending.caller or UNNAMED] if others else []),
-                _format_time_left(pending),
-            )
-            for pending in waiting
-        ),
-    )
-    onward = "Decide with `fingerpost approvals approve ID` or `fingerpost approvals reject ID`."
-    click.echo(repeat_options(onward))
+    verb = "waits" if len(waiting) == 1 else "wait"
+    click.echo(f"{format_count(len(waiting), 'call')} {verb} for approval")
+    for number, pending in enumerate(waiting, start=1):
+        caller = "you" if pending.caller == me else clean_text(pending.caller or UNNAMED)
+        asked = f", asked by {caller}" if others else ""
+        tool = style_text(clean_text(pending.operation), bold=True)
+        facts = f"{pending.effect}, expires in {_format_time_left(pending)}{asked}"
+        indent = " " * (len(str(number)) + 2)
+        print_lines(
+            [
+                "",
+                f"{number}. {tool}  {facts}",
+                f"{indent}{shorten(_format_arguments(pending.arguments), MAX_LISTED_LENGTH)}",
+                style_text(f"{indent}because: {clean_text(pending.reason)}", dim=True),
+                style_text(f"{indent}{pending.pending_id}", dim=True),
+            ]
+        )
+    click.echo()
+    click.echo(repeat_options("Next: `fingerpost approvals approve 1` or `fingerpost approvals reject 1`"))
 
 
 def _show_details(pending: Pending) -> None:

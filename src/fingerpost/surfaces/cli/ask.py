@@ -15,13 +15,13 @@ from anyio.from_thread import start_blocking_portal
 
 from fingerpost.events import Event
 from fingerpost.frozen import frozen
-from fingerpost.records import Approval, Pending, RouteOutcome, create_id
+from fingerpost.records import Approval, MissingArgument, Pending, Question, RouteOutcome, create_id
 from fingerpost.redaction import scrub_json
 from fingerpost.router.conversations import append_exchange, find_open_question
 from fingerpost.router.options import RouteOptions
 from fingerpost.settings import Loaded
 from fingerpost.surfaces.cli.answer_output import AnswerWriter, make_readable
-from fingerpost.surfaces.cli.approvals import ask_permission, show_pending
+from fingerpost.surfaces.cli.approvals import CallChoice, ask_permission, find_call, show_pending
 from fingerpost.surfaces.cli.common import connect_servers, open_any_router, open_router, read_settings
 from fingerpost.surfaces.cli.explanation import show_explanation
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
@@ -279,27 +279,40 @@ class _AskRequest:
         """Run the request, asking the person where needed, and return the route."""
         route = self._dialogue.settle(self._start(), self._decide)
         for _ in range(MAX_QUESTIONS):
-            if route.question is None or route.pending is not None or not self._can_ask:
+            if route.question is None or route.pending is not None:
                 break
-            show_question(route)
-            line = (ask_line("> ") or "").strip()
-            if not line:
+            if not (line := self._answer_question(route)):
                 break
             history = append_exchange(route.packet, route.answer)
             route_options = replace(self._options.route, history=history)
             route = self._dialogue.settle(self._dialogue.follow(route, line, route_options), self._decide)
         return route
 
+    def _answer_question(self, route: Route) -> str:
+        """Return the answer to the question of the route, or an empty text if there is none."""
+        if self._options.yes and (tool := find_tool_to_confirm(route.question)) is not None:
+            refuse_tools()
+            return tool
+        if not self._can_ask:
+            return ""
+        show_question(route)
+        return (ask_line("> ") or "").strip()
+
     def _start(self) -> Route:
         options = self._options
         if options.resume is not None:
-            return self._dialogue.resume(options.resume)
+            return self._dialogue.resume(self._thread.run(lambda _: self._find_pending_id(options.resume)))
         if not options.known:
             return self._dialogue.ask(options.text, replace(options.route, history=()))
         store, conversation = self._thread.router.store, options.route.conversation
         assert conversation is not None
         question_route = self._thread.run(lambda _: find_open_question(store, conversation, caller=self._by))
         return self._dialogue.follow(question_route, options.text, options.route)
+
+    async def _find_pending_id(self, given: str | None) -> str:
+        router = self._thread.router
+        found = await find_call(router.store, router.calls.approvals, CallChoice(given, last=False))
+        return found.pending.pending_id
 
     def _decide(self, pending: Pending) -> Approval | None:
         if self._options.yes:
@@ -310,7 +323,9 @@ class _AskRequest:
         try:
             return self._thread.ask_permission(pending, by=self._by)
         except KeyboardInterrupt:  # ends the question, not the call, which keeps waiting
-            click.echo(f"\nstopped; the call still waits for you. {_format_next_step(pending)}", err=True)
+            click.echo(
+                f"\nStopped. The call still waits for approval. {_format_next_step(pending)}", err=True
+            )
             raise
 
     def show(self, route: Route) -> None:
@@ -350,8 +365,19 @@ def _format_next_step(pending: Pending) -> str:
     waiting = pending.pending_id
     return repeat_options(
         f"Approve it with `fingerpost approvals approve {waiting}`, "
-        f"then go on with `fingerpost ask --resume {waiting}`."
+        f"then continue with `fingerpost ask --resume {waiting}`."
     )
+
+
+def find_tool_to_confirm(question: Question | None) -> str | None:
+    """Return the only tool that the question offers, or None if it asks something else than yes or no."""
+    if question is None or question.tool is not None or question.call is not None:
+        return None
+    match question.missing:
+        case (MissingArgument(name="tool", options=(tool,)),):
+            return tool
+        case _:
+            return None
 
 
 def show_question(route: Route) -> None:

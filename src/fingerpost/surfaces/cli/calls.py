@@ -20,11 +20,13 @@ from fingerpost.events import CallProgressed
 from fingerpost.llm.content import read_arguments
 from fingerpost.records import CallContext, Decision, ToolCall, create_id
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import connect_servers, read_pairs, run_on_router, run_on_store
+from fingerpost.surfaces.cli.approvals import CallChoice, find_call, show_pending
+from fingerpost.surfaces.cli.common import connect_servers, match_id, read_pairs, run_on_router, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_dim, print_error, print_json
 from fingerpost.surfaces.cli.streams import style_text
 from fingerpost.surfaces.cli.terminal_input import confirm, get_person, refuse_tools
+from fingerpost.surfaces.cli.trace import list_recent_handles
 
 if TYPE_CHECKING:
     from fingerpost.call.digest import ResultPage
@@ -38,13 +40,22 @@ EXIT_WAITING = 4
 
 
 def call_tool(
-    *, name: str, arguments: tuple[str, ...], whole: str | None, common: CommonOptions, **options: Any
+    *,
+    name: str | None,
+    arguments: tuple[str, ...],
+    whole: str | None,
+    resume: str | None,
+    common: CommonOptions,
+    **options: Any,
 ) -> int:
-    """Call the tool NAME."""
+    """Call the tool NAME, or run the approved call `resume`."""
     given = read_arguments(whole)
     if isinstance(given, str):
         raise click.BadParameter(given, param_hint="--args")
-    tool_call = ToolCall(name=name, arguments={**given, **read_pairs(arguments)})
+    if (name is None) == (resume is None):
+        message = "name a tool, or an approved call with --resume ID"
+        raise click.UsageError(message)
+    tool_call = ToolCall(name=name or "", arguments={**given, **read_pairs(arguments)})
     base_context = CallContext(
         call_id=create_id("cal"),
         conversation=options["conversation"],
@@ -60,9 +71,12 @@ def call_tool(
     async def work(router: Router) -> int:
         profile = router.profiles.resolve_profile(options["profile"], caller=base_context.caller)
         context = replace(base_context, profile=profile)
-        outcome = await _connect_and_call(
-            router, tool_call, context, yes=options["yes"], quiet=common.as_json
-        )
+        if resume is not None:
+            outcome = await _resume_call(router, resume, context)
+        else:
+            outcome = await _connect_and_call(
+                router, tool_call, context, yes=options["yes"], quiet=common.as_json
+            )
         await router.store.journal.flush()
         if common.as_json:
             print_json(to_plain(outcome))
@@ -71,6 +85,14 @@ def call_tool(
         return 0 if outcome.success else EXIT_WAITING if outcome.pending_id else 1
 
     return run_on_router(common, work)
+
+
+async def _resume_call(router: Router, given: str, context: CallContext) -> Outcome:
+    """Run a call that waited for approval and was approved."""
+    approvals = router.calls.approvals
+    pending = (await find_call(router.store, approvals, CallChoice(given, last=False))).pending
+    await connect_servers(router, pending.tool.partition("/")[0], wait=10.0)
+    return await router.calls.resume(pending.pending_id, context)
 
 
 async def _connect_and_call(
@@ -111,8 +133,10 @@ async def _call_with_progress(
 
 async def _ask_and_resume(router: Router, outcome: Outcome, context: CallContext, *, yes: bool) -> Outcome:
     assert outcome.pending_id is not None
-    click.echo(clean_text(outcome.content), err=True)
     await run_sync(refuse_tools)
+    pending = await router.calls.approvals.get(outcome.pending_id)
+    if not yes and pending is not None:
+        show_pending(pending)
     agreed = yes or await run_sync(lambda: confirm("Run it?", err=True))
     decision = Decision.APPROVED if agreed else Decision.REJECTED
     await router.calls.decide(outcome.pending_id, decision, by=context.caller or get_person())
@@ -171,7 +195,7 @@ def _format_fix(outcome: Outcome) -> str:
     if outcome.pending_id is not None:
         return (
             f"Approve it with `fingerpost approvals approve {outcome.pending_id}`, "
-            "then make the same call again: it runs once."
+            f"then run it with `fingerpost call --resume {outcome.pending_id}`."
         )
     return str(outcome.metadata.get("fix", ""))
 
@@ -185,15 +209,29 @@ _MAX_SEARCHED_PARTS = 20  # parts searched for the first file
 
 
 def show_result(
-    *, handle: str, page: int, tokens: int, part: int | None, output: Path | None, common: CommonOptions
+    *,
+    given: str | None,
+    last: bool,
+    page: int,
+    tokens: int,
+    part: int | None,
+    output: Path | None,
+    common: CommonOptions,
 ) -> int:
-    """Show the full result of a call whose digest left something out."""
+    """Show the full result of a call whose digest left something out. Without a handle, of the latest."""
+    if last and given is not None:
+        message = "give a handle or --last, not both"
+        raise click.UsageError(message)
     if part is not None and output is None:
         message = "--part needs --out: the file to write it to"
         raise click.UsageError(message)
 
     async def work(store: Store, settings: Settings) -> int:
         results = ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
+        recent = await list_recent_handles(store)
+        if given is None and not recent:
+            return _report_missing("no result was cut lately")
+        handle = recent[0] if given is None else match_id(given, recent)
         if output is not None:
             return await _write_part(results, handle, part or await _find_first_file(results, handle), output)
         found = await results.read_page(handle, page=page, tokens=tokens)

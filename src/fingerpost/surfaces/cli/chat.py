@@ -69,7 +69,7 @@ def _show_help(chat: ChatSession, _: str) -> None:
     del chat
     width = max(len(words) for words, _ in CHAT_COMMANDS.values())
     print_lines([f"{words:<{width}}  {handler.__doc__}" for words, handler in CHAT_COMMANDS.values()])
-    print_lines([f"{'Ctrl-C':<{width}}  Stop the answer.", f"{'Ctrl-D':<{width}}  End the conversation."])
+    print_lines([f"{'Ctrl-C':<{width}}  Stop the answer.", f"{'Ctrl-D':<{width}}  End the chat."])
 
 
 def _show_tools(chat: ChatSession, _: str) -> None:
@@ -148,7 +148,7 @@ def _approve_waiting(chat: ChatSession, words: str) -> None:
     """Let the call that waits run: once, for the `conversation`, with `edit KEY=VALUE`, or `no REASON`."""
     pending = chat.waiting.pending if chat.waiting is not None else None
     if pending is None:
-        print_dim("Nothing waits for you here. `fingerpost approvals` lists what waits elsewhere.")
+        print_dim("No call waits for approval here. `fingerpost approvals` lists those of other requests.")
         return
     try:
         card = chat.thread.router.tools.get(pending.tool)
@@ -210,6 +210,11 @@ def _start_conversation(chat: ChatSession, _: str) -> None:
     print_dim(f"conversation {chat.conversation}")
 
 
+def _end_chat(chat: ChatSession, _: str) -> None:
+    """End the chat; also `quit` and `exit`."""
+    chat.is_over = True
+
+
 def _save_transcript(chat: ChatSession, name: str) -> None:
     """Write the conversation to FILE, as Markdown."""
     if not name:
@@ -241,10 +246,12 @@ CHAT_COMMANDS: Final[dict[str, tuple[str, Callable[[ChatSession, str], None]]]] 
     "/new": ("/new", _start_conversation),
     "/save": ("/save FILE", _save_transcript),
     "/help": ("/help", _show_help),
+    "/quit": ("/quit", _end_chat),
 }
+_QUIT_WORDS: Final = frozenset({"quit", "exit", "/exit"})
 
 
-STILL_WAITING_MESSAGE: Final = "\nstopped; the call still waits for you."
+STILL_WAITING_MESSAGE: Final = "\nStopped. The call still waits for approval."
 DECIDE_HINT: Final = "Decide with /approve, /approve no REASON or /approve edit KEY=VALUE."
 
 
@@ -278,6 +285,7 @@ class ChatSession:
             )
         self.last: Route | None = None
         self.waiting: Route | None = None  # the call for /approve: that of the last line, never an older one
+        self.is_over = False
         self._lines = lines
         self._dialogue = AnswerDialog(thread)
 
@@ -285,16 +293,17 @@ class ChatSession:
         tools = format_count(len(self.thread.router.tools.cards), "tool")
         before = f", {format_count(len(self.history), 'message')} so far" if self.history else ""
         print_dim(
-            f"{tools}; conversation {clean_text(self.conversation)}{before}. /help says what else there is."
+            f"{tools}; conversation {clean_text(self.conversation)}{before}. "
+            "Type /help for commands, quit to end."
         )
 
     def read_lines(self) -> None:
         """Handle lines until the input ends."""
-        while True:
+        while not self.is_over:
             try:
                 line = self._lines.next()
             except KeyboardInterrupt:
-                print_dim("\nCtrl-D ends the conversation.")
+                print_dim("\nTo end the chat, type quit or press Ctrl-D.")
                 continue
             except InputLineTooLong as refused:
                 self.waiting = None
@@ -304,18 +313,20 @@ class ChatSession:
                 break
             if line.strip():
                 self._handle_line(line.strip())
-        if self._lines.is_interactive:
-            click.echo(err=True)
+        if self._lines.is_interactive and not self.is_over:
+            click.echo(err=True)  # Ctrl-D leaves the prompt on the line
         print_dim(
             repeat_options(
-                f"Go on later with `fingerpost chat --conversation {clean_text(self.conversation)}`."
+                f"Continue later with `fingerpost chat --conversation {clean_text(self.conversation)}`."
             )
         )
 
     def _handle_line(self, line: str) -> None:
         """Handle one line; errors are printed."""
         try:
-            if is_command(line):
+            if line.lower() in _QUIT_WORDS:
+                self.is_over = True
+            elif is_command(line):
                 run_command(self, line)
             else:
                 self.ask(line)

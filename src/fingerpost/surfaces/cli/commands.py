@@ -49,7 +49,10 @@ ANSWER_MODE: Final = option("--mode", "How to answer [default: choose.mode].", t
 CONVERSATION: Final = option("--conversation", "Go on with this conversation, or begin it.", metavar="ID")
 ONE_SERVER: Final = option("--server", "Use only this server's tools (and connect only it).", metavar="NAME")
 OTHER_PROFILE: Final = option("--profile", "Offer this profile of the settings instead.", metavar="NAME")
-PENDING_ID: Final = argument("pending_id", metavar="ID")
+PENDING_ID: Final = (
+    argument("pending_id", required=False, metavar="[NUMBER|ID]"),
+    flag("--last", "The newest of your calls that wait."),
+)
 QUERIES: Final = file_option("--queries queries_file", "The set's queries.", required=True)
 SEEN: Final = flag("--seen", "You have read the exact call (`approvals show ID`).")
 TECHNICAL: Final = flag("--technical", "When it fails, also show the technical details.")
@@ -126,11 +129,11 @@ COMMANDS: Final = {
     "ask": command(
         "ask:answer_request",
         argument("request", nargs=-1),
-        option("--resume", "Go on with a request whose call waited for approval as ID.", metavar="ID"),
+        option("--resume", "Continue the request whose call waited for approval as ID.", metavar="ID"),
         ANSWER_MODE,
         *EFFORT,
         flag("--explain", "After the answer, show why: tools, choice, calls, time, tokens."),
-        flag("--yes", "Approve as yourself whatever the policy asks about."),
+        flag("--yes", "Approve, as yourself, every call that needs approval."),
         flag("--dry-run", "Choose, and show what would be called, without calling it."),
         TIMEOUT,
         option("--max-turns", "Most tool calls in a row.", type=click.IntRange(1, 100), metavar="N"),
@@ -152,11 +155,12 @@ COMMANDS: Final = {
     ),
     "call": command(
         "calls:call_tool",
-        argument("name"),
+        argument("name", required=False),
         argument("arguments", nargs=-1, metavar="[KEY=VALUE]..."),
         option("--args whole", "All arguments as one JSON object.", metavar="JSON"),
         flag("--dry-run", "Show what would happen, without doing it."),
-        flag("--yes", "Approve as yourself if the policy asks."),
+        flag("--yes", "Approve the call, as yourself, if it needs approval."),
+        option("--resume", "Run a call that waited for approval and was approved.", metavar="ID"),
         TIMEOUT,
         option("--tokens", "Cut the result to this many tokens.", type=click.IntRange(min=50), metavar="N"),
         TECHNICAL,
@@ -183,10 +187,16 @@ COMMANDS: Final = {
         option("--comment", "The reason, stored with the feedback.", default="", metavar="TEXT"),
         *CONNECTING,
     ),
-    "trace": command("trace:show_trace", argument("identity", metavar="ID"), *COMMON),
+    "trace": command(
+        "trace:show_trace",
+        argument("given", required=False, metavar="[ID]"),
+        flag("--last", "The latest request or call [default without an ID]."),
+        *COMMON,
+    ),
     "result": command(
         "calls:show_result",
-        argument("handle"),
+        argument("given", required=False, metavar="[HANDLE]"),
+        flag("--last", "The latest result that was cut [default without a handle]."),
         option("--page", "Which page.", type=POSITIVE, default=1),
         option("--tokens", "Tokens to a page.", type=click.IntRange(min=50), default=2000),
         option("--part", "Which part (a picture, a file) --out writes; else the first.", type=POSITIVE),
@@ -350,10 +360,10 @@ COMMANDS: Final = {
     ),
     "completion": command("main:print_completion", argument("shell", type=choice(["bash", "zsh", "fish"]))),
     "approvals": command("approvals:list_approvals", *COMMON),
-    "approvals show": command("approvals:show_approval", PENDING_ID, *COMMON),
+    "approvals show": command("approvals:show_approval", *PENDING_ID, *COMMON),
     "approvals approve": command(
         "approvals:approve_call",
-        PENDING_ID,
+        *PENDING_ID,
         flag(
             "--for-conversation",
             "Also allow its caller's further calls on the same target in this conversation, for a while.",
@@ -369,15 +379,15 @@ COMMANDS: Final = {
     ),
     "approvals reject": command(
         "approvals:reject_call",
-        PENDING_ID,
+        *PENDING_ID,
         option("--reason", "Why not; the model is told, so that it can do better.", metavar="TEXT"),
         *COMMON,
         people_only=True,
     ),
     "approvals edit": command(
         "approvals:edit_call",
-        PENDING_ID,
-        argument("changes", nargs=-1, required=True, metavar="KEY=VALUE..."),
+        argument("words", nargs=-1, required=True, metavar="[NUMBER|ID] KEY=VALUE..."),
+        flag("--last", "The newest of your calls that wait."),
         SEEN,
         *COMMON,
         STANDALONE,

@@ -170,7 +170,8 @@ def _format_waiting(router: Router) -> str:
     statuses = router.servers.statuses
     waiting = [status.name for status in statuses if status.state in CONNECTING_STATES]
     names = ", ".join(clean_text(name) for name in waiting[:5]) + (" …" if len(waiting) > 5 else "")
-    return f"connected {len(statuses) - len(waiting)} of {len(statuses)} servers, waiting for {names}"
+    connected = f"connected {len(statuses) - len(waiting)} of {len(statuses)} servers"
+    return f"{connected}, waiting for {names}" if names else connected
 
 
 MIN_ID_PART_LENGTH: Final = 4
@@ -182,9 +183,9 @@ def match_id(given: str, known: Collection[str]) -> str:
     """
     if len(given) < MIN_ID_PART_LENGTH:
         return given
-    found = {
-        one for one in known if one.startswith(given) or one.partition("_")[2].startswith(given)
-    } | {one for one in known if one.endswith(given)}
+    found = {one for one in known if one.startswith(given) or one.partition("_")[2].startswith(given)} | {
+        one for one in known if one.endswith(given)
+    }
     if given in found or not found:
         return given
     if len(found) > 1:

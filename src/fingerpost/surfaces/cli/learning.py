@@ -10,7 +10,7 @@ from rich.text import Text
 
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.commands import KINDS
-from fingerpost.surfaces.cli.common import connect_servers, run_on_router
+from fingerpost.surfaces.cli.common import connect_servers, match_id, run_on_router
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import (
     clean_text,
@@ -21,6 +21,7 @@ from fingerpost.surfaces.cli.screen import (
     print_table,
 )
 from fingerpost.surfaces.cli.terminal_input import get_person
+from fingerpost.surfaces.cli.trace import list_recent_ids
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,10 @@ def record_feedback(*, words: tuple[str, ...], common: CommonOptions, **options:
     async def work(router: Router) -> int:
         if options["should_have_used"] or options["tool"]:
             await connect_servers(router, wait=options["wait"])
-        request_id = packet_id or await router.learning.find_latest_request(caller=by)
+        if packet_id is not None:
+            request_id = match_id(packet_id, await list_recent_ids(router.store))
+        else:
+            request_id = await router.learning.find_latest_request(caller=by)
         if request_id is None:
             click.echo("You have asked nothing yet.", err=True)
             return 1

@@ -175,8 +175,10 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
-        if not self.name and args and args[0] not in known and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}.{_suggest_command(args[0], known)}")
+        if args and args[0] not in known and not args[0].startswith("-"):
+            if not self.name:
+                ctx.fail(f"There is no command {args[0]!r}.{_suggest_command(args[0], known)}")
+            ctx.fail(f"`fingerpost {self.name}` has no command {args[0]!r}. It has: {', '.join(known)}.")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -195,11 +197,53 @@ class CommandGroup(click.Group):
                 )
 
 
+# What people call the commands of other programs, and the command here that does it.
+_COMMANDS_BY_MEANING: Final = {
+    "route": "search find match pick select recommend",
+    "servers add": "add connect register new create mcp",
+    "servers remove": "remove delete rm uninstall disconnect",
+    "servers": "ls list server",
+    "serve": "start run up gateway daemon listen proxy",
+    "stdio": "pipe",
+    "ask": "query prompt answer question do",
+    "chat": "talk repl shell interactive",
+    "call": "invoke exec execute tools-call",
+    "status": "ps info state health running",
+    "logs": "log tail stderr output",
+    "doctor": "diagnose debug troubleshoot fix verify",
+    "approvals": "pending waiting permissions",
+    "approvals approve": "approve allow accept confirm yes",
+    "approvals reject": "reject deny refuse",
+    "trace": "show inspect history events",
+    "insight": "stats statistics metrics usage figures",
+    "why": "explain reason",
+    "install": "setup init configure integrate",
+    "config": "settings set get edit preferences",
+    "config path": "where path file",
+    "console": "ui web dashboard browser open",
+    "keys": "key token tokens auth apikey",
+    "servers login": "login signin sign-in oauth authenticate",
+    "store backup": "backup dump save",
+    "store prune": "clean cleanup gc",
+    "pins": "pin trust review quarantine",
+    "eval": "test benchmark measure evaluate",
+    "learned": "learn memory forget",
+    "profiles": "profile persona",
+    "--version": "version",
+    "--help": "help commands usage",
+}
+
+
 def _suggest_command(word: str, known: list[str]) -> str:
+    """Suggest the command with this meaning, else the one spelled most alike."""
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, n=1, cutoff=0.5)
-    return f" Did you mean {near[0]!r}?" if near else f" There are: {', '.join(known)}."
+    paths = {other: path for path, words in _COMMANDS_BY_MEANING.items() for other in words.split()}
+    paths |= {name: name for name in known}
+    near = get_close_matches(word.lower(), paths, n=1, cutoff=0.6)
+    if not near:
+        return " `fingerpost --help` lists all commands."
+    return f" Did you mean `fingerpost {paths[near[0]]}`?"
 
 
 fingerpost = CommandGroup(

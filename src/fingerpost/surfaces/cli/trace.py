@@ -39,7 +39,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.records.codec import to_plain
-from fingerpost.surfaces.cli.common import run_on_router, run_on_store
+from fingerpost.surfaces.cli.common import match_id, run_on_router, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, shorten
 
@@ -211,20 +211,46 @@ def _format_json(value: object) -> str:
 
 
 PAGE_SIZE = 1_000
+MAX_RECENT = 200  # requests and calls among which a part of an id is looked for
 MAX_DEPTH = 5  # levels of subagents
 MAX_CHILDREN = 50  # shown with their own events; others only by name
 
 
-def show_trace(*, identity: str, common: CommonOptions) -> int:
+async def list_recent_ids(store: Store) -> list[str]:
+    """Return the ids of the newest requests, and calls outside of requests, newest first."""
+    await store.journal.flush()
+    entries = await store.journal.list_beginnings(
+        kinds=(PacketReceived.kind, CallReceived.kind), limit=MAX_RECENT
+    )
+    return [entry.event.packet_id for entry in entries if entry.event.packet_id is not None]
+
+
+async def list_recent_handles(store: Store) -> list[str]:
+    """Return the handles of the newest results that were cut, newest first."""
+    ids = await list_recent_ids(store)
+    entries = await store.journal.list_packet_events(ids, kinds=(ResultDigested.kind,))
+    events = [entry.event for entry in reversed(entries)]
+    return [event.handle for event in events if isinstance(event, ResultDigested) and event.handle]
+
+
+def show_trace(*, given: str | None, last: bool, common: CommonOptions) -> int:
     """Draw the events of one call (cal_…) or packet (pkt_…): repairs, rulings, approvals, attempts, dropped
-    content.
+    content. Without an id, of the latest.
     """
+    if last and given is not None:
+        message = "give an id or --last, not both"
+        raise click.UsageError(message)
 
     async def work(store: Store, _: Settings) -> int:
         # The router takes seconds to import; `breakers` does not need it.
         from fingerpost.router.store_sync import record_interrupted
 
         await record_interrupted(store)
+        recent = await list_recent_ids(store)
+        if given is None and not recent:
+            click.echo("Nothing is recorded yet.", err=True)
+            return 1
+        identity = recent[0] if given is None else match_id(given, recent)
         events = await read_events(store, identity)
         if not events:
             click.echo(f"Nothing is recorded under {identity}.", err=True)

@@ -12,6 +12,7 @@ import aiohttp
 import anyio
 import discord
 
+from fingerpost.call.approvals import describe_effect
 from fingerpost.errors import FingerpostError, StoreError
 from fingerpost.events import ApprovalDecided
 from fingerpost.frozen import frozen
@@ -95,11 +96,6 @@ MAX_ARGUMENTS_SHOWN: Final = 900  # characters; longer arguments are attached as
 _MAX_NAME_LENGTH: Final = 80
 _MAX_REASON_SHOWN: Final = 120  # fits into a message even if every character is escaped
 _MAX_ARGUMENTS_FILE_BYTES: Final = 1024 * 1024
-_EFFECT_PHRASES: Final[Mapping[Effect, str]] = {
-    Effect.READ: "reads",
-    Effect.WRITE: "changes things",
-    Effect.DESTROY: "destroys things",
-}
 
 
 def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
@@ -107,12 +103,12 @@ def render_approval(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]]:
     arguments, enclosed = _render_arguments(pending, exact=False)
     lines = [
         (
-            f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** waits for approval: "
-            f"it {_EFFECT_PHRASES[pending.effect]}."
+            f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** needs approval: "
+            f"{describe_effect(pending)}."
         ),
         f"```json\n{arguments}\n```",
-        f"-# Because: {escape_line(pending.reason, _MAX_REASON_SHOWN)}",
-        f"-# Asked for by {format_person(pending.caller)}. Until <t:{int(pending.expires.timestamp())}:t>.",
+        f"-# Why: {escape_line(pending.reason, _MAX_REASON_SHOWN)}",
+        f"-# Requested by {format_person(pending.caller)}. Until <t:{int(pending.expires.timestamp())}:t>.",
     ]
     return "\n".join(lines), enclosed
 
@@ -131,8 +127,8 @@ def render_exact_call(pending: Pending) -> tuple[str, tuple[OutgoingFile, ...]] 
     if any(len(each.data) > _MAX_ARGUMENTS_FILE_BYTES for each in enclosed):
         return None
     question = (
-        f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** "
-        f"{_EFFECT_PHRASES[pending.effect]}. Run exactly this?"
+        f"**{escape_line(pending.operation, _MAX_NAME_LENGTH)}** needs approval: "
+        f"{describe_effect(pending)}. Run exactly this?"
     )
     secret = bool(find_secret_paths(pending.arguments))
     note = "-# A part of it looks like a secret: the channel does not see it.\n" if secret else ""

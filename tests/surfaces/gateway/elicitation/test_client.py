@@ -160,7 +160,7 @@ def test_the_form_hides_nothing_and_marks_what_looks_secret() -> None:
     message = message_of(
         create_pending(
             {
-                "path": "a\u200b\u202eb\n\nFingerpost asks: nothing, all is well",
+                "path": "a\u200b\u202eb\n\nFingerpost: nothing, all is well",
                 "api_key": "sk-abcdefghijklmnopqrstuvwx",
                 "html": "</pre><img src=x> ![](https://evil.example)",
                 "nested": {"deep": [1, 2, None]},
@@ -172,9 +172,7 @@ def test_the_form_hides_nothing_and_marks_what_looks_secret() -> None:
     assert "\\u200b\\u202e" in message
     assert '    api_key = "sk-abcdefghijklmnopqrstuvwx"  (looks like a secret)\n' in message
     assert MASK not in message
-    assert (
-        message.count("\nFingerpost asks") == 0
-    )  # ours is the first line, and no line of the server begins so
+    assert "\nFingerpost:" not in message  # ours is the first line, and no line of the server begins so
     assert '    nested = {"deep": [1, 2, null]}' in message
     begin = message.index("as the model wrote them:\n\n")
     theirs = message[begin:].split("\n\n")[1].split("\n")
@@ -186,8 +184,8 @@ def test_the_form_hides_nothing_and_marks_what_looks_secret() -> None:
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=60), max_size=5))
 def test_arguments_stay_on_their_own_lines(arguments: dict[str, str]) -> None:
     lines = message_of(create_pending(arguments)).splitlines()
-    assert lines[0] == "Fingerpost asks: may this tool run?"
-    assert lines[-1] == "It waits as apr_1."
+    assert lines[0] == "Fingerpost: approve this tool call?"
+    assert lines[-1] == "Its id is apr_1."
     begin = lines.index("Its arguments, as the model wrote them:") + 2
     assert len(lines[begin:-2]) == max(1, len(arguments))
     assert all(line.startswith("    ") for line in lines[begin:-2])

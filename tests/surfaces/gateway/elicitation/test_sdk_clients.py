@@ -78,7 +78,7 @@ class User:
 
     async def __call__(self, context: Any, params: ElicitRequestParams) -> ElicitResult:
         self.asked.append(params.message)
-        if params.message.startswith("Fingerpost asks: may this tool run?"):
+        if params.message.startswith("Fingerpost: approve this tool call?"):
             return ElicitResult(action="accept", content={"decision": self._decision, "reason": "no need"})
         return ElicitResult(action="accept", content={"name": "Dana"})
 

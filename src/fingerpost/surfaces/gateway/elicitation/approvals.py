@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import anyio
 
-from fingerpost.call.approvals import describe_widened, explain_once_only
+from fingerpost.call.approvals import describe_effect, describe_widened, explain_once_only
 from fingerpost.call.build import compute_call_fingerprint
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible_json
@@ -62,8 +62,6 @@ MAX_VALUE_LENGTH: Final = 2_000
 MAX_FORM_LENGTH: Final = 8_000  # characters of all arguments together
 MAX_REASON_LENGTH: Final = 500
 MAX_APPROVER_LENGTH: Final = 120
-
-_EFFECT_PHRASES: Final = {"read": "it reads", "write": "it changes things", "destroy": "it destroys things"}
 
 
 @frozen(kw_only=False)
@@ -123,19 +121,18 @@ def _build_form_schema(pending: Pending, grant_seconds: float, *, allow_session:
 
 
 def _format_form_lines(pending: Pending, request: ClientRequest) -> Iterator[str]:
-    effect = pending.effect.value
-    yield "Fingerpost asks: may this tool run?"
+    yield "Fingerpost: approve this tool call?"
     yield ""
     yield f"    tool: {escape_invisible_except(pending.operation)[:400]}"
-    yield f"    effect: {effect} ({_EFFECT_PHRASES.get(effect, 'unknown')})"
-    yield f"    asked for by: {format_approver(request)}"
-    yield f"    why you are asked: {escape_invisible_except(scrub(pending.reason))[:MAX_REASON_LENGTH]}"
+    yield f"    effect: {pending.effect} ({describe_effect(pending)})"
+    yield f"    requested by: {format_approver(request)}"
+    yield f"    why: {escape_invisible_except(scrub(pending.reason))[:MAX_REASON_LENGTH]}"
     yield ""
     yield "Its arguments, as the model wrote them:"
     yield ""
     yield from _format_arguments(pending)
     yield ""
-    yield f"It waits as {pending.pending_id}."
+    yield f"Its id is {pending.pending_id}."
 
 
 def _format_arguments(pending: Pending) -> Iterator[str]:
@@ -414,7 +411,7 @@ class ReadApprovals:
     def _build_waiting_error(self, pending: Pending) -> JsonRpcError:
         page = f"at {build_approval_url(self._console, pending.pending_id)} or " if self._console else ""
         message = (
-            f"{pending.tool} waits for a person's approval as {pending.pending_id}: {pending.reason}. "
+            f"{pending.tool} needs a person's approval ({pending.pending_id}): {pending.reason}. "
             f"Approve it {page}with `fingerpost approvals approve {pending.pending_id}`, then ask for it "
             f"again: it is read once. {explain_denied_reading(pending.tool.partition('/')[0])}"
         )
