@@ -39,10 +39,16 @@ def narrower(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Narrower]:
     made.close()
 
 
-def choose(narrower: Narrower, request: str, *, zone: str | None = "Etc/UTC") -> KeylessChoice:
+def choose(
+    narrower: Narrower,
+    request: str,
+    *,
+    zone: str | None = "Etc/UTC",
+    needs_approval: frozenset[str] = frozenset(),
+) -> KeylessChoice:
     cards = {card.key: card for card in snapshot("real").cards}
     narrowing = narrower.narrow(NarrowRequest(text=request))
-    return choose_tool(narrowing, cards, request, today=TODAY, zone=zone)
+    return choose_tool(narrowing, cards, request, today=TODAY, zone=zone, needs_approval=needs_approval)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +104,10 @@ def test_what_may_destroy_is_asked_about_however_certain_it_is(narrower: Narrowe
     assert pick_option(certain.alternatives, "no") is None
     # An answer to this chooses; it must never pass for the last argument that was missing.
     assert certain.question.tool is None
+    # Where the policy asks about the exact call, there is no second question.
+    asked_later = choose(narrower, request_text, needs_approval=frozenset({only.card.key}))
+    assert asked_later.option is not None
+    assert asked_later.option.card == only.card
 
 
 def test_a_no_is_understood_in_both_languages():

@@ -267,7 +267,7 @@ def test_a_person_edits_the_arguments_which_must_fit_the_schema_and_approves(per
     assert person.runs("approvals", "edit", pending.pending_id, "nonsense").returncode == 2
     done = person.runs("approvals", "edit", pending.pending_id, "path=b.txt", "count:=2")
     assert done.returncode == 0, done.stderr
-    assert 'It runs with {"path": "b.txt", "count": 2}' in done.stdout
+    assert 'New arguments: {"path": "b.txt", "count": 2}' in done.stdout
     shown = person.reads("approvals", "show", pending.pending_id)
     assert shown["edited_arguments"] == {"path": "b.txt", "count": 2}
     assert shown["decision"] == "approved"
@@ -309,7 +309,7 @@ def test_a_tool_that_takes_any_name_gets_any(person: CommandLine, schema: dict[s
     (pending,) = create_waiting_calls(person, make_call("a.txt"))
     done = person.runs("approvals", "edit", pending.pending_id, "x-why=because")
     assert done.returncode == 0, done.stderr
-    assert 'It runs with {"path": "a.txt", "x-why": "because"}' in done.stdout
+    assert 'New arguments: {"path": "a.txt", "x-why": "because"}' in done.stdout
 
 
 @proves("C6")

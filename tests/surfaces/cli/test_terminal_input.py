@@ -137,7 +137,7 @@ def test_early_lines_do_not_approve_where_only_the_answers_go_into_a_file(clerk:
         os.write(own, b"\x04")
         output = process.stderr.read()
     os.close(own)
-    assert "Go on later" in output
+    assert "Continue later" in output
     assert not (clerk.home / "drafts").exists()
 
 

@@ -158,7 +158,9 @@ def test_without_any_server_the_next_step_is_named(person: CommandLine, argument
     ("arguments", "code", "words"),
     [
         (("frobnicate",), 2, "There is no command 'frobnicate'"),
-        (("tols",), 2, "Did you mean 'tools'"),
+        (("tols",), 2, "Did you mean `fingerpost tools`"),
+        (("search",), 2, "Did you mean `fingerpost route`"),
+        (("keys", "new"), 2, "It has: add, list, revoke."),
         (("tools", "--nope"), 2, "No such option"),
         (("servers", "--servers", "missing.json"), 2, "missing.json"),
     ],

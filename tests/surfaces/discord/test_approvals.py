@@ -26,7 +26,7 @@ def create_deleting_model() -> ScriptedModel:
 
 
 async def wait_for_approval_message(discord: FakeDiscord, number: int = 1) -> DiscordMessage:
-    return await discord.wait_for_message(await discord.thread(number), "waits for approval")
+    return await discord.wait_for_message(await discord.thread(number), "needs approval")
 
 
 @proves("A18", "T2")
@@ -221,7 +221,7 @@ async def test_in_private_those_named_in_the_settings_approve_their_own(
     discord = bots.discord
     async with bots.open_bot(create_saving_model(), **settings) as bot:
         await discord.writes(ANN, SAVE)
-        asked = await discord.wait_for_message(discord.private(ANN), "waits for approval")
+        asked = await discord.wait_for_message(discord.private(ANN), "needs approval")
         press = await discord.presses_button(ANN, asked, "Approve")
         if allowed:
             await discord.wait_for_message(discord.private(ANN), "It is saved.")

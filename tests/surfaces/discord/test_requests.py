@@ -160,7 +160,7 @@ async def test_a_question_is_answered_by_the_next_message_of_its_user(bots: BotF
         await discord.says(ANN, "1", channel=thread, mention=False)
         await discord.until(lambda: any("text" in message.text for message in discord.own(thread)))
         await discord.says(ANN, "the one about roses", channel=thread, mention=False)
-        asked = await discord.wait_for_message(thread, "waits for approval")
+        asked = await discord.wait_for_message(thread, "needs approval")
         assert "the one about roses" in asked.text
 
 
