@@ -290,6 +290,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Records claim only what happened: no approval without a person, no use of a tool that did not run, "
         "the rule by the file it stands in"
     ),
+    "V11": Requirement("A tool is tried from a form of its schema: checked, then run through the call path"),
     # U. Our own servers, and profiles
     "U1": Requirement("Our own servers are MCP servers, in this process or alone; calls of them go one path"),
     "U2": Requirement("Files: sixteen operations, atomic writes, any encoding, huge files"),

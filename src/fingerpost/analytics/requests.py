@@ -136,7 +136,9 @@ def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
     if line.spared_tokens is None:
         changes["spared_tokens"] = event.saved_tokens
     if line.mode is None:  # only narrowed, not routed: the request is complete
-        changes |= {"state": "ended", "outcome": "narrowed", "milliseconds": narrowing.milliseconds}
+        elapsed = (event.at - line.at).total_seconds() * 1000  # with the choice of servers
+        whole = max(narrowing.milliseconds, elapsed)
+        changes |= {"state": "ended", "outcome": "narrowed", "milliseconds": whole}
     return changes
 
 

@@ -383,6 +383,7 @@ class OutcomeBuilder:
             "effect": call.effect,
             "verdict": ruling.verdict,
             "rule": ruling.rule,
+            "reason": ruling.reason,
         }
         return Outcome(
             call_id=self.context.call_id,

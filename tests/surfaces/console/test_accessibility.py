@@ -22,13 +22,13 @@ from tests.requirements import proves
 
 # The place, and what has to be there before it is looked at.
 PLACES = {
-    "approvals": "The exact call",
+    "approvals": "Arguments",
     "tools": "Delete a file for good",
     "tools/strange/stir": "Stir the pot",
     "servers": "no-such-program-anywhere",
     "servers/broken": "What to do:",
     "insight": "Most used tools",
-    "audit": "authorization_required",
+    "audit": "needs approval",
 }
 
 

@@ -99,18 +99,18 @@ def test_a_call_arrives_is_read_and_approved_and_its_request_goes_on(
     browser: Browser, console: ApprovalsConsole
 ):
     with visit(browser, console.server, "#/approvals") as page:
-        expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+        expect(page.get_by_role("heading", name="No calls are waiting")).to_be_visible()
         shoot(page, "approvals-empty")
         console.ask()
         card = find_open_call(page)
-        expect(card).to_contain_text("write changes something")
+        expect(card).to_contain_text("write Changes data")
         expect(card).to_contain_text("hello.txt")
         expect(card).to_contain_text("<script>document.title='owned'</script> ␛[31mred")
-        expect(card.get_by_text("runs out in")).to_contain_text(re.compile(r"\d+ (min|s|h|d)"))
+        expect(card.get_by_text("expires in")).to_contain_text(re.compile(r"\d+ (min|s|h|d)"))
         shoot(page, "approvals-one")
         card.get_by_role("button", name="Approve once").click()
         expect(card.get_by_role("status")).to_contain_text("Approved by")
-        expect(card.get_by_role("status")).to_contain_text("The request goes on.")
+        expect(card.get_by_role("status")).to_contain_text("The request continues.")
         card.get_by_role("link", name=REQUEST).click()
         expect(page.get_by_text("It is written.").first).to_be_visible()
     assert [arguments["path"] for _, arguments in console.files.calls] == ["hello.txt"]
@@ -136,7 +136,7 @@ def test_what_is_open_stays_open_when_a_newer_call_arrives_and_when_its_own_leav
 
         page.route("**/approve", after_the_list)
         find_open_call(page).get_by_role("button", name="Approve once").click()
-        expect(find_open_call(page).get_by_role("status")).to_contain_text("The request goes on.")
+        expect(find_open_call(page).get_by_role("status")).to_contain_text("The request continues.")
     assert console.decision(first) == Decision.APPROVED
 
 
@@ -157,7 +157,7 @@ def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser,
         expect(find_open_call(first).get_by_role("status")).to_contain_text("not into this folder")
         find_open_call(second).get_by_role("button", name="Approve once").click()
         status = find_open_call(second).get_by_role("status")
-        expect(status).to_contain_text("Another decision came first: yours changes nothing.")
+        expect(status).to_contain_text("It was already decided; your decision has no effect.")
         expect(status).to_contain_text("Rejected by")
         expect(status).to_contain_text("not into this folder")
         expect(find_open_call(second).get_by_role("button")).to_have_count(0)
@@ -181,10 +181,10 @@ def test_arguments_are_edited_in_a_form_or_as_json_and_checked(browser: Browser,
         text = dialog.get_by_label("Arguments as JSON")
         expect(text).to_have_value(re.compile(r'"copies": 2'))
         text.fill("{")
-        expect(dialog.get_by_text("This is not JSON")).to_be_visible()
+        expect(dialog.get_by_text("This is not valid JSON")).to_be_visible()
         text.fill('{"path": "other.txt", "content": "Good day", "copies": 3}')
         dialog.get_by_role("button", name="Approve with these arguments").click()
-        expect(find_open_call(page)).to_contain_text("The call as it was approved")
+        expect(find_open_call(page)).to_contain_text("Approved call")
         expect(find_open_call(page)).to_contain_text("other.txt")
         find_open_call(page).get_by_role("link", name=REQUEST).click()
         expect(page.get_by_text("It is written.").first).to_be_visible()
@@ -233,7 +233,7 @@ def test_a_secret_survives_an_edit(browser: Browser, console: ApprovalsConsole):
     secret = "sk-" + "a1b2c3d4" * 4
     pending = console.call(path="key.txt", content=secret)
     with visit(browser, console.server, f"#/approvals/{pending}") as page:
-        expect(find_open_call(page)).to_contain_text("covered: it looks like a secret")
+        expect(find_open_call(page)).to_contain_text("hidden: looks like a secret")
         find_open_call(page).get_by_role("button", name="Edit arguments…").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("Looks like a secret.")
@@ -272,7 +272,7 @@ def test_what_looks_like_a_secret_is_shown_before_it_can_be_approved(
 
 @proves("X8", "V3")
 def test_the_answer_about_an_uncertain_read_is_kept(browser: Browser, console: ApprovalsConsole):
-    label = "Approve and do not ask again: this tool only reads"
+    label = "Approve and mark the tool as read-only"
     with visit(browser, console.server, "#/approvals") as page:
         console.call(path="a.txt", content="x")
         card = find_open_call(page)

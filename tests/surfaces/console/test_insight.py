@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,15 +38,15 @@ def figure(page: Page, title: str) -> Locator:
 def test_figures_of_what_happened(browser: Browser, busy: ConsoleServer):
     with visit(browser, busy, "#/insight") as page:
         glance = page.get_by_role("list", name="At a glance")
-        expect(glance.get_by_role("listitem").filter(has_text="asked in this time")).to_contain_text("4")
+        expect(glance.get_by_role("listitem").filter(has_text="in this period").first).to_contain_text("4")
         expect(glance.get_by_role("listitem").filter(has_text="Approvals")).to_contain_text("1")
         most = figure(page, "Most used tools").get_by_role("listitem").first
         expect(most).to_contain_text("time/get_current_time")
         expect(most).to_contain_text("1 failed")
         expect(figure(page, "By caller")).to_contain_text("ada")
         expect(figure(page, "Failures by kind")).to_contain_text("As a table")
-        figure(page, "Never used").get_by_text("Show them").click()
-        expect(figure(page, "Never used")).to_contain_text("strange/stir")
+        figure(page, "Unused tools").get_by_text("Show all").click()
+        expect(figure(page, "Unused tools")).to_contain_text("strange/stir")
         stages = page.get_by_role("table", name="Latency by stage in the whole range")
         expect(stages.get_by_role("row").filter(has_text="finding tools")).to_contain_text("4")
         shoot(page, "insight")
@@ -64,7 +65,7 @@ def test_a_chart_is_walked_with_keys_and_read_as_a_table(browser: Browser, busy:
         page.keyboard.press("ArrowLeft")
         expect(status).to_contain_text(": nothing")
         page.keyboard.press("End")
-        expect(status).to_contain_text("answered 3, waits for a person 1")
+        expect(status).to_contain_text("answered 3, needs approval 1")
         page.keyboard.press("Escape")
         expect(status).not_to_contain_text("answered")
         outcomes.get_by_text("As a table").click()
@@ -77,29 +78,38 @@ def test_where_nothing_happened_a_first_request_is_one_click_away(browser: Brows
         run_server(tmp_path, servers=[]) as server,
         visit(browser, server, "#/insight") as page,
     ):
-        expect(page.get_by_role("heading", name="Nothing happened in this time")).to_be_visible()
+        expect(page.get_by_role("heading", name="No requests in this period")).to_be_visible()
         shoot(page, "insight-empty")
-        page.get_by_role("link", name="Ask “What time").click()
-        expect(page.get_by_role("textbox").first).to_have_value(TOKYO)
+        page.get_by_role("link", name="Ask “hello”").click()
+        expect(page.get_by_role("textbox").first).to_have_value("hello")
         page.goto(f"{server.address}/#/tools")
         expect(page.get_by_role("heading", name="No tools yet")).to_be_visible()
         page.goto(f"{server.address}/#/servers")
         expect(page.get_by_role("heading", name="No servers yet")).to_be_visible()
         page.goto(f"{server.address}/#/audit")
-        expect(page.get_by_role("heading", name="Nothing was done yet")).to_be_visible()
+        expect(page.get_by_role("heading", name="No entries yet")).to_be_visible()
         shoot(page, "audit-empty")
 
 
 @proves("V6", "I11")
 def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: ConsoleServer, tmp_path: Path):
     with visit(browser, busy, "#/audit") as page:
-        rows = page.get_by_role("table").get_by_role("row")
+        rows = page.get_by_role("list", name="Audit trail, newest first").locator("> li")
+        expect(rows).to_have_count(5)  # one for each call
+        steps = rows.filter(has_text="succeeded").first
+        expect(steps).to_contain_text(re.compile(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d"))
+        expect(steps).to_contain_text("allowed by policy: it only reads")
+        steps.locator("summary").click()
+        for words in ("tool selected", "policy", "attempt finished", "ready to call", "result recorded"):
+            expect(steps).to_contain_text(words)
+        expect(steps).not_to_contain_text("approved")
         page.get_by_label("Kind").select_option("approval_requested")
-        expect(rows).to_have_count(2)  # the head, and the one that waits
+        expect(rows).to_have_count(1)  # the one that waits
         page.get_by_label("Text").fill("nothing like that")
-        expect(page.get_by_role("heading", name="No row like that")).to_be_visible()
+        expect(page.get_by_role("heading", name="No matches")).to_be_visible()
         page.get_by_label("Text").fill("write_file")
-        rows.last.click()
+        rows.last.locator("summary").click()
+        rows.last.get_by_role("button", name="approval requested").click()
         entry = page.get_by_role("dialog")
         expect(entry).to_contain_text("files/write_file")
         expect(entry).to_contain_text("Hash")
@@ -117,7 +127,7 @@ def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: Conso
         cells = list(csv.DictReader(found.value.path().read_text().splitlines()))
         assert {"approval_requested", "attempt_finished"} <= {row["kind"] for row in cells}
         page.get_by_label("To", exact=True).fill("2020-01-01")
-        expect(page.get_by_role("heading", name="No row like that")).to_be_visible()
+        expect(page.get_by_role("heading", name="No matches")).to_be_visible()
 
 
 @proves("V6", "I11")
@@ -129,7 +139,7 @@ def test_the_chain_is_verified_and_a_changed_row_is_named(browser: Browser, tmp_
         server.ask(TOKYO)
         server.ask(TOKYO)
         page.get_by_role("button", name="Verify the chain").click()
-        expect(page.locator(".verify")).to_contain_text("rows, each follows from the one before")
+        expect(page.locator(".verify")).to_contain_text("rows, every hash matches")
         shoot(page, "audit-intact")
         with sqlite3.connect(tmp_path / "store.db") as store:
             store.execute("UPDATE audit SET payload = payload || ' ' WHERE seq = 2")

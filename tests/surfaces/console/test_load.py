@@ -86,7 +86,7 @@ def test_a_paused_list_stands_still(browser: Browser, server: ConsoleServer):
         page.get_by_role("button", name="Pause").click()
         before = page.locator(".line-prompt").all_inner_texts()
         server.do(flood, server.router, 3, 1000)
-        expect(page.get_by_role("button", name="Go on (3 new)")).to_be_visible()
+        expect(page.get_by_role("button", name="Resume (3 new)")).to_be_visible()
         assert page.locator(".line-prompt").all_inner_texts() == before
-        page.get_by_role("button", name="Go on").click()
+        page.get_by_role("button", name="Resume").click()
         expect(page.locator(".line").first).to_contain_text("number 2")

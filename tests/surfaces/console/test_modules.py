@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,6 +92,30 @@ def test_a_journey_of_nothing_is_empty(run: Run):
     journey = run("journey.js", "m.buildJourney(value)", [])
     assert journey["sections"] == []
     assert journey["time"]["bars"] == []
+
+
+def test_a_signal_keeps_its_colour_and_what_was_subtracted_is_known(run: Run):
+    parts = [{"signal": "mood", "points": -0.2}, {"signal": "words", "points": 0.5}]
+    shortlist = {"candidates": [{"tool": "a/b", "score": 0.3, "parts": parts}]}
+    bars = run("journey.js", "m.buildScoreBars(value)", shortlist)
+    assert (bars["signals"], bars["subtracts"]) == (["words", "mood"], True)
+    assert (bars["rows"][0]["gains"], bars["rows"][0]["losses"]) == (0.5, 0.2)
+    first, *again = run("journey.js", "value.map(m.getSignalColour)", ["words", "mood", "words"])
+    assert first == again[1] != again[0]
+
+
+def test_copied_calls_contain_no_keys(run: Run):
+    given = {
+        "key": "mail/send", "values": {"to": "it's dana", "token": "s3cret", "sure": True},
+        "secretNames": ["token"], "address": "http://localhost:1", "needsKey": True,
+    }  # fmt: skip
+    snippets = run("pages/try.js", "m.buildSnippets(value)", given)
+    assert "s3cret" not in json.dumps(snippets)
+    assert "$FINGERPOST_KEY" in snippets["curl"]
+    assert shlex.split(snippets["cli"])[:3] == ["fingerpost", "call", "mail/send"]
+    assert json.loads(shlex.split(snippets["cli"])[4])["to"] == "it's dana"
+    compile(snippets["python"], "snippet", "exec")
+    assert '"sure": True' in snippets["python"]
 
 
 def event(seq: int, kind: str, second: float, /, **data: Any) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def test_parent_and_child_lead_to_each_other(browser: Browser, nested_server: Co
         expect(step).to_contain_text("answered")
         check_access(page)
         step.get_by_role("link", name=child).click()
-        expect(page.locator(".step-answer")).to_contain_text("a.md and b.md")
+        expect(page.locator(".answer")).to_contain_text("a.md and b.md")
         page.get_by_role("link", name=route.packet_id).click()
         expect(page.locator(".step-subagent")).to_contain_text(child)
 

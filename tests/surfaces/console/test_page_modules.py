@@ -69,10 +69,10 @@ def test_arguments_left_alone_in_the_form_stay_as_they_are(
     ("schema", "typed", "meant"),
     [
         ({"type": "integer", "minimum": 1}, "0", "At least 1."),
-        ({"type": "integer"}, "1.5", "This has to be a whole number."),
-        ({"type": "number"}, "many", "This is not a number."),
-        ({"type": "number"}, "", "This is needed."),
-        ({"type": "array"}, "[1,", "This is not JSON."),
+        ({"type": "integer"}, "1.5", "Enter a whole number."),
+        ({"type": "number"}, "many", "Enter a number."),
+        ({"type": "number"}, "", "Required."),
+        ({"type": "array"}, "[1,", "This is not valid JSON."),
         ({"type": "string", "maxLength": 2}, "שלום", "At most 2 characters."),
         ({"type": "string"}, "", ""),
         ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "7", 7),
@@ -124,10 +124,10 @@ def test_the_last_day_of_a_range_belongs_to_it(run: Run):
 @pytest.mark.parametrize(
     ("candidate", "hidden", "need", "badge", "words"),
     [
-        ({"offered": True, "lost": ""}, [], "tool", "offered", "Place 1 of 9 tools considered."),
-        ({"offered": False, "lost": "too far behind"}, [], "tool", "not offered", "Too far behind. Place 1"),
+        ({"offered": True, "lost": ""}, [], "tool", "offered", "Rank 1 of 9 tools considered."),
+        ({"offered": False, "lost": "too far behind"}, [], "tool", "not offered", "Too far behind. Rank 1"),
         (None, [{"tool": "a/b", "rule": "rule 2", "reason": "private"}], "tool", "hidden", "rule 2: private"),
-        (None, [], "none", "not offered", "the model alone would do"),
+        (None, [], "none", "not offered", "No tool needed"),
         (None, [], "tool", "not offered", "It was not among the 9 tools"),
     ],
 )
@@ -146,8 +146,8 @@ def test_where_a_tool_stood_in_one_sentence(
     [
         (3, 2, False, "▲ 50 %"),
         (0, 2, False, "▼ 100 %"),
-        (2, 0, False, "▲ from none"),
-        (2, 2, False, "as before"),
+        (2, 0, False, "▲ from 0"),
+        (2, 2, False, "unchanged"),
         (0.251, 0.2, True, "▲ 5.1 points"),
         (None, 0.2, True, ""),
         (4, None, False, ""),

@@ -45,16 +45,16 @@ def test_a_key_that_watches_sees_no_button_it_may_not_press(
     with visit(browser, server, "#/approvals", expected=REFUSED) as page:
         sign_in(page, keys["guard"])
         card = page.get_by_role("article")
-        expect(card).to_contain_text("that takes a key with the right “approve”")
+        expect(card).to_contain_text("your key does not have the right “approve”")
         expect(card.get_by_role("button")).to_have_count(0)
         page.keyboard.press("a")
         expect(page.get_by_role("dialog")).to_have_count(0)
-        page.get_by_role("link", name="Servers").click()
+        page.get_by_role("link", name="Servers", exact=True).click()
         page.get_by_role("table").get_by_role("link", name="files").click()
         expect(page.get_by_role("link", name="write_file")).to_be_visible()
         expect(page.get_by_role("button", name="Reconnect")).to_have_count(0)
         page.get_by_role("link", name="write_file").click()
-        expect(page.get_by_role("heading", name="What is known of it")).to_be_visible()
+        expect(page.get_by_role("heading", name="Properties")).to_be_visible()
         expect(page.get_by_role("button", name="Switch this tool off…")).to_have_count(0)
 
 

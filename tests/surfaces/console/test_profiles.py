@@ -30,7 +30,7 @@ def test_a_profile_is_chosen_and_its_directives_are_shown(browser: Browser, tmp_
         visit(browser, server, "#/ask") as page,
     ):
         chosen = page.get_by_label("Profile")
-        expect(chosen.locator("option")).to_have_text(["as usual: plain", "plain", "scene"])
+        expect(chosen.locator("option")).to_have_text(["default: plain", "plain", "scene"])
         chosen.select_option("scene")
         page.get_by_label("Mode").select_option("simple")
         page.get_by_label("Request").fill("Move the lamp object one metre to the left in my scene")

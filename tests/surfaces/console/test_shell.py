@@ -57,7 +57,7 @@ def test_the_skip_link_comes_first(browser: Browser, server: ConsoleServer):
 
 def test_colours_are_kept(browser: Browser, server: ConsoleServer):
     with visit(browser, server, scheme="dark") as page:
-        page.get_by_role("button", name="Colours: as the system has it").click()
+        page.get_by_role("button", name="Colours: system").click()
         page.reload()
         expect(page.get_by_role("button", name="Colours: light")).to_be_visible()
         assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
@@ -91,7 +91,7 @@ def test_signing_in_and_out(browser: Browser, locked_server: tuple[ConsoleServer
         shoot(page, "signin")
         check_access(page)
         page.get_by_role("button", name="Sign in").click()
-        expect(page.get_by_text("This key is not known here")).to_be_visible()
+        expect(page.get_by_text("Unknown or revoked key")).to_be_visible()
         page.get_by_label("Key").fill(keys["guard"])
         page.get_by_role("button", name="Sign in").click()
         page.get_by_role("button", name="What time is it in Tokyo").click()

@@ -77,23 +77,55 @@ def test_a_tool_is_found_and_explained(browser: Browser, tools_console: ToolsCon
         expect(row(page, "read_file")).to_have_count(0)
         page.get_by_label("Effect").select_option("read")
         page.get_by_label("State").select_option("quarantined")
-        expect(page.get_by_role("heading", name="No tool like that")).to_be_visible()
-        page.get_by_role("button", name="Show every tool").click()
+        expect(page.get_by_role("heading", name="No matches")).to_be_visible()
+        page.get_by_role("button", name="Show all tools").click()
         row(page, "forecast").get_by_role("link").click()
         arguments = page.get_by_role("table", name="Arguments")
-        expect(arguments.get_by_role("row").filter(has_text="days")).to_contain_text("at most 7; else 1")
-        known = page.get_by_role("table", name="What is known of this tool")
-        expect(known.get_by_role("row", name="effect read")).to_contain_text("said by its server")
+        expect(arguments.get_by_role("row").filter(has_text="days")).to_contain_text("at most 7; default 1")
+        known = page.get_by_role("table", name="Properties of this tool")
+        expect(known.get_by_role("row", name="effect read")).to_contain_text("declared by its server")
         expect(known.get_by_role("row", name="effect certain")).to_contain_text("yes")
-        expect(known.get_by_role("row").filter(has_text="latency: timeout")).to_contain_text("assumed")
-        expect(page.get_by_text("It was never called.")).to_be_visible()
+        expect(known.get_by_role("row").filter(has_text="latency: timeout")).to_contain_text("default")
+        expect(page.get_by_text("Never called.")).to_be_visible()
+
+
+@proves("V4", "V11")
+def test_a_tool_is_tried_checked_first_then_run(browser: Browser, tools_console: ToolsConsole):
+    calls = tools_console.weather.calls
+    calls.clear()
+    with visit(browser, tools_console.server, "#/tools/weather/forecast") as page:
+        form = page.get_by_role("region", name="Try it")
+        check, run = (
+            form.get_by_role("button", name=name, exact=True) for name in ("Check (dry run)", "Run")
+        )
+        expect(run).to_be_disabled()
+        check.click()
+        expect(form.get_by_text("Required.")).to_be_visible()
+        form.get_by_label("city (required)").fill("Oslo")
+        expect(form.get_by_label("days")).to_have_value("1")  # the default
+        form.get_by_label("days").fill("9")
+        check.click()
+        expect(form.get_by_text("At most 7.")).to_be_visible()
+        form.get_by_label("days").fill("2")
+        check.click()
+        expect(form.get_by_role("status")).to_contain_text("allowed The arguments are valid.")
+        assert calls == []
+        run.click()
+        expect(form.get_by_role("status")).to_contain_text("succeeded")
+        form.get_by_text("This call as curl, command line and Python").click()
+        snippet = form.locator("pre").last
+        expect(snippet).to_contain_text('"arguments":{"city":"Oslo","days":2}')
+        form.get_by_role("tab", name="Command line").click()
+        expect(snippet).to_have_text("""fingerpost call weather/forecast --args '{"city":"Oslo","days":2}'""")
+        shoot(page, "tool-try")
+    assert calls == [("forecast", {"city": "Oslo", "days": 2})]
 
 
 @proves("V4")
 def test_where_a_tool_stood_for_a_request(browser: Browser, tools_console: ToolsConsole):
     with visit(browser, tools_console.server, "#/tools/files/delete_file") as page:
-        page.get_by_label("A request").fill('read the file "notes.md"')
-        page.get_by_role("button", name="Where does it stand?").click()
+        page.get_by_label("Example request").fill('read the file "notes.md"')
+        page.get_by_role("button", name="Show its rank").click()
         status = page.locator(".stood")
         expect(status.get_by_role("status")).to_contain_text("of 4 tools considered")
         expect(status.locator(".candidate").first).to_contain_text("files/read_file")
@@ -139,10 +171,13 @@ def test_a_changed_definition_is_read_and_accepted(browser: Browser, tools_conso
 def test_a_server_that_is_down_says_why_and_what_to_do(browser: Browser, tools_console: ToolsConsole):
     with visit(browser, tools_console.server, "#/servers") as page:
         expect(row(page, "broken")).to_contain_text("down")
-        expect(page.get_by_text("3 of 4 available; 4 tools in all.")).to_be_visible()
+        expect(page.get_by_text("3 of 4 servers up · 4 tools")).to_be_visible()
         shoot(page, "servers")
+        page.get_by_role("link", name="Live", exact=True).click()
+        expect(page.locator(".strip")).to_contain_text("3 of 4 servers up · down: broken")
+        page.go_back()
         row(page, "broken").get_by_role("link").click()
-        expect(page.get_by_text("It does not answer.")).to_be_visible()
+        expect(page.get_by_text("Not reachable.")).to_be_visible()
         expect(page.get_by_text("What to do:")).to_be_visible()
         shoot(page, "server-down")
         page.get_by_role("button", name="Reconnect").click()
@@ -185,7 +220,7 @@ def test_changed_instructions_of_a_server_are_read_and_accepted(browser: Browser
             assert catalog.get_instructions("shop") == ""
             shoot(page, "server-changed")
             page.get_by_role("link", name="Servers", exact=True).last.click()
-            expect(row(page, "shop")).to_contain_text("its words changed, to review")
+            expect(row(page, "shop")).to_contain_text("instructions changed: review")
             row(page, "shop").get_by_role("link").click()
             page.get_by_role("button", name="Accept the change").click()
             expect(diff).to_have_count(0)
@@ -197,12 +232,12 @@ def test_an_open_breaker_is_told_and_closed(browser: Browser, tools_console: Too
     failed = tools_console.server.do(tools_console.server.router.call, "slow/wait", {})
     assert failed.error == ErrorKind.TIMEOUT
     with visit(browser, tools_console.server, "#/servers/slow") as page:
-        expect(page.get_by_text("calls are held off after too many failures")).to_be_visible()
+        expect(page.get_by_text("calls are paused after repeated failures")).to_be_visible()
         shoot(page, "server-breaker")
-        page.get_by_role("button", name="Close the breaker").click()
-        expect(page.get_by_text("closed: calls go through")).to_be_visible()
+        page.get_by_role("button", name="Close the circuit breaker").click()
+        expect(page.get_by_text("closed: calls pass")).to_be_visible()
         page.get_by_role("link", name="wait").click()
         expect(page.get_by_text("1 (100 %)")).to_be_visible()  # learned from its calls
         timeout = page.get_by_role("row").filter(has_text="latency: timeout")
         expect(timeout).to_contain_text("50 ms")
-        expect(timeout).to_contain_text("written by a person")
+        expect(timeout).to_contain_text("configured")

@@ -82,7 +82,7 @@ async function request(method, url, { body, signal, accept = "application/json",
     response = await fetch(url, { method, headers: allHeaders, body: text, signal, cache: "no-store" });
   } catch (cause) {
     if (cause.name === "AbortError") throw cause;
-    throw new ApiError(0, "Fingerpost does not answer", "Is `fingerpost serve` still running? Then try again.");
+    throw new ApiError(0, "Fingerpost does not respond", "Check that `fingerpost serve` is running, then try again.");
   }
   if (response.ok) return response;
   const error = await readError(response);
@@ -98,7 +98,7 @@ async function readError(response) {
     // Not a problem document, or incomplete: only the status is known.
   }
   const { title, detail, status, type, ...more } = problem ?? {};
-  return new ApiError(response.status, title || `The server said ${response.status}`, detail || "", more);
+  return new ApiError(response.status, title || `The server returned ${response.status}`, detail || "", more);
 }
 
 /** Sends a request whose response is a stream. Resolves at its end; `handlers` are named after the events. */

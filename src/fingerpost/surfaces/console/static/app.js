@@ -66,11 +66,11 @@ function useModule(name) {
 
 function CurrentPage({ route, person }) {
   const { Found, error } = useModule(route.name);
-  const [broken, recover] = useErrorBoundary((cause) => console.warn("the page broke:", cause));
+  const [broken, recover] = useErrorBoundary((cause) => console.warn("the page failed:", cause));
   useEffect(() => void (broken && recover()), [route]);
   if (error || broken) {
     const problem = { title: "This page could not be shown", detail: String((error ?? broken).message) };
-    return html`<${Page} title="Something broke"><${Problem} error=${problem} onRetry=${() => location.reload()} /><//>`;
+    return html`<${Page} title="Error"><${Problem} error=${problem} onRetry=${() => location.reload()} /><//>`;
   }
   if (!Found) return html`<div class="page"><${Skeleton} lines=${6} /></div>`;
   return html`<${Found} params=${route.params} query=${route.query} me=${person} />`;

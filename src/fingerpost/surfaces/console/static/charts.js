@@ -265,7 +265,7 @@ export function StackedBars({ title, note, legend, labels, rows, series, format 
 export function Lines({ title, note, choice, labels, rows, series, format = formatNumber, empty }) {
   const coloured = series.map((one, index) => ({
     colour: index + 1,
-    dash: DASHES[index % DASHES.length],
+    dash: DASHES[((one.colour ?? index + 1) - 1) % DASHES.length],
     line: true,
     ...one,
   }));

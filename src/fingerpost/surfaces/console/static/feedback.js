@@ -21,14 +21,14 @@ export function Feedback({ journey, me }) {
   const sendFeedback = async (body) => {
     if ((await run(() => post(path, body))) === undefined) return;
     setWrong(false);
-    toast(data.counts ? "Thank you. It counts from now on." : "Thank you. It is kept, and does not count yet.", "good");
+    toast(data.counts ? "Thank you. Routing uses it from now on." : "Thank you. It is stored; learning from feedback is off.", "good");
     await reload();
   };
-  return html`<section class="panel stack" aria-label="Was it the right tool?">
+  return html`<section class="panel stack" aria-label="Was this the right tool?">
     <div class="row">
-      <strong>Was it the right tool?</strong>
-      <${Chip} on=${ownVerdict === "good"} onClick=${() => sendFeedback({ verdict: "good" })}>👍 Yes<//>
-      <${Chip} on=${ownVerdict === "bad" || wrong} onClick=${() => setWrong(!wrong)}>👎 No…<//>
+      <strong>Was this the right tool?</strong>
+      <${Chip} on=${ownVerdict === "good"} onClick=${() => sendFeedback({ verdict: "good" })}>Yes<//>
+      <${Chip} on=${ownVerdict === "bad" || wrong} onClick=${() => setWrong(!wrong)}>No…<//>
     </div>
     ${error && !wrong ? html`<${Problem} error=${error} />` : null}
     ${wrong ? html`<${Correction} tools=${listCandidateTools(journey)} busy=${busy} error=${error} onSend=${sendFeedback} />` : null}
@@ -46,14 +46,14 @@ function Correction({ tools, busy, error, onSend }) {
   };
   return html`<form class="stack" onSubmit=${submit}>
     <datalist id="feedback-tools">${tools.map((key) => html`<option key=${key} value=${key} />`)}</datalist>
-    <${Field} label="Should have used" hint="A tool by its key or name. Leave it empty if you do not know.">
+    <${Field} label="Should have used" hint="A tool by its key or name. Optional.">
       <input type="text" list="feedback-tools" autocomplete="off" maxlength="500" value=${tool} onInput=${(event) => setTool(event.target.value)} />
     <//>
-    <${Field} label="Why" hint="Stored with the feedback. It may be empty.">
+    <${Field} label="Why" hint="Optional. Stored with the feedback.">
       <input type="text" dir="auto" maxlength="1000" value=${comment} onInput=${(event) => setComment(event.target.value)} />
     <//>
     ${error ? html`<${Problem} error=${error} />` : null}
-    <div class="row"><${Button} tone="main" type="submit" busy=${busy}>Say so<//></div>
+    <div class="row"><${Button} tone="main" type="submit" busy=${busy}>Send feedback<//></div>
   </form>`;
 }
 
@@ -67,5 +67,5 @@ function FeedbackList({ items, counts }) {
         </li>`,
       )}
     </ul>
-    ${counts ? null : html`<p class="faint">Kept, and not learned from: flags.learn_from_feedback is off.</p>`}`;
+    ${counts ? null : html`<p class="faint">Stored but not used: flags.learn_from_feedback is off.</p>`}`;
 }

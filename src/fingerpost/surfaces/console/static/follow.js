@@ -5,9 +5,11 @@ import { useCallback, useEffect, useRef, useState } from "./ui.js";
 
 const MAX_EVENTS = 5000; // of one packet
 
-/** Returns whether this event is the packet's last. A packet that waits for an approval continues later. */
+const OPEN_OUTCOMES = new Set(["waiting", "asked"]);
+
+/** Returns whether this event is the packet's last. A packet that waits for an approval or a reply continues later. */
 export function isFinalEvent(event, bare) {
-  if (event.kind === "route_ended") return event.data.outcome !== "waiting";
+  if (event.kind === "route_ended") return !OPEN_OUTCOMES.has(event.data.outcome);
   return bare && event.kind === "call_finished";
 }
 

@@ -17,7 +17,7 @@ const SECTION_BUILDERS = {
   question_asked: (event) => (event.data.question.pending_id ? [] : [{ type: "question", question: event.data.question }]),
   answer_given: (event) => [{ type: "answer", text: event.data.text, by: event.data.by, sources: event.data.sources ?? [] }],
   reply_rejected: (event) => [buildNote("warn", "A reply could not be used", `${event.data.purpose}: ${event.data.problem}`)],
-  syntax_stopped: (event) => [buildNote("warn", "Tool syntax in the answer was stopped", event.summary)],
+  syntax_stopped: (event) => [buildNote("warn", "Tool-call markup was removed from the answer", event.summary)],
   history_summarised: (event) => [buildNote("info", "The conversation was shortened", event.summary)],
   budget_reached: (event) => [buildNote("bad", "A limit was reached", event.summary)],
   subagent_began: (event) => [{ type: "subagent", child: event.data.child, request: event.data.request, ended: null }],
@@ -85,17 +85,28 @@ function getOutcome(events, calls) {
   const models = events.filter((event) => event.kind === "model_answered").map((event) => event.data);
   const sum = (name) => models.reduce((total, model) => total + (model[name] ?? 0), 0);
   const bare = !findFirst(events, "packet_received") && calls.length ? calls[0] : null;
-  const state = ended?.data.outcome ?? (bare?.finished ? (bare.finished.success ? "succeeded" : bare.finished.error) : null);
+  const routeOnly = findFirst(events, "request_narrowed") && !findFirst(events, "route_began") ? "narrowed" : null;
+  const state = ended?.data.outcome ?? (bare?.finished ? (bare.finished.success ? "succeeded" : bare.finished.error) : routeOnly);
   return {
     outcome: state ?? (bare && bare.approval && !bare.approval.decided ? "waiting" : null),
-    milliseconds: ended?.data.milliseconds ?? bare?.finished?.milliseconds ?? null,
+    milliseconds: sumMilliseconds(events, bare),
     modelMilliseconds: ended?.data.model_milliseconds ?? null,
     cost: ended?.data.cost ?? null,
+    dryRun: calls.some((call) => call.received?.dry_run),
     modelCalls: models.length,
     promptTokens: sum("prompt_tokens"),
     completionTokens: sum("completion_tokens"),
     answer,
   };
+}
+
+/** Returns the time at work, as in the list of requests: without waiting for a person, all parts added. */
+function sumMilliseconds(events, bare) {
+  const kind = bare ? "call_finished" : "route_ended";
+  const ends = events.filter((event) => event.kind === kind);
+  if (ends.length) return ends.reduce((sum, event) => sum + event.data.milliseconds, 0);
+  const narrowed = bare || findFirst(events, "route_began") ? null : findLast(events, "request_narrowed");
+  return narrowed ? Math.max(narrowed.data.narrowing.milliseconds, toMilliseconds(narrowed.at) - toMilliseconds(events[0].at)) : null;
 }
 
 // Sections
@@ -166,14 +177,27 @@ function buildSelection(event) {
   return [{ type: "selection", selection, alternatives, beside }];
 }
 
-/** Returns {max, signals, rows}: candidates with their parts, and the signals in a fixed order. */
+/** Returns {max, signals, subtracts, rows}: candidates with {gains, losses}, and the signals in their fixed order. */
 export function buildScoreBars(shortlist) {
-  const signals = [];
-  for (const candidate of shortlist.candidates)
-    for (const part of candidate.parts) if (!signals.includes(part.signal)) signals.push(part.signal);
-  const sumGains = (candidate) => candidate.parts.reduce((sum, part) => sum + Math.max(0, part.points), 0);
-  const max = Math.max(1e-9, ...shortlist.candidates.map(sumGains));
-  return { max, signals, rows: shortlist.candidates };
+  const signals = [...new Set(shortlist.candidates.flatMap((candidate) => candidate.parts.map((part) => part.signal)))];
+  const sum = (candidate, sign) => candidate.parts.reduce((total, part) => total + Math.max(0, sign * part.points), 0);
+  const rows = shortlist.candidates.map((candidate) => ({ ...candidate, gains: sum(candidate, 1), losses: sum(candidate, -1) }));
+  const max = Math.max(1e-9, ...rows.map((row) => row.gains));
+  const order = (signal) => (Object.hasOwn(SIGNAL_COLOURS, signal) ? Object.keys(SIGNAL_COLOURS).indexOf(signal) : Infinity);
+  return { max, signals: signals.sort((one, other) => order(one) - order(other)), subtracts: rows.some((row) => row.losses > 0), rows };
+}
+
+// The colour of each signal, the same for every request. Rare ones share a colour.
+const SIGNAL_COLOURS = {
+  meaning: 1, words: 2, server: 3, intent: 4, entity: 5, priority: 6, mood: 7, keywords: 9, conversation: 10, arguments: 11,
+  learned: 12, preference: 11, corrected: 8, turn: 10, exclusive: 9, hierarchy: 11, latency: 7, produces: 12, recall: 10,
+};
+const ADDED_SIGNAL_COLOURS = [8, 12]; // of scorers that a program or a package adds
+
+/** Returns the number of a signal's colour, by its name alone. */
+export function getSignalColour(signal) {
+  if (Object.hasOwn(SIGNAL_COLOURS, signal)) return SIGNAL_COLOURS[signal];
+  return ADDED_SIGNAL_COLOURS[signal.length % ADDED_SIGNAL_COLOURS.length];
 }
 
 // Calls
@@ -230,9 +254,9 @@ function finishAttempt(call, { data }) {
 
 /** Returns [tone, words] for the state of a call. */
 export function describeCall(call) {
-  if (call.finished?.success) return ["good", "succeeded"];
+  if (call.finished?.success) return call.received?.dry_run ? ["plain", "not called: dry run"] : ["good", "succeeded"];
   if (call.approval?.settled) return ["plain", "settled elsewhere"];
-  if (call.approval && !call.approval.decided) return ["warn", "waits for a person"];
+  if (call.approval && !call.approval.decided) return ["warn", "needs approval"];
   if (call.approval && call.finished?.error === "authorization_required") {
     return call.approval.decided.decision === "approved" ? ["good", "approved"] : ["bad", call.approval.decided.decision];
   }
@@ -277,7 +301,7 @@ function buildCallBars(call, now) {
   const from = toMilliseconds(asked ?? decided.at);
   const over = decided || settled;
   const to = decided ? toMilliseconds(decided.at) : settled ? from : Math.max(now, from);
-  return [...bars, buildBar("person", `${tool ?? call.tool} waits for a person`, from, to, over ? "" : "open")];
+  return [...bars, buildBar("person", `${tool ?? call.tool} waits for approval`, from, to, over ? "" : "open")];
 }
 
 function buildAttemptBars({ tool, number, at, fallback, made }, now) {

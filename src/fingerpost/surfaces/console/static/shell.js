@@ -1,7 +1,7 @@
 // The frame of every page: navigation, connection state, colour theme, shortcuts.
 
 import { signOut } from "./api.js";
-import { Dialog, Toast, html, shortcutsEnabled, toast, useEffect, useKeys, useState, useStore } from "./ui.js";
+import { Dialog, Toast, html, shortcutsEnabled, toast, useEffect, useKeys, useLoad, useState, useStore, escapeInvisible } from "./ui.js";
 
 const PAGES = [
   { name: "live", title: "Live", key: "l", icon: "M3 12h4l3-8 4 16 3-8h4" },
@@ -27,6 +27,7 @@ export function Shell({ route, person, watched, children }) {
     <${Nav} route=${route} person=${person} waiting=${watched.waiting} onKeys=${() => setShowKeys(true)} />
     <main id="main" tabindex="-1">
       <${Connection} state=${watched.state} refused=${watched.refused} />
+      ${person.rights?.includes("watch") ? html`<${ServerStrip} page=${route.name} />` : null}
       ${children}
     </main>
     <${Toast} />
@@ -55,6 +56,34 @@ function useBadgeInTitle(waiting) {
   }, [waiting]);
 }
 
+const UP = new Set(["ready", "degraded", "asleep"]);
+const STRIP_RELOAD_MS = 15_000;
+
+/** Counts servers: {up, count, down, connecting}. A server that sleeps until it is called is up; one that is off does not count. */
+export function countServers(items) {
+  const wanted = items.filter((server) => server.on);
+  const list = (isMatch) => wanted.filter((server) => isMatch(server.state)).map((server) => server.name);
+  const down = list((state) => state === "down");
+  const connecting = list((state) => state !== "down" && !UP.has(state));
+  return { up: wanted.length - down.length - connecting.length, count: wanted.length, down, connecting };
+}
+
+/** How many servers can be used, on every page. The page of servers has its own line. */
+function ServerStrip({ page }) {
+  const { data, reload } = useLoad("/api/servers", [page]);
+  useEffect(() => {
+    const timer = setInterval(() => !document.hidden && reload(), STRIP_RELOAD_MS);
+    return () => clearInterval(timer);
+  }, [reload]);
+  if (!data || page === "servers") return null;
+  const { up, count, down, connecting } = countServers(data.items);
+  if (!count) return html`<p class="strip"><a href="#/servers">No servers yet: add one</a></p>`;
+  const [names, words] = down.length ? [down, "down"] : [connecting, "connecting"];
+  const named = names.slice(0, 3).map(escapeInvisible).join(", ");
+  return html`<p class="strip ${down.length ? "bad" : ""}"><span class="strip-dot" aria-hidden="true"></span>
+    <a href="#/servers">${up} of ${count} ${count === 1 ? "server" : "servers"} up</a>${names.length ? html` <span>· ${words}: ${named}${names.length > 3 ? ` and ${names.length - 3} more` : ""}</span>` : null}</p>`;
+}
+
 function Nav({ route, person, waiting, onKeys }) {
   return html`<header class="side">
     <a class="brand" href="#/live"><img src="/console/logo.svg" alt="" width="28" height="28" /><span>Fingerpost</span></a>
@@ -71,8 +100,8 @@ function Nav({ route, person, waiting, onKeys }) {
       <${CurrentUser} person=${person} />
       <div class="side-tools">
         <${ThemeSwitch} />
-        <button type="button" class="icon-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)">⌨</button>
-        ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${handleSignOut} aria-label="Sign out" title="Sign out">⏻</button>` : null}
+        <button type="button" class="icon-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><${Icon} path=${ICONS.keys} /></button>
+        ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${handleSignOut} aria-label="Sign out" title="Sign out"><${Icon} path=${ICONS.signOut} /></button>` : null}
       </div>
     </div>
   </header>`;
@@ -88,11 +117,19 @@ async function handleSignOut() {
 
 const CurrentUser = ({ person }) => html`<p class="who" title=${`${person.address ?? ""} · may ${(person.rights ?? []).join(", ") || "nothing"}`}>
   <span dir="auto">${person.name}</span>
-  ${person.kind === "local" && !person.signed_in ? html`<span class="faint">looking only; to decide, run fingerpost console</span>` : null}
+  ${person.kind === "local" && !person.signed_in ? html`<span class="faint">read-only; run fingerpost console to sign in</span>` : null}
   <span class="faint">Fingerpost ${person.version}</span>
 </p>`;
 
-const THEMES = { auto: ["◐", "as the system has it"], light: ["☀", "light"], dark: ["☾", "dark"] };
+const Icon = ({ path }) => html`<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><path d=${path} /></svg>`;
+const ICONS = {
+  keys: "M3 6h18v12H3zM7 10h.01M11 10h.01M15 10h.01M8 14h8",
+  signOut: "M12 3v8M6.500 6.500a8 8 0 1 0 11 0",
+  auto: "M12 4a8 8 0 1 0 0 16zM12 4a8 8 0 0 1 0 16",
+  light: "M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8zM12 2v2M12 20v2M2 12h2M20 12h2M5 5l1.500 1.500M17.500 17.500L19 19M19 5l-1.500 1.500M6.500 17.500L5 19",
+  dark: "M20 14a8 8 0 1 1-10-10 7 7 0 0 0 10 10z",
+};
+const THEMES = { auto: "system", light: "light", dark: "dark" };
 const NEXT_THEME = { auto: "light", light: "dark", dark: "auto" };
 
 function ThemeSwitch() {
@@ -108,8 +145,8 @@ function ThemeSwitch() {
     }
     setTheme(next);
   };
-  const [sign, words] = THEMES[theme];
-  return html`<button type="button" class="icon-button" onClick=${onClick} aria-label="Colours: ${words}" title="Colours: ${words}">${sign}</button>`;
+  const words = THEMES[theme];
+  return html`<button type="button" class="icon-button" onClick=${onClick} aria-label="Colours: ${words}" title="Colours: ${words}"><${Icon} path=${ICONS[theme]} /></button>`;
 }
 
 const DISCONNECT_DELAY_MS = 1200;
@@ -122,14 +159,14 @@ function Connection({ state, refused }) {
     const timer = setTimeout(() => setLate(true), DISCONNECT_DELAY_MS);
     return () => clearTimeout(timer);
   }, [state === "open"]);
-  const text = refused ? `Live news are not for this key: ${refused.detail || refused.title}` : "Not connected. What you see may be old; trying again…";
+  const text = refused ? `This key cannot receive live updates: ${refused.detail || refused.title}` : "Not connected. This page may be out of date; reconnecting…";
   return html`<div role="status" class="connection">${late ? html`<p class="banner">${text}</p>` : null}</div>`;
 }
 
 const SHORTCUTS = [
   ...PAGES.map(({ key, title }) => [`g ${key}`, title]),
   ["/", "Search or filter"],
-  ["?", "This list"],
+  ["?", "Show this list"],
   ["j k", "Next, previous (lists)"],
   ["a r", "Approve, reject (Approvals)"],
   ["Esc", "Close"],

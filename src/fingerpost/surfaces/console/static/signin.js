@@ -17,7 +17,7 @@ export function SignIn() {
     try {
       await signIn(key.trim());
     } catch (cause) {
-      setError(cause.status === 401 ? "This key is not known here, or it was revoked." : cause.detail || cause.title);
+      setError(cause.status === 401 ? "Unknown or revoked key." : cause.detail || cause.title);
     } finally {
       setBusy(false);
     }
@@ -26,7 +26,7 @@ export function SignIn() {
     <form class="signin-card" onSubmit=${onSubmit}>
       <img src="/console/logo.svg" alt="" width="56" height="56" />
       <h1>Fingerpost</h1>
-      <p>This house has a lock. Paste one of its keys to come in.</p>
+      <p>This console is protected. Paste an access key to sign in.</p>
       <${Field} label="Key" error=${error}>
         <input
           type="password"
@@ -40,11 +40,11 @@ export function SignIn() {
       <//>
       <${Button} type="submit" tone="main" busy=${busy} disabled=${!key.trim()}>Sign in<//>
       <details>
-        <summary>Where do keys come from?</summary>
-        <p>Its operator makes one on its machine:</p>
+        <summary>Where do I get a key?</summary>
+        <p>The operator creates one on the machine that runs Fingerpost:</p>
         <pre tabindex="0">fingerpost keys add NAME --may watch --may approve</pre>
-        <p>What the key may do decides what you see: <em>use</em> asks and calls, <em>watch</em> reads
-          everything, <em>approve</em> decides on calls, <em>manage</em> switches tools and servers.</p>
+        <p>Its rights decide what you can do here: <em>use</em> (ask and call), <em>watch</em> (read everything),
+          <em>approve</em> (decide on calls), <em>manage</em> (change tools and servers).</p>
       </details>
     </form>
     <${Toast} />

@@ -19,7 +19,7 @@ export {
 
 export { Bidi, Code, Json, escapeAllInvisible, escapeInvisible } from "./ui/text.js";
 export { Diff, diffLines } from "./ui/diff.js";
-export { Ago, Time, formatDuration, formatNumber } from "./ui/time.js";
+export { Ago, Exact, Time, formatDuration, formatNumber } from "./ui/time.js";
 export { Badge, Bar, Button, Chip, Empty, Facts, Field, Page, Skeleton, Table, Tabs } from "./ui/parts.js";
 export { Dialog } from "./ui/dialog.js";
 export { Toast, toast } from "./ui/toast.js";

@@ -1,17 +1,17 @@
 // One call: arguments before and after repair, policy, approval, attempts, result.
 
-import { Badge, Bidi, Button, Code, Dialog, Diff, Facts, Json, Problem, Time, formatDuration, html, formatNumber, useEffect, useState, escapeInvisible } from "../ui.js";
+import { Badge, Bidi, Code, Diff, Facts, Json, Time, formatDuration, html, formatNumber, escapeInvisible } from "../ui.js";
 import { describeCall } from "../journey.js";
 import { ToolLink } from "./sections.js";
 
-export function CallSection({ call, me, onChanged }) {
+export function CallSection({ call }) {
   const [tone, words] = describeCall(call);
   return html`<h3>Call <${ToolLink} tool=${call.tool} /> <${Badge} tone=${tone}>${escapeInvisible(words)}<//>
-      ${call.received?.dry_run ? html` <${Badge}>dry run<//>` : null}</h3>
+      </h3>
     <${Arguments} call=${call} />
     ${call.refused ? html`<${Refusal} refused=${call.refused} />` : null}
     ${call.ruled ? html`<${Ruling} ruled=${call.ruled} />` : null}
-    ${call.approval ? html`<${Approval} approval=${call.approval} me=${me} onChanged=${onChanged} />` : null}
+    ${call.approval ? html`<${Approval} approval=${call.approval} />` : null}
     ${call.attempts.length ? html`<${Attempts} call=${call} />` : null}
     ${call.progress && !call.finished ? html`<${Progress} progress=${call.progress} />` : null}
     ${call.digest ? html`<${Digest} digest=${call.digest} />` : null}
@@ -35,7 +35,7 @@ function Refusal({ refused }) {
     ${refused.parameter_errors?.length ? html`<ul class="reasons">${refused.parameter_errors.map((error) => html`<li><${Code}>${error.parameter}<//> <${Bidi} text=${error.message} /></li>`)}</ul>` : null}</div>`;
 }
 
-const VERDICT_BADGES = { allow: ["good", "allowed"], ask: ["warn", "a person is asked"], deny: ["bad", "denied"] };
+const VERDICT_BADGES = { allow: ["good", "allowed"], ask: ["warn", "needs approval"], deny: ["bad", "denied"] };
 
 function Ruling({ ruled }) {
   const [tone, words] = VERDICT_BADGES[ruled.verdict];
@@ -45,41 +45,17 @@ function Ruling({ ruled }) {
 
 const DECISION_TONES = { approved: "good", rejected: "bad", expired: "plain", waiting: "warn" };
 
-function Approval({ approval, me, onChanged }) {
-  const [open, setOpen] = useState(false);
+function Approval({ approval }) {
   const { decided, asked, pending_id: id } = approval;
   if (decided) {
     const waited = asked ? formatDuration(new Date(decided.at) - new Date(asked)) : null;
     return html`<div class="part"><h4>Approval <${Badge} tone=${DECISION_TONES[decided.decision]}>${decided.decision}<//></h4>
       <${Facts} rows=${[["By", html`<${Bidi} text=${decided.decided_by} />`], ["After", waited], ["Edited", decided.edited ? "yes" : null], ["Reason", decided.reason ? html`<${Bidi} text=${decided.reason} />` : null]]} /></div>`;
   }
-  if (approval.settled) return html`<div class="part"><h4>Approval <${Badge}>settled<//></h4><p>Decided with another request that asked for the same call.</p></div>`;
-  return html`<div class="part asks"><h4>Approval <${Badge} tone="warn">waits<//></h4>
+  if (approval.settled) return html`<div class="part"><h4>Approval <${Badge}>decided<//></h4><p>Decided together with another request for the same call.</p></div>`;
+  return html`<div class="part asks"><h4>Approval <${Badge} tone="warn">waiting<//></h4>
     <p><${Bidi} text=${approval.reason} /> <span class="faint">Asked <${Time} at=${asked} />.</span></p>
-    <p class="row">
-      ${me?.rights?.includes("approve") ? html`<${Button} tone="main" onClick=${() => setOpen(true)}>Decide<//>` : html`<span class="faint">${me?.kind === "local" ? "To decide, sign in with the link that “fingerpost console” prints." : "Your key may not decide on calls."}</span>`}
-      <a class="button quiet" href=${`#/approvals/${encodeURIComponent(id)}`}>Open in Approvals</a>
-    </p>
-    ${open ? html`<${DecideDialog} id=${id} me=${me} onClose=${() => setOpen(false)} onDone=${onChanged} />` : null}</div>`;
-}
-
-/** The card of the inbox in a dialog. Its module is loaded on first use. */
-function DecideDialog({ id, me, onClose, onDone }) {
-  const [{ Card, error }, setLoaded] = useState({ Card: null, error: null });
-  useEffect(() => {
-    import("../pages/approvals.js").then(
-      (module) => setLoaded({ Card: module.ApprovalCard, error: null }),
-      (cause) => setLoaded({ Card: null, error: cause }),
-    );
-  }, []);
-  const handleDone = (...results) => {
-    onClose();
-    onDone?.(...results);
-  };
-  return html`<${Dialog} title="May this call run?" wide=${true} onClose=${onClose}>
-    ${error ? html`<${Problem} error=${error} />` : null}
-    ${Card ? html`<${Card} id=${id} me=${me} onDone=${handleDone} />` : null}
-  <//>`;
+    <p><a href=${`#/approvals/${encodeURIComponent(id)}`}>Open in Approvals</a></p></div>`;
 }
 
 function Attempts({ call }) {
@@ -90,7 +66,7 @@ function Attempts({ call }) {
         <${Code}>${tool}<//>
         ${count > 1 ? html`<span class="faint">attempt ${count}</span>` : null} ${fallback ? html`<${Badge} tone="warn">fallback<//>` : null}
         <span class="faint">${made ? formatDuration(made.milliseconds) : ""}${made?.waited_ms > 1 ? `, waited ${formatDuration(made.waited_ms)} before` : ""}</span>
-        ${permit ? html`<span class="faint" dir="auto">by ${escapeInvisible(permit)}</span>` : null}
+        ${permit ? html`<span class="faint" dir="auto">permitted by ${escapeInvisible(permit)}</span>` : null}
         ${made?.detail ? html`<${Bidi} text=${made.detail} block=${true} class="faint" />` : null}
       </li>`,
     )}
@@ -105,13 +81,13 @@ function Progress({ progress }) {
 
 function Digest({ digest }) {
   const cut = digest.dropped.length > 0;
-  return html`<div class="part"><h4>Digest <span class="faint">${cut ? `${formatNumber(digest.original_tokens)} → ${formatNumber(digest.tokens)} tokens` : `${formatNumber(digest.tokens)} tokens, nothing cut`}</span></h4>
+  return html`<div class="part"><h4>Result size <span class="faint">${cut ? `${formatNumber(digest.original_tokens)} → ${formatNumber(digest.tokens)} tokens` : `${formatNumber(digest.tokens)} tokens, nothing cut`}</span></h4>
     ${cut ? html`<ul class="reasons">${digest.dropped.map((one) => html`<li>left out: <${Bidi} text=${one} /></li>`)}</ul>` : null}
-    ${digest.handle ? html`<p class="faint">The whole is kept: <${Code}>fingerpost result ${digest.handle}<//></p>` : null}</div>`;
+    ${digest.handle ? html`<p class="faint">The full result is kept: <${Code}>fingerpost result ${digest.handle}<//></p>` : null}</div>`;
 }
 
 function Result({ step }) {
   return html`<div class="part">
-    ${step.warnings?.length ? html`<p class="row"><${Badge} tone="warn">looks like instructions from a stranger<//> ${step.warnings.map((one) => html`<${Bidi} text=${one} class="faint" />`)}</p>` : null}
-    <details><summary>What the model reads of the result</summary><${Bidi} text=${step.text} block=${true} class="result-text" /></details></div>`;
+    ${step.warnings?.length ? html`<p class="row"><${Badge} tone="warn">may contain instructions for the model<//> ${step.warnings.map((one) => html`<${Bidi} text=${one} class="faint" />`)}</p>` : null}
+    <details><summary>Result</summary><${Bidi} text=${step.text} block=${true} class="result-text" /></details></div>`;
 }

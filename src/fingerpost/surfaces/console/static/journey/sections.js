@@ -12,26 +12,24 @@ const COMPONENTS = {
   selection: SelectionSection,
   review: ReviewSection,
   thought: Thought,
-  plan: ({ section }) => html`<h3>Still to do</h3><${Bidi} text=${section.text} block=${true} />`,
-  call: ({ section, me, onChanged }) => html`<${CallSection} call=${section.call} me=${me} onChanged=${onChanged} />`,
-  question: ({ section }) => html`<h3>Asked back</h3><${Bidi} text=${section.question.text} block=${true} />`,
-  answer: Answer,
+  plan: ({ section }) => html`<h3>Next steps</h3><${Bidi} text=${section.text} block=${true} />`,
+  call: ({ section }) => html`<${CallSection} call=${section.call} />`,
+  question: ({ section }) => html`<h3>Question</h3><${Bidi} text=${section.question.text} block=${true} />`,
   note: Note,
   subagent: Subagent,
 };
 
-export function Section({ section, me, onChanged }) {
+export function Section({ section }) {
   const Kind = COMPONENTS[section.type];
-  return html`<section class="panel"><${Kind} section=${section} me=${me} onChanged=${onChanged} /></section>`;
+  return html`<section class="panel"><${Kind} section=${section} /></section>`;
 }
 
-const NEED_BADGES = { tool: ["info", "a tool is needed"], none: ["good", "no tool is needed"], unclear: ["warn", "unclear whether a tool is needed"] };
+const NEED_BADGES = { tool: ["info", "yes"], none: ["plain", "no"], unclear: ["warn", "unclear"] };
 
 function Need({ section }) {
   const { need, signals } = section;
   const [tone, words] = NEED_BADGES[need.verdict];
-  return html`<h3>Need <${Badge} tone=${tone}>${words}<//></h3>
-    <${Share} value=${need.score} label="How likely a tool is needed" />
+  return html`<h3>Tool needed? <${Badge} tone=${tone}>${words}<//> <span class="faint">chance that one is: ${Math.round(100 * need.score)} %</span></h3>
     ${need.reasons.length ? html`<ul class="reasons">${need.reasons.map((reason) => html`<li><${Bidi} text=${reason} /></li>`)}</ul>` : null}
     <${Facts} rows=${buildSignalRows(signals)} />`;
 }
@@ -40,9 +38,9 @@ function buildSignalRows(signals) {
   return [
     ["Language", signals.language === "und" ? null : signals.language],
     ["In English", signals.gloss ? html`<${Bidi} text=${signals.gloss} />` : null],
-    ["About", signals.intents.slice(0, 3).map((intent) => intent.category).join(", ")],
-    ["Names outright", signals.mentions.map((mention) => escapeInvisible(mention.name)).join(", ")],
-    ["Holds", signals.entities.length ? signals.entities.map((entity) => html`<span class="entity">${entity.kind} <${Bidi} text=${entity.text} /></span> `) : null],
+    ["Topic", signals.intents.slice(0, 3).map((intent) => intent.category).join(", ")],
+    ["Names", signals.mentions.map((mention) => escapeInvisible(mention.name)).join(", ")],
+    ["Contains", signals.entities.length ? signals.entities.map((entity) => html`<span class="entity">${entity.kind} <${Bidi} text=${entity.text} /></span> `) : null],
     ["Urgent", signals.urgent ? "yes" : null],
   ];
 }
@@ -56,7 +54,7 @@ export function Share({ value, label, tone = "info" }) {
   </div>`;
 }
 
-const CHOICE_SOURCES = { scores: "by their scores", model: "by a model", off: "all of them: there are few" };
+const CHOICE_SOURCES = { scores: "chosen by their scores", model: "chosen by a model", off: "all of them: there are few" };
 
 function Servers({ section }) {
   const { servers, left_out: left, by, reasoning, widened = [] } = section.choice;
@@ -67,14 +65,14 @@ function Servers({ section }) {
 }
 
 function WidenedSection({ section }) {
-  return html`<h3>Looked at more tools <span class="faint">${section.tools.length} now</span></h3>
+  return html`<h3>More tools offered <span class="faint">${section.tools.length} now</span></h3>
     <${Bidi} text=${section.reason} block=${true} />`;
 }
 
 function SelectionSection({ section }) {
   const { selection, alternatives, beside } = section;
-  if (!selection) return html`<h3>Selection <${Badge}>no tool<//></h3><p>The model wants none of the tools offered.</p>`;
-  return html`<h3>Selection</h3>
+  if (!selection) return html`<h3>Selection <${Badge}>no tool<//></h3><p>The model chose none of the offered tools.</p>`;
+  return html`<h3>Selected tool</h3>
     ${[selection, ...beside].map((one) => html`<${Choice} choice=${one} />`)}
     ${alternatives.length
       ? html`<details><summary>${alternatives.length} ${alternatives.length === 1 ? "alternative" : "alternatives"}</summary>
@@ -86,8 +84,8 @@ function Choice({ choice }) {
   return html`<div class="choice">
     <p class="row"><${ToolLink} tool=${choice.tool} /></p>
     ${choice.reasoning ? html`<${Bidi} text=${choice.reasoning} block=${true} />` : null}
-    <${Share} value=${choice.confidence} label="Claimed confidence" />
-    ${Object.keys(choice.arguments).length ? html`<${Json} value=${choice.arguments} label="Arguments the model wrote" />` : null}
+    ${choice.confidence < 1 ? html`<${Share} value=${choice.confidence} label="Confidence of the model" />` : null}
+    ${Object.keys(choice.arguments).length ? html`<${Json} value=${choice.arguments} label="Arguments" />` : null}
   </div>`;
 }
 
@@ -99,23 +97,23 @@ export function ToolLink({ tool }) {
   return html`<a href=${href}><${Code}>${tool}<//></a>`;
 }
 
-const VERDICT_BADGES = { go: ["good", "go"], ask: ["warn", "ask a person"], decline: ["bad", "decline"] };
+const VERDICT_BADGES = { go: ["good", "confident enough to call"], ask: ["warn", "a person decides"], decline: ["plain", "not called"] };
 
 function ReviewSection({ section }) {
   const { review, confidence } = section;
   const [tone, words] = confidence ? VERDICT_BADGES[confidence.verdict] : ["plain", ""];
   return html`<h3>${review ? "Review" : "Confidence"} ${words ? html`<${Badge} tone=${tone}>${words}<//>` : null}
-      ${review ? html` <${Badge} tone=${review.failed ? "plain" : review.approved ? "good" : "bad"}>${review.failed ? "no opinion" : review.approved ? "approved" : "not approved"}<//>` : null}</h3>
+      ${review ? html` <${Badge} tone=${review.failed ? "plain" : review.approved ? "good" : "warn"}>${review.failed ? "review failed" : review.approved ? "agrees" : "disagrees"}<//>` : null}</h3>
     ${review?.reasoning ? html`<${Bidi} text=${review.reasoning} block=${true} />` : null}
     ${confidence ? html`<${Confidence} confidence=${confidence} tone=${tone} />` : null}`;
 }
 
 function Confidence({ confidence, tone }) {
   return html`<div class="shares">
-      <${Share} value=${confidence.claim} label="Claim of the selecting model" />
+      <${Share} value=${confidence.claim} label="Confidence of the selecting model" />
       <${Share} value=${confidence.review} label="Second opinion" />
-      <${Share} value=${confidence.margin} label="Margin in the shortlist" />
-      <${Share} value=${confidence.score} label=${confidence.calibrated ? "Together, calibrated" : "Together"} tone=${tone} />
+      <${Share} value=${confidence.margin} label="Margin to the next tool" />
+      <${Share} value=${confidence.score} label=${confidence.calibrated ? "Confidence, calibrated" : "Confidence"} tone=${tone} />
     </div>
     <${Bidi} text=${confidence.reason} block=${true} class="faint" />`;
 }
@@ -133,22 +131,16 @@ function Subagent({ section }) {
     <${Facts} rows=${[["Journey", html`<${PacketLink} packet=${child} />`], ["Took", ended ? formatDuration(ended.milliseconds) : null], ["Tokens", ended?.tokens ? formatNumber(ended.tokens) : null]]} />`;
 }
 
-const SUBAGENT_BADGES = { answered: ["good", "answered"], waiting: ["warn", "waits for a person"], asked: ["info", "asks back"], declined: ["plain", "declined"] };
+const SUBAGENT_BADGES = { answered: ["good", "answered"], waiting: ["warn", "needs approval"], asked: ["info", "asks a question"], declined: ["plain", "declined"] };
 
 /** A request's id as a link to its journey. */
 export function PacketLink({ packet }) {
   return html`<a href=${`#/live/${encodeURIComponent(packet)}`}><${Code}>${packet}<//></a>`;
 }
 
-function Answer({ section }) {
-  return html`<h3>Answer <span class="faint">by ${escapeInvisible(section.by)}</span></h3>
-    <${Bidi} text=${section.text} block=${true} class="answer-text" />
-    <${Sources} sources=${section.sources} />`;
-}
-
 export function Sources({ sources }) {
   if (!sources.length) return null;
-  return html`<p class="row sources"><span class="faint">Rests on</span> ${sources.map((tool) => html`<${ToolLink} tool=${tool} />`)}</p>`;
+  return html`<p class="row sources"><span class="faint">${sources.length === 1 ? "Source" : "Sources"}</span> ${sources.map((tool) => html`<${ToolLink} tool=${tool} />`)}</p>`;
 }
 
 function Note({ section }) {

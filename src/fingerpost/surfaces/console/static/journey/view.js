@@ -5,20 +5,24 @@ import { Feedback } from "../feedback.js";
 import { buildJourney } from "../journey.js";
 import { PacketLink, Section } from "./sections.js";
 import { TimeAxis } from "./axis.js";
-import { Badge, Bidi, Code, Empty, Time, formatDuration, formatNumber, escapeInvisible } from "../ui.js";
+import { Badge, Bidi, Code, Empty, Exact, formatDuration, formatNumber, escapeInvisible } from "../ui.js";
 
 export const OUTCOMES = {
   answered: ["good", "answered"],
   succeeded: ["good", "succeeded"],
-  waiting: ["warn", "waits for a person"],
-  approved: ["info", "approved, not gone on with yet"],
+  narrowed: ["info", "route only"],
+  waiting: ["warn", "needs approval"],
+  authorization_required: ["warn", "needs approval"],
+  approved: ["info", "approved, not continued yet"],
   interrupted: ["bad", "interrupted: its process ended"],
-  asked: ["info", "asks back"],
+  asked: ["info", "asks a question"],
   declined: ["plain", "declined"],
+  cancelled: ["plain", "cancelled"],
+  denied: ["warn", "denied by policy"],
   failed: ["bad", "failed"],
   handed_back: ["good", "handed back"],
   limited: ["warn", "limit reached"],
-  left: ["plain", "caller left"],
+  left: ["plain", "caller disconnected"],
 };
 
 /** Returns [tone, words] for the state of a request. */
@@ -32,11 +36,11 @@ export function OutcomeBadge({ outcome, state }) {
   return html`<${Badge} tone=${tone}>${words}<//>`;
 }
 
-/** `events`: those known so far; `line`: the list entry, if any; `running`: more events will follow. */
-export function Journey({ events, line = null, running = false, me, onChanged, withAnswer = true }) {
+/** The steps to an answer. `events`: those known so far; `line`: the list entry, if any; `running`: more will follow. */
+export function Journey({ events, line = null, running = false, me }) {
   const [tab, setTab] = useState("journey");
   const journey = useMemo(() => buildJourney(events, { now: Date.now() }), [events]);
-  if (!events.length) return html`<${Empty} title="Nothing has happened yet">The journey appears here, step by step.<//>`;
+  if (!events.length) return html`<${Empty} title="Nothing has happened yet">The steps appear here as they happen.<//>`;
   const tabs = [
     { id: "journey", title: "Journey" },
     { id: "time", title: "Time" },
@@ -44,25 +48,28 @@ export function Journey({ events, line = null, running = false, me, onChanged, w
   ];
   return html`<div class="journey">
     <${Tabs} tabs=${tabs} current=${tab} onChange=${setTab} label="Views of the journey" />
-    ${tab === "journey" ? html`<${Steps} journey=${journey} running=${running} me=${me} onChanged=${onChanged} withAnswer=${withAnswer} />` : null}
-    ${tab === "time" ? html`<div class="panel stack"><${TimeAxis} time=${journey.time} /><${CostFacts} journey=${journey} line=${line} /></div>` : null}
+    ${tab === "journey" ? html`<${Steps} journey=${journey} line=${line} running=${running} me=${me} />` : null}
+    ${tab === "time" ? html`<div class="panel stack"><${TimeAxis} time=${journey.time} milliseconds=${getDuration(journey, line)} /><${CostFacts} journey=${journey} line=${line} /></div>` : null}
     ${tab === "events" ? html`<${Events} events=${journey.events} />` : null}
   </div>`;
 }
 
-function Steps({ journey, running, me, onChanged, withAnswer }) {
-  const sections = withAnswer ? journey.sections : journey.sections.filter((section) => section.type !== "answer");
+function Steps({ journey, line, running, me }) {
+  const sections = journey.sections.filter((section) => section.type !== "answer"); // it stands above
   return html`<div class="stack">
-    <section class="panel" aria-label="Time axis"><${TimeAxis} time=${journey.time} /></section>
+    <section class="panel" aria-label="Time axis"><${TimeAxis} time=${journey.time} milliseconds=${running ? null : getDuration(journey, line)} /></section>
     <ol class="steps">
       ${sections.map(
-        (section) => html`<li key=${section.id} class="step step-${section.type}"><${Section} section=${section} me=${me} onChanged=${onChanged} /></li>`,
+        (section) => html`<li key=${section.id} class="step step-${section.type}"><${Section} section=${section} /></li>`,
       )}
-      ${running ? html`<li class="step step-running" role="status"><span class="spinner" aria-hidden="true"></span> On its way…</li>` : null}
+      ${running ? html`<li class="step step-running" role="status"><span class="spinner" aria-hidden="true"></span> Working…</li>` : null}
     </ol>
     ${running ? null : html`<${Feedback} key=${journey.events[0].packet_id} journey=${journey} me=${me} />`}
   </div>`;
 }
+
+/** Returns the request's duration: that of its line in the list, where there is one. */
+export const getDuration = (journey, line) => line?.milliseconds ?? journey.outcome.milliseconds;
 
 /** What the request cost. */
 export function CostFacts({ journey, line }) {
@@ -70,29 +77,30 @@ export function CostFacts({ journey, line }) {
   const tokens = outcome.promptTokens + outcome.completionTokens;
   return html`<${Facts}
     rows=${[
-      ["Took", outcome.milliseconds === null ? null : formatDuration(outcome.milliseconds)],
-      ["of it models", outcome.modelMilliseconds ? formatDuration(outcome.modelMilliseconds) : null],
+      ["Took", getDuration(journey, line) === null ? null : formatDuration(getDuration(journey, line))],
+      ["of which models", outcome.modelMilliseconds ? formatDuration(outcome.modelMilliseconds) : null],
       ["Model calls", outcome.modelCalls || null],
       ["Tokens", tokens ? `${formatNumber(outcome.promptTokens)} in, ${formatNumber(outcome.completionTokens)} out` : null],
-      ["Tokens saved", line?.saved_tokens ? formatNumber(line.saved_tokens) : null],
+      ["Tokens saved", line?.saved_tokens && outcome.modelCalls ? formatNumber(line.saved_tokens) : null],
       ["Cost", outcome.cost === null ? null : `$${outcome.cost.toFixed(5)}`],
     ]}
   />`;
 }
 
 /** Caller, time and options of the request. */
-export function RequestFacts({ journey, line }) {
+export function RequestFacts({ journey, line, packetId }) {
   const { request } = journey;
   return html`<${Facts}
     rows=${[
-      ["When", request.at ? html`<${Time} at=${request.at} />` : null],
+      ["When", request.at ? html`<${Exact} at=${request.at} />` : null],
       ["By", request.caller ? html`<${Bidi} text=${request.caller} />` : null],
       ["On behalf of", request.parent ? html`<${PacketLink} packet=${request.parent} />` : null],
       ["Mode", request.mode ?? line?.mode],
       ["Profile", request.profile ? html`<${Bidi} text=${request.profile} />` : null],
       ["Models", request.models.map(escapeInvisible).join(", ")],
+      ["Request id", html`<${Code}>${packetId}<//>`],
       ["Conversation", request.conversation ? html`<${Code}>${request.conversation}<//>` : null],
-      ["Messages before", request.history.length || null],
+      ["Earlier messages", request.history.length || null],
     ]}
   />`;
 }

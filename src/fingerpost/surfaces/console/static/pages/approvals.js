@@ -27,18 +27,19 @@ import {
   escapeInvisible,
 } from "../ui.js";
 import { me as meStore, post } from "../api.js";
+import { useExamples } from "../examples.js";
 import { onApprovals } from "../live.js";
 import { More, usePages } from "./paging.js";
 import { ArgumentFields, Arguments, buildDraft, buildFields, parseDraft, parseObject, getSecretNames } from "./arguments.js";
 
 export const EFFECTS = {
-  read: { tone: "info", words: "looks, changes nothing" },
-  write: { tone: "warn", words: "changes something" },
-  destroy: { tone: "bad", words: "may delete or overwrite; there may be no way back" },
+  read: { tone: "info", words: "Read-only" },
+  write: { tone: "warn", words: "Changes data" },
+  destroy: { tone: "bad", words: "Can overwrite or delete data" },
 };
 
 const DECISIONS = {
-  waiting: { tone: "warn", words: "waits" },
+  waiting: { tone: "warn", words: "waiting" },
   approved: { tone: "good", words: "approved" },
   rejected: { tone: "bad", words: "rejected" },
   expired: { tone: "plain", words: "expired" },
@@ -70,7 +71,7 @@ export default function Approvals({ params: [requestedId], me }) {
   };
   return html`<${Page} title="Approvals">
     <p class="lead">
-      Calls that policy does not let through on its own wait here. Nothing runs until a person approves it.
+      Calls that need approval. Nothing here runs until a person approves it.
     </p>
     <${Tabs}
       label="Which approvals"
@@ -95,7 +96,7 @@ export default function Approvals({ params: [requestedId], me }) {
       : null}
     ${tab === "waiting" && items.length
       ? html`<p class="faint keys-hint">
-          <kbd>j</kbd> <kbd>k</kbd> next and previous, <kbd>a</kbd> approve, <kbd>r</kbd> reject; each asks once more.
+          <kbd>j</kbd> <kbd>k</kbd> next and previous, <kbd>a</kbd> approve, <kbd>r</kbd> reject; both ask for confirmation.
         </p>`
       : null}
   <//>`;
@@ -126,7 +127,7 @@ function selectNeighbour(items, selectedId, step) {
 const buildLink = (id) => `#/approvals/${encodeURIComponent(id)}`;
 
 function InboxList({ items, selectedId }) {
-  if (!items.length) return html`<p class="faint">Nothing else is here.</p>`;
+  if (!items.length) return html`<p class="faint">No other calls.</p>`;
   return html`<ul class="inbox-list" aria-label="Approvals">
     ${items.map(
       (item) => html`<li key=${item.pending_id}>
@@ -156,29 +157,26 @@ function summarizeArguments(value) {
 }
 
 function EmptyInbox({ tab }) {
+  const example = useExamples().find((one) => one.writes);
   if (tab !== "waiting") {
-    return html`<${Empty} title="Nothing was decided yet">
-      Every decision is kept here, with who made it and why; expired ones, too.
+    return html`<${Empty} title="No decisions yet">
+      Decisions are listed here with who made them and why. So are calls that expired.
     <//>`;
   }
   return html`<${Empty}
-    title="Nothing waits for you"
-    action=${html`<a
-      class="button"
-      href=${`#/ask?request=${encodeURIComponent('write "hello" into the file "hello.txt"')}`}
-      >Ask for something that writes</a
-    >`}
+    title="No calls are waiting"
+    action=${example ? html`<a class="button" href=${`#/ask?request=${encodeURIComponent(example.text)}`}>Try “${example.text}”</a>` : null}
   >
-    A call that would change something stops here until a person approves it. This page fills by itself; there
-    is nothing to reload.
+    A call that would change something waits here until a person approves it. The page updates itself.
   <//>`;
 }
 
 /**
  * One waiting call and everything a person needs to decide it.
  * `onDone(answer)` gets the response of a decision; `keys` connects the inbox's shortcuts with the buttons.
+ * `short`: within the request itself, which shows the rest.
  */
-export function ApprovalCard({ id, onDone, me, keys }) {
+export function ApprovalCard({ id, onDone, me, keys, short = false }) {
   const { data, error, loading, reload } = useLoad(`/api/approvals/${encodeURIComponent(id)}`, [id]);
   const [answer, setAnswer] = useState(null);
   const [asking, setAsking] = useState(null); // the open dialog: approve, reject, edit
@@ -204,26 +202,28 @@ export function ApprovalCard({ id, onDone, me, keys }) {
   };
   if (error && !approval) return html`<${Problem} error=${error} onRetry=${reload} />`;
   if (!approval) return loading ? html`<${Skeleton} lines=${6} />` : null;
-  return html`<article class="approval" aria-label=${`Approval of ${approval.tool}`}>
+  const words = EFFECTS[approval.effect]?.words;
+  return html`<article class="approval ${short ? "short" : ""}" aria-label=${`Approval of ${approval.tool}`}>
     <header>
-      <h2>${escapeInvisible(approval.title || approval.tool)}</h2>
-      <code class="faint">${approval.tool}</code>
+      ${short
+        ? html`<h3><${Code}>${approval.tool}<//> ${open ? "needs your approval" : ""}</h3> <${EffectBadge} effect=${approval.effect} />`
+        : html`<h2>${escapeInvisible(approval.title || approval.tool)}</h2> <${Code}>${approval.tool}<//>`}
       ${open
         ? html`<span class="approval-clock">
-            runs out in <${Countdown} expires=${approval.expires} onEnd=${reload} />
+            expires in <${Countdown} expires=${approval.expires} onEnd=${reload} />
           </span>`
         : html`<${DecisionBadge} decision=${approval.decision} />`}
     </header>
     <${DecisionStatus} approval=${approval} answer=${answer} />
     ${open && approval.outdated
-      ? html`<p class="notice">The tool changed since this was asked. Approved, it will be asked about once more.</p>`
+      ? html`<p class="notice">The tool's definition changed since this call was made. If you approve it, you will be asked again.</p>`
       : null}
     <${Facts}
       rows=${[
-        ["Effect", html`<${EffectBadge} effect=${approval.effect} /> ${EFFECTS[approval.effect]?.words}`],
-        ["Why it asks", html`<${Bidi} text=${approval.reason} />${approval.rule ? html` <${Code}>${approval.rule}<//>` : null}`],
-        ["Asked by", html`<${Bidi} text=${approval.caller ?? "not known"} />, <${Time} at=${approval.created} />`],
-        ["In the request", approval.packet_id ? html`<${Request} approval=${approval} />` : null],
+        ["Effect", short ? null : html`<${EffectBadge} effect=${approval.effect} /> ${words}`],
+        ["Reason", html`<${Bidi} text=${approval.reason} />${approval.rule ? html` <${Code}>${approval.rule}<//>` : null}`],
+        ["Called by", short ? null : html`<${Bidi} text=${approval.caller ?? "unknown"} />, <${Time} at=${approval.created} />`],
+        ["Request", approval.packet_id && !short ? html`<${Request} approval=${approval} />` : null],
       ]}
     />
     <${ExactCall} approval=${approval} secrets=${secrets} />
@@ -232,7 +232,7 @@ export function ApprovalCard({ id, onDone, me, keys }) {
       <h3>The tool's definition changed since it was trusted</h3>
       <${Diff} ...${getDiffProps(approval.definition_change)} />
     </section>`}
-    ${open && html`<${Actions} approval=${approval} secrets=${secrets} me=${me ?? person} onAsk=${setAsking} onDone=${handleDone} />`}
+    ${open && html`<${Actions} approval=${approval} secrets=${secrets} me=${me ?? person} short=${short} onAsk=${setAsking} onDone=${handleDone} />`}
     ${open && asking === "approve" && html`<${Confirm} approval=${approval} secrets=${secrets} onDone=${handleDone} onClose=${() => setAsking(null)} />`}
     ${open && asking === "reject" && html`<${Reject} approval=${approval} onDone=${handleDone} onClose=${() => setAsking(null)} />`}
     ${open && asking === "edit" && html`<${Edit} approval=${approval} onDone=${handleDone} onClose=${() => setAsking(null)} />`}
@@ -257,7 +257,7 @@ function Request({ approval }) {
 function ExactCall({ approval, secrets }) {
   const edited = approval.edited_arguments;
   return html`<section>
-    <h3>${edited ? "The call as it was approved" : "The exact call"}</h3>
+    <h3>${edited ? "Approved call" : "Arguments"}</h3>
     <${Arguments}
       value=${edited ?? approval.arguments}
       before=${edited ? approval.arguments : null}
@@ -278,17 +278,17 @@ function DecisionStatus({ approval, answer }) {
   if (approval.decision === "waiting") return null;
   if (approval.decision === "expired") {
     return html`<p class="standing" role="status">
-      There was no decision in time, so it did not run. The caller can ask again.
+      It expired without a decision, so it did not run. The caller can make the call again.
     </p>`;
   }
   const late = answer && !answer.stood;
   return html`<p class="standing" role="status">
-    ${late && html`<strong>Another decision came first: yours changes nothing. </strong>`}
+    ${late && html`<strong>It was already decided; your decision has no effect. </strong>`}
     ${capitalize(approval.decision)} by <strong>${escapeInvisible(approval.decided_by ?? "unknown person")}</strong>
     ${approval.decided_at && html` <${Time} at=${approval.decided_at} />`}${approval.decision_reason &&
     html`: <q><${Bidi} text=${approval.decision_reason} /></q>`}.
     ${answer?.stood && answer.note && html` ${answer.note}`}
-    ${answer?.stood && answer.resumed && html` The request goes on.`}
+    ${answer?.stood && answer.resumed && html` The request continues.`}
   </p>`;
 }
 
@@ -316,35 +316,35 @@ function useDecision(approval, onDone) {
   return { busy, error, send };
 }
 
-const UNREAD_HINT = "Show what looks like a secret first: it is part of what would run.";
+const UNREAD_HINT = "Show the hidden argument first: it is part of the call.";
 
-function Actions({ approval, secrets, me, onAsk, onDone }) {
+function Actions({ approval, secrets, me, short, onAsk, onDone }) {
   const { busy, error, send } = useDecision(approval, onDone);
   if (me?.rights && !me.rights.includes("approve")) {
     return me.kind === "local"
-      ? html`<p class="notice">You can read this. To decide, sign in: run <code>fingerpost console</code> on this machine and
-          open the link it prints. A tool can open this address, too; that link it cannot have.</p>`
-      : html`<p class="notice">You can read this, but not decide it: that takes a key with the right “approve”.</p>`;
+      ? html`<p class="notice">To decide, sign in: run <code>fingerpost console</code> on this machine and open the link it
+          prints. (Tools can open this address, too, so looking needs no sign-in and deciding does.)</p>`
+      : html`<p class="notice">You cannot decide this: your key does not have the right “approve”.</p>`;
   }
   const hasUnread = secrets.covered.length > 0;
   const mayNotApprove = approval.may_decide === false; // the caller itself: it may only reject
-  return html`${mayNotApprove ? html`<p class="notice"><${Bidi} text=${approval.why_not ?? "You may not approve this one."} /></p>` : null}
+  return html`${mayNotApprove ? html`<p class="notice"><${Bidi} text=${approval.why_not ?? "You cannot approve this call."} /></p>` : null}
     <div class="approval-actions">
       ${mayNotApprove
         ? null
-        : html`<${Button} tone="main" busy=${busy === "once"} disabled=${hasUnread} title=${hasUnread ? UNREAD_HINT : null} onClick=${() => send("approve", {}, "once")}>Approve once<//>
+        : html`<${Button} tone="main" busy=${busy === "once"} disabled=${hasUnread} title=${hasUnread ? UNREAD_HINT : null} onClick=${() => send("approve", {}, "once")}>${short ? "Approve" : "Approve once"}<//>
             ${approval.conversation_target
               ? html`<${Button} busy=${busy === "conversation"} disabled=${hasUnread} title=${describeCoverage(approval)} onClick=${() => send("approve", { for_conversation: true }, "conversation")}>
                   Approve for this conversation
                 <//>`
               : null}
             ${approval.may_mark_read_only
-              ? html`<${Button} busy=${busy === "reads"} disabled=${hasUnread} title=${`Calls of ${approval.tool} are not asked about again, until its definition changes`} onClick=${() => send("approve", { only_reads: true }, "reads")}>
-                  Approve and do not ask again: this tool only reads
+              ? html`<${Button} busy=${busy === "reads"} disabled=${hasUnread} title=${`Calls of ${approval.tool} need no approval any more, until its definition changes`} onClick=${() => send("approve", { only_reads: true }, "reads")}>
+                  Approve and mark the tool as read-only
                 <//>`
               : null}
             <${Button} onClick=${() => onAsk("edit")}>Edit arguments…<//>`}
-      <${Button} tone="bad" onClick=${() => onAsk("reject")}>Reject…<//>
+      <${Button} tone="bad" onClick=${() => onAsk("reject")}>${short ? "Reject" : "Reject…"}<//>
       ${error ? html`<${Problem} error=${error} />` : null}
     </div>
     ${hasUnread && !mayNotApprove ? html`<p class="notice">${UNREAD_HINT}</p>` : null}`;
@@ -359,7 +359,7 @@ function describeCoverage({ tool, arguments: given, conversation_target: same })
 function Confirm({ approval, secrets, onDone, onClose }) {
   const { busy, error, send } = useDecision(approval, onDone);
   return html`<${Dialog} title="Approve this call?" onClose=${onClose}>
-    <p><code>${approval.tool}</code> ${EFFECTS[approval.effect]?.words}.</p>
+    <p><code>${approval.tool}</code> <${EffectBadge} effect=${approval.effect} /></p>
     <${Arguments} value=${approval.arguments} schema=${approval.arguments_schema} ...${secrets} />
     ${error && html`<${Problem} error=${error} />`}
     <div class="dialog-actions">
@@ -378,7 +378,7 @@ function Reject({ approval, onDone, onClose }) {
   };
   return html`<${Dialog} title="Reject this call" onClose=${onClose}>
     <form onSubmit=${submit}>
-      <${Field} label="Reason" hint="The caller reads it, also a model. It may be empty.">
+      <${Field} label="Reason" hint="Optional. The caller reads it; so does the model.">
         <textarea dir="auto" rows="2" maxlength="500" value=${reason} onInput=${(event) => setReason(event.target.value)}></textarea>
       <//>
       ${error && html`<${Problem} error=${error} />`}
@@ -410,7 +410,7 @@ function Edit({ approval, onDone, onClose }) {
   };
   return html`<${Dialog} title="Edit the arguments, then approve" onClose=${onClose}>
     <form onSubmit=${submit} class="edit-arguments">
-      <p class="faint">The call runs once with what stands here. It is checked against the tool’s schema first.</p>
+      <p class="faint">The call runs once with these arguments. They are checked against the tool’s schema first.</p>
       ${text === null
         ? html`<${ArgumentFields}
             fields=${fields}
@@ -436,7 +436,7 @@ function Edit({ approval, onDone, onClose }) {
 }
 
 export function EffectBadge({ effect }) {
-  return html`<${Badge} tone=${EFFECTS[effect]?.tone ?? "plain"}>${effect ?? "not known"}<//>`;
+  return html`<${Badge} tone=${EFFECTS[effect]?.tone ?? "plain"}>${effect ?? "unknown"}<//>`;
 }
 
 export function DecisionBadge({ decision }) {
@@ -458,7 +458,7 @@ export function Countdown({ expires, onEnd }) {
   }, [over]);
   const left = (end - now) / 1000;
   return html`<span class=${`countdown${left < 60 ? " soon" : ""}`} title=${new Date(expires).toLocaleString()}
-    >${over ? "run out" : formatRemaining(left)}</span
+    >${over ? "expired" : formatRemaining(left)}</span
   >`;
 }
 

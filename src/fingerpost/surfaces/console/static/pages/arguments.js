@@ -59,7 +59,7 @@ export function parseDraft(fields, draft) {
   for (const field of fields) {
     const text = Object.hasOwn(draft, field.name) ? draft[field.name] : undefined;
     if (text === undefined || (text === "" && field.type !== "string")) {
-      if (field.required) errors.push([field.name, "This is needed."]);
+      if (field.required) errors.push([field.name, "Required."]);
       continue;
     }
     const { value, error } = parseValue(field, text);
@@ -75,15 +75,15 @@ function parseValue(field, text) {
   try {
     value = JSON.parse(text);
   } catch {
-    return { error: field.type === "json" ? "This is not JSON." : "This is not a number." };
+    return { error: field.type === "json" ? "This is not valid JSON." : "Enter a number." };
   }
   return field.type === "integer" || field.type === "number" ? checkNumber(field, value) : { value };
 }
 
 function checkNumber({ type, schema }, value) {
   if (value === null) return { value };
-  if (typeof value !== "number") return { error: "This is not a number." };
-  if (type === "integer" && !Number.isInteger(value)) return { error: "This has to be a whole number." };
+  if (typeof value !== "number") return { error: "Enter a number." };
+  if (type === "integer" && !Number.isInteger(value)) return { error: "Enter a whole number." };
   if (value < schema.minimum) return { error: `At least ${schema.minimum}.` };
   if (value > schema.maximum) return { error: `At most ${schema.maximum}.` };
   return { value };
@@ -100,11 +100,11 @@ export function parseObject(text) {
   try {
     const value = JSON.parse(text);
     if (value === null || typeof value !== "object" || Array.isArray(value)) {
-      return { error: "Arguments are an object: { … }" };
+      return { error: "Arguments must be a JSON object: { … }" };
     }
     return { arguments: value };
   } catch (error) {
-    return { error: `This is not JSON: ${error.message}` };
+    return { error: `This is not valid JSON: ${error.message}` };
   }
 }
 
@@ -131,7 +131,7 @@ export function Arguments({ value, schema, before, secret = [], covered = [], on
         </dt>
         <dd>
           ${covered.includes(name)
-            ? html`<${Button} onClick=${() => onUncover(name)}>Show ${escapeAllInvisible(name)}, covered: it looks like a secret<//>`
+            ? html`<${Button} onClick=${() => onUncover(name)}>Show ${escapeAllInvisible(name)} (hidden: looks like a secret)<//>`
             : html`<${Value} value=${value[name]} />`}
         </dd>
       </div>`;
@@ -152,12 +152,12 @@ function Value({ value }) {
 /** One field for each argument. `draft` is text by name; `onDraft(name, text)` is called on every change. */
 export function ArgumentFields({ fields, draft, errors, secret = [], onDraft }) {
   return fields.map((field) => {
-    const label = `${field.name}${field.required ? " (needed)" : ""}`;
+    const label = `${field.name}${field.required ? " (required)" : ""}`;
     const text = draft[field.name];
     const hint = [
       field.schema.description,
       secret.includes(field.name) && "Looks like a secret.",
-      text !== undefined && escapeInvisible(text) !== text && "Holds characters one cannot see.",
+      text !== undefined && escapeInvisible(text) !== text && "Contains invisible characters.",
     ]
       .filter(Boolean)
       .join(" ");
@@ -176,7 +176,7 @@ function Input({ field, text, onText, id, ...rest }) {
   if (field.type === "boolean" || field.type === "choice") {
     const choices = field.type === "boolean" ? [true, false] : field.schema.enum;
     return html`<select id=${id} ...${rest} value=${text ?? ""} onChange=${(event) => onText(event.target.value || undefined)}>
-      ${!(field.required && text !== undefined) && html`<option value="">not given</option>`}
+      ${!(field.required && text !== undefined) && html`<option value="">not set</option>`}
       ${choices.map((choice) => {
         const json = JSON.stringify(choice);
         return html`<option key=${json} value=${json}>${typeof choice === "string" ? choice : json}</option>`;

@@ -3,29 +3,22 @@
 import { post, send } from "../api.js";
 import { followPacket } from "../follow.js";
 import { buildJourney, buildNarrowingSections } from "../journey.js";
-import { Sources, Section } from "../journey/sections.js";
+import { useExamples } from "../examples.js";
+import { AnswerPanel } from "../journey/answer.js";
+import { Section, ToolLink } from "../journey/sections.js";
 import { Shortlist } from "../journey/shortlist.js";
-import { Journey, OutcomeBadge, CostFacts } from "../journey/view.js";
-import { Bidi, Button, Field, Page, Problem, html, useEffect, useMemo, useReducer, useRef, useState, escapeInvisible } from "../ui.js";
-
-const EXAMPLES = [
-  { text: "What time is it in Tokyo right now?", hint: "one tool that only reads" },
-  { text: "What does notes/retries.md say about writes?", hint: "a note of the example workspace" },
-  { text: "Which files mention retry?", hint: "a search in the example workspace" },
-  { text: "hello", hint: "no tool is needed" },
-  { text: "מה השעה עכשיו בטוקיו?", hint: "the time in Tokyo, in Hebrew" },
-  { text: 'Create a file "hello.txt" with the content "Hello from Fingerpost"', hint: "writes, so a person is asked first" },
-  { text: "Run the tests", hint: "a command: shown, and not run until commands are switched on" },
-];
+import { Journey } from "../journey/view.js";
+import { Badge, Bidi, Button, Field, Page, Problem, html, useEffect, useMemo, useReducer, useRef, useState, escapeInvisible } from "../ui.js";
 
 const MODES = {
-  auto: "auto: as suits the request",
+  auto: "auto: chosen for each request",
   staged: "staged: select, review, answer",
-  single: "single: one decision",
-  simple: "simple: an agent",
-  react: "react: an agent that thinks aloud",
-  keyless: "keyless: no model at all",
+  single: "single: one model call selects",
+  simple: "simple: an agent with tools",
+  react: "react: an agent that reasons step by step",
+  keyless: "keyless: no model",
 };
+const WIDE = "(min-width: 40rem)";
 
 export default function Ask({ query, me }) {
   const [text, setText] = useState(query?.get("request") ?? "");
@@ -46,14 +39,14 @@ export default function Ask({ query, me }) {
   return html`<${Page} title="Ask">
     <section class="panel stack">
       <${Field} label="Request">
-        <textarea ref=${box} data-search="" rows="3" dir="auto" maxlength="20000" placeholder="What should be done?" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown}></textarea>
+        <textarea ref=${box} data-search="" rows="3" dir="auto" maxlength="20000" placeholder="Ask something, or say what to do" value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${onKeyDown}></textarea>
       <//>
       <${RequestOptions} options=${options} change=${(next) => setOptions({ ...options, ...next })} me=${me} />
       <div class="row">
         <${Button} tone="main" busy=${run.busy === "ask"} disabled=${!text.trim() || run.busy} onClick=${() => ask(text)} title="Ctrl+Enter">Run<//>
-        <${Button} busy=${run.busy === "route"} disabled=${!text.trim() || run.busy} onClick=${() => start.route({ request: text, ...options })} title="Shows which tools would be offered; nothing is called">Route only<//>
+        <${Button} busy=${run.busy === "route"} disabled=${!text.trim() || run.busy} onClick=${() => start.route({ request: text, ...options })} title="Shows which tools would be offered. Nothing is called.">Route only<//>
         ${run.busy === "ask" ? html`<${Button} tone="quiet" onClick=${start.stop}>Stop<//>` : null}
-        ${me.keyless ? html`<span class="faint">No model is set up: requests are answered without one.</span>` : null}
+        ${me.keyless ? html`<span class="faint">No model is configured: tools answer directly.</span>` : null}
       </div>
       <${Examples} onPick=${example} busy=${Boolean(run.busy)} />
     </section>
@@ -62,34 +55,35 @@ export default function Ask({ query, me }) {
 }
 
 function Examples({ onPick, busy }) {
+  const examples = useExamples();
   return html`<div class="examples" role="group" aria-label="Examples">
     <span class="faint">Try</span>
-    ${EXAMPLES.map((example) => html`<button key=${example.text} type="button" class="chip" dir="auto" title=${example.hint} disabled=${busy} onClick=${() => onPick(example.text)}>${example.text}</button>`)}
+    ${examples.map((example) => html`<button key=${example.text} type="button" class="chip" dir="auto" title=${example.hint} disabled=${busy} onClick=${() => onPick(example.text)}>${example.text}</button>`)}
   </div>`;
 }
 
 function RequestOptions({ options, change, me }) {
   const modes = me.modes ?? Object.keys(MODES);
-  return html`<div class="wishes">
+  return html`<details class="options" open=${matchMedia(WIDE).matches}><summary>Options</summary><div class="wishes">
     <${Field} label="Mode">
       <select value=${options.mode} onChange=${(event) => change({ mode: event.target.value })}>
-        <option value="">as set up</option>
+        <option value="">default</option>
         ${modes.map((mode) => html`<option key=${mode} value=${mode}>${MODES[mode] ?? mode}</option>`)}
       </select>
     <//>
     ${me.profiles?.length
       ? html`<${Field} label="Profile">
           <select value=${options.profile} onChange=${(event) => change({ profile: event.target.value })}>
-            ${me.profile_required ? null : html`<option value="">${me.default_profile ? `as usual: ${escapeInvisible(me.default_profile)}` : "none"}</option>`}
+            ${me.profile_required ? null : html`<option value="">${me.default_profile ? `default: ${escapeInvisible(me.default_profile)}` : "none"}</option>`}
             ${me.profiles.map((profile) => html`<option key=${profile} value=${profile}>${escapeInvisible(profile)}</option>`)}
           </select>
         <//>`
       : null}
     <${Field} label="Persona">
-      <input dir="auto" maxlength="2000" placeholder="who the assistant is" value=${options.persona} onInput=${(event) => change({ persona: event.target.value })} />
+      <input dir="auto" maxlength="2000" placeholder="optional: who the assistant is" value=${options.persona} onInput=${(event) => change({ persona: event.target.value })} />
     <//>
     <label class="switch"><input type="checkbox" checked=${options.dryRun} onChange=${(event) => change({ dryRun: event.target.checked })} /> Dry run: call nothing</label>
-  </div>`;
+  </div></details>`;
 }
 
 // The state of a run
@@ -172,11 +166,11 @@ function useRun() {
 
   function stop() {
     abort();
-    dispatch({ type: "done", result: { error: { title: "Stopped", detail: "The request was given up. What had already run has run." } } });
+    dispatch({ type: "done", result: { error: { title: "Stopped", detail: "The request was cancelled. Calls that had already run are not undone." } } });
   }
 }
 
-const INTERRUPTED_ERROR = { title: "The answer broke off", detail: "The connection ended before the answer was complete. See Live for what became of it." };
+const INTERRUPTED_ERROR = { title: "The connection ended early", detail: "The answer is incomplete. Live shows what happened to the request." };
 
 function buildBody({ request, mode, profile, persona, dryRun, conversation, answers }) {
   return { request, ...dropEmpty({ mode, profile, persona: persona?.trim(), conversation, answers }), ...(dryRun ? { dry_run: true } : {}) };
@@ -216,18 +210,19 @@ function Outcome({ run, start, me }) {
   if (run.narrowing) return html`<${NarrowingResult} narrowing=${run.narrowing} />`;
   if (run.busy !== "ask" && !run.route) return null;
   const ended = journey.outcome.outcome;
-  const outcome = ended && ended !== "waiting" ? ended : (run.route?.outcome ?? null);
-  const answer = (ended && ended !== "waiting" && journey.outcome.answer?.text) || run.route?.answer || run.text;
-  const sources = journey.outcome.answer?.sources ?? run.route?.sources ?? [];
-  return html`<section class="panel stack answer" aria-live="polite" aria-busy=${run.busy ? "true" : "false"}>
-      <div class="row"><h2>Answer</h2><${OutcomeBadge} outcome=${outcome} state="running" />
-        ${run.route ? html`<a class="push" href=${`#/live/${encodeURIComponent(run.route.packet_id)}`}>Open in Live</a>` : null}</div>
-      ${answer ? html`<${Bidi} text=${answer} block=${true} class="answer-text" />` : html`<p class="faint"><span class="spinner" aria-hidden="true"></span> On its way…</p>`}
-      <${Sources} sources=${sources} />
+  const isOver = ended && ended !== "waiting";
+  const outcome = isOver ? ended : (run.route?.outcome ?? null);
+  const given = isOver ? journey.outcome.answer : null;
+  const answer = {
+    text: outcome === "waiting" ? "" : given?.text || run.route?.answer || run.text,
+    by: given?.by ?? run.route?.answered_by,
+    sources: journey.outcome.answer?.sources ?? run.route?.sources ?? [],
+  };
+  const link = run.route ? html`<a href=${`#/live/${encodeURIComponent(run.route.packet_id)}`}>Open in Live</a>` : null;
+  return html`<${AnswerPanel} journey=${journey} answer=${answer} outcome=${outcome} me=${me} running=${run.busy === "ask"} reveal=${true} actions=${link}>
       <${Directives} directives=${run.route?.directives ?? []} />
       ${outcome === "asked" && run.route?.question ? html`<${Reply} run=${run} start=${start} />` : null}
-      ${run.route ? html`<${CostFacts} journey=${journey} line=${null} />` : null}
-    </section>
+    <//>
     <${RunJourney} run=${run} me=${me} />`;
 }
 
@@ -240,7 +235,7 @@ function Directives({ directives }) {
   </section>`;
 }
 
-const RunJourney = ({ run, me }) => (run.events.length ? html`<${Journey} events=${run.events} running=${run.busy === "ask"} me=${me} withAnswer=${false} />` : null);
+const RunJourney = ({ run, me }) => (run.events.length ? html`<${Journey} events=${run.events} running=${run.busy === "ask"} me=${me} />` : null);
 
 function Reply({ run, start }) {
   const [answer, setAnswer] = useState("");
@@ -249,9 +244,12 @@ function Reply({ run, start }) {
     event.preventDefault();
     if (answer.trim()) start.reply(run, answer.trim());
   };
-  const options = question.missing.flatMap((one) => one.options);
+  const [first, ...others] = question.missing;
+  const isConfirmation = !others.length && first?.name === "tool" && first.options.length === 1;
+  const options = isConfirmation ? ["yes", "no"] : question.missing.flatMap((one) => one.options);
+  const hints = question.missing.filter((one) => one.description).map((one) => `${escapeInvisible(one.name)}: ${escapeInvisible(one.description)}`);
   return html`<form class="stack" onSubmit=${onSubmit}>
-    <${Field} label="Your answer" hint=${question.missing.map((one) => `${escapeInvisible(one.name)}: ${escapeInvisible(one.description)}`).join(" · ")}>
+    <${Field} label="Your answer" hint=${hints.join(" · ")}>
       <input dir="auto" required value=${answer} onInput=${(event) => setAnswer(event.target.value)} />
     <//>
     ${options.length ? html`<div class="row">${options.slice(0, 12).map((option) => html`<button key=${option} type="button" class="chip" onClick=${() => start.reply(run, option)}>${escapeInvisible(option)}</button>`)}</div>` : null}
@@ -259,10 +257,22 @@ function Reply({ run, start }) {
   </form>`;
 }
 
-/** The result of a dry run: need and shortlist. */
+/** The result of routing alone: what would be offered, then why. */
 function NarrowingResult({ narrowing }) {
   const sections = buildNarrowingSections(narrowing);
-  return html`<ol class="steps" aria-label="Where it would go">
+  const offered = narrowing.shortlist.candidates.filter((candidate) => candidate.offered);
+  const panel = useRef(null);
+  useEffect(() => {
+    if (panel.current.getBoundingClientRect().top > innerHeight * 0.6) panel.current.scrollIntoView({ block: "start" });
+  }, [narrowing]);
+  return html`<section ref=${panel} class="panel stack answer" aria-label="Answer" aria-live="polite">
+    <div class="row"><h2>Offered tools</h2><${Badge} tone="info">route only<//></div>
+    ${offered.length
+      ? html`<p class="row">${offered.map((candidate) => html`<${ToolLink} key=${candidate.tool} tool=${candidate.tool} />`)}</p>
+          <p class="faint">${Math.round(100 * narrowing.shortlist.fit)} % likely that one of these fits. Nothing was called.</p>`
+      : html`<p>${narrowing.need.verdict === "none" ? `No tool needed (chance that one is: ${Math.round(100 * narrowing.need.score)} %).` : "No tool fits this request."} Nothing was called.</p>`}
+  </section>
+  <ol class="steps" aria-label="Why">
     ${sections.map(
       (section) => html`<li key=${section.type} class="step step-${section.type}">
         ${section.type === "shortlist"

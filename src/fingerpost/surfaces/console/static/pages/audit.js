@@ -9,30 +9,32 @@ import {
   Json,
   Page,
   Problem,
+  Exact,
   Skeleton,
-  Table,
   Time,
   html,
   formatNumber,
+  useMemo,
   useState,
   escapeInvisible,
 } from "../ui.js";
 import { buildUrl, post } from "../api.js";
+import { formatExact, formatPreciseClock } from "../ui/time.js";
 import { More, Search, useAction, usePages, useDebounced } from "./paging.js";
 
 const KINDS = {
   tool_selected: "tool selected",
   selection_reviewed: "selection reviewed",
-  confidence_judged: "confidence judged",
-  call_ruled: "policy ruled",
-  approval_requested: "approval asked for",
+  confidence_judged: "confidence",
+  call_ruled: "policy",
+  approval_requested: "approval requested",
   approval_decided: "approval decided",
   attempt_started: "attempt started",
   attempt_finished: "attempt finished",
   call_finished: "call finished",
-  execution_status_changed: "execution moved on",
-  tool_result_injected: "result given to the model",
-  tool_quarantined: "tool held back",
+  execution_status_changed: "status",
+  tool_result_injected: "result recorded",
+  tool_quarantined: "tool quarantined",
   pin_accepted: "definition accepted",
   tool_switched: "tool switched",
   server_switched: "server switched",
@@ -55,22 +57,19 @@ export default function Audit({ query }) {
   const filtered = Object.values(filters).some(Boolean);
   return html`<${Page} title="Audit" actions=${html`<${ExportLinks} wanted=${wanted} />`}>
     <p class="lead">
-      Every ruling, approval and attempt is a row that carries the hash of the row before it. A row that is changed,
-      removed or put in later breaks the chain.
+      What was decided and done: one line per call; open it to see its steps. Every row contains the hash of the row
+      before it, so a changed, removed or inserted row breaks the chain.
     </p>
     <${Verify} />
     <${Filters} filters=${filters} onFilters=${setFilters} kinds=${listKinds(pages.items)} />
     ${pages.error ? html`<${Problem} error=${pages.error} onRetry=${pages.reload} />` : null}
     ${pages.first && pages.loading
       ? html`<${Skeleton} lines=${8} />`
-      : html`<${Table}
-          label="Audit trail, newest first"
-          columns=${COLUMNS}
-          rows=${pages.items}
-          rowKey=${(row) => row.seq}
-          onRow=${setOpen}
-          empty=${pages.error ? null : html`<${NoRows} filtered=${filtered} onClear=${() => setFilters(NO_FILTERS)} />`}
-        />`}
+      : pages.items.length
+        ? html`<${Trail} entries=${pages.items} onOpen=${setOpen} />`
+        : pages.error
+          ? null
+          : html`<${NoRows} filtered=${filtered} onClear=${() => setFilters(NO_FILTERS)} />`}
     <${More} pages=${pages} />
     ${open ? html`<${Entry} entry=${open} onClose=${() => setOpen(null)} />` : null}
   <//>`;
@@ -103,28 +102,114 @@ function Filters({ filters, onFilters, kinds }) {
   </form>`;
 }
 
-const COLUMNS = [
-  { key: "seq", title: "Row", align: "end", render: (row) => row.seq },
-  { key: "at", title: "When", render: (row) => html`<${Time} at=${row.at} />` },
-  { key: "kind", title: "What", render: (row) => KINDS[row.kind] ?? row.kind.replaceAll("_", " ") },
-  { key: "about", title: "About", class: "wide-cell", render: (row) => html`<span dir="auto" class="clamped">${escapeInvisible(row.summary)}</span>` },
-  {
-    key: "packet_id",
-    title: "Request",
-    render: (row) => (row.packet_id ? html`<a href=${`#/live/${encodeURIComponent(row.packet_id)}`}>${shortenId(row.packet_id)}</a>` : "–"),
-  },
-];
+// Events of a request that precede its call. All others without a call of their own follow one.
+const BEFORE_CALL = new Set(["tool_selected", "selection_reviewed", "confidence_judged"]);
+const BEFORE_STATUS = new Set(["pending", "awaiting_confidence", "approved"]);
+const precedesCall = ({ kind, data }) => BEFORE_CALL.has(kind) || (kind === "execution_status_changed" && BEFORE_STATUS.has(data.status));
+
+/** Groups entries, newest first, by call: [{id, at, packet_id, entries: oldest first}]. Other entries stay alone. */
+export function groupEntries(entries) {
+  const packets = new Map(); // {open: the newest group, early: entries before the next call}
+  const calls = new Map();
+  const groups = [];
+  const begin = (entry) => {
+    const group = { id: entry.event_id, at: entry.at, packet_id: entry.packet_id, entries: [] };
+    groups.push(group);
+    return group;
+  };
+  for (const entry of [...entries].reverse()) {
+    const packet = packets.get(entry.packet_id) ?? { open: null, early: null };
+    if (entry.packet_id) packets.set(entry.packet_id, packet);
+    const callId = entry.data.call_id;
+    let group;
+    if (callId) {
+      group = calls.get(callId) ?? packet.early ?? begin(entry);
+      calls.set(callId, group);
+      packet.open = group;
+      packet.early = null;
+    } else if (!entry.packet_id) group = begin(entry);
+    else if (precedesCall(entry)) group = packet.early ??= begin(entry);
+    else group = packet.early ?? packet.open ?? begin(entry);
+    group.entries.push(entry);
+    group.at = entry.at;
+  }
+  return groups.reverse().sort((one, other) => (one.at < other.at ? 1 : one.at > other.at ? -1 : 0));
+}
+
+/** Returns {what, tone, result, why}: a group in one line. */
+export function describeGroup({ entries }) {
+  const find = (kind) => entries.findLast((entry) => entry.kind === kind)?.data;
+  const ruled = find("call_ruled");
+  const decided = find("approval_decided");
+  const finished = find("call_finished");
+  const selected = find("tool_selected");
+  const requested = find("approval_requested");
+  const tool = finished?.tool || ruled?.tool || requested?.tool || selected?.selection?.tool || find("attempt_started")?.tool || find("attempt_finished")?.attempt.tool;
+  const last = entries.at(-1);
+  if (!tool) return { what: KINDS[last.kind] ?? last.kind.replaceAll("_", " "), tone: "plain", result: "", why: last.summary };
+  const granted = /^grant \S+ by (.+)$/.exec(find("attempt_started")?.permit ?? "")?.[1];
+  const why = decided ? `${decided.decision} by ${decided.decided_by}` : granted ? `approved by ${granted}` : ruled ? `${VERDICTS[ruled.verdict] ?? ruled.verdict}: ${ruled.reason}` : last.summary;
+  return { what: tool, why, ...describeResult(finished, decided, find("attempt_finished"), requested) };
+}
+
+const VERDICTS = { allow: "allowed by policy", ask: "policy asks", deny: "denied by policy" };
+
+function describeResult(finished, decided, attempted, requested) {
+  if (finished?.dry_run && finished.success) return { tone: "plain", result: "not called: dry run" };
+  if (finished?.success) return { tone: "good", result: "succeeded" };
+  if (decided && decided.decision !== "approved") return { tone: "plain", result: decided.decision };
+  if (finished?.error === "authorization_required" || (requested && !finished)) {
+    return decided ? { tone: "info", result: "approved" } : { tone: "warn", result: "needs approval" };
+  }
+  if (finished) return finished.error === "denied" || finished.error === "cancelled" ? { tone: "plain", result: finished.error } : { tone: "bad", result: (finished.error ?? "failed").replaceAll("_", " ") };
+  return attempted ? { tone: attempted.attempt.error ? "bad" : "good", result: attempted.attempt.error ? "attempt failed" : "attempt succeeded" } : { tone: "plain", result: "" };
+}
+
+function Trail({ entries, onOpen }) {
+  const groups = useMemo(() => groupEntries(entries), [entries]);
+  return html`<div class="trail-box">
+    <div class="trail-head" aria-hidden="true"><span>When</span><span>Tool or event</span><span>Result</span><span>Decision</span><span>Request</span></div>
+    <ol class="trail" aria-label="Audit trail, newest first">
+      ${groups.map((group) => html`<li key=${group.id}><${TrailRow} group=${group} onOpen=${onOpen} /></li>`)}
+    </ol>
+  </div>`;
+}
+
+function TrailRow({ group, onOpen }) {
+  const { what, tone, result, why } = describeGroup(group);
+  return html`<details>
+    <summary>
+      <span class="trail-line">
+        <span class="trail-when"><${Exact} at=${group.at} /></span>
+        <span class="trail-what"><code dir="ltr">${escapeInvisible(what)}</code></span>
+        <span class="trail-result">${result ? html`<${Badge} tone=${tone}>${escapeInvisible(result)}<//>` : null}</span>
+        <span class="trail-why" dir="auto">${escapeInvisible(why)}</span>
+        <span class="trail-request mono" dir="ltr">${group.packet_id ? shortenId(group.packet_id) : "–"}</span>
+      </span>
+    </summary>
+    ${group.packet_id ? html`<p class="trail-open"><a href=${`#/live/${encodeURIComponent(group.packet_id)}`}>Open the request in Live</a></p>` : null}
+    <ol class="trail-steps">
+      ${group.entries.map(
+        (entry) => html`<li key=${entry.event_id}>
+          <span class="trail-when" title=${formatExact(entry.at)}>${formatPreciseClock(entry.at)}</span>
+          <button type="button" class="button quiet" onClick=${() => onOpen(entry)}>${KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")}</button>
+          <span dir="auto">${escapeInvisible(entry.summary)}</span>
+        </li>`,
+      )}
+    </ol>
+  </details>`;
+}
 
 const shortenId = (id) => `${id.slice(0, 4)}…${id.slice(-6)}`;
 
 function NoRows({ filtered, onClear }) {
   if (filtered) {
-    return html`<${Empty} title="No row like that" action=${html`<${Button} onClick=${onClear}>Show every row<//>`}>
-      Rows are filtered by everything that is filled in above.
+    return html`<${Empty} title="No matches" action=${html`<${Button} onClick=${onClear}>Clear the filters<//>`}>
+      No entry matches all filters.
     <//>`;
   }
-  return html`<${Empty} title="Nothing was done yet" action=${html`<a class="button" href="#/ask">Ask something</a>`}>
-    As soon as a tool is ruled on, approved or called, the trail begins here.
+  return html`<${Empty} title="No entries yet" action=${html`<a class="button" href="#/ask">Ask something</a>`}>
+    Entries appear here when a call is checked, approved or made.
   <//>`;
 }
 
@@ -132,7 +217,7 @@ function Entry({ entry, onClose }) {
   return html`<${Dialog} title=${`Row ${entry.seq}`} onClose=${onClose} wide>
     <${Facts}
       rows=${[
-        ["When", html`${new Date(entry.at).toLocaleString()} (<${Time} at=${entry.at} />)`],
+        ["When", html`<${Exact} at=${entry.at} /> (<${Time} at=${entry.at} />)`],
         ["What", KINDS[entry.kind] ?? entry.kind],
         ["Request", entry.packet_id ? html`<a href=${`#/live/${encodeURIComponent(entry.packet_id)}`}>${entry.packet_id}</a>` : null],
         ["Event", html`<${Code}>${entry.event_id}<//>`],
@@ -168,17 +253,17 @@ function Report({ report }) {
   if (report.intact) {
     return html`<p>
       <${Badge} tone="good">intact<//> ${formatNumber(report.rows)} rows${report.chains > 1 ? ` in ${formatNumber(report.chains)} chains` : ""},
-      each follows from the one before${report.pruned ? `, ${formatNumber(report.pruned)} older ones were pruned` : ""};
+      every hash matches${report.pruned ? `, ${formatNumber(report.pruned)} older ones were pruned` : ""};
       ${report.anchors
-        ? ` compared with ${formatNumber(report.anchors)} hashes kept outside of the database.`
-        : " no hash outside of the database to compare with, so a trail rewritten as a whole would not show."}
+        ? ` compared with ${formatNumber(report.anchors)} hashes kept outside the database.`
+        : " no hash is kept outside the database, so a trail that was rewritten completely would not be detected."}
     </p>`;
   }
   return html`<div>
     <p><${Badge} tone="bad">not intact<//> The first bad row is <strong>${report.first_bad ?? "not known"}</strong>: ${escapeInvisible(report.reason ?? "")}</p>
     <p>
-      Keep a copy of the database and of its <code>.audit.anchor</code> file, find out who could write to them, and
-      restore the newest backup that verifies.
+      Keep a copy of the database and its <code>.audit.anchor</code> file, find out who can write to them, and restore the
+      newest backup that verifies.
     </p>
   </div>`;
 }

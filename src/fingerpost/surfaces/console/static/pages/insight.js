@@ -1,6 +1,7 @@
 // Insight: figures about routing over time. See docs/reference/insight.md.
 import { Chip, Empty, Page, Problem, Skeleton, Table, formatDuration, html, formatNumber, useEffect, useLoad, useState, escapeInvisible } from "../ui.js";
 import { Chart, Curve, Lines, RankedBars, StackedBars, formatBucketTime, formatPercent } from "../charts.js";
+import { useExamples } from "../examples.js";
 import { Learned } from "./learned.js";
 import { buildLink } from "./tools.js";
 
@@ -34,7 +35,7 @@ function Figures({ figures }) {
   const { totals, before } = figures;
   const asked = totals.requests + totals.calls > 0;
   return html`<div class="insight" data-step=${figures.step}>
-    ${figures.complete ? null : html`<p class="notice">Counted from ${new Date(figures.counted_from).toLocaleString()} on; what is older is not in these figures.</p>`}
+    ${figures.complete ? null : html`<p class="notice">Counted since ${new Date(figures.counted_from).toLocaleString()}; older requests are not included.</p>`}
     ${asked ? null : html`<${NoActivity} />`}
     <${Summary} totals=${totals} before=${before} />
     ${asked ? html`<${Charts} figures=${figures} />` : null}
@@ -44,37 +45,37 @@ function Figures({ figures }) {
 }
 
 function NoActivity() {
-  const text = "What time is it in Tokyo right now?";
+  const [{ text }] = useExamples();
   return html`<${Empty}
-    title="Nothing happened in this time"
+    title="No requests in this period"
     action=${html`<a class="button" href=${`#/ask?request=${encodeURIComponent(text)}`}>Ask “${text}”</a>`}
   >
-    Requests and calls are counted as they come, over the MCP gateway, the OpenAI-compatible endpoint, the API and
-    the command line. Choose a longer range above, or ask something.
+    Requests and calls of all clients are counted here. Choose a longer period, or ask something.
   <//>`;
 }
 
 // [label, value of the totals, format, explanation]. Changes of shares are in points, not in percent.
 const SUMMARY_FIGURES = [
-  ["Requests", (sum) => sum.requests, formatNumber, "asked in this time"],
-  ["Needed no tool", (sum) => sum.no_tool_share, formatPercent, "of requests: the model alone would do"],
-  ["Tools spared", (sum) => sum.reduction, formatPercent, "of tools a model did not have to read"],
-  ["Tokens saved", (sum) => sum.tokens_saved, formatNumber, "against showing every tool to the model"],
-  ["Failed calls", (sum) => sum.failed_share, formatPercent, "of calls failed in the end"],
-  ["Recovered", (sum) => sum.recovered_share, formatPercent, "of calls for which another tool stepped in"],
-  ["Cut results", (sum) => sum.truncated_share, formatPercent, "of long results were cut to fit"],
-  ["Good estimates", (sum) => sum.good_estimates_share, formatPercent, "of durations foreseen within half"],
-  ["Servers chosen", (sum) => sum.server_choices_success, formatPercent, "of choices among servers worked"],
-  ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), formatPercent, "of requests for it took the exclusive tool"],
-  ["Left out by server choice", (sum) => sum.server_reduction, formatPercent, "of tools, before any is ranked"],
-  ["Server choice fell back", (sum) => sum.server_fallback_rate, formatPercent, "of choices: all tools stayed"],
-  ["Approvals", (sum) => sum.approvals_asked, formatNumber, "asked for in this time"],
+  ["Requests", (sum) => sum.requests, formatNumber, "in this period"],
+  ["No tool needed", (sum) => sum.no_tool_share, formatPercent, "of requests"],
+  ["Tools left out", (sum) => sum.reduction, formatPercent, "of tools were not offered"],
+  ["Tokens saved", (sum) => (sum.model_calls ? sum.tokens_saved : null), formatNumber, "compared with offering every tool"],
+  ["Failed calls", (sum) => sum.failed_share, formatPercent, "of calls"],
+  ["Recovered", (sum) => sum.recovered_share, formatPercent, "of calls that used a fallback"],
+  ["Shortened results", (sum) => sum.truncated_share, formatPercent, "of results were cut to fit"],
+  ["Good estimates", (sum) => sum.good_estimates_share, formatPercent, "of durations predicted within ±50 %"],
+  ["Server choices", (sum) => sum.server_choices_success, formatPercent, "succeeded"],
+  ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), formatPercent, "of requests for it used the exclusive tool"],
+  ["Left out with servers", (sum) => sum.server_reduction, formatPercent, "of tools, before ranking"],
+  ["All servers kept", (sum) => sum.server_fallback_rate, formatPercent, "of server choices"],
+  ["Approvals", (sum) => sum.approvals_asked, formatNumber, "requested in this period"],
 ];
 
 function Summary({ totals, before }) {
   return html`<ul class="glance" aria-label="At a glance">
     ${SUMMARY_FIGURES.map(([label, getValue, format, means]) => {
       const now = getValue(totals);
+      if (now === null || now === undefined) return null; // nothing to measure
       const then = before ? getValue(before) : null;
       return html`<li key=${label}>
         <span class="glance-label">${label}</span>
@@ -91,25 +92,25 @@ export function describeChange(now, then, share) {
   if (now === null || then === null || now === undefined || then === undefined) return "";
   if (share) {
     const points = Math.round((now - then) * 1000) / 10;
-    return points === 0 ? "as before" : `${points > 0 ? "▲" : "▼"} ${Math.abs(points)} points`;
+    return points === 0 ? "unchanged" : `${points > 0 ? "▲" : "▼"} ${Math.abs(points)} points`;
   }
-  if (now === then) return "as before";
-  if (then === 0) return "▲ from none";
+  if (now === then) return "unchanged";
+  if (then === 0) return "▲ from 0";
   const percentChange = Math.round((100 * (now - then)) / then);
   return `${percentChange >= 0 ? "▲" : "▼"} ${formatNumber(Math.abs(percentChange))} %`;
 }
 
 function Change({ now, then, share }) {
   const words = describeChange(now, then, share);
-  return html`<span class="glance-change" title="against the equally long time before">
-    ${words || "\u00a0"}${words ? html`<span class="unseen"> against the time before</span>` : null}
+  return html`<span class="glance-change" title="compared with the previous period of the same length">
+    ${words || "\u00a0"}${words ? html`<span class="unseen"> compared with the previous period</span>` : null}
   </span>`;
 }
 
 // [label, formatted value of an arm's figures]
 const ARM_FIGURES = [
   ["Requests", (sum) => formatNumber(sum.requests)],
-  ["Needed no tool", (sum) => formatPercent(sum.no_tool_share)],
+  ["No tool needed", (sum) => formatPercent(sum.no_tool_share)],
   ["Answered", (sum) => formatNumber(sum.outcomes.answered ?? 0)],
   ["Failed requests", (sum) => formatNumber(sum.outcomes.failed ?? 0)],
   ["Failed calls", (sum) => formatPercent(sum.failed_share)],
@@ -137,12 +138,25 @@ function Rollouts({ arms }) {
 const OUTCOMES = {
   answered: { label: "answered", colour: 1 },
   handed_back: { label: "handed back to the caller", colour: 3 },
-  asked: { label: "asked back", colour: 6 },
-  waiting: { label: "waits for a person", colour: 5 },
+  asked: { label: "asked a question", colour: 6 },
+  waiting: { label: "needs approval", colour: 5 },
   declined: { label: "declined", colour: 7 },
-  limited: { label: "ran into a limit", colour: 2 },
+  limited: { label: "limit reached", colour: 2 },
   failed: { label: "failed", colour: 8 },
-  left: { label: "caller left", colour: 4 },
+  left: { label: "caller disconnected", colour: 4 },
+};
+const ERRORS = {
+  execution_failed: { label: "execution failed", colour: 8 },
+  timeout: { label: "timeout", colour: 2 },
+  unavailable: { label: "unavailable", colour: 4 },
+  invalid_parameters: { label: "invalid parameters", colour: 5 },
+  tool_not_found: { label: "tool not found", colour: 3 },
+  denied: { label: "denied", colour: 7 },
+  cancelled: { label: "cancelled", colour: 6 },
+  loop: { label: "loop", colour: 9 },
+  duplicate: { label: "duplicate", colour: 10 },
+  operation_not_supported: { label: "operation not supported", colour: 11 },
+  unknown: { label: "unknown", colour: 1 },
 };
 const MAX_SERIES = 7;
 
@@ -174,49 +188,49 @@ function Charts({ figures }) {
   const labels = buckets.map((bucket) => formatBucketTime(bucket.at, step, span));
   const shared = { labels };
   const outcomes = buildSeries(buckets, "outcomes", OUTCOMES);
-  const errors = buildSeries(buckets, "errors");
+  const errors = buildSeries(buckets, "errors", ERRORS);
   return html`<div class="charts">
-    <${StackedBars} ...${shared} title="Requests by outcome" legend ...${outcomes} empty="No request came to an end in this time." />
+    <${StackedBars} ...${shared} title="Requests by outcome" legend ...${outcomes} empty="No request ended in this period." />
     <${Lines}
       ...${shared}
       title="Tools for each request"
-      note="how many there were, how many the model got to see"
+      note="available and offered"
       series=${[{ name: "considered", label: "available" }, { name: "offered", label: "offered" }]}
       rows=${buckets.map((one) => (one.narrowed ? { considered: one.considered / one.narrowed, offered: one.offered / one.narrowed } : {}))}
-      empty="Tools were not looked for in this time."
+      empty="No request needed tools in this period."
     />
     <${Lines}
       ...${shared}
-      title="Smart routing"
-      note="tools left out by choosing servers, and choices after which all tools stayed"
-      series=${[{ name: "server_reduction", label: "tools left out" }, { name: "server_fallback_rate", label: "fell back to all tools" }]}
+      title="Server choice"
+      note="tools left out with their servers; choices that kept all servers"
+      series=${[{ name: "server_reduction", label: "tools left out" }, { name: "server_fallback_rate", label: "kept all servers" }]}
       rows=${buckets}
       format=${formatPercent}
-      empty="No servers were chosen in this time: there were few, or no requests."
+      empty="No servers were chosen in this period: there are few, or there were no requests."
     />
     <${Latency} labels=${labels} buckets=${buckets} totals=${figures.totals} />
     <${StackedBars}
       ...${shared}
       title="Tokens saved"
-      note="against showing every tool to the model"
+      note="compared with offering every tool to the model"
       series=${[{ name: "tokens_saved", label: "saved" }]}
       rows=${buckets}
-      empty="Nothing was saved: there were few tools, or no requests."
+      empty="No model was used in this period, or there are few tools."
     />
     <${StackedBars}
       ...${shared}
       title="Fallbacks"
-      note="calls for which another tool stepped in"
-      series=${[{ name: "recovered", label: "recovered" }, { name: "lost", label: "failed all the same", colour: 8 }]}
+      note="calls that another tool answered"
+      series=${[{ name: "recovered", label: "recovered" }, { name: "lost", label: "failed", colour: 8 }]}
       rows=${buckets.map((one) => ({ recovered: one.recovered, lost: Math.max(one.fallbacks - one.recovered, 0) }))}
       empty="No call needed a fallback."
     />
     <${StackedBars} ...${shared} title="Failures by kind" legend ...${errors} empty="No call failed." />
     <${Curve}
       title="Calibration"
-      note="how sure a choice was claimed to be, and how often it was right; the diagonal is honest"
+      note="claimed confidence and how often it was right; equal on the diagonal"
       points=${figures.calibration ?? []}
-      empty="Not enough choices yet whose end is known. It fills as requests are answered with a model."
+      empty="Not enough data yet. It is collected when a model selects tools."
     />
     <${RankedBars}
       title="Most used tools"
@@ -228,24 +242,25 @@ function Charts({ figures }) {
       }))}
       empty="No tool was called."
     />
-    <${RankedBars} title="By caller" note="requests and calls" items=${buildCallerItems(figures.callers)} empty="No caller was named." />
+    <${RankedBars} title="By caller" note="requests and calls" items=${buildCallerItems(figures.callers)} empty="No caller is known." />
     ${figures.profiles?.some((one) => one.name)
       ? html`<${RankedBars} title="By profile" note="requests and calls" items=${buildCallerItems(figures.profiles)} />`
       : null}
   </div>`;
 }
 
-const buildCallerItems = (counts = []) => counts.map((one) => ({ label: one.name || "(not named)", value: one.requests + one.calls }));
+const buildCallerItems = (counts = []) => counts.map((one) => ({ label: one.name || "(unnamed)", value: one.requests + one.calls }));
 
 const STAGES = {
   whole: "whole request",
-  model: "one question to a model",
-  call: "one call",
-  attempt: "one attempt of a call",
+  model: "model call",
+  call: "tool call",
+  attempt: "attempt of a call",
   narrow: "finding tools",
   servers: "choosing servers",
-  approval: "waiting for a person",
+  approval: "waiting for approval",
 };
+const STAGE_COLOURS = { whole: 1, model: 4, call: 2, narrow: 3 };
 const CHARTED_STAGES = ["whole", "model", "call", "narrow"]; // waiting for a person takes minutes: only in the table
 
 function Latency({ labels, buckets, totals }) {
@@ -259,13 +274,13 @@ function Latency({ labels, buckets, totals }) {
   return html`<div class="latency">
     <${Lines}
       title="Latency by stage"
-      note=${slow ? "one in twenty is slower" : "half are faster"}
+      note=${slow ? "95th percentile" : "median"}
       choice=${choice}
       labels=${labels}
       format=${formatDuration}
-      series=${known.map((stage) => ({ name: stage, label: STAGES[stage] }))}
+      series=${known.map((stage) => ({ name: stage, label: STAGES[stage], colour: STAGE_COLOURS[stage] }))}
       rows=${buckets.map((one) => Object.fromEntries(known.map((stage) => [stage, one.stages?.[stage]?.[part]])))}
-      empty="Nothing was measured in this time."
+      empty="Nothing was measured in this period."
     />
     <${StageTable} stages=${totals.stages ?? {}} />
   </div>`;
@@ -281,7 +296,7 @@ function StageTable({ stages }) {
     rows=${rows}
     columns=${[
       { key: "name", title: "Stage" },
-      { key: "count", title: "How often", align: "end", render: (row) => formatNumber(row.count) },
+      { key: "count", title: "Count", align: "end", render: (row) => formatNumber(row.count) },
       { key: "p50", title: "Typical", align: "end", render: (row) => formatDuration(row.p50) },
       { key: "p95", title: "Slow (p95)", align: "end", render: (row) => formatDuration(row.p95) },
     ]}
@@ -290,9 +305,9 @@ function StageTable({ stages }) {
 
 function NeverUsed({ keys }) {
   if (!keys.length) return null;
-  return html`<${Chart} title="Never used" note=${`${formatNumber(keys.length)} tools not called in this time; each is one more to choose from`}>
+  return html`<${Chart} title="Unused tools" note=${`${formatNumber(keys.length)} tools not called in this period`}>
     <details>
-      <summary>Show them</summary>
+      <summary>Show all</summary>
       <ul class="tool-list">
         ${keys.slice(0, 500).map((key) => html`<li key=${key}><a href=${buildLink(key)}>${key}</a></li>`)}
       </ul>

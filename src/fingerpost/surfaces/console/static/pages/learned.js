@@ -5,11 +5,11 @@ import { Chart } from "../charts.js";
 import { useAction } from "./paging.js";
 
 const FLAGS = {
-  learned_use: "what worked",
-  learn_from_feedback: "corrections",
-  decision_cache: "decisions",
-  preferences: "habits",
-  adaptive_thresholds: "thresholds",
+  learned_use: "Learning from use",
+  learn_from_feedback: "Learning from feedback",
+  decision_cache: "Cached decisions",
+  preferences: "Preferences",
+  adaptive_thresholds: "Adaptive thresholds",
 };
 
 export function Learned() {
@@ -17,10 +17,10 @@ export function Learned() {
   const { person } = useStore(meStore);
   if (error) return html`<${Problem} error=${error} onRetry=${reload} />`;
   if (!data) return null;
-  return html`<${Chart} title="Learned" note="from what worked and from what people said">
+  return html`<${Chart} title="Learning" note="from use and from feedback">
     <div class="stack">
       <p class="row">
-        ${Object.entries(data.flags).map(([name, on]) => html`<${Badge} key=${name} tone=${on ? "good" : "plain"} title=${`flags.${name}`}>${FLAGS[name] ?? name}: ${on ? "counts" : "off"}<//>`)}
+        ${Object.entries(data.flags).map(([name, on]) => html`<${Badge} key=${name} tone=${on ? "good" : "plain"} title=${`flags.${name}`}>${FLAGS[name] ?? name}: ${on ? "on" : "off"}<//>`)}
       </p>
       <p class="faint">${describeCheck(data.check)}</p>
       <${Corrections} rows=${data.corrections} />
@@ -32,10 +32,10 @@ export function Learned() {
 }
 
 const describeCheck = (check) =>
-  check ? `Checked on your own requests: ${check.verdict}. ${check.reason}.` : "Not checked yet: fingerpost eval own --compare says whether corrections would help.";
+  check ? `Checked on your own requests: ${check.verdict}. ${check.reason}.` : "Not checked yet. To see whether corrections would help, run: fingerpost eval own --compare";
 
 function Corrections({ rows }) {
-  if (!rows.length) return html`<p class="faint">There is no feedback about a tool yet. Give it on the page of a request.</p>`;
+  if (!rows.length) return html`<p class="faint">Feedback received: 0. Give feedback on the page of a request.</p>`;
   return html`<${Table}
     label="Corrections"
     rows=${rows.map((row) => ({ ...row, id: `${row.right} ${row.wrong}` }))}
@@ -52,11 +52,11 @@ function Corrections({ rows }) {
 function Habits({ rows }) {
   if (!rows.length) return null;
   return html`<${Table}
-    label="Habits"
+    label="Preferences"
     rows=${rows.map((row) => ({ ...row, id: `${row.person} ${row.tool}` }))}
     columns=${[
       { key: "person", title: "Person" },
-      { key: "tool", title: "Takes" },
+      { key: "tool", title: "Uses" },
       { key: "category", title: "For" },
       { key: "over", title: "Rather than", render: (row) => row.over.join(", ") },
     ]}
@@ -67,11 +67,11 @@ function Forget({ onDone }) {
   const { busy, error, run } = useAction();
   const forget = async () => {
     if ((await run(() => post("/api/learned/forget", { what: ["corrections"] }))) === undefined) return;
-    toast("The corrections are forgotten", "good");
+    toast("All corrections were deleted", "good");
     onDone();
   };
   return html`<div class="row">
-    <${Button} tone="bad" busy=${busy} onClick=${forget}>Forget all corrections<//>
+    <${Button} tone="bad" busy=${busy} onClick=${forget}>Delete all corrections<//>
     ${error ? html`<${Problem} error=${error} />` : null}
   </div>`;
 }

@@ -4,7 +4,9 @@ import { get } from "../api.js";
 import { MAX_LINES, live, mergeLines } from "../live.js";
 import { usePacket } from "../follow.js";
 import { buildJourney } from "../journey.js";
-import { Journey, OutcomeBadge, RequestFacts, CostFacts, describeOutcome } from "../journey/view.js";
+import { useExamples } from "../examples.js";
+import { AnswerPanel } from "../journey/answer.js";
+import { Journey, RequestFacts, describeOutcome } from "../journey/view.js";
 import { Bidi, Button, Chip, Empty, Page, Problem, Skeleton, formatDuration, html, formatNumber, useKeys, useMemo, useRef, useState, useStore, escapeInvisible } from "../ui.js";
 import { formatClock, formatExact } from "../ui/time.js";
 
@@ -16,11 +18,12 @@ export default function Live({ params, me }) {
 // The list
 
 const MAX_ROWS = 100;
-const FAILED_OUTCOMES = new Set(["failed", "limited"]);
+const FAILED_OUTCOMES = new Set(["failed", "limited", "interrupted"]);
+const UNFAILED_CALLS = new Set(["succeeded", "approved", "cancelled", "denied", "authorization_required"]);
 const STATES = {
   running: (line) => line.state === "running",
   waiting: (line) => line.state === "waiting",
-  failed: (line) => FAILED_OUTCOMES.has(line.outcome) || (line.kind === "call" && line.state === "ended" && line.outcome !== "succeeded"),
+  failed: (line) => FAILED_OUTCOMES.has(line.outcome) || (line.kind === "call" && line.state === "ended" && !UNFAILED_CALLS.has(line.outcome)),
 };
 const KINDS = { request: "requests", call: "calls" };
 
@@ -49,7 +52,7 @@ function List() {
     setOlder({ lines: [], busy: false, error: null, done: false });
   };
   const missed = paused ? lines.filter((line) => line.seq > (paused[0]?.seq ?? -1)).length : 0;
-  const actions = html`<${Button} onClick=${() => setPaused(paused ? null : lines)}>${paused ? `Go on${missed ? ` (${missed} new)` : ""}` : "Pause"}<//>`;
+  const actions = html`<${Button} onClick=${() => setPaused(paused ? null : lines)}>${paused ? `Resume${missed ? ` (${missed} new)` : ""}` : "Pause"}<//>`;
   const loadOlder = () => fetchOlder({ filter, before: allLines.at(-1)?.seq, older, setOlder });
   return html`<${Page} title="Live" actions=${actions}>
     <${Filters} filter=${filter} change=${change} lines=${allLines} />
@@ -99,9 +102,9 @@ function useRowKeys() {
 function Rows({ lines, total, connecting, filter }) {
   if (!total && connecting) return html`<${Skeleton} lines=${5} />`;
   if (!total) return html`<${NoRequests} />`;
-  if (!lines.length) return html`<${Empty} title="No line passes the filter">${total} ${total === 1 ? "request is" : "requests are"} held back. Take a word or a chip away${filter.text ? ", or search the older ones" : ""}.<//>`;
+  if (!lines.length) return html`<${Empty} title="No matches">${total} ${total === 1 ? "request is" : "requests are"} hidden by the filter. Remove a word or a chip${filter.text ? ", or search older requests" : ""}.<//>`;
   return html`<div class="lines-box">
-    <div class="lines-head" aria-hidden="true"><span>Time</span><span>Request</span><span>Tools</span><span>Outcome</span><span class="end">Saved</span><span class="end">Took</span></div>
+    <div class="lines-head" aria-hidden="true"><span>Time</span><span>Request</span><span>Tools</span><span>Outcome</span><span class="end" title="Tokens saved, compared with offering every tool to the model">Saved</span><span class="end">Took</span></div>
     <ol class="lines" aria-label="Requests, newest first">
       ${lines.map(renderRow)}
     </ol>
@@ -109,10 +112,11 @@ function Rows({ lines, total, connecting, filter }) {
 }
 
 function NoRequests() {
+  const [example] = useExamples();
   return html`<${Empty} title="No requests yet" action=${html`<a class="button main" href="#/ask">Ask something</a>`}>
-    <p>Every request that reaches Fingerpost becomes a line here: from this console, the command line, an MCP client
-      or anything that speaks the OpenAI API. A line opens into its journey, while it happens.</p>
-    <p>Try <a href=${`#/ask?request=${encodeURIComponent("What time is it in Tokyo right now?")}`}>“What time is it in Tokyo right now?”</a></p>
+    <p>Requests appear here as they arrive: from this console, the command line, MCP clients and OpenAI clients. Open one to
+      see how it was answered.</p>
+    <p>Try <a href=${`#/ask?request=${encodeURIComponent(example.text)}`}>“${example.text}”</a></p>
   <//>`;
 }
 
@@ -121,14 +125,14 @@ function NoRequests() {
  * at fifty requests per second.
  */
 function renderRow(line) {
-  const [tone, words] = describeOutcome(line.state === "waiting" ? "waiting" : line.outcome, line.state);
+  const [tone, words] = describeOutcome(line.state === "waiting" ? (line.outcome ?? "waiting") : line.outcome, line.state);
   return html`<li key=${line.packet_id}>
     <a class="line ${line.state}" href=${`#/live/${encodeURIComponent(line.packet_id)}`}>
       <span class="line-time"><time datetime=${line.at} title=${formatExact(line.at)}>${formatClock(line.at)}</time></span>
-      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}${line.parent ? html`<span class="line-kind">subagent</span>` : null}<bdi dir="auto">${escapeInvisible(line.prompt || "(no words)")}</bdi></span>
+      <span class="line-prompt">${line.kind === "call" ? html`<span class="line-kind">${line.kind}</span>` : null}${line.parent ? html`<span class="line-kind">subagent</span>` : null}<bdi dir="auto">${escapeInvisible(line.prompt || "(empty)")}</bdi></span>
       <span class="line-tools">${renderTools(line)}</span>
       <span class="line-outcome"><span class="badge ${tone}">${words}</span></span>
-      <span class="line-saved end" title="Tokens saved against offering every tool">${line.saved_tokens ? formatNumber(line.saved_tokens) : "–"}</span>
+      <span class="line-saved end" title="Tokens saved, compared with offering every tool to the model">${line.saved_tokens ? formatNumber(line.saved_tokens) : "–"}</span>
       <span class="line-took end">${line.milliseconds === null ? "…" : formatDuration(line.milliseconds)}</span>
     </a>
   </li>`;
@@ -137,10 +141,10 @@ function renderRow(line) {
 function renderTools(line) {
   if (line.tools.length) {
     const more = line.tools.length - 1;
-    return html`<code dir="ltr">${escapeInvisible(line.tools[0])}</code>${more ? html` <span class="faint">+${more}</span>` : null}${line.fallbacks ? html` <span class="faint" title="a fallback took over">↪</span>` : null}`;
+    return html`<code dir="ltr">${escapeInvisible(line.tools[0])}</code>${more ? html` <span class="faint">+${more}</span>` : null}${line.fallbacks ? html` <span class="faint" title="another tool answered (fallback)">↪</span>` : null}`;
   }
   if (line.kind === "call" || line.need === null) return html`<span class="faint">${line.mode ?? ""}</span>`;
-  return html`<span class="faint">${line.need === "none" ? "no tool needed" : `${line.offered} of ${line.considered} offered`}</span>`;
+  return html`<span class="faint">${line.need === "none" ? "no tool needed" : `${line.offered} of ${line.considered} offered, none called`}</span>`;
 }
 
 // One packet
@@ -160,13 +164,19 @@ function OnePacket({ packetId, me }) {
   const prompt = journey.request.prompt || line?.prompt || "";
   return html`<${Page} title=${journey.request.bare ? "Call" : "Request"} actions=${back}>
     <section class="panel stack asked">
-      <div class="row"><${OutcomeBadge} outcome=${line?.state === "waiting" ? "waiting" : (journey.outcome.outcome ?? line?.outcome)} state=${line?.state ?? "running"} />
-        <span class="faint mono" dir="ltr">${escapeInvisible(packetId)}</span></div>
       <${Bidi} text=${prompt} block=${true} class="asked-text" />
-      ${line?.next_step ? html`<p class="next-step"><${Bidi} text=${capitalize(line.next_step)} /></p>` : null}
-      <${RequestFacts} journey=${journey} line=${line} />
-      <${CostFacts} journey=${journey} line=${line} />
     </section>
+    <${AnswerPanel}
+      journey=${journey}
+      answer=${journey.outcome.answer}
+      outcome=${line?.state === "waiting" ? (line.outcome ?? "waiting") : (journey.outcome.outcome ?? line?.outcome)}
+      state=${line?.state ?? "running"}
+      line=${line}
+      me=${me}
+      running=${running && line?.state !== "waiting"}
+      nextStep=${line?.next_step ? capitalize(line.next_step) : ""}
+    />
+    <section class="panel" aria-label="About this request"><${RequestFacts} journey=${journey} line=${line} packetId=${packetId} /></section>
     <${Journey} events=${events} line=${line} running=${running && line?.state !== "waiting"} me=${me} />
   <//>`;
 }

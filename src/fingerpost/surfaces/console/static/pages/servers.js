@@ -22,24 +22,25 @@ import {
   escapeInvisible,
 } from "../ui.js";
 import { post } from "../api.js";
+import { countServers } from "../shell.js";
 import { getDiffProps } from "./approvals.js";
 import { useAction } from "./paging.js";
 import { Switch } from "./switch.js";
 
 const STATES = {
   ready: { tone: "good", words: "ready" },
-  degraded: { tone: "warn", words: "partly" },
+  degraded: { tone: "warn", words: "degraded" },
   connecting: { tone: "info", words: "connecting" },
-  idle: { tone: "plain", words: "not asked yet" },
+  idle: { tone: "plain", words: "not connected yet" },
   asleep: { tone: "good", words: "asleep" },
   down: { tone: "bad", words: "down" },
   disabled: { tone: "plain", words: "off" },
 };
 
 const BREAKERS = {
-  closed: { tone: "good", words: "closed: calls go through" },
-  half_open: { tone: "warn", words: "half open: one call is let through to see" },
-  open: { tone: "bad", words: "open: calls are held off after too many failures" },
+  closed: { tone: "good", words: "closed: calls pass" },
+  half_open: { tone: "warn", words: "half open: one call is tried" },
+  open: { tone: "bad", words: "open: calls are paused after repeated failures" },
 };
 
 const RELOAD_MS = 5000;
@@ -61,11 +62,11 @@ function usePolling(path) {
 function ServerList() {
   const { data, error, reload } = usePolling("/api/servers");
   const items = data?.items ?? [];
-  const up = items.filter((one) => ["ready", "degraded", "asleep"].includes(one.state)).length;
+  const { up, count } = countServers(items);
   const asleep = items.filter((one) => one.state === "asleep").length;
   return html`<${Page} title="Servers">
     ${items.length
-      ? html`<p class="lead">${up} of ${items.length} available${asleep ? `, ${asleep} of them asleep until they are called` : ""}; ${formatNumber(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools in all.</p>`
+      ? html`<p class="lead">${up} of ${count} ${count === 1 ? "server" : "servers"} up${asleep ? ` (${asleep} asleep, started by the first call)` : ""} · ${formatNumber(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools</p>`
       : null}
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
     ${!data && !error ? html`<${Skeleton} lines=${6} />` : null}
@@ -80,7 +81,7 @@ const COLUMNS = [
   { key: "state", title: "State", render: (row) => html`<${StateBadge} server=${row} />` },
   { key: "reason", title: "Why", class: "wide-cell", render: (row) => html`<${StateReason} server=${row} />` },
   { key: "tools", title: "Tools", align: "end", render: (row) => formatNumber(row.tools) },
-  { key: "transport", title: "By", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
+  { key: "transport", title: "Transport", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
   { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.latency) },
   { key: "breaker", title: "Breaker", render: (row) => html`<${BreakerBadge} breaker=${row.breaker} />` },
   { key: "since", title: "Since", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.since} />` },
@@ -92,7 +93,7 @@ function StateBadge({ server }) {
 }
 
 function StateReason({ server }) {
-  return html`${server.instructions_change ? html`<${Badge} tone="warn">its words changed, to review<//> ` : null}
+  return html`${server.instructions_change ? html`<${Badge} tone="warn">instructions changed: review<//> ` : null}
     ${server.reason ? html`<${Bidi} text=${server.reason} />` : null}`;
 }
 
@@ -132,36 +133,36 @@ function Server({ name, me }) {
     <${Facts}
       rows=${[
         ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${formatNumber(data.tools)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
-        ["Reached by", data.transport.replace("_", " ")],
-        ["Says it is", escapeInvisible(data.version)],
+        ["Transport", data.transport.replace("_", " ")],
+        ["Version", escapeInvisible(data.version)],
         ["Protocol", escapeInvisible(data.protocol)],
         ["Latency", data.latency === null || data.latency === undefined ? null : formatDuration(data.latency)],
         ["Breaker", escapeInvisible(describeBreaker(data.breaker))],
-        ["In this state since", html`<${Time} at=${data.since} />`],
+        ["State since", html`<${Time} at=${data.since} />`],
       ]}
     />
     ${data.stderr_tail
-      ? html`<details class="raw"><summary>The last it wrote to its log</summary><pre class="json" dir="ltr" tabindex="0"><${Bidi} text=${data.stderr_tail} /></pre></details>`
+      ? html`<details class="raw"><summary>Last log lines</summary><pre class="json" dir="ltr" tabindex="0"><${Bidi} text=${data.stderr_tail} /></pre></details>`
       : null}
     <${ServerTools} name=${name} />
   <//>`;
 }
 
 function describeBreaker({ state, reason, retry_in: retry }) {
-  const again = retry ? `; tried again in about ${formatDuration(retry * 1000)}` : "";
+  const again = retry ? `; next try in about ${formatDuration(retry * 1000)}` : "";
   return `${BREAKERS[state]?.words ?? state}${reason ? ` (${reason})` : ""}${again}`;
 }
 
 const HINTS = {
-  stdio: "Run its command in a terminal to see what it says. If its entry is wrong, correct it where your servers are written, and start fingerpost serve again; else reconnect.",
-  http: "See whether its address answers and whether it wants you to sign in (fingerpost servers login NAME), then reconnect.",
-  sse: "See whether its address answers and whether it wants you to sign in (fingerpost servers login NAME), then reconnect.",
+  stdio: "Run its command in a terminal to see the error. If the entry is wrong, edit it; then reconnect.",
+  http: "Check that its URL responds and whether it needs signing in (fingerpost servers login NAME), then reconnect.",
+  sse: "Check that its URL responds and whether it needs signing in (fingerpost servers login NAME), then reconnect.",
 };
 
 function DisabledReason({ off }) {
-  if (!off) return html`<p class="notice">Disabled in the settings. Set <code>enabled</code> there, and start again.</p>`;
+  if (!off) return html`<p class="notice">Disabled in the settings. Set <code>enabled = true</code> for it there.</p>`;
   const why = off.reason ? html`: <q><${Bidi} text=${off.reason} /></q>` : null;
-  return html`<p class="notice">Switched off by <strong><bdi>${off.by}</bdi></strong> <${Time} at=${off.at} />${why}. Its tools are off with it.</p>`;
+  return html`<p class="notice">Switched off by <strong><bdi>${off.by}</bdi></strong> <${Time} at=${off.at} />${why}. Its tools cannot be used.</p>`;
 }
 
 function ServerProblem({ server }) {
@@ -169,9 +170,9 @@ function ServerProblem({ server }) {
   if (server.state !== "down" && !server.reason) return null;
   const what = server.hint || (server.state === "down" ? HINTS[server.transport] : null);
   return html`<div class="notice">
-    <p><strong>${server.state === "down" ? "It does not answer" : "Not everything is right"}.</strong> <${Bidi} text=${server.reason ?? ""} /></p>
+    <p><strong>${server.state === "down" ? "Not reachable" : "There is a problem"}.</strong> <${Bidi} text=${server.reason ?? ""} /></p>
     ${what ? html`<p><strong>What to do:</strong> <${Bidi} text=${what} /></p>` : null}
-    ${server.retry_in ? html`<p class="faint">Fingerpost tries again by itself in about ${formatDuration(server.retry_in * 1000)}.</p>` : null}
+    ${server.retry_in ? html`<p class="faint">The next attempt is in about ${formatDuration(server.retry_in * 1000)}.</p>` : null}
   </div>`;
 }
 
@@ -180,17 +181,17 @@ function ChangedInstructions({ path, server, manages, onDone }) {
   const accept = async () => {
     const accepted = { fingerprint: server.instructions_change.seen }; // the reviewed version, not the current one
     const done = await run(async () => (await post(`${path}/instructions/accept`, accepted)) ?? true);
-    if (done !== undefined) toast(`What ${server.name} says of itself is passed on again`, "good");
+    if (done !== undefined) toast(`The instructions of ${server.name} are accepted`, "good");
     onDone(); // also after an error: the text may have changed again
   };
   return html`<section class="change">
-    <h2>What it says of itself changed since it was trusted</h2>
-    <p>Until a person accepts the change, no model is told these instructions. Read what is new.</p>
+    <h2>Its instructions changed since they were trusted</h2>
+    <p>Review the change. Until it is accepted, models do not get these instructions.</p>
     <${Diff} ...${getDiffProps(server.instructions_change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
       ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
-      : html`<p class="faint">Accepting takes a key with the right “manage”.</p>`}
+      : html`<p class="faint">Accepting needs the right “manage”.</p>`}
   </section>`;
 }
 
@@ -203,8 +204,8 @@ function Actions({ path, server, onDone }) {
   };
   if (!server.on && !server.switched_off) return null; // disabled in the settings: only the settings can enable it
   return html`<div class="acts">
-    ${!server.on ? null : html`<${Button} busy=${busy} onClick=${act("reconnect", `${server.name} is connected anew`)}>Reconnect<//>`}
-    ${isClosed(server.breaker) ? null : html`<${Button} tone="main" busy=${busy} onClick=${act("breaker/reset", "The breaker is closed")}>Close the breaker<//>`}
+    ${!server.on ? null : html`<${Button} busy=${busy} onClick=${act("reconnect", `${server.name} reconnected`)}>Reconnect<//>`}
+    ${isClosed(server.breaker) ? null : html`<${Button} tone="main" busy=${busy} onClick=${act("breaker/reset", "The circuit breaker is closed")}>Close the circuit breaker<//>`}
     <${Switch} path=${`${path}/switch`} name=${server.name} on=${server.on} what="server" onDone=${onDone} />
     ${error ? html`<${Problem} error=${error} />` : null}
   </div>`;
@@ -214,7 +215,7 @@ function ServerTools({ name }) {
   const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`);
   if (!data?.items.length) return null;
   return html`<section>
-    <h2>Its tools</h2>
+    <h2>Tools</h2>
     <ul class="tool-list">
       ${data.items.map(
         (tool) => html`<li key=${tool.key}>
@@ -223,6 +224,6 @@ function ServerTools({ name }) {
         </li>`,
       )}
     </ul>
-    ${data.next ? html`<p><a href=${`#/tools?server=${encodeURIComponent(name)}`}>All of them</a></p>` : null}
+    ${data.next ? html`<p><a href=${`#/tools?server=${encodeURIComponent(name)}`}>Show all</a></p>` : null}
   </section>`;
 }

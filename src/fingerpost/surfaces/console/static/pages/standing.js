@@ -7,10 +7,10 @@ export function describeRank(narrowing, of) {
   const { candidates, hidden, considered } = narrowing.shortlist;
   const rank = candidates.findIndex((candidate) => candidate.tool === of);
   const hiddenTool = hidden.find((one) => one.tool === of);
-  if (hiddenTool) return { tone: "bad", badge: "hidden", words: `By ${hiddenTool.rule}${hiddenTool.reason ? `: ${hiddenTool.reason}` : ""}.` };
+  if (hiddenTool) return { tone: "bad", badge: "hidden", words: `Hidden by ${hiddenTool.rule}${hiddenTool.reason ? `: ${hiddenTool.reason}` : ""}.` };
   if (rank < 0) return describeUnranked(narrowing, considered);
   const { offered, lost } = candidates[rank];
-  const rankText = `Place ${rank + 1} of ${formatNumber(considered)} tools considered.`;
+  const rankText = `Rank ${rank + 1} of ${formatNumber(considered)} tools considered.`;
   if (offered) return { tone: "good", badge: "offered", words: rankText };
   return { tone: "warn", badge: "not offered", words: `${lost ? `${capitalize(lost)}. ` : ""}${rankText}` };
 }
@@ -19,9 +19,9 @@ const capitalize = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function describeUnranked({ need }, considered) {
   if (need.verdict === "none") {
-    return { tone: "info", badge: "not offered", words: "No tool is offered for this: the model alone would do." };
+    return { tone: "info", badge: "not offered", words: "No tool needed, so none is offered." };
   }
-  const words = `It was not among the ${formatNumber(considered)} tools considered: its server is down, or it is switched off or held back.`;
+  const words = `It was not among the ${formatNumber(considered)} tools considered: its server is down, it is switched off, or it is quarantined.`;
   return { tone: "warn", badge: "not offered", words };
 }
 
@@ -30,7 +30,7 @@ export function ToolRank({ narrowing, of }) {
   const { need, shortlist } = narrowing;
   return html`<div class="stood">
     <p role="status"><${Badge} tone=${tone}>${badge}<//> <${Bidi} text=${words} /></p>
-    ${need.reasons.length ? html`<p class="faint">Is a tool needed? <${Bidi} text=${need.reasons.join("; ")} /></p>` : null}
+    ${need.reasons.length ? html`<p class="faint">Tool needed? <${Bidi} text=${need.reasons.join("; ")} /></p>` : null}
     ${shortlist.candidates.length ? html`<${Shortlist} shortlist=${moveToolUp(shortlist, of)} cards=${narrowing.cards} />` : null}
   </div>`;
 }

@@ -4,8 +4,8 @@ import { post } from "../api.js";
 import { useAction } from "./paging.js";
 
 const EXPLANATIONS = {
-  tool: "No model sees it and it cannot be called, in every program on the same store, until it is on again.",
-  server: "Its connection closes and its tools go with it, in every program on the same store, until it is on again.",
+  tool: "It is not offered and cannot be called until you switch it on again. This applies to every program that uses the same store.",
+  server: "Its connection closes, and its tools cannot be used until you switch it on again. This applies to every program that uses the same store.",
 };
 
 /** `what`: "tool" or "server". Switching off asks for a reason first. */
@@ -40,7 +40,7 @@ function SwitchOffDialog({ what, name, busy, error, onClose, onOff }) {
   return html`<${Dialog} title=${`Switch ${name} off?`} onClose=${onClose}>
     <form onSubmit=${submit}>
       <p>${EXPLANATIONS[what]}</p>
-      <${Field} label="Reason" hint="Shown with the disabled tool. It may be empty.">
+      <${Field} label="Reason" hint="Optional. Shown wherever it is switched off.">
         <input type="text" dir="auto" maxlength="300" value=${reason} onInput=${(event) => setReason(event.target.value)} />
       <//>
       ${error ? html`<${Problem} error=${error} />` : null}

@@ -6,6 +6,7 @@ import {
   Code,
   Diff,
   Empty,
+  Exact,
   Facts,
   Field,
   Json,
@@ -28,11 +29,12 @@ import { EFFECTS, EffectBadge, getDiffProps } from "./approvals.js";
 import { Choice, More, Search, useAction, usePages, useDebounced } from "./paging.js";
 import { Switch } from "./switch.js";
 import { ToolRank } from "./standing.js";
+import { TryTool } from "./try.js";
 
 export const TOOL_STATES = {
-  offered: { tone: "good", words: "offered" },
+  offered: { tone: "good", words: "available" },
   hidden: { tone: "plain", words: "hidden by policy" },
-  quarantined: { tone: "warn", words: "changed, to review" },
+  quarantined: { tone: "warn", words: "quarantined: review the change" },
   off: { tone: "plain", words: "switched off" },
   server_down: { tone: "bad", words: "server down" },
 };
@@ -61,24 +63,24 @@ function ToolList({ filters, onFilters }) {
   const filtered = Object.values(filters).some(Boolean);
   return html`<${Page} title="Tools">
     <form class="sieve" role="search" onSubmit=${(event) => event.preventDefault()}>
-      <${Search} label="Search" value=${filters.text} onChange=${set("text")} placeholder="words in name, server or description" />
+      <${Search} label="Search" value=${filters.text} onChange=${set("text")} placeholder="name, server or description" />
       <${Choice}
         label="Server"
-        all="every server"
+        all="All servers"
         value=${filters.server}
         onChange=${set("server")}
         choices=${(servers.data?.items ?? []).map((one) => [one.name, one.name])}
       />
       <${Choice}
         label="Effect"
-        all="every effect"
+        all="All effects"
         value=${filters.effect}
         onChange=${set("effect")}
         choices=${Object.keys(EFFECTS).map((effect) => [effect, effect])}
       />
       <${Choice}
         label="State"
-        all="every state"
+        all="All states"
         value=${filters.state}
         onChange=${set("state")}
         choices=${Object.entries(TOOL_STATES).map(([state, { words }]) => [state, words])}
@@ -111,7 +113,7 @@ const COLUMNS = [
     class: "wide-cell",
     render: (row) => html`<span class="clamped"><${Bidi} text=${row.description} /></span>`,
   },
-  { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />${row.effect_doubt ? html` <span class="faint" title=${escapeInvisible(row.effect_doubt)}>not certain</span>` : null}` },
+  { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />${row.effect_doubt ? html` <span class="faint" title=${escapeInvisible(row.effect_doubt)}>(uncertain)</span>` : null}` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} state=${row.state} reason=${row.reason} />` },
   { key: "calls", title: "Calls", align: "end", class: "nowrap", render: (row) => renderCalls(row) },
   { key: "typical_ms", title: "Typical", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.calls ? row.typical_ms : null) },
@@ -127,13 +129,12 @@ function StateBadge({ state, reason }) {
 
 function NoTools({ filtered, onClear }) {
   if (filtered) {
-    return html`<${Empty} title="No tool like that" action=${html`<${Button} onClick=${onClear}>Show every tool<//>`}>
-      All words have to occur in a tool’s name, server or description.
+    return html`<${Empty} title="No matches" action=${html`<${Button} onClick=${onClear}>Show all tools<//>`}>
+      No tool matches all words and filters.
     <//>`;
   }
-  return html`<${Empty} title="No tools yet" action=${html`<a class="button" href="#/servers">Look at the servers</a>`}>
-    Tools come from MCP servers, which you name when you start <code>fingerpost serve</code>. The page of servers
-    says how.
+  return html`<${Empty} title="No tools yet" action=${html`<a class="button main" href="#/servers">Add a server</a>`}>
+    Tools come from MCP servers. Add one on the Servers page.
   <//>`;
 }
 
@@ -148,27 +149,28 @@ function Tool({ of, me }) {
       <${StateBadge} state=${data.state} />
       <${EffectBadge} effect=${data.effect} />
       <span class="faint">
-        ${EFFECTS[data.effect]?.words}${data.effect_source ? `; known from: ${SOURCES[data.effect_source] ?? data.effect_source}` : ""}
+        ${EFFECTS[data.effect]?.words}${data.effect_source ? ` (${describeSource(data.effect_source, data.intelligence?.find((row) => row.field === "effect")?.reason)})` : ""}
       </span>
     </div>
     <${OnlyReads} tool=${data} manages=${manages} onDone=${reload} />
     ${data.reason && !data.change ? html`<p class="notice"><${Bidi} text=${data.reason} /></p>` : null}
     ${data.change ? html`<${DefinitionChange} tool=${data} manages=${manages} onDone=${reload} />` : null}
-    <${Bidi} text=${data.description || "The server says nothing about this tool."} block />
+    <${Bidi} text=${data.description || "No description."} block />
     ${manages
       ? html`<${Switch} path=${`${path}/switch`} name=${data.key} on=${data.state !== "off"} what="tool" onDone=${reload} />`
       : null}
+    <${TryTool} tool=${data} me=${me} />
     <${WhyNot} of=${data.key} />
     <section>
       <h2>Arguments</h2>
       <${Schema} schema=${data.schema} />
     </section>
     <section>
-      <h2>What is known of it</h2>
+      <h2>Properties</h2>
       <${Intelligence} rows=${data.intelligence ?? []} />
     </section>
     <section>
-      <h2>Learned from its calls</h2>
+      <h2>Usage</h2>
       <${UsageFacts} tool=${data} />
     </section>
     ${data.pin ? html`<${PinFacts} pin=${data.pin} changed=${Boolean(data.change)} />` : null}
@@ -176,12 +178,16 @@ function Tool({ of, me }) {
 }
 
 const SOURCES = {
-  written: "written by a person",
+  written: "configured",
   learned: "learned from calls",
-  annotation: "said by its server",
+  annotation: "declared by its server",
   inferred: "inferred from its definition",
-  default: "assumed",
+  default: "default",
 };
+
+/** Says where a value comes from. What Fingerpost ships about well-known servers was not configured here. */
+const describeSource = (source, reason) => (source === "written" && reason?.startsWith("shipped") ? "shipped with Fingerpost" : (SOURCES[source] ?? source));
+
 const SOURCE_TONES = { written: "good", learned: "info", annotation: "info", inferred: "plain", default: "plain" };
 
 // An uncertain read needs an approval. A user with the right to manage can mark the tool as read-only.
@@ -192,15 +198,15 @@ function OnlyReads({ tool, manages, onDone }) {
   const toggleTrust = async () => {
     const body = { fingerprint: tool.card.fingerprint, only_reads: !isTrusted }; // the reviewed version, not the current one
     const done = await run(async () => (await post(`/api/tools/${buildToolPath(tool.key)}/reads`, body)) ?? true);
-    if (done !== undefined) toast(isTrusted ? `${tool.key} is asked about again` : `${tool.key} runs without a question`, "good");
+    if (done !== undefined) toast(isTrusted ? `${tool.key} needs approval again` : `${tool.key} runs without approval`, "good");
     onDone();
   };
   return html`<p class="notice">
     ${isTrusted
-      ? html`<${Bidi} text=${tool.pin.only_reads} /> said that this definition only reads. `
-      : html`It seems to read, but that is not certain: <${Bidi} text=${tool.effect_doubt} />. A person is asked before it runs. `}
+      ? html`Marked as read-only by <${Bidi} text=${tool.pin.only_reads} />. `
+      : html`Probably read-only, but not certain: <${Bidi} text=${tool.effect_doubt} />. Calls need approval. `}
     ${manages
-      ? html`<${Button} busy=${busy} onClick=${toggleTrust}>${isTrusted ? "Ask about it again" : "It only reads: do not ask again"}<//>`
+      ? html`<${Button} busy=${busy} onClick=${toggleTrust}>${isTrusted ? "Require approval again" : "Mark as read-only"}<//>`
       : null}
   </p>
   ${error ? html`<${Problem} error=${error} />` : null}`;
@@ -211,17 +217,17 @@ function DefinitionChange({ tool, manages, onDone }) {
   const accept = async () => {
     const accepted = { fingerprint: tool.change.seen }; // the reviewed version, not the current one
     const done = await run(async () => (await post(`/api/pins/${buildToolPath(tool.key)}/accept`, accepted)) ?? true);
-    if (done !== undefined) toast(`${tool.key} is trusted and offered again`, "good");
+    if (done !== undefined) toast(`${tool.key} is trusted and available again`, "good");
     onDone(); // also after an error: the definition may have changed again
   };
   return html`<section class="change">
-    <h2>Its definition changed since it was trusted</h2>
-    <p>Until the change is accepted, no model sees this tool and it cannot be called. Read what is new.</p>
+    <h2>The definition changed since it was trusted</h2>
+    <p>Review the change. Until it is accepted, the tool is not offered and cannot be called.</p>
     <${Diff} ...${getDiffProps(tool.change)} />
     ${error ? html`<${Problem} error=${error} />` : null}
     ${manages
       ? html`<${Button} tone="main" busy=${busy} onClick=${accept}>Accept the change<//>`
-      : html`<p class="faint">Accepting takes a key with the right “manage”.</p>`}
+      : html`<p class="faint">Accepting needs the right “manage”.</p>`}
   </section>`;
 }
 
@@ -232,18 +238,18 @@ export function Schema({ schema }) {
   const rows = properties.map(([name, about]) => ({ name, about: about ?? {}, needed: needed.has(name) }));
   return html`${rows.length
       ? html`<${Table} label="Arguments" columns=${PARAMETER_COLUMNS} rows=${rows} />`
-      : html`<p class="faint">It takes no arguments.</p>`}
+      : html`<p class="faint">No arguments.</p>`}
     <details class="raw">
-      <summary>The exact schema</summary>
+      <summary>JSON schema</summary>
       <${Json} value=${schema ?? {}} open=${true} label="Schema" />
     </details>`;
 }
 
 const PARAMETER_COLUMNS = [
-  { key: "name", title: "Name", render: (row) => html`<${Code}>${row.name}<//>` },
-  { key: "type", title: "Type", render: (row) => html`<${Code}>${describeType(row.about)}<//>` },
-  { key: "needed", title: "Needed", render: (row) => (row.needed ? "yes" : "no") },
-  { key: "text", title: "Meaning", class: "wide-cell", render: (row) => html`<${Meaning} about=${row.about} />` },
+  { key: "name", title: "Name", class: "name-cell", render: (row) => html`<${Code}>${row.name}<//>` },
+  { key: "type", title: "Type", class: "nowrap", render: (row) => html`<${Code}>${describeType(row.about)}<//>` },
+  { key: "needed", title: "Required", render: (row) => (row.needed ? "yes" : "no") },
+  { key: "text", title: "Description", class: "wide-cell", render: (row) => html`<${Meaning} about=${row.about} />` },
 ];
 
 function Meaning({ about }) {
@@ -251,7 +257,7 @@ function Meaning({ about }) {
     about.enum && `one of ${about.enum.map((value) => JSON.stringify(value)).join(", ")}`,
     about.minimum !== undefined && `at least ${about.minimum}`,
     about.maximum !== undefined && `at most ${about.maximum}`,
-    about.default !== undefined && `else ${JSON.stringify(about.default)}`,
+    about.default !== undefined && about.default !== null && `default ${JSON.stringify(about.default)}`,
   ].filter(Boolean);
   if (!about.description && !bounds.length) return null;
   return html`<span><${Bidi} text=${about.description ?? ""} /> ${bounds.length ? html`<span class="faint">${bounds.join("; ")}</span>` : null}</span>`;
@@ -270,18 +276,18 @@ export function describeType(schema, depth = 0) {
 
 function Intelligence({ rows }) {
   return html`<${Table}
-    label="What is known of this tool"
+    label="Properties of this tool"
     rowKey=${(row) => row.field}
     rows=${rows}
-    empty=${html`<p class="faint">Nothing beyond its definition.</p>`}
+    empty=${html`<p class="faint">None.</p>`}
     columns=${[
-      { key: "field", title: "What", render: (row) => describeField(row.field) },
+      { key: "field", title: "Property", class: "nowrap", render: (row) => describeField(row.field) },
       { key: "value", title: "Value", class: "wide-cell", render: (row) => html`<${Value} value=${row.value} field=${row.field} />` },
       {
         key: "source",
-        title: "Where from",
+        title: "Source",
         render: (row) => html`<span>
-          <${Badge} tone=${SOURCE_TONES[row.source] ?? "plain"}>${SOURCES[row.source] ?? row.source}<//>
+          <${Badge} tone=${SOURCE_TONES[row.source] ?? "plain"}>${describeSource(row.source, row.reason)}<//>
           ${row.reason ? html` <span class="faint"><${Bidi} text=${row.reason} /></span>` : null}
         </span>`,
       },
@@ -289,7 +295,7 @@ function Intelligence({ rows }) {
   />`;
 }
 
-const FIELDS = { hierarchy: "where to turn when it fails", conflicts: "not offered beside it" };
+const FIELDS = { hierarchy: "fallback tools", conflicts: "never offered together with" };
 const describeField = (field) => FIELDS[field] ?? field.replaceAll("_", " ").replaceAll(".", ": ");
 
 const MILLISECONDS = /latency\.|_ms$/;
@@ -308,14 +314,14 @@ function Value({ value, field }) {
 function UsageFacts({ tool }) {
   const usage = tool.usage;
   if (!usage?.calls) {
-    return html`<p class="faint">It was never called. Its figures above are assumed until it is.</p>`;
+    return html`<p class="faint">Never called.</p>`;
   }
   return html`<${Facts}
     rows=${[
       ["Calls", formatNumber(usage.calls)],
       ["Failed", `${formatNumber(usage.failures)} (${Math.round((100 * usage.failures) / usage.calls)} %)`],
-      ["Takes", `${formatDuration(usage.typical_ms)}; one in twenty longer than ${formatDuration(usage.slow_ms)}`],
-      ["Answers", `${formatNumber(usage.typical_tokens)} tokens; one in twenty more than ${formatNumber(usage.large_tokens)}`],
+      ["Duration", `${formatDuration(usage.typical_ms)} (5 % take longer than ${formatDuration(usage.slow_ms)})`],
+      ["Result size", `${formatNumber(usage.typical_tokens)} tokens (5 % have more than ${formatNumber(usage.large_tokens)})`],
       ["Last used", html`<${Time} at=${usage.last_used} />`],
     ]}
   />`;
@@ -326,10 +332,10 @@ function PinFacts({ pin, changed }) {
     <h2>Trust</h2>
     <${Facts}
       rows=${[
-        ["Definition", changed ? "differs from the trusted one" : "as it was trusted"],
+        ["Definition", changed ? "changed since it was trusted" : "unchanged"],
         ["Fingerprint", html`<${Code}>${pin.fingerprint}<//>`],
-        ["Since", html`<${Time} at=${pin.pinned_at} />`],
-        ["Accepted by", pin.accepted_by ?? "not accepted by a person: it was first seen like this"],
+        ["Trusted", html`<${Exact} at=${pin.pinned_at} />`],
+        ["Review", pin.accepted_by ? html`accepted by <${Bidi} text=${pin.accepted_by} />` : "Trusted on first use; not reviewed yet"],
       ]}
     />
   </section>`;
@@ -345,12 +351,12 @@ function WhyNot({ of }) {
     if (given) setFound(given);
   };
   return html`<section class="why-not">
-    <h2>Why is it offered, or not?</h2>
+    <h2>When is it offered?</h2>
     <form onSubmit=${rankTools}>
-      <${Field} label="A request" hint="Nothing is called: this only ranks the tools for it.">
+      <${Field} label="Example request" hint="Ranks the tools for this request. Nothing is called.">
         <input type="text" dir="auto" maxlength="2000" value=${text} onInput=${(event) => setText(event.target.value)} />
       <//>
-      <${Button} type="submit" busy=${busy} disabled=${!text.trim()}>Where does it stand?<//>
+      <${Button} type="submit" busy=${busy} disabled=${!text.trim()}>Show its rank<//>
     </form>
     ${error ? html`<${Problem} error=${error} />` : null}
     ${found ? html`<${ToolRank} narrowing=${found} of=${of} />` : null}

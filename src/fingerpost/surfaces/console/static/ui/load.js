@@ -53,7 +53,7 @@ export function Problem({ error, onRetry }) {
   const detail = error.detail || (error.title ? "" : error.message);
   const hint = error.hint ?? error.more?.hint;
   return html`<div class="problem" role="alert">
-    <strong>${escapeInvisible(error.title || "That did not work")}</strong>
+    <strong>${escapeInvisible(error.title || "That failed")}</strong>
     ${detail ? html`<p dir="auto">${escapeInvisible(detail)}</p>` : null}
     ${hint ? html`<p dir="auto">${escapeInvisible(hint)}</p>` : null}
     ${onRetry ? html`<${Button} onClick=${onRetry}>Try again<//>` : null}

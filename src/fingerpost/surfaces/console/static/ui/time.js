@@ -3,7 +3,7 @@
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
-const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const EXACT = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" }); // 2026-05-04 09:30:00, local time
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
 const UNITS = [["day", 86_400], ["hour", 3600], ["minute", 60]];
 
@@ -40,8 +40,14 @@ export function Ago({ at }) {
 
 export const Time = Ago;
 
+/** The exact time, with its age as title. */
+export const Exact = ({ at }) => html`<time class="nowrap" datetime=${at} title=${formatAge(at)}>${formatExact(at)}</time>`;
+
 /** The time of day, for lists of recent entries. */
 export const formatClock = (at) => CLOCK.format(new Date(at));
+
+/** The time of day with milliseconds. */
+export const formatPreciseClock = (at) => `${formatClock(at)}.${String(new Date(at).getMilliseconds()).padStart(3, "0")}`;
 
 export const formatExact = (at) => EXACT.format(new Date(at));
 
