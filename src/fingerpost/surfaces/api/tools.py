@@ -502,7 +502,8 @@ def _build_detail(inventory: ToolInventory, card: ToolCard, pin: Pin | None) -> 
 def _iterate_known_fields(card: ToolCard) -> Iterator[KnownField]:
     """Yield every value that has a source, by its path in the record."""
     yield _build_field("effect", card.effect)
-    yield _build_field("effect_certain", Known(card.certain, card.effect.source, card.doubt or card.effect.reason))
+    certainty = Known(card.certain, card.effect.source, card.doubt or card.effect.reason)
+    yield _build_field("effect_certain", certainty)
     yield from _iterate_fields("", card.intelligence)
     yield from _iterate_fields("retry.", card.retry)
     yield _build_field("cache_seconds", card.cache_seconds)
