@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fingerpost.errors import ConfigError
+from fingerpost.settings.document import to_plain_json
 from fingerpost.surfaces.cli.main import fingerpost
 from tests.kit.settings_folders import SettingsFolders
 from tests.requirements import proves
@@ -149,6 +150,22 @@ def test_import_shows_what_it_found_and_writes_nothing_unasked(
     assert list(folders.cwd.iterdir()) == []
 
 
+@proves("H20", "S6")
+def test_import_writes_to_the_servers_file_in_use(
+    folders: SettingsFolders, terminal: SettingsCommand
+) -> None:
+    a_home_with_clients(folders)
+    code, printed = terminal.run("import", "--yes")
+    assert code == 0 and "wait for your review" in printed
+    assert [spec.name for spec in folders.load().specs] == ["a", "a-gemini-cli", "b"]
+    assert all(spec.review_new for spec in folders.load().specs)
+    # A server of the settings file replaces that of the user's own file; a named file replaces all of it.
+    folders.write("fingerpost.toml", '[servers.a]\ncommand = "z"\n')
+    assert {spec.name: spec.command for spec in folders.load().specs}["a"] == "z"
+    named = folders.write("mcp.json", '{"mcpServers": {"a": {"command": "named"}}}')
+    assert [spec.command for spec in folders.load(servers=named).specs] == ["named"]
+
+
 def test_import_without_any_client_says_so(terminal: SettingsCommand) -> None:
     assert terminal.run("import") == (1, "No servers of other MCP clients were found.\n")
 
@@ -181,13 +198,15 @@ def test_import_adds_to_an_existing_file_keeps_what_is_there_and_a_backup(
     assert code == 0
     assert "mcp.json.bak" in printed
     assert (folders.cwd / "mcp.json.bak").read_text(encoding="utf-8") == old
-    content = json.loads(file.read_text(encoding="utf-8"))
+    assert "// keep" in file.read_text(encoding="utf-8")
+    content = json.loads(to_plain_json(file.read_text(encoding="utf-8")))
     assert content["mine"] == 1
+    assert content["mcpServers"]["b"]["review_new"] is True
     assert content["mcpServers"]["a"] == {"command": "here", "autoApprove": []}
     assert list(content["mcpServers"]) == ["a", "a-cursor", "a-gemini-cli", "b"]
     before = file.read_bytes()
     _, printed = terminal.run("import", "--write", "mcp.json", "--yes")
-    assert "already holds all of them" in printed
+    assert "already has all of them" in printed
     assert file.read_bytes() == before
 
 

@@ -21,6 +21,7 @@ OFF_BY_DEFAULT = (
     "decision_cache",
     "learn_from_feedback",
     "preferences",
+    "review_new",
 )
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "settings.md"
 

@@ -14,11 +14,12 @@ from sqlalchemy import Connection, Engine, create_engine, inspect, text
 from fingerpost.errors import StoreTooNew
 from fingerpost.events import PacketReceived, PacketReinjected, encode
 from fingerpost.records import Packet
+from fingerpost.records.codec import to_json
 from fingerpost.store import Store
 from fingerpost.store.audit import GENESIS, ChainFact, hash_fact
 from fingerpost.store.database import Database, resolve_location
 from fingerpost.store.schema import MIGRATION_STEPS, MigrationStep, metadata, migrate
-from tests.kit.store_samples import create_audited_event, ordinary
+from tests.kit.store_samples import create_audited_event, ordinary, pin
 from tests.kit.stores import OpenStore, Postgres
 from tests.requirements import proves
 
@@ -78,7 +79,7 @@ def test_an_older_database_is_brought_forward_and_keeps_its_rows(engine: Engine)
     with engine.connect() as connection:
         with connection.begin():
             assert migrate(connection) == now
-            connection.execute(text("INSERT INTO pins (key, record) VALUES ('git/log', '{}')"))
+            connection.execute(text("INSERT INTO pins (entry, key, record) VALUES ('', 'git/log', '{}')"))
         with connection.begin():
             assert migrate(connection, newer) == now + 2
         with connection.begin():
@@ -118,6 +119,34 @@ async def test_requests_from_before_are_found_by_their_conversation(
         read = [(item.seq, item.event.kind) for item in await store.journal.list_events()]
         again = [(3, "packet_reinjected"), (4, "packet_reinjected")]
         assert read == [(1, "packet_received"), (2, "unknown_event"), *again]
+
+
+@proves("H7", "S8")
+async def test_pins_from_before_belong_to_the_entries_that_were_known(
+    engine: Engine, open_store: OpenStore
+) -> None:
+    """Step 17 keys pins by the entry of their server."""
+
+    def write_as_before() -> None:
+        with engine.connect() as connection, connection.begin():
+            migrate(connection, MIGRATION_STEPS[:16])
+            for key in ("git/log", "git/", "files/read", "gitx/log"):
+                record = to_json(pin(key)).decode()
+                add = text("INSERT INTO pins (key, record) VALUES (:key, :record)")
+                connection.execute(add, {"key": key, "record": record})
+            for entry in ("e1", "e2"):
+                known = "INSERT INTO known_servers VALUES ('git', :e, 1, '{}')"
+                connection.execute(text(known), {"e": entry})
+        engine.dispose()
+
+    await anyio.to_thread.run_sync(write_as_before)
+    async with open_store() as store:
+        await store.pins.use_entries({"git": "e2", "files": "f1"})
+        assert list(await store.pins.list_all()) == ["files/read", "git/", "git/log", "gitx/log"]
+        assert await store.pins.use_entries({"git": "e3", "files": "f1"}) == {"git"}
+        assert list(await store.pins.list_all()) == ["files/read", "gitx/log"]
+        assert await store.pins.use_entries({"git": "e1", "files": "f2"}) == {"files"}
+        assert list(await store.pins.list_all()) == ["git/", "git/log", "gitx/log"]
 
 
 @proves("H7", "H27")

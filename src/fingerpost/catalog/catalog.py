@@ -30,11 +30,14 @@ from fingerpost.catalog.unavailable import (
     build_changed,
     build_disabled,
     build_disabled_by_settings,
+    build_reviewed,
     build_unseen,
+    describe_quarantine,
 )
 from fingerpost.errors import ConfigError, UnknownServer, UnknownTool
 from fingerpost.events import (
     CatalogChanged,
+    EntryTrusted,
     EventSink,
     PinAccepted,
     ToolDropped,
@@ -87,6 +90,9 @@ class Catalog:
         self._quarantined: dict[str, Quarantined] = {}
         self._disabled_tools: Mapping[str, str] = {}  # tools disabled by a person, with the reason
         self._disabled_servers: Mapping[str, str] = {}
+        # Servers that have pins under another entry only, and those that were trusted all the same.
+        self.changed_entries: frozenset[str] = frozenset()
+        self.trusted_entries: frozenset[str] = frozenset()
         self._announced: dict[str, str] = {}  # the last changed fingerprint that was reported, by key
         self._version = 0
         self._snapshot = self._full_snapshot = Snapshot()
@@ -174,7 +180,18 @@ class Catalog:
                 card, self._card_builder.overrides.get_pattern(card.key, "enabled")
             )
         held = self._quarantined.get(card.key)
-        return build_unseen(card) if held is not None and held.new else build_changed(card)
+        if held is None or not held.new:
+            return build_changed(card)
+        return build_reviewed(card) if held.reviewed else build_unseen(card)
+
+    def count_offered(self, server: str) -> int:
+        """Return how many tools of this server callers can use."""
+        return len(self._get_listed(server))
+
+    def describe_quarantine(self, server: str) -> str:
+        """Return why tools of this server are hidden until a person accepts them, or an empty text."""
+        held = [entry for entry in self._quarantined.values() if entry.card.server == server]
+        return describe_quarantine(held)
 
     def get_disabled_reason(self, card: ToolCard) -> str | None:
         """Return why this tool is disabled, or None if it is enabled."""
@@ -364,12 +381,16 @@ class Catalog:
         server_pin = self._pins.get(build_server_key(server))
         first: list[ToolCard] = []
         waiting: list[Quarantined] = []
+        now = utc_now()
+        reviewed = self._reviews_new(server)
+        since = now if server_pin is None else server_pin.pinned_at
         for card in found.new:
-            if server_pin is not None and self._is_new_on_known_server(card, server_pin):
-                waiting.append(build_quarantine_entry(card, since=server_pin.pinned_at))
+            if (reviewed and not card.personal) or (
+                server_pin is not None and self._is_new_on_known_server(card, server_pin)
+            ):
+                waiting.append(build_quarantine_entry(card, since=since, reviewed=reviewed))
             else:
                 first.append(card)
-        now = utc_now()
         for card in first:
             self._add_new_pin(build_pin(card, at=now))
         for card in (*first, *found.accepted):  # a tool whose pin was removed is new and may be in quarantine
@@ -382,6 +403,13 @@ class Catalog:
             if self._announced.get(key) != seen:
                 self._announced[key] = seen
                 self._events.emit(ToolQuarantined(tool=key, pinned=entry.pin.fingerprint, seen=seen))
+
+    def _reviews_new(self, server: str) -> bool:
+        """Return whether tools of this server without a pin wait for review, also if the server is new."""
+        origin = self._origins.get(server)
+        if origin is None or origin.package == IN_PROCESS:
+            return False
+        return self._flags.review_new if origin.review_new is None else origin.review_new
 
     def _is_new_on_known_server(self, card: ToolCard, server_pin: Pin) -> bool:
         """Return whether a known server offers this tool for the first time, so that it needs review.
@@ -396,9 +424,12 @@ class Catalog:
         """Pin the names of the server's tools, and its instructions when it is first seen."""
         if server_pin is None:
             if names:
-                self._add_new_pin(
-                    build_server_pin(server, self._get_raw_instructions(server), names, at=utc_now())
-                )
+                trusted = "" if self._reviews_new(server) else self._get_raw_instructions(server)
+                self._add_new_pin(build_server_pin(server, trusted, names, at=utc_now()))
+                if server in self.changed_entries:
+                    self.changed_entries = self.changed_entries - {server}
+                    self.trusted_entries = self.trusted_entries | {server}
+                    self._events.emit(EntryTrusted(server=server, tools=tuple(sorted(names))))
         elif not get_pinned_tools(server_pin).issuperset(names):
             tools = sorted(get_pinned_tools(server_pin).union(names))
             self._add_new_pin(replace(server_pin, definition={**server_pin.definition, "tools": tools}))
@@ -426,14 +457,15 @@ class Catalog:
         server_pin = self._pins.get(build_server_key(server))
         origin = self._origins.get(server)
         ours = server in self._own or (origin is not None and origin.package == IN_PROCESS)
-        if server_pin is None or ours or not self._flags.pins:
+        if ours or not self._flags.pins or (server_pin is None and not self._reviews_new(server)):
             return None
         instructions = self._get_raw_instructions(server)
-        if instructions == get_pinned_instructions(server_pin):
+        pinned = "" if server_pin is None else get_pinned_instructions(server_pin)
+        if instructions == pinned:
             return None
         return ChangedInstructions(
             server=server,
-            before=get_pinned_instructions(server_pin),
+            before=pinned,
             after=instructions,
             fingerprint=compute_text_fingerprint(instructions),
         )
@@ -442,14 +474,13 @@ class Catalog:
         """Accept the server's current instructions and return the pin. The caller stores it."""
         waiting = self._find_changed_instructions(server)
         server_pin = self._pins.get(build_server_key(server))
-        if waiting is None or server_pin is None:
+        if waiting is None:
             raise UnknownServer(f"{server}: nothing that it says of itself waits to be accepted")
         if fingerprint != waiting.fingerprint:
             message = f"what {server} says of itself has changed again since it was shown"
             raise ConfigError(message, hint="Look at the new difference and accept that one.")
-        accepted = build_server_pin(
-            server, waiting.after, get_pinned_tools(server_pin), at=utc_now(), accepted_by=by
-        )
+        known = frozenset[str]() if server_pin is None else get_pinned_tools(server_pin)
+        accepted = build_server_pin(server, waiting.after, known, at=utc_now(), accepted_by=by)
         self._pins[accepted.key] = accepted
         self._events.emit(PinAccepted(tool=accepted.key, fingerprint=accepted.fingerprint, accepted_by=by))
         return accepted

@@ -108,9 +108,10 @@ def get_pinned_tools(pin: Pin) -> frozenset[str]:
     return frozenset(map(str, tools)) if isinstance(tools, list | tuple) else frozenset()
 
 
-def build_quarantine_entry(card: ToolCard, *, since: datetime) -> Quarantined:
-    """Build the quarantine entry of a new tool on a known server."""
-    return Quarantined(card=card, pin=Pin(key=card.key, fingerprint="", definition={}, pinned_at=since))
+def build_quarantine_entry(card: ToolCard, *, since: datetime, reviewed: bool) -> Quarantined:
+    """Build the quarantine entry of a new tool on a known server, or on a new one that is reviewed."""
+    pin = Pin(key=card.key, fingerprint="", definition={}, pinned_at=since)
+    return Quarantined(card=card, pin=pin, reviewed=reviewed)
 
 
 @frozen

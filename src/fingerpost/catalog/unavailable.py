@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.frozen import frozen
-from fingerpost.records import DroppedTool, Effect, ServerState, ServerStatus, ToolCard
+from fingerpost.records import DroppedTool, Effect, Quarantined, ServerState, ServerStatus, ToolCard
 
 _ENABLE_HINT: Final = "Switch it on again in the console of `fingerpost serve`, under {page}."
 _STATE_REASONS: Final = {
@@ -52,6 +53,29 @@ def build_unseen(card: ToolCard) -> UnavailableTool:
         f"`fingerpost pins accept {card.key}`, or all of its server with "
         f"`fingerpost pins accept {card.server}`.",
     )
+
+
+def build_reviewed(card: ToolCard) -> UnavailableTool:
+    """Build the reason for a tool of a server whose tools are all reviewed when they are new."""
+    return _build(
+        card,
+        f"{card.server} is new, or its entry changed, and its tools wait for review",
+        f"Look at them with `fingerpost pins diff {card.server}`, then accept them with "
+        f"`fingerpost pins accept {card.server}`.",
+    )
+
+
+def describe_quarantine(entries: Sequence[Quarantined]) -> str:
+    """Return why these tools of one server are hidden, or an empty text."""
+    changed = sum(not entry.new for entry in entries)
+    reviewed = sum(entry.new and entry.reviewed for entry in entries)
+    new = len(entries) - changed - reviewed
+    parts = (
+        (changed, "hidden: the definition changed, the server's entry did not"),
+        (new, "hidden: new on a server that was seen before without it"),
+        (reviewed, "waiting for review: the server is new, or its entry changed"),
+    )
+    return "; ".join(f"{count} {'tool' if count == 1 else 'tools'} {why}" for count, why in parts if count)
 
 
 def build_disabled_by_settings(card: ToolCard, pattern: str) -> UnavailableTool:

@@ -60,6 +60,7 @@ from fingerpost.events.route import (
 )
 from fingerpost.events.servers import (
     CatalogChanged,
+    EntryTrusted,
     EventsDropped,
     PinAccepted,
     ProfilesChanged,
@@ -106,6 +107,7 @@ __all__ = [
     "ClientLeft",
     "ConfidenceJudged",
     "DeferredRecorder",
+    "EntryTrusted",
     "Event",
     "EventRecorder",
     "EventSink",

@@ -97,6 +97,21 @@ class PinAccepted(Event):
 
 
 @frozen
+class EntryTrusted(Event):
+    """The entry of a server changed, or another project has one of this name. Its tools are trusted as they
+    are now.
+    """
+
+    audited: ClassVar[bool] = True
+
+    server: str
+    tools: tuple[str, ...]
+
+    def summary(self) -> str:
+        return f"{self.server}: its entry is not the one seen before; {len(self.tools)} tools are trusted"
+
+
+@frozen
 class ToolSwitched(Event):
     """A person disabled or enabled a tool, for all surfaces and processes."""
 

@@ -74,6 +74,7 @@ class ServerSpec:
         forward_authorization: whether the caller's token is forwarded; never by default
         trust_hints: whether the operator trusts its annotations, such as `readOnlyHint`
         new_tools: whether new tools on a known server wait for review
+        review_new: whether all tools of a new server wait for review; None: as in the settings
         lifecycle: None: as in the settings
         idle_seconds: a program without calls for so long is stopped; 0: never
         keep_running: it has state between calls, so it is not stopped
@@ -100,6 +101,7 @@ class ServerSpec:
     forward_authorization: bool = False
     trust_hints: bool = False
     new_tools: NewTools = "review"
+    review_new: bool | None = None
     lifecycle: Lifecycle | None = None
     idle_seconds: float | None = None
     keep_running: bool = False
@@ -184,6 +186,7 @@ class Listing:
     package: str | None = None  # the program its entry starts, or its URL; None: unknown
     trust_hints: bool = False  # whether `readOnlyHint` is trusted
     new_tools: NewTools = "allow"
+    review_new: bool | None = None  # whether all tools wait if the server is new; None: as in the settings
     truncated: str | None = None  # why the list is incomplete
     personal: frozenset[str] = frozenset()  # names of tools listed only for callers' own keys
 

@@ -241,6 +241,7 @@ class Quarantined:
 
     card: ToolCard
     pin: Pin  # for a new tool: empty, without a fingerprint
+    reviewed: bool = False  # all tools of its server wait when they are new: `review_new`
 
     @property
     def new(self) -> bool:

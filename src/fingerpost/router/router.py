@@ -20,6 +20,7 @@ from fingerpost.call.outcomes import build_choice_sample
 from fingerpost.call.pipeline import CallPipeline
 from fingerpost.catalog import Catalog, Snapshot
 from fingerpost.catalog.intelligence import keeps_state
+from fingerpost.catalog.pins import build_server_key
 from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.errors import (
     CallError,
@@ -247,7 +248,6 @@ class Router:
             self.catalog.learn(await self.store.usage.get_profiles())
             self._catalog_sync = CatalogSync(self.catalog, self.store)
             update_pins = partial(refresh_pins, self.store, self.catalog, self._catalog_sync)
-            await update_pins()
             # Before any task starts, because a task group would wrap configuration errors.
             servers = ServerPool(
                 self.extensions.servers,
@@ -258,6 +258,7 @@ class Router:
                 lifecycle=self.settings.lifecycle,
                 has_state=keeps_state,
             )
+            await self._use_entries(await servers.read_entries())
             stack.push_async_callback(self._catalog_sync.save)
             tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
@@ -297,9 +298,7 @@ class Router:
                 on_changed=self._mark_learning_stale,
             )
             stack.callback(self.servers.subscribe_to_changes(self._apply_listing))
-            await self.servers.offer_known(
-                await self.store.known_servers.find(await self.servers.read_entries())
-            )
+            await self._offer_known(*(status.name for status in self.servers.statuses))
             stack.push_async_callback(self._close_narrower)
             self._tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(self._tasks.cancel_scope.cancel)
@@ -437,10 +436,23 @@ class Router:
     async def _start_added(self, name: str) -> None:
         """Offer what is known of a new server, and connect it unless that is enough."""
         await self.disabled_tools.refresh()
-        entries = await self.servers.read_entries()
-        wanted = {name: entries[name]} if name in entries else {}
-        await self.servers.offer_known(await self.store.known_servers.find(wanted))
+        await self._use_entries(await self.servers.read_entries())
+        await self._offer_known(name)
         self.servers.start_needed(name)
+
+    async def _use_entries(self, entries: Mapping[str, str]) -> None:
+        """Use the pins of the servers' current entries."""
+        await self._catalog_sync.save_pins()  # of the entries before
+        parts = {build_server_key(name).removesuffix("/"): name for name in entries}
+        by_part = {part: entries[name] for part, name in parts.items()}
+        changed = await self.store.pins.use_entries(by_part)
+        self.catalog.changed_entries = frozenset(parts[part] for part in changed)
+        await refresh_pins(self.store, self.catalog, self._catalog_sync)
+
+    async def _offer_known(self, *names: str) -> None:
+        """Offer what these servers listed before."""
+        entries = self.servers.select_knowable(*names)
+        await self.servers.offer_known(await self.store.known_servers.find(entries))
 
     async def try_server(self, spec: ServerSpec) -> ServerTrial:
         """Connect to a server once and return its tools, or why that failed. It is not added."""
@@ -629,13 +641,18 @@ class Router:
         await close_models(self._models)
 
     def _find_absent_servers(self) -> dict[str, str]:
-        """Return servers that should be connected but are not, with the reasons."""
+        """Return servers that should have tools but do not, with the reasons."""
         connected = (ServerState.READY, ServerState.ASLEEP, ServerState.DISABLED)
-        return {
+        absent = {
             status.name: status.reason or f"it is {status.state.value}"
             for status in self.servers.statuses
             if status.state not in connected
         }
+        for status in self.servers.statuses:
+            hidden = self.catalog.describe_quarantine(status.name)
+            if hidden and not self.catalog.count_offered(status.name):
+                absent[status.name] = hidden
+        return absent
 
     def _find_unusable_servers(self) -> dict[str, str]:
         """Return servers whose tools cannot be called now, with the reasons."""

@@ -158,6 +158,7 @@ async def read_listing(
         package=get_package(spec),
         trust_hints=spec.trust_hints or spec.in_process is not None,
         new_tools="allow" if spec.in_process is not None else spec.new_tools,
+        review_new=False if spec.in_process is not None else spec.review_new,
         truncated=truncated,
     )
 

@@ -188,10 +188,18 @@ class ServerPool:
             await self._library.load()
 
     async def read_entries(self) -> Mapping[str, str]:
-        """Return the hash of the entry of each server that can be known without running."""
-        specs = [one.spec for one in self._supervisors.values() if one.can_be_known]
+        """Return the hash of the entry of each server."""
+        specs = [one.spec for one in self._supervisors.values()]
         self._entries = await run_in_thread(lambda: {spec.name: fingerprint_entry(spec) for spec in specs})
         return self._entries
+
+    def select_knowable(self, *names: str) -> dict[str, str]:
+        """Return the hash of the entry of each of these servers that can be known without running."""
+        return {
+            name: entry
+            for name, entry in self._entries.items()
+            if name in names and self._get_supervisor(name).can_be_known
+        }
 
     def get_known(self, name: str) -> tuple[str, KnownServer] | None:
         """Return the hash of the entry of a connected server and what to keep of it, or None."""

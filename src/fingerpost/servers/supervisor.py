@@ -344,6 +344,7 @@ class Supervisor:
             package=get_package(spec),
             trust_hints=spec.trust_hints,
             new_tools=spec.new_tools,
+            review_new=spec.review_new,
         )
         await self._shared.on_listing(listing)
         self.listing = self._shared_listing = listing

@@ -38,7 +38,7 @@ FIELD_NAMES: dict[str, str] = {
             "command", "args", "env", "cwd", "headers", "oauth", "era", "enabled", "connect_timeout",
             # Our own fields. Users who know them from fingerpost.toml may write them here as well.
             "isolate", "prefix", "forward_authorization", "allow_link_local", "trust_hints", "new_tools",
-            "lifecycle", "idle_seconds", "keep_running",
+            "review_new", "lifecycle", "idle_seconds", "keep_running",
         )
     },
     "envFile": "env_file",

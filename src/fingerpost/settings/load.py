@@ -64,7 +64,7 @@ from fingerpost.settings.variables import (
 # Passed to the spec as they are.
 _SPEC_FIELDS = (
     "command", "args", "env", "cwd", "url", "headers", "era", "enabled", "prefix", "isolate",
-    "forward_authorization", "trust_hints", "new_tools", "lifecycle", "idle_seconds",
+    "forward_authorization", "trust_hints", "new_tools", "review_new", "lifecycle", "idle_seconds",
     "keep_running", "allow_link_local",
 )  # fmt: skip
 _PROGRAM_FIELDS = ("args", "env", "env_file", "cwd")

@@ -322,6 +322,9 @@ class FlagSettings(Section):
     """Every new behaviour can be switched off."""
 
     pins: bool = Field(default=True, description="Hide a tool whose definition changed until it is accepted")
+    review_new: bool = Field(
+        default=False, description="Tools of a new server, or of one whose entry changed, wait for review"
+    )
     inferred_intelligence: bool = Field(default=True, description="Infer category, priority and signals")
     learned_intelligence: bool = Field(default=True, description="Learn latency and size from recorded use")
     audit: bool = Field(default=True, description="Keep the hash-chained audit trail")
@@ -487,6 +490,11 @@ class ServerSettings(Section):
     )
     new_tools: Literal["review", "allow"] = Field(
         default="review", description="Tools it offers later wait for `fingerpost pins accept`, or do not"
+    )
+    review_new: bool | None = Field(
+        default=None,
+        description="Its tools wait for `fingerpost pins accept` also when it is new or its entry changed; "
+        "by default flags.review_new",
     )
     lifecycle: Literal["on_demand", "at_start", "always"] | None = Field(
         default=None,

@@ -155,6 +155,9 @@ def _remove_member(text: str, inside: _ObjectSpan, member: _MemberSpan) -> str:
     following = inside.members[index + 1].start if index + 1 < len(inside.members) else inside.end
     comma = _find_comma(text, member.end, following)
     after = text[member.end :] if comma is None else text[member.end : comma] + text[comma + 1 :]
+    rest = after.lstrip(" \t")
+    if before.endswith("\n") and rest.startswith(("\n", "\r\n")):  # leave no empty line
+        after = rest.removeprefix("\r").removeprefix("\n")
     if comma is None and index > 0:  # it was the last member: remove the comma before it
         previous = inside.members[index - 1]
         at = _find_comma(text, previous.end, member.start)

@@ -156,6 +156,8 @@ pruned = Table(
 pins = Table(
     "pins",
     metadata,
+    # Hash of the server's command or URL, as in `known_servers`; empty: from before it was recorded.
+    Column("entry", Text, primary_key=True),
     Column("key", ExactText, primary_key=True),
     Column("record", Text, nullable=False),
 )
@@ -601,6 +603,19 @@ _CREATE_KNOWN_SERVERS = (
 )
 
 
+_KEY_PINS_BY_ENTRY = (
+    """CREATE TABLE pins_by_entry (
+        entry TEXT NOT NULL, key TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (entry, key))""",
+    """INSERT INTO pins_by_entry SELECT known_servers.entry, pins.key, pins.record
+        FROM pins JOIN known_servers
+        ON substr(pins.key, 1, length(known_servers.server) + 1) = known_servers.server || '/'""",
+    """INSERT INTO pins_by_entry SELECT '', key, record FROM pins
+        WHERE key NOT IN (SELECT key FROM pins_by_entry)""",
+    "DROP TABLE pins",
+    "ALTER TABLE pins_by_entry RENAME TO pins",
+)
+
+
 def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
@@ -644,6 +659,7 @@ MIGRATION_STEPS: tuple[MigrationStep, ...] = (
     MigrationStep(14, _number_events),
     MigrationStep(15, _split_audit_chains),
     MigrationStep(16, _build_migration(_CREATE_KNOWN_SERVERS)),
+    MigrationStep(17, _build_migration(_KEY_PINS_BY_ENTRY)),
 )
 
 

@@ -19,7 +19,7 @@ import anyio.to_thread
 from pydantic_core import from_json as parse_json
 from sqlalchemy import Connection, delete, insert, select, update
 
-from fingerpost.errors import ConfigError
+from fingerpost.errors import ConfigError, StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     DisabledEntry,
@@ -53,28 +53,47 @@ class PinChanges:
     gone: frozenset[str]
 
 
+NO_ENTRY: Final = ""  # of pins from before entries were recorded
+
+
 class PinStore:
-    """Stores one pin per tool key."""
+    """Stores one pin per tool key and entry of its server: two projects may use one name for two servers."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
         self._database = database
         self._writer = writer
+        self._entries: Mapping[str, str] = {}  # hash of the entry of each server, by the server part of keys
         self._revision: int | None = None  # at the last check
         self._seen: dict[str, int] = {}  # hash of each record at the last check; the records are large
         self._put: set[str] = set()  # stored by this process since the last check
 
+    async def use_entries(self, entries: Mapping[str, str]) -> frozenset[str]:
+        """Use the pins of these entries from now on. `entries` has hashes by the server part of keys.
+
+        Pins from before entries were recorded become those of the first entry of their server. Return the
+        servers that have pins under another entry only.
+        """
+        self._entries, self._revision = dict(entries), None
+        is_old = select(pins.c.key).where(pins.c.entry == NO_ENTRY).limit(1)
+        if await self._database.read(lambda connection: connection.execute(is_old).first() is not None):
+            with contextlib.suppress(StoreUnavailable):  # a store that is only read
+                await self._writer.write(_adopt_pins, self._entries)
+        return await self._database.read(partial(_find_changed_entries, self._entries))
+
     async def list_all(self) -> dict[str, Pin]:
-        """Return all pins, sorted by key."""
-        return await self._database.read(_read_pins)
+        """Return the pins of the entries in use, and of servers that are not configured; sorted by key."""
+        return _parse_pins(await self._database.read(partial(_read_pin_records, self._entries)))
 
     async def put(self, *new: Pin) -> None:
-        """Store these pins, replacing older ones with the same keys."""
+        """Store these pins, replacing older ones with the same keys and entries."""
         if new:
-            await self._writer.write(_put_pins, new)
+            entries = self._entries
+            rows = tuple((entries.get(_get_server(pin.key), NO_ENTRY), pin) for pin in new)
+            await self._writer.write(_put_pins, rows)
             self._put.update(pin.key for pin in new)
 
     async def remove(self, key: str) -> bool:
-        """Delete a pin. Return False if there was none."""
+        """Delete a pin, under every entry of its server. Return False if there was none."""
         return await self._writer.write(_remove_pins, key)
 
     async def take_changes(self) -> PinChanges | None:
@@ -88,7 +107,7 @@ class PinStore:
         revision = connection.execute(select(pin_revision.c.number)).scalar_one()
         if revision == self._revision:
             return None
-        records = _read_pin_records(connection)
+        records = _read_pin_records(self._entries, connection)
         seen = {key: hash(record) for key, record in records.items()}
         changed = {key: record for key, record in records.items() if seen[key] != self._seen.get(key)}
         gone = (self._seen.keys() | known) - seen.keys()
@@ -163,24 +182,55 @@ def _put_known_servers(
     return [None] * len(groups)
 
 
-def _read_pins(connection: Connection) -> dict[str, Pin]:
-    return _parse_pins(_read_pin_records(connection))
+def _read_pin_records(entries: Mapping[str, str], connection: Connection) -> dict[str, str]:
+    """Return the pins of these entries and of all other servers, by key. They are sorted here, because
+    databases sort text differently.
+    """
+    rows = sorted(connection.execute(select(pins)), key=lambda row: (row.key, row.entry))
+    # Sorted by entry, too: a pin without one counts only if there is no other.
+    return {
+        row.key: row.record
+        for row in rows
+        if row.entry in (NO_ENTRY, entries.get(_get_server(row.key), row.entry))
+    }
 
 
-def _read_pin_records(connection: Connection) -> dict[str, str]:
-    """Return all stored pins by key. They are sorted here, because databases sort text differently."""
-    rows = sorted(connection.execute(select(pins)), key=lambda row: row.key)
-    return {row.key: row.record for row in rows}
+def _find_changed_entries(entries: Mapping[str, str], connection: Connection) -> frozenset[str]:
+    pinned: dict[str, set[str]] = {}
+    for row in connection.execute(select(pins.c.key, pins.c.entry)):
+        pinned.setdefault(_get_server(row.key), set()).add(row.entry)
+    return frozenset(
+        server
+        for server, entry in entries.items()
+        if pinned.get(server, {entry}).isdisjoint((entry, NO_ENTRY))
+    )
+
+
+def _get_server(key: str) -> str:
+    """Return the server part of a key."""
+    return key.partition("/")[0]
+
+
+def _adopt_pins(connection: Connection, groups: Sequence[Mapping[str, str]]) -> list[None]:
+    for entries in groups:
+        for row in connection.execute(select(pins).where(pins.c.entry == NO_ENTRY)).all():
+            entry = entries.get(_get_server(row.key), NO_ENTRY)
+            if entry != NO_ENTRY:
+                new = {"entry": entry, "key": row.key, "record": row.record}
+                connection.execute(insert_ignoring(connection, pins), new)
+                connection.execute(delete(pins).where(pins.c.entry == NO_ENTRY, pins.c.key == row.key))
+    _increment_revision(connection)
+    return [None] * len(groups)
 
 
 def _parse_pins(records: Mapping[str, str]) -> dict[str, Pin]:
     return {key: from_json(Pin, record) for key, record in records.items()}
 
 
-def _put_pins(connection: Connection, groups: Sequence[tuple[Pin, ...]]) -> list[None]:
+def _put_pins(connection: Connection, groups: Sequence[tuple[tuple[str, Pin], ...]]) -> list[None]:
     # The last pin of a key counts. PostgreSQL refuses to update a row twice in one statement.
-    latest = {pin.key: to_json(pin).decode() for group in groups for pin in group}
-    rows = [{"key": key, "record": record} for key, record in latest.items()]
+    latest = {(entry, pin.key): to_json(pin).decode() for group in groups for entry, pin in group}
+    rows = [{"entry": entry, "key": key, "record": record} for (entry, key), record in latest.items()]
     connection.execute(upsert(connection, pins), rows)
     _increment_revision(connection)
     return [None] * len(groups)

@@ -402,5 +402,5 @@ def test_where_the_only_server_is_down_ask_says_that(person: CommandLine) -> Non
     person.has_fault("crashing", "crash_loop")
     done = person.runs("ask", "What time is it in Tokyo right now?")
     output = done.stdout + done.stderr
-    assert "no server can be reached: crashing" in output
+    assert "No tools can be used now: crashing" in output
     assert "add a server" not in output.lower()

@@ -205,7 +205,9 @@ class ServerLine:
     transport: Transport
     version: str = ""  # name and version as reported
     protocol: str = ""
-    tools: int = 0
+    tools: int = 0  # listed by the server
+    offered: int = 0  # of these, those that can be used
+    hidden: str = ""  # why tools wait for a review
     dropped: int = 0  # invalid tools that were dropped
     connect_ms: float | None = None
     latency: float | None = None  # milliseconds of the last probe, if there was one
@@ -609,6 +611,8 @@ class ServerOperations(OperationGroup):
             hint=status.hint or "",
             version=status.product or "",
             protocol=status.protocol or "",
+            offered=self._router.catalog.count_offered(name),
+            hidden=self._router.catalog.describe_quarantine(name),
             latency=self._router.servers.get_latency(name),
             breaker=BreakerLine() if breaker is None else copy_fields(BreakerLine, breaker),
             switched_off=None if off is None else copy_fields(SwitchedOff, off),

@@ -1,21 +1,36 @@
-"""`fingerpost servers`, `tools` and `tool`: the state of servers and the tools they offer."""
+"""`fingerpost servers`, `tools` and `tool`: the state of servers, their entries, and the tools they offer."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
+from anyio.to_thread import run_sync
 from rich.live import Live
 from rich.text import Text
 
 from fingerpost.call.build import find_absence
-from fingerpost.events import encode
+from fingerpost.errors import ServerUnavailable
+from fingerpost.events import ServerEntryChanged, encode
 from fingerpost.records import Known, Source, ToolCall
 from fingerpost.records.codec import to_plain
+from fingerpost.router.configuration import (
+    ConfiguredEntries,
+    EntryChange,
+    EntryDraft,
+    ServerTrial,
+    try_server,
+)
 from fingerpost.schemas import get_properties
-from fingerpost.surfaces.cli.common import connect_servers, run_on_router
+from fingerpost.settings.document import as_table
+from fingerpost.settings.servers_file import Entry, ServersFile, change_entry, mask_entry, parse_pasted
+from fingerpost.surfaces.cli.common import connect_servers, read_settings, run_on_router, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     build_table,
@@ -24,18 +39,24 @@ from fingerpost.surfaces.cli.screen import (
     format_count,
     format_effect,
     get_output,
+    print_dim,
     print_json,
+    print_note,
     print_table,
+    print_warning,
 )
+from fingerpost.surfaces.cli.terminal_input import get_person
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fingerpost.records import ServerStatus, ToolCard
     from fingerpost.router import Router
-    from fingerpost.settings import CallSettings
+    from fingerpost.settings import CallSettings, Loaded, Settings
+    from fingerpost.store import Store
 
 
+MAX_STDERR_LINES = 10
 UP_STATES = ("ready", "degraded", "asleep")
 STATE_COLOURS = {
     "ready": "green",
@@ -58,9 +79,11 @@ def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bo
         await connect_servers(router, wait=wait, wake=connect)
         statuses = router.servers.statuses
         if common.as_json:
-            print_json([to_plain(status) for status in statuses])
+            print_json([_convert_status(router, status) for status in statuses])
         else:
-            get_output().print(_build_status_table(statuses))
+            get_output().print(_build_status_table(router))
+            for name in sorted(router.catalog.trusted_entries):
+                print_note(clean_text(f"{name}: its entry changed; its tools are trusted as they are now"))
         enabled = [status for status in statuses if status.state != "disabled"]
         return 0 if not enabled or any(status.state in UP_STATES for status in enabled) else 1
 
@@ -78,14 +101,265 @@ def sign_in(*, name: str, common: CommonOptions) -> int:
     return run_on_router(common, work, standalone=True)
 
 
+class EntryOptions(TypedDict):
+    """The options of `servers add` and `servers edit` that make an entry."""
+
+    target: tuple[str, ...]
+    entry: str | None
+    env: tuple[str, ...]
+    headers: tuple[str, ...]
+    cwd: Path | None
+    transport: str | None
+    lifecycle: str | None
+    trust_hints: bool | None
+    review: bool | None
+    enable: bool | None
+
+
+def add_server(
+    *, name: str | None, no_check: bool, common: CommonOptions, **options: Unpack[EntryOptions]
+) -> int:
+    """Add the server NAME to the servers file, after connecting to it once."""
+    loaded = read_settings(common)
+    pasted: Mapping[str, Entry] = {name or "": {}}
+    if options["entry"] is not None:
+        pasted = parse_pasted(_read_pasted(options["entry"]))
+        if name is not None and len(pasted) == 1:
+            pasted = {name: next(iter(pasted.values()))}
+    elif not options["target"]:
+        message = "say what to start or where it is: NAME -- COMMAND, NAME URL, or --entry JSON"
+        raise click.UsageError(message)
+    if "" in pasted or (name is not None and name not in pasted):
+        message = "the name of the server is missing" if "" in pasted else f"there is no {name!r} in the JSON"
+        raise click.UsageError(message)
+    entries = _open_entries(loaded)
+    drafts: list[EntryDraft] = []
+    for server, entry in pasted.items():
+        entries.check_free(server, loaded)
+        drafts.append(entries.check(server, change_entry(entry, _collect_changes(options, entry))))
+    return max(_save(loaded, draft, "added", common, check=not no_check) for draft in drafts)
+
+
+def edit_server(
+    *,
+    name: str,
+    unset: tuple[str, ...],
+    no_check: bool,
+    common: CommonOptions,
+    **options: Unpack[EntryOptions],
+) -> int:
+    """Change the entry of the server NAME with the options, or in an editor."""
+    loaded = read_settings(common)
+    entries = _open_entries(loaded)
+    written = entries.find(name, loaded).values
+    entry = _unset_fields(written, unset)
+    if options["entry"] is not None:
+        pasted = parse_pasted(_read_pasted(options["entry"]))
+        entry = pasted.get(name) or next(iter(pasted.values()))
+    changes = _collect_changes(options, entry)
+    if changes or unset or options["entry"] is not None:
+        entry = change_entry(entry, changes)
+    else:
+        text = click.edit(json.dumps(dict(written), indent=2, ensure_ascii=False) + "\n", extension=".json")
+        entry = written if text is None else next(iter(parse_pasted(text).values()))
+    if entry == written:
+        click.echo("Nothing changed.")
+        return 0
+    return _save(loaded, entries.check(name, entry), "changed", common, check=not no_check)
+
+
+def remove_server(*, name: str, common: CommonOptions) -> int:
+    """Remove the entry of the server NAME."""
+    loaded = read_settings(common)
+    entries = _open_entries(loaded)
+    entries.find(name, loaded)
+    entries.file.remove_entry(name)
+    event = ServerEntryChanged(server=name, change="removed", by=get_person(), file=entries.file.shown)
+
+    async def work(store: Store, settings: Settings) -> None:
+        del settings
+        await store.journal.append(event)
+
+    run_on_store(loaded, work)
+    if common.as_json:
+        print_json({"removed": name, "file": str(entries.file.path)})
+    else:
+        click.echo(f"{clean_text(name)} is removed from {entries.file.path}.")
+    return 0
+
+
+def _open_entries(loaded: Loaded) -> ConfiguredEntries:
+    assert loaded.places is not None  # they were loaded from files
+    return ConfiguredEntries(loaded.places, loaded.settings)
+
+
+def _read_pasted(text: str) -> str:
+    return sys.stdin.read() if text == "-" else text
+
+
+def _collect_changes(options: EntryOptions, entry: Entry) -> dict[str, object]:
+    """Return the fields of an entry that the options set, with our names."""
+    changes: dict[str, object] = {}
+    if target := options["target"]:
+        is_address = len(target) == 1 and target[0].startswith(("http://", "https://"))
+        parts = {"url": target[0]} if is_address else {"command": target[0], "args": list(target[1:])}
+        changes = {"command": None, "args": None, "url": None, **parts}
+        if not is_address and options["cwd"] is None and "cwd" not in entry:
+            changes |= _find_folder(target)
+    for field, given in (
+        ("env", _read_variables(options["env"])),
+        ("headers", _read_headers(options["headers"])),
+    ):
+        if given:
+            changes[field] = {**(as_table(entry.get(field)) or {}), **given}
+    if (folder := options["cwd"]) is not None:
+        changes["cwd"] = str(folder.absolute())
+    given = {
+        "transport": options["transport"],
+        "lifecycle": options["lifecycle"],
+        "trust_hints": options["trust_hints"],
+        "review_new": options["review"],
+        "enabled": options["enable"],
+    }
+    return changes | {field: value for field, value in given.items() if value is not None}
+
+
+def _find_folder(command: Sequence[str]) -> dict[str, object]:
+    """Return this folder as `cwd` if the command names a file in it: it would not be found from elsewhere."""
+    local = [word for word in command if not word.startswith(("/", "-", "~")) and Path(word).is_file()]
+    return {"cwd": str(Path.cwd())} if local else {}
+
+
+def _read_variables(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse `KEY=VALUE`. `KEY` alone refers to the variable of this name."""
+    split = ((key, equals, value) for key, equals, value in (pair.partition("=") for pair in pairs))
+    return {key: value if equals else f"${{{key}}}" for key, equals, value in split}
+
+
+def _read_headers(pairs: Sequence[str]) -> dict[str, str]:
+    """Parse `NAME=VALUE` and `NAME: VALUE`."""
+    headers: dict[str, str] = {}
+    for pair in pairs:
+        found = re.fullmatch(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)(?:=|:\s*)(.*)", pair)
+        if found is None:
+            message = "write it as NAME=VALUE"
+            raise click.BadParameter(message, param_hint="--header")
+        headers[found[1]] = found[2]
+    return headers
+
+
+def _unset_fields(entry: Entry, fields: Sequence[str]) -> Entry:
+    """Return the entry without these fields, such as `cwd` and `env.TOKEN`."""
+    for field in fields:
+        name, dot, key = field.partition(".")
+        inner = as_table(entry.get(name))
+        if name not in entry or (dot and key not in (inner or {})):
+            message = f"{field} is not in the entry; it has {', '.join(entry)}"
+            raise click.BadParameter(message, param_hint="--unset")
+        rest = {other: value for other, value in entry.items() if other != name}
+        left = {other: value for other, value in (inner or {}).items() if dot and other != key}
+        entry = {**rest, name: left} if left else rest
+    return entry
+
+
+def _save(
+    loaded: Loaded, draft: EntryDraft, change: EntryChange, common: CommonOptions, *, check: bool
+) -> int:
+    """Try the entry, show its tools, and save it."""
+    file = _open_entries(loaded).file
+    for problem in draft.warnings:
+        print_warning(clean_text(f"{problem} (fix: {problem.fix})"))
+
+    async def work(store: Store, settings: Settings) -> int:
+        trial: ServerTrial | None = None
+        if check and draft.spec.enabled:
+            print_dim(f"connecting to {clean_text(draft.name)} …")
+            trial = await try_server(draft.spec, settings, store.tokens)
+            if not trial.connected and not trial.needs_sign_in:
+                raise _build_trial_error(trial)
+        await run_sync(file.put_entry, draft.name, draft.entry)
+        by = await run_sync(get_person)
+        await store.journal.append(
+            ServerEntryChanged(server=draft.name, change=change, by=by, file=file.shown)
+        )
+        if trial is not None and trial.known is not None:
+            await store.known_servers.put(trial.known)
+        _report_saved(draft, trial, file, as_json=common.as_json)
+        return 0
+
+    return run_on_store(loaded, work)
+
+
+def _build_trial_error(trial: ServerTrial) -> ServerUnavailable:
+    """Print the end of what the program wrote, and build the error."""
+    status = trial.status
+    for line in status.stderr_tail.strip().splitlines()[-MAX_STDERR_LINES:]:
+        print_dim(f"  {clean_text(line)}")
+    reason = status.reason or "it did not answer in time"
+    message = reason if reason.startswith(status.name) else f"{status.name} does not work: {reason}"
+    fix = f"{status.hint}. " if status.hint else ""
+    hint = f"{fix}Nothing was saved; --no-check saves it anyway"
+    return ServerUnavailable(message, server=status.name, hint=hint)
+
+
+def _report_saved(draft: EntryDraft, trial: ServerTrial | None, file: ServersFile, *, as_json: bool) -> None:
+    cards = () if trial is None else trial.cards
+    if as_json:
+        print_json(
+            {
+                "saved": draft.name,
+                "file": str(file.path),
+                "entry": mask_entry(draft.entry),
+                "connected": None if trial is None else trial.connected,
+                "tools": [
+                    {"name": card.name, "effect": card.effect.value, "certain": card.certain}
+                    for card in cards
+                ],
+            }
+        )
+        return
+    if cards:
+        print_table(
+            format_count(len(cards), "tool"),
+            ("tool", "effect", "what it does"),
+            (
+                (
+                    Text(clean_text(card.name), style="bold"),
+                    style_effect(card),
+                    Text(cut_sentence(card.description)),
+                )
+                for card in cards
+            ),
+        )
+    if trial is not None:
+        for drop in trial.dropped:
+            print_warning(clean_text(f"{drop.name} is left out: {drop.reason}"))
+    name = clean_text(draft.name)
+    click.echo(f"{name} is saved in {file.path}.")
+    if draft.entry.get("cwd") == str(Path.cwd()):
+        click.echo("It runs in this folder, because its command names a file here; --cwd changes that.")
+    if trial is not None and trial.needs_sign_in:
+        click.echo(repeat_options(f"It asks you to sign in: `fingerpost servers login {name}`."))
+
+
 def _open_browser(url: str) -> None:
     click.echo(f"Open this address to sign in:\n  {url}")
     click.launch(url)
 
 
-def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
+def _convert_status(router: Router, status: ServerStatus) -> dict[str, Any]:
+    """Return the state of a server as JSON. `tools` is what it lists, `offered` what can be used."""
+    offered, hidden = (
+        router.catalog.count_offered(status.name),
+        router.catalog.describe_quarantine(status.name),
+    )
+    return {**to_plain(status), "offered": offered, "hidden": hidden}
+
+
+def _build_status_table(router: Router) -> Table:
+    statuses = router.servers.statuses
     up = sum(status.state in UP_STATES for status in statuses)
-    tools = sum(status.tools for status in statuses)
+    tools = len(router.tools.cards)
     table = build_table(
         f"{up} of {format_count(len(statuses), 'server')} up, {format_count(tools, 'tool')}",
         "server", "state", "via", "protocol", "connect", "tools", "note", right=(4, 5),
@@ -97,10 +371,23 @@ def _build_status_table(statuses: tuple[ServerStatus, ...]) -> Table:
             status.transport,
             status.protocol or "",
             f"{status.connect_ms:.0f} ms" if status.connect_ms is not None else "",
-            f"{status.tools}" if status.state in UP_STATES else "",
-            Text(clean_text(status.reason or _describe(status)), style="" if status.reason else "dim"),
+            _format_tools(router, status) if status.state in UP_STATES else "",
+            _build_note(router, status),
         )
     return table
+
+
+def _format_tools(router: Router, status: ServerStatus) -> str:
+    """Return how many tools can be used; `1 of 3` if others are hidden."""
+    offered = router.catalog.count_offered(status.name)
+    return f"{offered} of {status.tools}" if router.catalog.describe_quarantine(status.name) else f"{offered}"
+
+
+def _build_note(router: Router, status: ServerStatus) -> Text:
+    hidden = router.catalog.describe_quarantine(status.name)
+    review = hidden and f"{hidden} (`fingerpost pins diff {status.name}`)"
+    problem = "; ".join(part for part in (status.reason, review) if part)
+    return Text(clean_text(problem or _describe(status)), style="" if problem else "dim")
 
 
 def _describe(status: ServerStatus) -> str:
@@ -114,11 +401,9 @@ async def _watch_servers(router: Router, *, as_json: bool) -> None:
     with router.live.subscribe() as changes:
         router.servers.start()
         if screen.is_terminal and not as_json:
-            with Live(
-                _build_status_table(router.servers.statuses), console=screen, refresh_per_second=8
-            ) as live:
+            with Live(_build_status_table(router), console=screen, refresh_per_second=8) as live:
                 async for _ in changes:
-                    live.update(_build_status_table(router.servers.statuses))
+                    live.update(_build_status_table(router))
         async for event in changes:
             click.echo(encode(event) if as_json else f"{event.at:%H:%M:%S} {event.kind} {event.summary()}")
 
@@ -216,8 +501,10 @@ def _list_missing(router: Router) -> Iterator[str]:
         names = [clean_text(status.name) for status in router.servers.statuses if status.state == state]
         if names:
             yield f"not listed: the tools of {', '.join(names)} ({state}; {advice})"
-    if changed := router.catalog.quarantined:
-        yield f"not listed: {len(changed)} new or changed since they were first seen (see `fingerpost pins`)"
+    for status in router.servers.statuses:
+        if hidden := router.catalog.describe_quarantine(status.name):
+            name = clean_text(status.name)
+            yield f"not listed: {name}: {hidden} (see `fingerpost pins diff {name}`)"
     if refused := [drop for drop in router.catalog.dropped if not drop.switched_off]:
         yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
     if off := [drop for drop in router.catalog.dropped if drop.switched_off]:

@@ -60,6 +60,21 @@ TIMEOUT: Final = option(
     "--timeout", "Give up after this long.", type=click.FloatRange(min=0.1), metavar="SECONDS"
 )
 
+ENTRY_TARGET: Final = argument("target", nargs=-1, metavar="[URL | -- COMMAND [ARG]...]")
+ENTRY_OPTIONS: Final = (
+    option("--entry", "The entry as JSON, as a README shows it; - reads stdin.", metavar="JSON"),
+    option(
+        "--env", "A variable of the program; KEY alone takes yours.", multiple=True, metavar="KEY[=VALUE]"
+    ),
+    option("--header headers", "Sent with every request.", multiple=True, metavar="NAME=VALUE"),
+    option("--cwd", "Where the program runs.", type=DIRECTORY, metavar="FOLDER"),
+    option("--transport", "By default http for a URL.", type=choice(["http", "sse"])),
+    option("--lifecycle", "When it runs.", type=choice(["on_demand", "at_start", "always"])),
+    option("--trust-hints/--no-trust-hints", "Whether its readOnlyHint is believed.", default=None),
+    option("--review/--no-review", "Whether its tools wait until you accept them.", default=None),
+    option("--enable/--disable", "Whether it is used.", default=None),
+)
+
 COMMANDS: Final = {
     "servers": command(
         "catalog:show_servers",
@@ -67,6 +82,26 @@ COMMANDS: Final = {
         flag("--connect", "Connect every server, also those whose tools are known."),
         flag("--watch", "Stay connected and show every change until Ctrl-C."),
     ),
+    "servers add": command(
+        "catalog:add_server",
+        argument("name", required=False),
+        ENTRY_TARGET,
+        *ENTRY_OPTIONS,
+        flag("--no-check", "Save without connecting first."),
+        *COMMON,
+        people_only=True,
+    ),
+    "servers edit": command(
+        "catalog:edit_server",
+        argument("name"),
+        ENTRY_TARGET,
+        *ENTRY_OPTIONS,
+        option("--unset", "Remove a field, such as cwd or env.TOKEN.", multiple=True, metavar="FIELD"),
+        flag("--no-check", "Save without connecting first."),
+        *COMMON,
+        people_only=True,
+    ),
+    "servers remove": command("catalog:remove_server", argument("name"), *COMMON, people_only=True),
     "servers login": command("catalog:sign_in", argument("name"), *COMMON),
     "tools": command(
         "catalog:list_tools",
@@ -343,14 +378,14 @@ COMMANDS: Final = {
     ),
     "doctor": command("doctor:run_checks", *COMMON, STANDALONE),
     "import": command(
-        "server_entries:import_servers",
-        file_option(
-            "--write target", "Write the merged servers to this mcpServers file; what it holds stays."
-        ),
+        "client_import:import_servers",
+        file_option("--write target", "Write to this mcpServers file [default: the servers file in use]."),
         flag("--yes", "Write without asking."),
+        flag("--dry-run", "Show what would change, and change nothing."),
         JSON,
     ),
     "config": command(""),
+    "config path": command("store:show_paths", *COMMON),
     "config check": command("config:check_settings", *COMMON),
     "config show": command(
         "config:show_settings",

@@ -39,12 +39,12 @@ def read_settings(common: CommonOptions) -> Loaded:
     return loaded
 
 
-def run_on_store(common: CommonOptions, work: Callable[[Store, Settings], Awaitable[R]]) -> R:
-    """Open the store, run `work` on it and return its result."""
+def run_on_store(opened: CommonOptions | Loaded, work: Callable[[Store, Settings], Awaitable[R]]) -> R:
+    """Open the store of these settings, run `work` on it and return its result."""
     # Loads the database library; commands that only read settings do not need it.
     from fingerpost.store import Store
 
-    settings = read_settings(common).settings
+    settings = (opened if isinstance(opened, Loaded) else read_settings(opened)).settings
 
     async def run_opened() -> R:
         async with Store.open(settings.store.url, audit=settings.flags.audit) as store:

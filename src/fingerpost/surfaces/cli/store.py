@@ -1,4 +1,4 @@
-"""`fingerpost store`: its size, removing old rows, and copies of its content."""
+"""`fingerpost store`: its size, removing old rows, and copies of its content; `fingerpost config path`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from fingerpost.errors import ConfigError
 from fingerpost.records import create_id
 from fingerpost.records.codec import to_plain
 from fingerpost.store import RetentionLimits
-from fingerpost.surfaces.cli.common import run_on_store
+from fingerpost.store.database import resolve_location
+from fingerpost.surfaces.cli.common import read_settings, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
-from fingerpost.surfaces.cli.screen import format_count, get_error_output, print_json, print_table
+from fingerpost.surfaces.cli.screen import clean_text, format_count, get_error_output, print_json, print_table
 from fingerpost.surfaces.cli.terminal_input import confirm
 
 if TYPE_CHECKING:
@@ -37,6 +38,24 @@ def show_status(*, common: CommonOptions) -> int:
         return 0
 
     return run_on_store(common, work)
+
+
+def show_paths(*, common: CommonOptions) -> int:
+    """Print which settings file, servers file and store are in use."""
+    loaded = read_settings(common)
+    places = loaded.places
+    assert places is not None  # they were loaded from files
+    store = resolve_location(loaded.settings.store.url).label
+    if common.as_json:
+        config = None if places.config is None else str(places.config)
+        print_json({"settings": config, "servers": str(places.servers), "store": store})
+        return 0
+    named = "" if places.is_default_servers_file else f" ({places.servers_origin})"
+    missing = "" if places.servers.exists() else " (not there yet: `fingerpost servers add` writes it)"
+    click.echo(f"settings  {clean_text(str(places.config)) if places.config else 'none: all are defaults'}")
+    click.echo(f"servers   {clean_text(str(places.servers))}{clean_text(named)}{missing}")
+    click.echo(f"store     {clean_text(store)}")
+    return 0
 
 
 def prune_store(*, dry_run: bool, yes: bool, compact: bool, common: CommonOptions) -> int:

@@ -55,6 +55,7 @@ from fingerpost.surfaces.gateway.listing.tools import (
     READ_RESULT_NAME,
     EndpointTools,
     ToolListing,
+    describe_hidden_tools,
     find_unavailable_servers,
 )
 from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
@@ -197,15 +198,11 @@ class OwnTools:
         if isinstance(server, str) and server in away and server not in servers:
             return build_empty_result(_explain_unavailable_server(away[server]), budget=budget)
         waiting = [name for name, status in away.items() if status.state is not ServerState.DISABLED]
-        if not servers:
-            return build_empty_result(
-                explain_no_tools(explain_unavailable(waiting, budget=budget)), budget=budget
-            )
-        if server is not None and server not in servers:
-            return build_empty_result(
-                _explain_unknown_server(server, servers, explain_unavailable(waiting, budget=budget)),
-                budget=budget,
-            )
+        if not servers or (server is not None and server not in servers):
+            reviewed = describe_hidden_tools(self._router, endpoint_tools, request.principal.name)
+            missing = f"{explain_unavailable(waiting, budget=budget)} {reviewed}".strip()
+            note = _explain_unknown_server(server, servers, missing) if servers else explain_no_tools(missing)
+            return build_empty_result(note, budget=budget)
         limit = _parse_limit(arguments.get("limit"))
         # A client's session is not a user's conversation: each request is ranked on its own.
         narrowing = await self._router.narrow(

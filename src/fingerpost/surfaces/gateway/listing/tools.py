@@ -12,13 +12,13 @@ from mcp_types.jsonrpc import INVALID_REQUEST
 
 from fingerpost.call.outcomes import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
 from fingerpost.catalog import Snapshot, get_list_place
-from fingerpost.catalog.unavailable import build_server_unavailable
+from fingerpost.catalog.unavailable import build_server_unavailable, describe_quarantine
 from fingerpost.data_files import read_data_text
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.policy.paths import PatternFit, match_exactly
 from fingerpost.policy.visibility import VisibleCatalog, find_hidden_tools, may_call_any
-from fingerpost.records import JsonObject, Principal, Scope, ServerStatus, ToolCard
+from fingerpost.records import JsonObject, Principal, Quarantined, Scope, ServerStatus, ToolCard
 from fingerpost.router import Router
 from fingerpost.router.profiles import build_scope
 from fingerpost.settings import SmartRoutingSettings
@@ -418,6 +418,27 @@ def _remember_viewer(
     remembered.move_to_end(viewer)
     while len(remembered) > _MAX_REMEMBERED:
         remembered.popitem(last=False)
+
+
+def describe_hidden_tools(router: Router, endpoint_tools: EndpointTools, caller: str) -> str:
+    """Return which tools wait for a person's review, as far as this caller may know them."""
+    held = router.catalog.quarantined
+    if not held:
+        return ""
+    hidden = find_hidden_tools(
+        router.settings.policy,
+        [entry.card for entry in held],
+        caller=caller,
+        profile=endpoint_tools.config.profile,
+        scopes=endpoint_tools.scopes,
+    )
+    by_server: dict[str, list[Quarantined]] = {}
+    for entry in held:
+        if entry.card.key not in hidden:
+            by_server.setdefault(entry.card.server, []).append(entry)
+    lines = (f"{server}: {describe_quarantine(entries)}" for server, entries in by_server.items())
+    named = "; ".join(lines)
+    return named and f"A person can accept them with `fingerpost pins accept SERVER`: {named}."
 
 
 def find_unavailable_servers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 
 from fingerpost.errors import ConfigError
+from fingerpost.settings import load
 from fingerpost.settings.client_files import (
     FoundClientFile,
     MergedServers,
@@ -22,12 +23,12 @@ from fingerpost.settings.client_files import (
     merge_servers,
     read_drafts,
 )
-from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
+from fingerpost.settings.document import SettingsDocument, as_list, as_table, parse_json, read_document
 from fingerpost.settings.problems import Problem
-from fingerpost.settings.servers_file import PRIVATE_MODE, write_atomically
+from fingerpost.settings.servers_file import PRIVATE_MODE, put_json, write_atomically
 from fingerpost.settings.variables import register_literal_secrets
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, style_change
-from fingerpost.surfaces.cli.terminal_input import confirm
+from fingerpost.surfaces.cli.terminal_input import confirm, is_at_terminal
 
 
 def explain_invalid_target(target: Path) -> str | None:
@@ -57,27 +58,21 @@ def _read_target(target: Path | None) -> SettingsDocument | None:
     return document
 
 
-def merge_content(target: Path, merged: MergedServers) -> tuple[Mapping[str, object], Mapping[str, object]]:
-    """Return the content before and after. Other keys and known servers are kept."""
+def merge_text(target: Path, merged: MergedServers) -> tuple[str, str]:
+    """Return the text before and after. What the file has already, comments included, stays as it is."""
     document = _read_target(target)
-    if document is None:
-        return {}, merged.build_document()
-    old = dict(document.values)
-    added = merged.build_document()
-    servers_key = _find_servers_key(document)
-    servers = {**(as_table(added["mcpServers"]) or {}), **(as_table(old.get(servers_key)) or {})}
-    new = {**old, servers_key: servers}
-    if inputs := _find_new_inputs(as_list(old.get("inputs")), as_list(added.get("inputs"))):
-        new["inputs"] = [*as_list(old.get("inputs")), *inputs]
-    return old, new
-
-
-def _find_servers_key(document: SettingsDocument) -> str:
-    """Return the key under which the file has its servers (`servers` for VS Code)."""
-    for entries in find_server_tables(document):
-        if len(entries.path) == 1:
-            return str(entries.path[0])
-    return "mcpServers"
+    old = target.read_text("utf-8-sig") if document is not None else ""
+    tables = () if document is None else find_server_tables(document)
+    path = tuple(map(str, tables[0].path)) if tables else ("mcpServers",)
+    known = frozenset(tables[0].servers) if tables else frozenset[str]()
+    text = old
+    for name, entry in merged.servers.items():
+        if name not in known:  # another program chose it, so its tools are reviewed first
+            text = put_json(text, path, name, {**entry, "review_new": True})
+    written = as_list(document.values.get("inputs")) if document is not None else []
+    if inputs := _find_new_inputs(written, as_list(merged.build_document().get("inputs"))):
+        text = put_json(text, (), "inputs", [*written, *inputs])
+    return old, text
 
 
 def _find_new_inputs(old: list[object], added: list[object]) -> list[object]:
@@ -85,22 +80,26 @@ def _find_new_inputs(old: list[object], added: list[object]) -> list[object]:
     return [entry for entry in added if (as_table(entry) or {}).get("id") not in known]
 
 
-def build_difference(
-    old: Mapping[str, object], new: Mapping[str, object], secrets: Sequence[str], name: str
-) -> list[str]:
+def build_difference(old: str, new: str, secrets: Sequence[str], name: str) -> list[str]:
     """Return the change as lines of a unified diff, secrets masked."""
-    before, after = (_format_content(mask_secrets(content, secrets)).splitlines() for content in (old, new))
-    if not old:
-        before = []
+    before, after = (_format_masked(text, secrets).splitlines() for text in (old, new))
     return list(unified_diff(before, after, f"{name} (now)", f"{name} (then)", lineterm=""))
 
 
-def replace_file(target: Path, content: Mapping[str, object]) -> Path | None:
-    """Write `content` atomically. Return the path of the backup, if there was a file."""
+def _format_masked(text: str, secrets: Sequence[str]) -> str:
+    document = parse_json(text, "", Path()) if text.strip() else None
+    if not isinstance(document, SettingsDocument):
+        return ""
+    return json.dumps(mask_secrets(document.values, secrets), indent=2, ensure_ascii=False)
+
+
+def replace_file(target: Path, text: str, *, private: bool) -> Path | None:
+    """Write the file atomically. Return the path of the backup, if there was a file."""
     target = target.resolve()
-    mode = target.stat().st_mode & 0o777 if target.exists() else PRIVATE_MODE
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mode = target.stat().st_mode & 0o777 if target.exists() and not private else PRIVATE_MODE
     backup = _back_up(target, mode) if target.exists() else None
-    write_atomically(target, _format_content(content).encode(), mode)
+    write_atomically(target, text.encode(), mode)
     return backup
 
 
@@ -113,28 +112,38 @@ def _back_up(target: Path, mode: int) -> Path:
     return backup
 
 
-def _format_content(content: object) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-
-
-def import_servers(*, target: Path | None, yes: bool, as_json: bool) -> int:
+def import_servers(*, target: Path | None, yes: bool, dry_run: bool, as_json: bool) -> int:
     """Find and merge the configurations of other MCP clients."""
     if target is not None and (reason := explain_invalid_target(target)) is not None:
         raise click.BadParameter(reason, param_hint="--write")
     if target is not None and as_json and not yes:
         message = "--json with --write needs --yes: no person can be asked"
         raise click.UsageError(message)
+    is_named, (target, private) = target is not None, _choose_target(target)
     everything = discover_client_files(Path.home(), Path.cwd(), sys.platform, os.environ)
     existing = read_existing(target)
-    found = tuple(one for one in everything if target is None or one.file.resolve() != target.resolve())
+    found = tuple(one for one in everything if one.file.resolve() != target.resolve())
     merged = merge_servers((*existing, *found))
     if as_json:
         _print_found_json(found, merged)
     else:
         _print_found(found, merged)
-    if target is not None and merged.servers:
-        _write_merged(target, merged, yes=yes, quiet=as_json)
-    return 0 if merged.servers else 1
+    if not merged.servers:
+        return 1
+    if yes or is_named or (is_at_terminal() and not as_json and not dry_run):
+        _write_merged(target, merged, yes=yes, quiet=as_json, private=private, dry_run=dry_run)
+    elif not as_json:
+        click.echo(f"Nothing is written. `fingerpost import --yes` adds them to {target}.")
+    return 0
+
+
+def _choose_target(named: Path | None) -> tuple[Path, bool]:
+    """Return the file to write, and whether it is the user's own."""
+    if named is not None:
+        return named, False
+    places = load().places
+    assert places is not None  # they were loaded from files
+    return places.servers, places.is_default_servers_file
 
 
 def _print_found_json(found: tuple[FoundClientFile, ...], merged: MergedServers) -> None:
@@ -195,16 +204,22 @@ def _format_target(entry: object) -> str:
     return " ".join(str(word) for word in (values.get("command"), *as_list(values.get("args"))))
 
 
-def _write_merged(target: Path, merged: MergedServers, *, yes: bool, quiet: bool) -> None:
-    old, new = merge_content(target, merged)
+def _write_merged(
+    target: Path, merged: MergedServers, *, yes: bool, quiet: bool, private: bool, dry_run: bool
+) -> None:
+    old, new = merge_text(target, merged)
     if old == new:
-        click.echo(f"{target} already holds all of them", err=quiet)
+        click.echo(f"{target} already has all of them", err=quiet)
         return
     if not quiet:
         for line in build_difference(old, new, merged.secrets, str(target)):
             click.echo(style_change(line))
+    if dry_run:
+        return
     if not yes:
         confirm(f"Write {target}?", abort=True)
-    backup = replace_file(target, new)
+    backup = replace_file(target, new, private=private)
     kept = f" (the old one is {backup})" if backup else ""
-    click.echo(f"wrote {target}{kept}; use it with --servers {target}", err=quiet)
+    use = "" if private else f"; use it with --servers {target}"
+    click.echo(f"wrote {target}{kept}{use}", err=quiet)
+    click.echo("Their tools wait for your review: `fingerpost pins` lists them.", err=quiet)
