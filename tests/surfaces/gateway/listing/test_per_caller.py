@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -98,11 +98,12 @@ async def account(
     without: Without = "error",
     model: ScriptedModel | None = None,
     opening: int = 1,
+    earlier: tuple[Account, str] | None = None,
     **more: Any,
 ) -> AsyncGenerator[tuple[Account, Router, dict[str, dict[str, str]]]]:
-    """The service behind a router, and the headers of its callers."""
-    service = Account(without)
-    async with served(service.application()) as address:
+    """The service behind a router, and the headers of its callers; `earlier` is one that runs already."""
+    service, running = earlier or (Account(without), None)
+    async with served(service.application()) if running is None else nullcontext(running) as address:
         spec = ServerSpec(
             name="account",
             transport="http",
@@ -266,11 +267,15 @@ async def test_a_definition_other_than_the_pinned_one_is_offered_to_no_caller(tm
         service.lists[BENS] = [changed]  # of two definitions at once, the one that is not pinned
         assert "account__list_invoices" not in await tools_at(f"{address}/mcp/all", who["ben"])
         assert "account__list_invoices" in await tools_at(f"{address}/mcp/all", who["ann"])
-    async with account(tmp_path, opening=2) as (service, router, who), serve_gateway(router) as address:
-        service.lists[ANNS] = [changed, PAYROLL]
-        seen = await tools_at(f"{address}/mcp/all", who["ann"])
-        assert seen & {"account__list_invoices", "account__show_payroll"} == {"account__show_payroll"}
-        assert [entry.card.key for entry in router.catalog.quarantined] == ["account/list_invoices"]
+        earlier = service, str(router.servers.get_spec("account").url).removesuffix("/mcp")
+        async with (
+            account(tmp_path, opening=2, earlier=earlier) as (_, later, who),
+            serve_gateway(later) as address,
+        ):
+            service.lists[ANNS] = [changed, PAYROLL]
+            seen = await tools_at(f"{address}/mcp/all", who["ann"])
+            assert seen & {"account__list_invoices", "account__show_payroll"} == {"account__show_payroll"}
+            assert [entry.card.key for entry in later.catalog.quarantined] == ["account/list_invoices"]
 
 
 @proves("B9")
