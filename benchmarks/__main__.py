@@ -21,6 +21,7 @@ from benchmarks import (
     fallback,
     faults,
     grants,
+    journeys,
     knowledge,
     memory,
     on_demand,
@@ -64,6 +65,7 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "gateway-large": lambda _: large.run(),
     "live": lambda _: live.run(),
     "on-demand": lambda _: on_demand.run(),
+    "journeys": lambda _: journeys.run(),
 }
 SLOW = (
     "store-soak",

@@ -394,6 +394,10 @@ REQUIREMENTS: dict[str, Requirement] = {
     "S2": Requirement("A tool that changed while its server slept is not called"),
     "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),
     "S4": Requirement("Each server, or all, can run on demand, from the start, or always"),
+    "Q1": Requirement(
+        "Without a model, the only repository or directory of a server stands for one that is not named"
+    ),
+    "Q2": Requirement("Without a model a question never leads to a tool that changes something"),
     "S5": Requirement("Commands use the connections of a running gateway of the same store and entry"),
     "S6": Requirement(
         "Servers are added, changed and removed by command and API, tried first, in one file that keeps all "

@@ -244,11 +244,19 @@ _SPLIT_WORD: Final = re.compile(r"[^\W\d_]+|\d+")
 _WIDE_GAP: Final = re.compile(r"[^\S\n]{20,}")  # long white space would make the joint patterns slow
 
 
+_SQL_STATEMENT: Final = re.compile(
+    r"(?:(?:[Pp]lease|[Rr]un|[Ee]xecute|this|the|sql|SQL|query:?|statement:?) ){0,5}"
+    r"(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|ALTER|PRAGMA) [^\n]*"
+)
+
+
 def split_needs(text: str, language: str = "en", max_needs: int = MAX_NEEDS) -> tuple[str, ...]:
     """Split a request into its needs, in order. Return the whole request when it has only one."""
     whole = text.strip()
     if not whole:
         return ()
+    if _SQL_STATEMENT.match(whole):
+        return (whole,)
     looked_at = _WIDE_GAP.sub(" ", whole[:MAX_SPLIT_LENGTH])
     needs = [piece for piece in _split_pieces(looked_at, language) if _is_need(piece, language)]
     return _merge_shortest(max_needs, needs) if len(needs) > 1 else (whole,)

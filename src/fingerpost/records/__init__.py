@@ -81,11 +81,13 @@ from fingerpost.records.route import Question as Question
 from fingerpost.records.route import RouteOutcome as RouteOutcome
 from fingerpost.records.servers import DroppedTool as DroppedTool
 from fingerpost.records.servers import Era as Era
+from fingerpost.records.servers import KnownPath as KnownPath
 from fingerpost.records.servers import KnownServer as KnownServer
 from fingerpost.records.servers import Lifecycle as Lifecycle
 from fingerpost.records.servers import Listing as Listing
 from fingerpost.records.servers import OAuthSpec as OAuthSpec
 from fingerpost.records.servers import Precheck as Precheck
+from fingerpost.records.servers import ServerPaths as ServerPaths
 from fingerpost.records.servers import ServerResources as ServerResources
 from fingerpost.records.servers import ServerSpec as ServerSpec
 from fingerpost.records.servers import ServerState as ServerState

@@ -113,6 +113,22 @@ class ServerSpec:
     __repr__ = build_repr("name", "transport", "command")
 
 
+@frozen
+class KnownPath:
+    """A path that a request may mean without naming it, and what it is known from."""
+
+    path: str
+    source: str
+
+
+@frozen
+class ServerPaths:
+    """The directories and the Git repositories of a server that runs as a program on this machine."""
+
+    directories: tuple[KnownPath, ...] = ()
+    repositories: tuple[KnownPath, ...] = ()
+
+
 class ServerState(StrEnum):
     """The state of a server."""
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -53,6 +53,7 @@ from fingerpost.records import (
     Pending,
     Question,
     RouteOutcome,
+    ServerPaths,
     Threshold,
     ToolCard,
     UsageProfile,
@@ -250,6 +251,7 @@ class RequestRunner:
         narrower: RequestNarrower,
         pool: ModelPool,
         get_snapshot: Callable[[], Snapshot],
+        find_paths: Callable[[Iterable[str]], Awaitable[Mapping[str, ServerPaths]]],
         tasks: TaskGroup,
         switches: RuntimeSwitches,
         learn: LearnFromOutcome,
@@ -281,6 +283,7 @@ class RequestRunner:
             store=store,
             offers=OfferedToolsCache(),
             get_snapshot=get_snapshot,
+            find_paths=find_paths,
             get_calibration=calibration.get,
             get_settings=self.thresholds.get_settings,
             learn=lambda outcome, packet: learn(

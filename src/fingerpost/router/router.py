@@ -584,6 +584,7 @@ class Router:
                 narrower=narrower,
                 pool=self._get_pool(),
                 get_snapshot=lambda: self.catalog.full_snapshot,
+                find_paths=self.servers.find_paths,
                 tasks=self._tasks,
                 switches=self.switches,
                 learn=self.learn,

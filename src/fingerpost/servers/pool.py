@@ -30,6 +30,7 @@ from fingerpost.records import (
     KnownServer,
     Listing,
     Precheck,
+    ServerPaths,
     ServerResources,
     ServerSpec,
     ServerState,
@@ -47,7 +48,7 @@ from fingerpost.servers.library import (
 )
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
 from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
-from fingerpost.servers.spec import fingerprint_entry, register_secrets
+from fingerpost.servers.spec import find_server_paths, fingerprint_entry, register_secrets
 from fingerpost.servers.supervisor import PoolDeps, Supervisor
 from fingerpost.settings.model import LifecycleSettings, LimitSettings
 from fingerpost.tasks import cancel_and_exit, run_contained, run_in_thread, run_restarting
@@ -296,6 +297,11 @@ class ServerPool:
 
     def get_spec(self, name: str) -> ServerSpec:
         return self._get_supervisor(name).spec
+
+    async def find_paths(self, names: Iterable[str]) -> dict[str, ServerPaths]:
+        """Return the directories and repositories that these servers were given, by server."""
+        specs = [self._supervisors[name].spec for name in names if name in self._supervisors]
+        return await run_in_thread(lambda: {spec.name: find_server_paths(spec) for spec in specs})
 
     def get_precheck(self, name: str) -> Precheck | None:
         """Return the check that runs before calls of this server. Only in-process servers have one."""

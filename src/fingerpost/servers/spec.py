@@ -7,8 +7,9 @@ import hashlib
 import inspect
 import json
 import logging
+import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
@@ -20,7 +21,16 @@ from pydantic_core import to_jsonable_python
 
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.records import Effect, Era, JsonObject, Lifecycle, OAuthSpec, ServerSpec
+from fingerpost.records import (
+    Effect,
+    Era,
+    JsonObject,
+    KnownPath,
+    Lifecycle,
+    OAuthSpec,
+    ServerPaths,
+    ServerSpec,
+)
 from fingerpost.records.json import is_large_value
 from fingerpost.records.servers import IN_PROCESS, OWN_PROGRAM
 from fingerpost.redaction import (
@@ -162,6 +172,43 @@ def _may_be_relative_path(text: str) -> bool:
     if word.startswith(("/", "@", "~")) or "://" in word:
         return False
     return word in (".", "..") or "/" in word or word.endswith((".py", ".js", ".mjs", ".ts", ".sh"))
+
+
+# Options that say where a runner finds the program, and runners whose paths are of another machine.
+_RUNNER_DIRECTORIES: Final = frozenset({"--directory", "--project", "--prefix", "--cwd", "-C", "--from"})
+_CONTAINERS: Final = frozenset({"docker", "podman", "nerdctl", "ssh", "wsl"})
+
+
+def find_server_paths(spec: ServerSpec) -> ServerPaths:
+    """Return the directories and repositories that a local program was given: those in its arguments, and
+    the repository of its working directory if they hold none. Do not call it on the event loop.
+    """
+    program = Path(spec.command or "").name
+    if spec.transport != "stdio" or program in _CONTAINERS:
+        return ServerPaths()
+    start = Path(spec.cwd or ".").absolute()
+    directories = tuple(dict.fromkeys(_find_directories(spec.args, start)))
+    source = f"an argument of the server {spec.name}"
+    repositories = [path for path in directories if (path / ".git").exists()]
+    named = tuple(KnownPath(path=str(path), source=source) for path in repositories)
+    if not named:
+        above = next((path for path in (start, *start.parents) if (path / ".git").exists()), None)
+        source_above = f"the repository that the server {spec.name} runs in"
+        named = () if above is None else (KnownPath(path=str(above), source=source_above),)
+    return ServerPaths(
+        directories=tuple(KnownPath(path=str(path), source=source) for path in directories),
+        repositories=named,
+    )
+
+
+def _find_directories(args: Sequence[str], start: Path) -> Iterator[Path]:
+    for before, word in zip(("", *args), args, strict=False):
+        option, _, value = word.partition("=") if word.startswith("-") else (before, "", word)
+        if option in _RUNNER_DIRECTORIES or not ("/" in value or value in (".", "..")):
+            continue
+        path = Path(os.path.normpath(start / Path(value).expanduser()))
+        if path.is_dir():
+            yield path
 
 
 def get_package(spec: ServerSpec) -> str | None:

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fingerpost.choose.keyless.choice import KeylessChoice, choose_tool, is_refusal, pick_option
+from fingerpost.choose.keyless.choice import (
+    NO_PATHS,
+    KeylessChoice,
+    choose_tool,
+    is_refusal,
+    pick_option,
+)
 from fingerpost.narrow.components import build_default_components
 from fingerpost.narrow.narrower import Narrower
 from fingerpost.narrow.request import NarrowRequest
 from fingerpost.records import (
     Candidate,
     Effect,
+    JsonObject,
     Known,
+    KnownPath,
     Narrowing,
     Need,
     NeedVerdict,
+    ServerPaths,
     Shortlist,
     Source,
     ToolCard,
 )
 from tests.choose.keyless.corpus import TODAY, every_card, read, snapshot
 from tests.kit.narrowing import settings_of
+from tests.kit.tables import table
+from tests.requirements import proves
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +56,13 @@ def choose(
     *,
     zone: str | None = "Etc/UTC",
     needs_approval: frozenset[str] = frozenset(),
+    paths: Mapping[str, ServerPaths] = NO_PATHS,
 ) -> KeylessChoice:
     cards = {card.key: card for card in snapshot("real").cards}
     narrowing = narrower.narrow(NarrowRequest(text=request))
-    return choose_tool(narrowing, cards, request, today=TODAY, zone=zone, needs_approval=needs_approval)
+    return choose_tool(
+        narrowing, cards, request, today=TODAY, zone=zone, needs_approval=needs_approval, paths=paths
+    )
 
 
 @pytest.mark.parametrize(
@@ -207,6 +221,76 @@ def test_a_question_is_for_a_tool_that_reads():
     assert certain.card is not None
     assert certain.card.key == "files/list_directory"
     assert among("what if you delete the files in /srv/docs", *scores).option is None
+
+
+REPOSITORY = ServerPaths(repositories=(KnownPath(path="/srv/app", source="the repository it runs in"),))
+FOLDER = ServerPaths(directories=(KnownPath(path="/srv/docs", source="an argument of its entry"),))
+
+
+@proves("Q1")
+@table(
+    ("request_text", "tool", "arguments"),
+    [
+        ("what is the latest commit?", "git/git_log", {"repo_path": "/srv/app", "max_count": 1}),
+        ("list the last 3 commits", "git/git_log", {"repo_path": "/srv/app", "max_count": 3}),
+        ("show the five most recent commits", "git/git_log", {"repo_path": "/srv/app", "max_count": 5}),
+        ("git status", "git/git_status", {"repo_path": "/srv/app"}),
+        ("which branches are there?", "git/git_branch", {"repo_path": "/srv/app", "branch_type": "all"}),
+        ("git log of /srv/other", "git/git_log", {"repo_path": "/srv/other"}),
+        (
+            "switch to the branch develop",
+            "git/git_checkout",
+            {"repo_path": "/srv/app", "branch_name": "develop"},
+        ),
+        ("git add a.py and b.py", "git/git_add", {"repo_path": "/srv/app", "files": ["a.py", "b.py"]}),
+        ("list the files in the folder", "files/list_directory", {"path": "/srv/docs"}),
+        ("list the files in the notes folder", "files/list_directory", {"path": "notes"}),
+        ('get the file info of "Makefile"', "files/get_file_info", {"path": "Makefile"}),
+        ("show me notes.md", "files/read_file", {"path": "notes.md"}),
+        ("create a folder called reports", "files/create_directory", {"path": "reports"}),
+        (
+            "when it is 18:00 in Rome, what time is it in Oslo?",
+            "time/convert_time",
+            {"source_timezone": "Europe/Rome", "time": "18:00", "target_timezone": "Europe/Oslo"},
+        ),
+        ("describe the table orders", "sqlite/describe_table", {"table_name": "orders"}),
+        (
+            "execute INSERT INTO pets (name, age) VALUES ('Rex', 3) on the database",
+            "sqlite/write_query",
+            {"query": "INSERT INTO pets (name, age) VALUES ('Rex', 3)"},
+        ),
+    ],
+)
+def test_surroundings_fill_what_the_request_leaves_open(
+    narrower: Narrower, request_text: str, tool: str, arguments: JsonObject
+) -> None:
+    found = choose(narrower, request_text, paths={"git": REPOSITORY, "files": FOLDER})
+    assert found.option is not None, found
+    assert (found.option.card.key, found.option.filled.arguments) == (tool, arguments)
+
+
+@proves("Q1")
+def test_nothing_is_guessed_between_two_repositories(narrower: Narrower) -> None:
+    both = replace(REPOSITORY, repositories=(*REPOSITORY.repositories, KnownPath(path="/srv/b", source="b")))
+    found = choose(narrower, "git status", paths={"git": both})
+    assert found.option is not None
+    assert [one.name for one in found.option.filled.missing] == ["repo_path"]
+
+
+@proves("Q2")
+def test_a_question_never_leads_to_a_change():
+    changing = among("which message did the commit 'fix' have?", ("git/git_commit", 0.9))
+    assert changing.option is None
+    assert changing.question is not None
+    text = "stage a.py and b.py"
+    either = create_narrowing(text, ("files/read_multiple_files", 0.5), ("git/git_add", 0.49))
+    order = choose_tool(either, every_card(), text, today=TODAY, paths={"git": REPOSITORY})
+    assert order.option is None
+
+
+def test_what_no_tool_can_delete_is_not_asked_about():
+    found = among("delete the file notes.md", ("files/write_file", 0.6), ("files/read_file", 0.5))
+    assert (found.option, found.question) == (None, None)
 
 
 def test_a_deprecated_tool_gives_way():

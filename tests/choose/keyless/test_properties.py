@@ -23,7 +23,7 @@ from fingerpost.choose.keyless.tables import (
     LANGUAGES,
     ZONES,
 )
-from fingerpost.records import Json, Signals, ToolCard
+from fingerpost.records import Effect, Json, Signals, ToolCard
 from tests.choose.keyless.corpus import TODAY, cases, every_card, read
 from tests.kit.catalogs import UNHURRIED, card, tool
 from tests.kit.tables import table
@@ -108,6 +108,9 @@ def _is_listed(card: ToolCard, name: str, low: str, item: str) -> bool:
     listed = properties(card)[name].get("enum", ())
     spoken = [word for word in re.split(r"[\s_-]|(?<=[a-z])(?=[A-Z])", item) if word]
     is_spoken = all(word.lower().rstrip("s") in low for word in spoken)
+    # A required choice of a tool that reads, left open by the request.
+    if item == "all" and card.effect.value is Effect.READ:
+        return True
     return item in listed and (is_spoken or any(word in low for word in HEBREW_OPTION_WORDS.get(item, ())))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from fingerpost import Server
 from fingerpost.errors import ConfigError, ModelUnavailable
-from fingerpost.records import Mode, RouteOutcome
+from fingerpost.records import Mode, RouteOutcome, ServerPaths
+from fingerpost.servers.spec import find_server_paths
 from fingerpost.testing import ScriptedModel
 from tests.kit.routers import create_clock_server, create_file_server, open_router
 from tests.requirements import proves
@@ -51,6 +54,30 @@ async def test_a_question_about_the_time_in_a_city_is_answered_by_the_tool_itsel
     assert route.sources == ("time/get_current_time",)
     assert '"timezone": "Asia/Tokyo"' in route.answer
     assert "No language model is configured" in route.answer
+
+
+@proves("Q1")
+async def test_the_only_directory_of_a_server_is_the_one_that_is_meant(tmp_path: Path) -> None:
+    desk = tmp_path / "desk"
+    desk.mkdir()
+    (desk / "note.md").write_text("Buy milk.\n", encoding="utf-8")
+    async with open_router(tmp_path, [create_file_server(desk)]) as router:
+        route = await router.route("List the files in the folder")
+    assert (route.outcome, route.sources) == (RouteOutcome.ANSWERED, ("files/list_directory",)), route.trace
+    assert "note.md" in route.answer
+
+
+@proves("Q1")
+def test_paths_are_those_that_a_local_program_was_given(tmp_path: Path) -> None:
+    desk, repository, inside = tmp_path / "desk", tmp_path / "app", tmp_path / "app" / "src"
+    for folder in (desk, repository / ".git", inside):
+        folder.mkdir(parents=True)
+    entry = Server.stdio("git", ["mcp-server-git", "--directory", str(desk)], cwd=str(inside))
+    paths = find_server_paths(entry)
+    assert paths.directories == ()  # where a runner finds its program
+    assert [known.path for known in paths.repositories] == [str(repository)]
+    assert find_server_paths(replace(entry, command="docker")) == ServerPaths()
+    assert find_server_paths(Server.http("far", "https://example.com/mcp")) == ServerPaths()
 
 
 @proves("W4")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from fingerpost.catalog.words import STOP_WORDS, parse_word_set, split_words, to_singular
@@ -23,17 +23,30 @@ from fingerpost.choose.keyless.parameters import (
     is_number_for_slot,
     is_search,
     parse_bare_number,
+    takes_count,
+    takes_directory,
+    takes_repository,
 )
 from fingerpost.choose.keyless.tables import HEBREW_OPTION_WORDS, ORDINARY_WORDS, ZONES, get_lines, get_words
 from fingerpost.choose.keyless.values import (
     RequestValue,
     ValueKind,
+    ValueRole,
     add_context,
     get_word_context,
     group_joined_values,
 )
 from fingerpost.frozen import frozen
-from fingerpost.records import Entity, Json, JsonObject, MissingArgument, Signals, ToolCard
+from fingerpost.records import (
+    Effect,
+    Entity,
+    Json,
+    JsonObject,
+    MissingArgument,
+    ServerPaths,
+    Signals,
+    ToolCard,
+)
 
 
 @frozen
@@ -361,7 +374,7 @@ def _list_short_names(slot: ParameterSlot) -> Iterator[str]:
 
 
 def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
-    """Find "a branch called dev-2", and an identifier directly after the noun: "table order_items"."""
+    """Find "a branch called dev-2" and the word after the noun: "the branch develop"."""
     name = split_words(slot.name[:80])
     if slot.parameter.shape.type != "string" or slot.kinds or slot.options or slot.parameter.is_list:
         return
@@ -371,9 +384,28 @@ def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[Assig
     for noun in nouns:
         for match in re.finditer(rf"(?<!\w){noun}s? {_CALLED_PATTERN}", state.text, re.IGNORECASE):
             yield _build_assignment(slot, match[1].rstrip("."), match.start(1), match.end(1))
-        for match in re.finditer(rf"(?<!\w){noun} (\w{{2,100}})(?!\w)", state.text, re.IGNORECASE):
-            if _IDENTIFIER.fullmatch(match[1]):
+        for match in re.finditer(rf"(?<![\w-]){noun} ([\w-]{{2,100}})(?![\w-])", state.text, re.IGNORECASE):
+            if _IDENTIFIER.fullmatch(match[1]) or _is_name_after_noun(state.text, match):
                 yield _build_assignment(slot, match[1], match.start(1), match.end(1))
+
+
+_NAME_END = re.compile(r"[?.!]?$|[?.!,;]\s|\s(?:in|of|on|from|to|and|with|for|please|by|at|as)\b")
+_UNNAMED_BEFORE: Final = parse_word_set("which what any a an no each every whose how")
+_NOT_NAMES: Final = parse_word_set(
+    "exist exists contain contains look looks work works have has need needs structure schema layout"
+    " definition column columns row rows data content contents info information detail details list names"
+    " history size type format design settings setting"
+)
+
+
+def _is_name_after_noun(text: str, match: re.Match[str]) -> bool:
+    """Return whether the word after the noun ends the phrase, unlike "has" in "the table has rows"."""
+    word = match[1].lower()
+    before = text[: match.start()].split()[-1:]
+    if before and before[0].lower() in _UNNAMED_BEFORE:
+        return False
+    common = STOP_WORDS | _NOT_NAMES | (ORDINARY_WORDS - {"main", "order", "user"})
+    return word not in common and _NAME_END.match(text[match.end() :]) is not None
 
 
 def _build_assignment(
@@ -467,7 +499,19 @@ def _is_value_eligible(state: FillState, slot: ParameterSlot, value: RequestValu
         return False
     if value.kind is ValueKind.ID and not _is_only_id(state, value):
         return False
+    if value.kind is ValueKind.PATH and takes_repository(slot) and _FILE_SUFFIX.search(value.text):
+        return False
+    if ValueKind.PATTERN in slot.kinds and not _GLOB_MARK.search(value.text) and _has_glob(state):
+        return False
     return has_matching_role(slot, value, state.values, state.slots)
+
+
+_FILE_SUFFIX = re.compile(r"[^./]\.[a-z][a-z0-9]{0,4}$", re.IGNORECASE)
+_GLOB_MARK = re.compile(r"[*?\[]")
+
+
+def _has_glob(state: FillState) -> bool:
+    return any(_GLOB_MARK.search(value.text) for value in state.get_free_values())
 
 
 def _is_search_text(state: FillState, slot: ParameterSlot, value: RequestValue) -> bool:
@@ -549,6 +593,59 @@ def _are_ordered(wanted: list[ParameterSlot]) -> bool:
     )
 
 
+_BETWEEN_TIME_AND_PLACE = re.compile(r",? (?:in |at |time in |o'clock in )?", re.IGNORECASE)
+
+
+def _assign_zones_by_time(state: FillState) -> None:
+    """Assign two zones if one follows a time: "when it is 18:00 in Rome, what time is it in Oslo?"."""
+    slots = {slot.role: slot for slot in state.get_open_slots() if ValueKind.ZONE in slot.kinds}
+    zones = [value for value in state.get_free_values() if value.kind is ValueKind.ZONE]
+    times = [value for value in state.get_free_values() if value.kind is ValueKind.TIME]
+    if {*slots} != {ValueRole.FROM, ValueRole.TO} or len(zones) != 2 or len(times) != 1:
+        return
+    near = [zone for zone in zones if zone.start >= times[0].end
+        and _BETWEEN_TIME_AND_PLACE.fullmatch(state.text[times[0].end : zone.start])]  # fmt: skip
+    if len(near) != 1 or near[0].role is ValueRole.TO or any(zone.denied for zone in zones):
+        return
+    other = next(zone for zone in zones if zone is not near[0])
+    for role, zone in ((ValueRole.FROM, near[0]), (ValueRole.TO, other)):
+        reason = f'"{zone.text}" is {"" if role is ValueRole.FROM else "not "}where it is {times[0].text}'
+        state.assign(slots[role], zone.reading, reason, (zone.start, zone.end))
+
+
+_LINE_RANGE = re.compile(r"\blines? (\d{1,9}) ?(?:to|through|until|-|–) ?(\d{1,9})\b", re.IGNORECASE)
+
+
+def _assign_line_range(state: FillState) -> None:
+    """Assign the first and the last line of "lines 5 to 20"."""
+    slots = {slot.words: slot for slot in state.get_open_slots() if slot.is_number}
+    first, last = slots.get(("start", "line")), slots.get(("end", "line"))
+    found = _LINE_RANGE.search(state.text)
+    if found is not None and first is not None and last is not None:
+        state.assign(first, int(found[1]), "the request names the lines", found.span(1))
+        state.assign(last, int(found[2]), "the request names the lines", found.span(2))
+
+
+_CALLED_PATH = re.compile(
+    r"\b(?:file|folder|directory) (?:called|named) [\"'`]?(?P<name>[^\s,;\"'`?!]{1,100})", re.IGNORECASE
+)
+
+
+def _assign_path_by_name(state: FillState) -> None:
+    """Assign a name to the only required path: the file "Makefile", a folder called reports."""
+    needed = [slot for slot in state.get_open_slots() if slot.required]
+    texts = [value for value in state.get_free_values() if value.kind is ValueKind.TEXT]
+    slot = needed[0] if len(needed) == 1 else None
+    if slot is None or ValueKind.PATH not in slot.kinds or slot.parameter.is_list or takes_repository(slot):
+        return
+    named = texts[0] if len(texts) == 1 and " " not in texts[0].text and not texts[0].denied else None
+    if named is not None:
+        state.assign(slot, named.text, f'"{named.text}" is the only path', (named.start, named.end))
+    elif (called := _CALLED_PATH.search(state.text)) is not None:
+        reason = "the request says what it is called"
+        state.assign(slot, called["name"].rstrip("."), reason, called.span("name"))
+
+
 MAX_PHRASE_LENGTH: Final = 200
 
 _SEARCH_FOR = re.compile(
@@ -558,7 +655,8 @@ _SEARCH_FOR = re.compile(
     re.IGNORECASE,
 )
 _SEARCH_ABOUT = re.compile(
-    r"\b(?:say|says|know|have|anything|something|information|info|notes?|pages?|mention|mentions) about "
+    r"\b(?:say|says|know|have|anything|something|information|info|notes?|pages?|mention|mentions"
+    r"|write|wrote|written|remember|decided?|noted|recorded) (?:down )?(?:about|on) "
     r"(?P<what>[^\n]{2,300})",
     re.IGNORECASE,
 )
@@ -570,6 +668,7 @@ _SEARCH_MENTIONING = re.compile(
 _SEARCH_HEBREW = re.compile(
     r"(?:^|\s)(?:חפשי?|תחפשי?|לחפש|מצאי?|תמצאי?|למצוא)(?P<where>[^\n.?!]{0,60}?)"
     r" (?:על|אחר|את) (?P<what>[^\n]{2,300})"
+    r"|(?:^|\s)(?:כתבתי|כתבנו|רשמתי|רשמנו|החלטנו|סיכמנו|תיעדנו) על (?P<topic>[^\n]{2,300})"
 )
 _PHRASE_LEAD = re.compile(
     r"^(?:the )?(?:information|info|anything|everything|something|details|מידע|משהו) (?:about|on|על) "
@@ -597,18 +696,18 @@ _COUNTED_PHRASE = re.compile(
 _THING_KINDS: Final = frozenset({ValueKind.PATH, ValueKind.URL, ValueKind.EMAIL, ValueKind.PATTERN})
 
 
-def assign_search_phrase(state: FillState, card: ToolCard) -> None:
+def assign_search_phrase(state: FillState, card: ToolCard, patterns: tuple[re.Pattern[str], ...]) -> None:
     """Assign the words to search for, if the tool's only required text parameter is its search query."""
     needed = [slot for slot in state.slots if slot.required and slot.parameter.shape.type == "string"]
     if len(needed) != 1 or needed[0].name in state.assigned or not is_search(card, needed[0]):
         return
     slot = needed[0]
-    patterns = (_SEARCH_HEBREW, _SEARCH_MENTIONING, _SEARCH_FOR, _SEARCH_ABOUT)
     found = next((match for pattern in patterns if (match := pattern.search(state.text))), None)
     if found is None:
         return
-    start = found.start("what")
-    phrase = _cut_at_used_span(state, start, found["what"])
+    group = "topic" if found.groupdict().get("topic") else "what"
+    start = found.start(group)
+    phrase = _cut_at_used_span(state, start, found[group])
     phrase = _clean_phrase(phrase, card) if phrase is not None else None
     if (
         phrase is None
@@ -637,6 +736,8 @@ def _cut_at_used_span(state: FillState, start: int, text: str) -> str | None:
 
 def _clean_phrase(text: str, card: ToolCard) -> str | None:
     text = _TAIL_END.sub("", text.strip()).rstrip(" ?.!,")
+    if len(text) > 2 and (quoted := _QUOTED.fullmatch(text)) is not None:
+        return next(filter(None, quoted.groups()))
     text = _PHRASE_LEAD.sub("", text)
     if _FURTHER_CLAUSE.search(text) or _COUNTED_PHRASE.search(text):
         return None
@@ -698,16 +799,22 @@ def fill_arguments(
     today: date,
     zone: str | None = None,
     need: str | None = None,
+    paths: ServerPaths | None = None,
 ) -> FilledArguments:
     """Fill the arguments of one tool with the values the request states for certain.
 
     `need` is the part of the request for this tool, when the request asks for several things. `zone` is the
-    person's time zone.
+    person's time zone. `paths` are the directories and repositories of the tool's server: the only one there
+    is stands for one that the request does not name.
     """
     request = (need or text)[:MAX_REQUEST_LENGTH]
     state = _build_fill_state(card, request, signals, today)
     assign_arguments(state, card)
     _assign_local_zone(state, zone)
+    _assign_paths(state, card, paths or ServerPaths())
+    if card.effect.value is Effect.READ:
+        _assign_everything(state)
+        _assign_single_count(state)
     return build_filled_arguments(state, signals)
 
 
@@ -716,9 +823,13 @@ def assign_arguments(state: FillState, card: ToolCard) -> None:
     reserve_secrets(state)
     assign_named(state)
     assign_switches(state)
+    assign_search_phrase(state, card, (_SEARCH_MENTIONING,))
+    _assign_zones_by_time(state)
+    _assign_line_range(state)
     assign_unique_matches(state)
     drop_partial_groups(state)
-    assign_search_phrase(state, card)
+    _assign_path_by_name(state)
+    assign_search_phrase(state, card, (_SEARCH_HEBREW, _SEARCH_FOR, _SEARCH_ABOUT))
 
 
 def _build_fill_state(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
@@ -739,6 +850,68 @@ def _assign_local_zone(state: FillState, zone: str | None) -> None:
         if own in ZONES:
             state.assign(slot, own, "no place is named: the local time zone")
             return
+
+
+_NAMED_FOLDER: Final = (
+    re.compile(r"\b(?:folder|directory|dir)\s[\"'`]?(?P<name>[\w.-]{2,80})", re.IGNORECASE),
+    re.compile(r"\b(?P<name>[\w.-]{2,80})[\"'`]? (?:folder|directory)\b", re.IGNORECASE),
+)
+_ANY_FOLDER: Final = parse_word_set(
+    "current working whole entire same local project workspace root main home allowed"
+    " name size tree content listing structure file here now"
+)
+
+
+def _assign_paths(state: FillState, card: ToolCard, paths: ServerPaths) -> None:
+    """Assign the only repository or directory of the server where the request names none."""
+    if any(value.kind is ValueKind.PATH for value in state.get_free_values()):
+        return
+    for slot in state.get_open_slots():
+        if not slot.required:
+            continue
+        if takes_repository(slot):
+            known = paths.repositories
+        elif card.effect.value is Effect.READ and takes_directory(card, slot):
+            if (named := _find_named_folder(state, slot)) is not None:
+                folder = state.text[slice(*named)]
+                state.assign(slot, folder, f'the request names the folder "{folder}"', named)
+                continue
+            known = paths.directories
+        else:
+            continue
+        if len(known) == 1:
+            state.assign(slot, known[0].path, f"the request names none: {known[0].source}")
+
+
+def _find_named_folder(state: FillState, slot: ParameterSlot) -> tuple[int, int] | None:
+    """Return the span of "notes" in "the folder notes" and "the notes folder"."""
+    common = STOP_WORDS | _ANY_FOLDER | slot.tool_words
+    for found in chain.from_iterable(pattern.finditer(state.text) for pattern in _NAMED_FOLDER):
+        word = found["name"].lower()
+        if not {word, to_singular(word)} & common and state.is_free(*found.span("name")):
+            return found.span("name")
+    return None
+
+
+def _assign_everything(state: FillState) -> None:
+    """Assign "all" to a required choice that the request leaves open."""
+    for slot in state.get_open_slots():
+        mentioned = any(value.kind is ValueKind.OPTION for value in state.get_free_values())
+        if slot.required and "all" in slot.options and not mentioned:
+            state.assign(slot, "all", f"the request does not say which {slot.name}: all")
+
+
+_SINGLE_LAST = re.compile(r"\b(?:latest|last|newest|most recent) (?P<noun>[a-z]{3,30})\b", re.IGNORECASE)
+
+
+def _assign_single_count(state: FillState) -> None:
+    """Assign 1 to a limit if the request asks for the last one: "the latest commit"."""
+    found = _SINGLE_LAST.search(state.text)
+    if found is None or to_singular(found["noun"].lower()) != found["noun"].lower():
+        return
+    for slot in state.get_open_slots():
+        if slot.is_number and takes_count(slot) and found["noun"].lower() in slot.tool_words:
+            state.assign(slot, 1, f'the request asks for the "{found.group()}"', found.span())
 
 
 def _may_name_place(state: FillState) -> bool:

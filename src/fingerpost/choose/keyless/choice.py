@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import date
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Final
 
-from fingerpost.catalog.words import parse_word_set, split_words, to_singular
+from fingerpost.catalog.words import STOP_WORDS, parse_word_set, split_words, to_singular
 from fingerpost.choose.keyless.arguments import (
     FilledArguments,
     FillState,
@@ -18,8 +18,15 @@ from fingerpost.choose.keyless.arguments import (
     find_option_values,
 )
 from fingerpost.choose.keyless.extraction import MAX_REQUEST_LENGTH, extract_values
-from fingerpost.choose.keyless.parameters import ParameterSlot, build_slots, convert_value, parse_bare_number
-from fingerpost.choose.keyless.tables import get_example, get_phrases
+from fingerpost.choose.keyless.parameters import (
+    ParameterSlot,
+    build_slots,
+    convert_value,
+    parse_bare_number,
+    takes_directory,
+    takes_repository,
+)
+from fingerpost.choose.keyless.tables import ORDINARY_WORDS, get_example, get_phrases
 from fingerpost.choose.keyless.values import ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -31,6 +38,7 @@ from fingerpost.records import (
     Narrowing,
     NeedVerdict,
     Question,
+    ServerPaths,
     Signals,
     ToolCard,
 )
@@ -124,6 +132,8 @@ def _find_example(slot: ParameterSlot, card: ToolCard) -> str:
         return "yes"
     if slot.is_number:
         return next((str(number) for number in (10, 1, 5, 100) if slot.parameter.shape.accepts(number)), "")
+    if takes_repository(slot) or takes_directory(card, slot):
+        return get_example("directory")
     return next(filter(None, (get_example(kind.name.lower()) for kind in sorted(slot.kinds))), "")
 
 
@@ -133,13 +143,17 @@ MIN_FIT_TO_ASK: Final = 0.5  # below: do not ask for a tool's arguments
 NEAR_BEST_SHARE: Final = 0.8  # share of the best score from which a tool with all arguments is preferred
 CLEAR_LEAD: Final = 1.15  # times the next score
 CLEAR_LEAD_TO_READ: Final = 1.1  # for a read-only tool with all arguments: a wrong choice does no harm
+RIVAL_SHARE: Final = 0.9  # of the chosen tool's score
 MIN_BEST_SHARE: Final = (
     0.55  # share of the best score; a tool below it is not considered, even with all arguments
 )
 MAX_QUESTION_OPTIONS: Final = 4
 
 _DESTRUCTIVE_REASON: Final = "it can overwrite or delete data, and the request does not name the tool"
+NO_PATHS: Final[Mapping[str, ServerPaths]] = {}
 NO_SUITABLE_TOOL_REASON: Final = "no offered tool seems suitable"
+READS_ONLY_REASON: Final = "every offered tool only reads"
+UNSUITABLE_REASONS: Final = frozenset({NO_SUITABLE_TOOL_REASON, READS_ONLY_REASON})
 
 # Values a request names explicitly. A tool that cannot use them does not fit the request.
 _EXPLICIT_KINDS: Final = frozenset(
@@ -197,13 +211,14 @@ def choose_tool(
     zone: str | None = None,
     need: int = 0,
     needs_approval: frozenset[str] = frozenset(),
+    paths: Mapping[str, ServerPaths] = NO_PATHS,
 ) -> KeylessChoice:
-    """Choose the tool for one need of the request if it is certain. `cards` are the offered tools by key.
+    """Choose the tool for one need of the request if it is certain.
 
-    A destructive tool is confirmed first, unless it is in `needs_approval`: then the person is asked about
-    the exact call.
+    `cards` are the offered tools by key, `paths` the directories and repositories of servers. A destructive
+    tool is confirmed first, unless it is in `needs_approval`: then the person is asked about the exact call.
     """
-    options = _build_options(narrowing, cards, text, today, zone, need)
+    options = _build_options(narrowing, cards, text, today, zone, need, paths)
     if namesakes := _find_same_named_options(text, options):
         reason = "the request names a tool that its server does not offer"
         return _build_which_tool_choice(namesakes, reason, narrowing.signals.language)
@@ -214,19 +229,34 @@ def choose_tool(
     if (named := _find_named_option(narrowing, options)) is not None:
         rest = tuple(option for option in options if option is not named)
         return KeylessChoice(option=named, reason="the request names this tool", alternatives=rest)
-    if narrowing.shortlist.fit < MIN_FIT:
-        return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
+    if (reader := _find_file_reader(options, narrowing.signals, text)) is not None:
+        rest = tuple(option for option in options if option is not reader)
+        return KeylessChoice(
+            option=reader, reason="it reads the file that the request names", alternatives=rest
+        )
     part = narrowing.shortlist.needs[need] if need < len(narrowing.shortlist.needs) else text
-    if _starts_with_change_verb(part) and all(option.card.effect.value is Effect.READ for option in options):
-        return KeylessChoice(option=None, reason="every offered tool only reads", alternatives=options)
-    if need and _is_for_model(part, options):
-        return KeylessChoice(option=None, reason="a language model has to do it", alternatives=options)
+    if reason := _find_refusal_reason(options, narrowing, part, need):
+        return KeylessChoice(option=None, reason=reason, alternatives=options)
     candidates = _prefer_read_only(options) if narrowing.signals.asks else options
-    choice = _choose_option(candidates, narrowing.shortlist.fit, narrowing.signals.language, text)
+    choice = _choose_option(
+        candidates, narrowing.shortlist.fit, narrowing.signals.language, text, asks=narrowing.signals.asks
+    )
     chosen = choice.option
     if chosen is None or chosen.card.effect.value is not Effect.DESTROY or chosen.card.key in needs_approval:
         return choice
     return _build_confirmation_choice(chosen, narrowing.signals.language)
+
+
+def _find_refusal_reason(options: tuple[ToolOption, ...], narrowing: Narrowing, part: str, need: int) -> str:
+    """Return why none of the tools can do this part of the request, or an empty string."""
+    if narrowing.shortlist.fit < MIN_FIT and not _uses_several_values(options[0], narrowing.signals):
+        return NO_SUITABLE_TOOL_REASON
+    if (order := _CHANGE_ORDER.match(part[:2000])) is not None:
+        if all(option.card.effect.value is Effect.READ for option in options):
+            return READS_ONLY_REASON
+        if order["delete"] and not any(map(_deletes_what_is_named, options)):
+            return NO_SUITABLE_TOOL_REASON
+    return "a language model has to do it" if need and _is_for_model(part, options) else ""
 
 
 def _build_options(
@@ -236,19 +266,26 @@ def _build_options(
     today: date,
     zone: str | None,
     need: int,
+    paths: Mapping[str, ServerPaths],
 ) -> tuple[ToolOption, ...]:
     needs = narrowing.shortlist.needs
     part = needs[need] if len(needs) > 1 and need < len(needs) else None
     return tuple(
         ToolOption(
-            card=cards[candidate.tool],
+            card=card,
             filled=fill_arguments(
-                cards[candidate.tool], text, narrowing.signals, today=today, zone=zone, need=part
+                card,
+                text,
+                narrowing.signals,
+                today=today,
+                zone=zone,
+                need=part,
+                paths=paths.get(card.server, ServerPaths()),
             ),
             score=candidate.score,
         )
         for candidate in narrowing.shortlist.offered
-        if candidate.tool in cards and _serves_need(candidate, need, needs)
+        if (card := cards.get(candidate.tool)) is not None and _serves_need(candidate, need, needs)
     )
 
 
@@ -286,9 +323,11 @@ def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) 
 
 
 _REQUEST_LEAD: Final = r"^\W{0,5}(?:and |then |please |can you |could you ){0,3}"
+_LEAD: Final = re.compile(_REQUEST_LEAD, re.IGNORECASE)
 _CHANGE_ORDER: Final = re.compile(
     rf"{_REQUEST_LEAD}"
-    r"(?:(?:delete|remove|erase|rename|move|overwrite|send)\b|ו?ת?מחקי?(?!\w)|ו?ת?שלחי?(?!\w))",
+    r"(?:(?P<delete>(?:delete|remove|erase)\b|ו?ת?מחקי?(?!\w))"
+    r"|(?:rename|move|overwrite|send)\b|ו?ת?שלחי?(?!\w))",
     re.IGNORECASE,
 )
 _TEXT_ORDER: Final = re.compile(
@@ -299,9 +338,44 @@ _TEXT_ORDER: Final = re.compile(
 )
 
 
-def _starts_with_change_verb(text: str) -> bool:
-    """Return whether the text starts with a verb of change, which a read-only tool cannot perform."""
-    return _CHANGE_ORDER.match(text[:2000]) is not None
+_DELETE_WORDS: Final = parse_word_set("delete remove erase drop trash unlink rm purge clear destroy discard")
+
+
+def _deletes_what_is_named(option: ToolOption) -> bool:
+    """Return whether the tool deletes something and takes the values of the request."""
+    words = (*split_words(option.card.name), *split_words(option.card.description[:400]))
+    operations = " ".join(slot_option for slot in build_slots(option.card) for slot_option in slot.options)
+    deletes = bool(_DELETE_WORDS & {*map(to_singular, words), *split_words(operations)})
+    return deletes and (not option.unused_count or (not option.filled.is_complete and bool(operations)))
+
+
+_CONTENT_REQUEST: Final = re.compile(
+    rf"{_REQUEST_LEAD}(?:(?:show|open|read|print|display|view|cat)\b"
+    r"|what(?:'s| is| does| do| are)\b.*\b(?:says?|contains?|in|inside)\b|תקראי?\b|הראי?\b|תראי?\b)",
+    re.IGNORECASE,
+)
+_READ_WORDS: Final = parse_word_set("read view cat open show content contents text")
+
+
+def _find_file_reader(options: tuple[ToolOption, ...], signals: Signals, text: str) -> ToolOption | None:
+    """Return the tool that reads the one file which the request asks to see."""
+    files = [
+        entity for entity in signals.entities if entity.kind is EntityKind.PATH and _FILE.search(entity.text)
+    ]
+    if len(files) != 1 or not signals.asks or _CONTENT_REQUEST.match(text[:2000]) is None:
+        return None
+    fitting = [
+        option
+        for option in options
+        if option.is_sure
+        and option.card.effect.value is Effect.READ
+        and not option.unused_count
+        and _READ_WORDS & {*split_words(option.card.name)}
+        and _accepts_file_types(option)
+        and not _wraps_single_value(option)
+    ]
+    current = [option for option in fitting if not _DEPRECATED.search(option.card.description[:300])]
+    return next(iter(current or fitting), None)
 
 
 def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
@@ -318,24 +392,49 @@ def _prefer_read_only(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]
     return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
 
 
-def _choose_option(options: tuple[ToolOption, ...], fit: float, language: str, text: str) -> KeylessChoice:
+def _uses_several_values(option: ToolOption, signals: Signals) -> bool:
+    """Return whether the tool uses all of several explicit values: its arguments fit, whatever its words."""
+    explicit = sum(1 for entity in signals.entities if entity.kind in _EXPLICIT_KINDS)
+    return explicit > 1 and option.is_sure and not option.unused_count
+
+
+def _choose_option(
+    options: tuple[ToolOption, ...], fit: float, language: str, text: str, *, asks: bool
+) -> KeylessChoice:
     near = [option for option in options if option.score >= MIN_BEST_SHARE * options[0].score]
     kept = _keep_best_matches(near)
     chosen, reason = _pick_best(kept)
-    if chosen is None and (named := _find_option_by_name_words(kept, text)) is not None:
+    if (named := _find_option_by_name_words(kept if chosen is None else near, text)) is not None:
         chosen, reason = named, "the request contains the words of this tool's name"
+    if chosen is None and (closest := _find_closest_read(kept, text)) is not None:
+        chosen, reason = closest, "of the tools that read, it has most words of the request"
     if chosen is None:
         return _build_which_tool_choice(kept or near, reason, language)
     if chosen.unused_count or (
         not chosen.filled.arguments and (chosen.filled.unused_entities or chosen.filled.excluded_count)
     ):
         return _build_which_tool_choice(near, "no offered tool takes all that the request names", language)
+    if rivals := _find_rivals(chosen, near, asks=asks):
+        reason = "one of the suitable tools reads, another one changes something"
+        return _build_which_tool_choice([chosen, *rivals], reason, language)
     if not chosen.filled.is_complete and fit < MIN_FIT_TO_ASK:
         return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
     if chosen.card.effect.value is Effect.DESTROY and not chosen.filled.is_complete:
         return _build_which_tool_choice(near, _DESTRUCTIVE_REASON, language)
     rest = tuple(option for option in options if option is not chosen)
     return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
+
+
+def _find_rivals(chosen: ToolOption, near: list[ToolOption], *, asks: bool) -> list[ToolOption]:
+    """Return the tools that do the opposite of the chosen one (read or change) and fit about as well.
+
+    A request that only asks changes nothing; an order may mean either.
+    """
+    reads = chosen.card.effect.value is Effect.READ
+    if asks:
+        return [] if reads else near
+    rivals = (option for option in near if reads and option.card.effect.value is not Effect.READ)
+    return [option for option in rivals if option.is_sure and option.score >= RIVAL_SHARE * chosen.score]
 
 
 def _build_confirmation_choice(chosen: ToolOption, language: str) -> KeylessChoice:
@@ -376,11 +475,62 @@ def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
 
 
 def _find_option_by_name_words(kept: list[ToolOption], text: str) -> ToolOption | None:
-    """Return the best tool if the request has all words of its name only ("run the tests")."""
-    request_words = {to_singular(word) for word in split_words(text[:2000])}
-    matching = [option for option in kept if len(named := split_words(option.card.name)) > 1 and
-            all(to_singular(word) in request_words for word in named)]  # fmt: skip
-    return matching[0] if matching == kept[:1] else None
+    """Return the only tool whose whole name is in the request ("run the tests"), if it takes its values."""
+    words = _get_request_words(text)
+    least = min((option.unused_count for option in kept), default=0)
+    matching = [
+        option
+        for option in kept
+        if option.unused_count == least
+        and (_get_own_name(option.card) <= words)
+        and (len(_get_own_name(option.card)) > 1 or _starts_with_name(option.card, text))
+    ]
+    longest = max((len(_get_own_name(option.card)) for option in matching), default=0)
+    longest_names = [option for option in matching if len(_get_own_name(option.card)) == longest]
+    return longest_names[0] if len(longest_names) == 1 else None
+
+
+_LOOK_WORDS: Final = parse_word_set("show see look view display print list get give tell find search check")
+
+
+def _starts_with_name(card: ToolCard, text: str) -> bool:
+    """Return whether the request starts with the tool's name: "git status", "check out the branch"."""
+    first = [to_singular(word) for word in split_words(_LEAD.sub("", text[:200]))][:3]
+    name = _get_own_name(card)
+    if first[:1] == [to_singular(word) for word in split_words(card.server)]:
+        return "".join(first[1:2]) in name or "".join(first[1:3]) in name
+    return not name <= STOP_WORDS | ORDINARY_WORDS | _LOOK_WORDS and bool(
+        name & {"".join(first[:1]), "".join(first[:2])}
+    )
+
+
+def _get_own_name(card: ToolCard) -> frozenset[str]:
+    """Return the words of the tool's name without those of its server: `git_log` of `git` is "log"."""
+    name = frozenset(to_singular(word) for word in split_words(card.name))
+    return name - {to_singular(word) for word in split_words(card.server)} or name
+
+
+def _get_request_words(text: str) -> frozenset[str]:
+    """Return the words of the request, and neighbours as one word: "check out" is also "checkout"."""
+    words = [to_singular(word) for word in split_words(text[:2000])]
+    return frozenset((*words, *(first + second for first, second in pairwise(words))))
+
+
+def _find_closest_read(kept: list[ToolOption], text: str) -> ToolOption | None:
+    """Return the read-only tool with all arguments that has most words of the request and fewest others."""
+    ready = [option for option in kept if option.is_sure and option.card.effect.value is Effect.READ]
+    if len(ready) != len(kept):
+        return None
+    words = _get_request_words(text) - STOP_WORDS
+
+    def rank(option: ToolOption) -> tuple[int, int]:
+        name = _get_own_name(option.card)
+        about = {to_singular(word) for word in split_words(option.card.description[:200])}
+        return len(words & (name | about)), -len(name - words)
+
+    best = max(map(rank, ready))
+    closest = [option for option in ready if rank(option) == best]
+    return closest[0] if len(closest) == 1 and best[0] else None
 
 
 def _accepts_file_types(option: ToolOption) -> bool:

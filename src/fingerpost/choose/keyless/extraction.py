@@ -71,6 +71,9 @@ _HOST = re.compile(
     r"(?<![\w@./:-])(?:localhost|(?:[a-zA-Z0-9-]{1,63}\.){1,4}[a-zA-Z]{2,12})(?![\w@/:-]|\.\w)"
 )
 _REVISION = re.compile(r"(?<![\w/])(?:HEAD(?:[~^]\d{0,4}){0,4}|[0-9a-f]{7,40})(?![\w/])")
+_KNOWN_FILE = re.compile(
+    r"(?<![\w./-])(?:Makefile|Dockerfile|Jenkinsfile|Procfile|Gemfile|Rakefile|LICENSE|README|CHANGELOG)(?![\w./-])"
+)
 _CURRENCY = re.compile(r"(?<![A-Za-z])[A-Z]{3}(?![A-Za-z])")
 _FOLDER = re.compile(
     r"(?:(?<=folder )|(?<=directory )|(?<=path )|(?<=repo )|(?<=repository )|(?<=תיקייה )|(?<=תיקיית ))"
@@ -85,6 +88,9 @@ _SQL = re.compile(
     r"^(?:please )?(?:(?:run|execute|do) )?(?:(?:this|the) )?(?:sql )?(?:(?:query|statement):? )?"
     r"(?P<sql>(?:SELECT|WITH|INSERT|UPDATE|DELETE|CREATE|PRAGMA)\b[^`]{3,4000})$",
     re.DOTALL,
+)
+_SQL_TARGET = re.compile(
+    r"\s(?:on|in|against) (?:the|my|our|this) (?:\w{1,30} )?(?:database|db|data base)[.!]?$", re.IGNORECASE
 )
 _SQL_WITH_TEXT = re.compile(
     r"\b(?:and|then|please)\s+(?:tell|show|give|then|send|explain|list|write|me)\b|\bplease\b|\?"
@@ -103,6 +109,7 @@ _PATTERNS: Final = (
     (ValueKind.HOST, _HOST),
     (ValueKind.REVISION, _REVISION),
     (ValueKind.PATH, _FOLDER),
+    (ValueKind.PATH, _KNOWN_FILE),
     (ValueKind.DATE, _PREFIXED_DAY),
     (ValueKind.CURRENCY, _CURRENCY),
 )
@@ -116,7 +123,25 @@ def extract_extra_values(text: str) -> list[RequestValue]:
         for match in pattern.finditer(text)
         if (reading := _interpret_match(kind, match.group())) is not None
     ]
-    return [*found, *_extract_named_values(text), *_extract_sql(text)]
+    return [*found, *_extract_named_values(text), *_extract_number_words(text)]
+
+
+_NUMBER_WORDS: Final = {
+    word: number
+    for number, word in enumerate(
+        ["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"], 2
+    )
+}
+_COUNTED = re.compile(rf"\b(?P<number>{'|'.join(_NUMBER_WORDS)})(?= [a-z]{{3,}})", re.IGNORECASE)
+
+
+def _extract_number_words(text: str) -> Iterator[RequestValue]:
+    """Extract "five" in "the five newest commits"."""
+    for found in _COUNTED.finditer(text):
+        number = float(_NUMBER_WORDS[found["number"].lower()])
+        yield RequestValue(
+            kind=ValueKind.NUMBER, text=found["number"], start=found.start(), end=found.end(), reading=number
+        )
 
 
 def _build_value(kind: ValueKind, text: str, start: int, reading: str) -> RequestValue:
@@ -140,7 +165,7 @@ def _extract_sql(text: str) -> Iterator[RequestValue]:
     """Extract a statement that is the whole rest of the request: with text after it, its end is unclear."""
     found = _SQL.match(text)
     if found is not None and _SQL_WITH_TEXT.search(found["sql"]) is None:
-        statement = found["sql"].strip()
+        statement = _SQL_TARGET.sub("", found["sql"].strip())
         yield _build_value(ValueKind.SQL, statement, found.start("sql"), statement)
 
 
@@ -217,6 +242,7 @@ _MORE_BEHIND = re.compile(r"[./:x×-]\d")
 _MORE_BEFORE = re.compile(r"\d[./:x×-]")
 _LOOKS_LIKE_PATH = re.compile(
     r"(?:~|\.{0,2}|[A-Za-z]:)[\\/][^*?\"<>|\n]*|[^*?\"<>|/\n]{1,200}\.[A-Za-z0-9]{1,5}"
+    r"|[\w.-]{1,80}(?:/[\w.-]{1,80}){1,12}/?"
 )
 _CONTAINING_KINDS: Final = frozenset(
     {ValueKind.HOST, ValueKind.REVISION, ValueKind.PATTERN, ValueKind.SQL, ValueKind.DATE}
@@ -232,6 +258,8 @@ _ENTITY_KINDS: Final = {
 def extract_values(text: str, signals: Signals, today: date) -> tuple[RequestValue, ...]:
     """Return the values of the request in text order."""
     text = text[:MAX_REQUEST_LENGTH]
+    if statements := list(_extract_sql(text)):
+        return tuple(add_context(value, text) for value in statements)
     read = list(_convert_entities(text, signals.entities, today))
     quoted = [value for value in read if value.kind is ValueKind.TEXT]
     # A quoted text is one value, even if it contains another.

@@ -266,6 +266,31 @@ def is_search(card: ToolCard, slot: ParameterSlot) -> bool:
     )
 
 
+_DIRECTORY_NAMES: Final = parse_word_set("directory dir folder cwd root")
+_REPOSITORY_NAMES: Final = parse_word_set("repo repository")
+_DIRECTORY_TOOLS: Final = parse_word_set("directory dir folder tree list search find glob grep")
+_DIRECTORY_MENTION = re.compile(r"\b(?:directory|directories|folders?)\b", re.IGNORECASE)
+_FILE_MENTION = re.compile(r"\bfiles?\b", re.IGNORECASE)
+_PATH_MENTION = re.compile(r"\bpath\b|\bdirectory\b", re.IGNORECASE)
+
+
+def takes_repository(slot: ParameterSlot) -> bool:
+    """Return whether the parameter takes the path of a repository, not its name on a website."""
+    is_path = "path" in slot.words or _PATH_MENTION.search(slot.parameter.description) is not None
+    return bool(_REPOSITORY_NAMES & set(slot.words)) and (is_path or ValueKind.PATH in slot.kinds)
+
+
+def takes_directory(card: ToolCard, slot: ParameterSlot) -> bool:
+    """Return whether the parameter takes a directory that exists."""
+    if ValueKind.PATH not in slot.kinds or slot.parameter.is_list:
+        return False
+    about = slot.parameter.description
+    if about and _FILE_MENTION.search(about) and not _DIRECTORY_MENTION.search(about):
+        return False
+    named = bool(_DIRECTORY_NAMES & set(slot.words)) or _DIRECTORY_MENTION.search(about) is not None
+    return named or (slot.words == ("path",) and bool(_DIRECTORY_TOOLS & set(split_words(card.name))))
+
+
 def _build_slot(parameter: Parameter, card: ToolCard, tool_words: frozenset[str]) -> ParameterSlot:
     name = tuple(to_singular(word) for word in split_words(parameter.name[:80]))
     options = parameter.shape.options or _parse_listed_values(parameter)
@@ -410,10 +435,15 @@ def is_number_for_slot(slot: ParameterSlot, value: RequestValue) -> bool:
         return True
     if to_singular(value.unit) in _UNIT_SECONDS and set(slot.words) & _DURATION_WORDS:
         return True
-    if not set(slot.words) <= _COUNT_PARAMETERS and slot.words[-1:] != ("count",):
+    if not takes_count(slot):
         return False
     counted = slot.tool_words | slot.description_words | _COUNTED_NOUNS
     return bool(near & counted) or (bool(value.cue) and not near)
+
+
+def takes_count(slot: ParameterSlot) -> bool:
+    """Return whether the parameter limits how many results there are."""
+    return set(slot.words) <= _COUNT_PARAMETERS or slot.words[-1:] == ("count",)
 
 
 def has_slot_word(slot: ParameterSlot, value: RequestValue) -> bool:

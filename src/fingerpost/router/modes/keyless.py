@@ -9,6 +9,7 @@ from typing import Final
 from fingerpost.choose.answer import list_sources
 from fingerpost.choose.keyless.choice import (
     CONFIDENT_FIT,
+    UNSUITABLE_REASONS,
     KeylessChoice,
     ToolOption,
     build_missing_question,
@@ -23,6 +24,7 @@ from fingerpost.choose.keyless.replies import (
     build_keyless_answer,
     build_routing_off_reply,
 )
+from fingerpost.choose.keyless.tables import get_phrases
 from fingerpost.events.route import NO_MODEL_NAME
 from fingerpost.records import (
     Effect,
@@ -69,17 +71,19 @@ async def narrow_without_model(run: RunState) -> Narrowing:
 
 async def serve_needs(run: RunState, narrowing: Narrowing, first: int = 0) -> Route:
     """Serve the needs one after another, until a person is asked something; then answer."""
+    suitable = True
     for need in range(first, min(MAX_NEEDS, max(1, len(narrowing.shortlist.needs)))):
-        choice = _choose_tool(run, narrowing, need)
+        choice = await _choose_tool(run, narrowing, need)
         if choice.option is None and choice.question is not None:
             return end_asked(run, replace(choice.question, need=need))
         if choice.option is None:
             run.record_undone_needs(narrowing.shortlist.needs[need : need + 1])
+            suitable = suitable and choice.reason not in UNSUITABLE_REASONS
             continue
         stopped = await _use_option(run, choice.option, choice.reason, need)
         if stopped is not None:
             return stopped
-    return conclude_without_model(run)
+    return conclude_without_model(run, suitable=suitable)
 
 
 async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
@@ -87,7 +91,7 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
     if is_refusal(answer):
         return end_declined(run, "Nothing was done.")
     narrowing = run.narrowing or await narrow_without_model(run)
-    choice = _choose_tool(run, narrowing, question.need)
+    choice = await _choose_tool(run, narrowing, question.need)
     options = (*([choice.option] if choice.option is not None else []), *choice.alternatives)
     option = next((one for one in options if one.card.key == question.tool), None)
     if option is None:
@@ -107,10 +111,13 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
     return await _run_selection(run, selection) or await serve_needs(run, narrowing, question.need + 1)
 
 
-def conclude_without_model(run: RunState) -> Route:
-    """Answer with the tools' results. Without results, return a text that needs no model."""
+def conclude_without_model(run: RunState, *, suitable: bool = True) -> Route:
+    """Answer with the tools' results. Without results, return a text that needs no model.
+
+    `suitable`: one of the offered tools may do it.
+    """
     if not run.packet.tool_routing.steps:
-        return _ask_which_tool(run)
+        return _ask_which_tool(run, suitable=suitable)
     good = run.packet.tool_routing.worked
     if not good:
         return end_failed(run)
@@ -125,7 +132,7 @@ def conclude_without_model(run: RunState) -> Route:
     return end_answered(run, text, by=NO_MODEL_NAME, sources=list_sources(good))
 
 
-def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoice:
+async def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoice:
     cards = {card.key: card for card in run.get_cards()}
     return choose_tool(
         narrowing,
@@ -134,6 +141,7 @@ def _choose_tool(run: RunState, narrowing: Narrowing, need: int) -> KeylessChoic
         today=_get_today(),
         need=need,
         needs_approval=find_tools_needing_approval(run, run.get_cards()),
+        paths=await run.deps.find_paths({card.server for card in cards.values()}),
     )
 
 
@@ -162,10 +170,13 @@ async def _run_selection(run: RunState, selection: Selection) -> Route | None:
     return None
 
 
-def _ask_which_tool(run: RunState) -> Route:
+def _ask_which_tool(run: RunState, *, suitable: bool) -> Route:
     """Ask the person which tool to use, if the request needs one."""
     cards = run.get_cards()[:MAX_OPTIONS]
-    if run.narrowing is not None and run.narrowing.need.verdict is NeedVerdict.TOOL and cards:
+    narrowing = run.narrowing
+    if narrowing is not None and narrowing.need.verdict is NeedVerdict.TOOL and cards:
+        if not suitable:
+            return end_answered(run, get_phrases(get_language(run))["unfit"], by=NO_MODEL_NAME)
         return end_asked(run, build_which_tool_question(cards, get_language(run)))
     return _answer_directly(run)
 

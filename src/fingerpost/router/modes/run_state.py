@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -46,6 +46,7 @@ from fingerpost.records import (
     Packet,
     PacketState,
     Scope,
+    ServerPaths,
     SystemTask,
     ToolCard,
     UsageProfile,
@@ -216,6 +217,7 @@ class RunDeps:
     store: Store
     offers: OfferedToolsCache
     get_snapshot: Callable[[], Snapshot]
+    find_paths: Callable[[Iterable[str]], Awaitable[Mapping[str, ServerPaths]]]  # by server
     get_calibration: Callable[[], Awaitable[Calibration]]
     get_settings: Callable[[ToolCard], Awaitable[Settings]]  # settings that apply to calls of this tool
     learn: Callable[[Outcome, Packet], None]
