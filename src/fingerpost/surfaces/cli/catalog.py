@@ -378,9 +378,9 @@ def _build_status_table(router: Router) -> Table:
 
 
 def _format_tools(router: Router, status: ServerStatus) -> str:
-    """Return how many tools can be used; `1 of 3` if others are hidden."""
+    """Return how many tools can be used; `1 of 3` if the server lists others."""
     offered = router.catalog.count_offered(status.name)
-    return f"{offered} of {status.tools}" if router.catalog.describe_quarantine(status.name) else f"{offered}"
+    return f"{offered}" if offered == status.tools else f"{offered} of {status.tools}"
 
 
 def _build_note(router: Router, status: ServerStatus) -> Text:
