@@ -8,8 +8,8 @@ needs no key. `my_model` says what to write instead.
     sources: time/get_current_time
     3 questions to the model
     tool_selected: chose time/get_current_time: a clock is needed
-    selection_reviewed: approved at 0.95: the city is in Japan
-    confidence_judged: go at 0.95: the review approves, at 0.95; 0.70 is enough
+    selection_reviewed: agrees at 0.95: the city is in Japan
+    confidence_judged: go at 0.95: the review agrees, at 0.95; 0.70 is enough
     call_finished: time/get_current_time: succeeded
     route_ended: answered in … ms
 """
