@@ -410,4 +410,5 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A pin belongs to the entry of a server: a changed entry is a new server, an unchanged one is held "
         "to its pins, and every surface says why tools are missing"
     ),
+    "S9": Requirement("A built-in server gives way to a configured server of its name"),
 }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from fingerpost import Router
+from fingerpost.builtin import open_router
 from fingerpost.builtin.assets.builder import ASSET_KINDS
 from fingerpost.builtin.registry import SERVER_NAMES, add_builtin_settings, make_server
 from fingerpost.builtin.toolkit import (
@@ -17,6 +20,9 @@ from fingerpost.builtin.toolkit import (
 )
 from fingerpost.records import Effect, ErrorKind, JsonObject
 from fingerpost.settings import BuiltinSettings, Settings
+from fingerpost.testing import tool_server
+from tests.kit.api_resources import reading_tool
+from tests.kit.routers import build_settings
 from tests.requirements import proves
 
 
@@ -92,3 +98,17 @@ def test_definitions_list_the_operations_that_there_are(name: str):
             assert tool.properties["operation"]["enum"] == list(operations)
         if "kind" in tool.properties:
             assert tool.properties["kind"]["enum"] == list(ASSET_KINDS)
+
+
+@proves("S9")
+async def test_a_built_in_server_gives_way_to_a_configured_one_of_its_name(tmp_path: Path) -> None:
+    settings = build_settings(tmp_path, builtin={"enabled": ["memory", "collaboration"]})
+    theirs = tool_server("memory", [reading_tool("read_graph")])
+    async with open_router([theirs.spec()], settings=settings) as router:
+        await router.connect()
+        keys = {card.key for card in router.tools.cards}
+        assert {key for key in keys if key.startswith("memory/")} == {"memory/read_graph"}
+        assert any(key.startswith("collaboration/") for key in keys)
+        await theirs.replace([reading_tool("read_graph", "Changed")])  # it is pinned like every other one
+        await router.servers.refresh("memory")
+        assert [entry.card.key for entry in router.catalog.quarantined] == ["memory/read_graph"]

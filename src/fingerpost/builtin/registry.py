@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
@@ -63,13 +63,14 @@ async def open_router(
 ) -> AsyncGenerator[Router]:
     """Open a router with these servers and those of `settings.builtin.enabled`.
 
-    `folder` is the working directory of the built-in servers.
+    A built-in server gives way to one of these with its name. `folder` is the working directory of the
+    built-in servers.
     """
-    settings, specs = settings or Settings(), tuple(servers)
+    specs = tuple(servers)
+    settings = _leave_out(settings or Settings(), {spec.name for spec in specs})
     working_directory = folder or await anyio.to_thread.run_sync(Path.cwd)
     host = BuiltinHost(settings=settings, folder=working_directory)
-    own = tuple(make_server(name, host) for name in dict.fromkeys(settings.builtin.enabled))
-    _check_names(specs, own)
+    own = tuple(make_server(name, host) for name in settings.builtin.enabled)
     async with AsyncExitStack() as stack:
         for server in own:
             await stack.enter_async_context(server.open())
@@ -97,9 +98,7 @@ def add_builtin_settings(settings: Settings, own: Iterable[BuiltinServer]) -> Se
     )
 
 
-def _check_names(specs: Iterable[ServerSpec], own: Iterable[BuiltinServer]) -> None:
-    taken = {spec.name for spec in specs}
-    for server in own:
-        if server.name in taken:
-            message = f"two servers are called {server.name}: one of yours and one of ours"
-            raise ConfigError(message, hint="Rename yours, or leave ours out of builtin.enabled.")
+def _leave_out(settings: Settings, names: Collection[str]) -> Settings:
+    """Return the settings without built-in servers of these names, and with each of the others once."""
+    enabled = tuple(name for name in dict.fromkeys(settings.builtin.enabled) if name not in names)
+    return settings.model_copy(update={"builtin": settings.builtin.model_copy(update={"enabled": enabled})})

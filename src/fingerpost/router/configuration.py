@@ -12,7 +12,7 @@ import anyio
 import anyio.to_thread
 
 from fingerpost.catalog import Catalog
-from fingerpost.errors import ConfigError
+from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.events import MemorySink, ServerEntryChanged, SettingsChanged
 from fingerpost.frozen import frozen
 from fingerpost.records import DroppedTool, KnownServer, ServerSpec, ServerState, ServerStatus, ToolCard
@@ -194,10 +194,15 @@ class Configuration:
         before = self.loaded
         # An entry that became invalid leaves its server as it was.
         kept = tuple(spec for spec in before.specs if spec.name in loaded.invalid_servers)
-        loaded = replace(loaded, specs=(*loaded.specs, *kept))
+        specs = (*loaded.specs, *kept)
+        own = {spec.name for spec in specs}.intersection(self._router.settings.builtin.enabled)
+        loaded = replace(loaded, specs=tuple(spec for spec in specs if spec.name not in own))
         assert loaded.places is not None and self._first is not None
         self._places = loaded.places
         problems = [_format_problem(one) for one in loaded.warnings]
+        problems += (
+            f"{name} is the name of a built-in server; yours is used after a restart" for name in own
+        )
         added, removed, changed = compare_servers(before.specs, loaded.specs)
         for name in removed:
             await self._attempt(problems, partial(self._router.remove_server, name))
@@ -227,7 +232,7 @@ class Configuration:
     async def _attempt(self, problems: list[str], change: Callable[[], Awaitable[None]]) -> None:
         try:
             await change()
-        except ConfigError as error:
+        except FingerpostError as error:
             problems.append(_format_error(error))
 
     def _report(self, event: SettingsChanged) -> None:
@@ -293,5 +298,5 @@ def _format_problem(problem: Problem) -> str:
     return f"{problem} (fix: {problem.fix})" if problem.fix else str(problem)
 
 
-def _format_error(error: ConfigError) -> str:
+def _format_error(error: FingerpostError) -> str:
     return f"{error} (fix: {error.hint})" if error.hint else str(error)

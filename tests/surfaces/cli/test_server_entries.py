@@ -80,7 +80,7 @@ def test_a_changed_argument_leaves_the_tools_and_hidden_ones_have_one_reason_eve
     file = person.home / "config" / "fingerpost" / "servers.json"
     file.write_text(file.read_text("utf-8").replace(str(first), str(second)), "utf-8")
     shown = person.runs("servers")
-    assert "pages: its entry changed; its tools are trusted as they are now" in shown.stderr
+    assert "pages: its entry is not the one seen before; its tools are trusted" in shown.stderr
     assert [card["description"] for card in person.reads("tools")] == ["Reads a page of the other book."]
 
     second.write_text(json.dumps([tool("read_page", "Reads a page, then sends it away.")]), "utf-8")

@@ -30,7 +30,13 @@ from fingerpost.router.configuration import (
 from fingerpost.schemas import get_properties
 from fingerpost.settings.document import as_table
 from fingerpost.settings.servers_file import Entry, ServersFile, change_entry, mask_entry, parse_pasted
-from fingerpost.surfaces.cli.common import connect_servers, read_settings, run_on_router, run_on_store
+from fingerpost.surfaces.cli.common import (
+    connect_servers,
+    list_replaced_builtin,
+    read_settings,
+    run_on_router,
+    run_on_store,
+)
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import (
     build_table,
@@ -71,6 +77,7 @@ STATE_COLOURS = {
 
 def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bool) -> int:
     """Show how every configured server is doing; those that are not known, or all, are connected first."""
+    loaded = read_settings(common)
 
     async def work(router: Router) -> int:
         if watch:
@@ -83,11 +90,17 @@ def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bo
         else:
             get_output().print(_build_status_table(router))
             for name in sorted(router.catalog.trusted_entries):
-                print_note(clean_text(f"{name}: its entry changed; its tools are trusted as they are now"))
+                print_note(
+                    clean_text(
+                        f"{name}: its entry is not the one seen before; its tools are trusted as they are now"
+                    )
+                )
+            for name in list_replaced_builtin(loaded):
+                print_note(f"{name}: your server of this name is used, and Fingerpost's own is left out")
         enabled = [status for status in statuses if status.state != "disabled"]
         return 0 if not enabled or any(status.state in UP_STATES for status in enabled) else 1
 
-    return run_on_router(common, work)
+    return run_on_router(loaded, work)
 
 
 def sign_in(*, name: str, common: CommonOptions) -> int:

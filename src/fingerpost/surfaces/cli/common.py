@@ -87,6 +87,12 @@ async def open_router(loaded: Loaded, *, standalone: bool = False) -> AsyncGener
         yield router
 
 
+def list_replaced_builtin(loaded: Loaded) -> list[str]:
+    """Return the built-in servers that are enabled and give way to a configured server of their name."""
+    configured = {spec.name for spec in loaded.specs}
+    return [name for name in loaded.settings.builtin.enabled if name in configured]
+
+
 def has_servers(loaded: Loaded) -> bool:
     """Return whether any server is configured."""
     settings = loaded.settings

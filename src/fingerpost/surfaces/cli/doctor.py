@@ -20,7 +20,7 @@ from fingerpost.records.codec import to_plain
 from fingerpost.router import Router
 from fingerpost.router.extensions import KINDS, Extension, Extensions
 from fingerpost.settings import ExtensionSettings, Loaded, Problem, Settings, load
-from fingerpost.surfaces.cli.common import connect_servers, open_any_router
+from fingerpost.surfaces.cli.common import connect_servers, list_replaced_builtin, open_any_router
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json
 
@@ -84,8 +84,12 @@ def _leave_out_broken(loaded: Loaded, found: Sequence[Extension]) -> Loaded:
 async def _examine_router(loaded: Loaded) -> list[SetupFinding]:
     async with open_any_router(loaded) as router:
         findings = await _examine_store(router)
+        for name in list_replaced_builtin(loaded):
+            what = "your server of this name is used, and Fingerpost's own is left out"
+            fix = f"rename yours to use both, or remove {name} from builtin.enabled"
+            findings.append(SetupFinding("advice", f"server {name}", what, fix))
         if not router.servers.statuses:
-            fix = "run `fingerpost import`, or name a file with --servers FILE"
+            fix = "add one with `fingerpost servers add NAME -- COMMAND`, or run `fingerpost import`"
             return [*findings, SetupFinding("broken", "servers", "none are configured", fix)]
         await connect_servers(router, wake=True)
         for status in router.servers.statuses:
