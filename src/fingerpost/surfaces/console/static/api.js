@@ -1,7 +1,7 @@
 // The only module that sends requests to the server.
 //
 //   get("/api/tools", {text: "mail"})     → the response; throws ApiError
-//   post("/api/session", {key})           → adds the CSRF token
+//   post("/api/session", {key}), put(…)    → adds the CSRF token
 //   del("/api/session")
 //   stream("/api/live", {lines, approvals, state, refused}, {after, ended}) → a function that closes it
 //   send("/api/ask", body, {event, text, route}, {signal}) → one streamed response
@@ -53,6 +53,7 @@ function setPerson(person) {
 
 export const get = (path, params, options) => fetchJson("GET", path, { params, ...options });
 export const post = (path, body, options) => fetchJson("POST", path, { body, ...options });
+export const put = (path, body, options) => fetchJson("PUT", path, { body, ...options });
 export const del = (path, options) => fetchJson("DELETE", path, options);
 
 /** Returns the URL of a path under /api with a query. Empty parameters are omitted. */

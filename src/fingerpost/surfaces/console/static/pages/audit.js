@@ -38,6 +38,7 @@ const KINDS = {
   pin_accepted: "definition accepted",
   tool_switched: "tool switched",
   server_switched: "server switched",
+  server_entry_changed: "server entry changed",
   key_changed: "key changed",
   access_refused: "access refused",
 };

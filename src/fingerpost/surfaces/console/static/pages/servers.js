@@ -24,6 +24,7 @@ import {
 import { post } from "../api.js";
 import { countServers } from "../shell.js";
 import { getDiffProps } from "./approvals.js";
+import { AddServer, EditServer, RemoveServer } from "./entry.js";
 import { useAction } from "./paging.js";
 import { Switch } from "./switch.js";
 
@@ -45,8 +46,11 @@ const BREAKERS = {
 
 const RELOAD_MS = 5000;
 
-export default function Servers({ params: [name], me }) {
-  return name ? html`<${Server} key=${name} name=${name} me=${me} />` : html`<${ServerList} />`;
+export default function Servers({ params: [name], query, me }) {
+  const manages = Boolean(me?.rights?.includes("manage"));
+  if (name && manages && query?.has("edit")) return html`<${EditServer} key=${`edit ${name}`} name=${name} />`;
+  if (name) return html`<${Server} key=${name} name=${name} me=${me} />`;
+  return manages && query?.has("add") ? html`<${AddServer} />` : html`<${ServerList} manages=${manages} />`;
 }
 
 /** `useLoad` with polling, because servers change state on their own. */
@@ -59,18 +63,23 @@ function usePolling(path) {
   return loaded;
 }
 
-function ServerList() {
+function ServerList({ manages }) {
   const { data, error, reload } = usePolling("/api/servers");
   const items = data?.items ?? [];
   const { up, count } = countServers(items);
   const asleep = items.filter((one) => one.state === "asleep").length;
-  return html`<${Page} title="Servers">
+  const canAdd = manages && data?.file;
+  const add = canAdd ? html`<a class="button main" href="#/servers?add">Add a server</a>` : null;
+  return html`<${Page} title="Servers" actions=${items.length ? add : null}>
     ${items.length
-      ? html`<p class="lead">${up} of ${count} ${count === 1 ? "server" : "servers"} up${asleep ? ` (${asleep} asleep, started by the first call)` : ""} · ${formatNumber(items.reduce((sum, one) => sum + (one.tools ?? 0), 0))} tools</p>`
+      ? html`<p class="lead">${up} of ${count} ${count === 1 ? "server" : "servers"} up${asleep ? ` (${asleep} asleep, started by the first call)` : ""} · ${formatNumber(items.reduce((sum, one) => sum + (one.offered ?? 0), 0))} tools</p>`
       : null}
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
     ${!data && !error ? html`<${Skeleton} lines=${6} />` : null}
-    ${data ? html`<${Table} label="Servers" columns=${COLUMNS} rows=${items} rowHref=${buildLink} empty=${html`<${NoServers} />`} />` : null}
+    ${data ? html`<${Table} label="Servers" columns=${COLUMNS} rows=${items} rowHref=${buildLink} empty=${html`<${NoServers} add=${add} manages=${manages} />`} />` : null}
+    ${data?.problems?.length ? html`<div class="notice"><p><strong>Not applied:</strong></p><ul>${data.problems.map((one) => html`<li><${Bidi} text=${one} /></li>`)}</ul></div>` : null}
+    ${data?.waiting?.length ? html`<p class="notice">Applied after a restart: ${data.waiting.map(escapeInvisible).join(", ")}</p>` : null}
+    ${data?.file && items.length ? html`<p class="faint">Servers are saved in <${Code}>${data.file}<//>.</p>` : null}
   <//>`;
 }
 
@@ -80,12 +89,14 @@ const COLUMNS = [
   { key: "name", title: "Server", render: (row) => html`<strong>${row.name}</strong>` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} server=${row} />` },
   { key: "reason", title: "Why", class: "wide-cell", render: (row) => html`<${StateReason} server=${row} />` },
-  { key: "tools", title: "Tools", align: "end", render: (row) => formatNumber(row.tools) },
+  { key: "tools", title: "Tools", align: "end", class: "nowrap", render: (row) => formatTools(row) },
   { key: "transport", title: "Transport", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
   { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.latency) },
   { key: "breaker", title: "Breaker", render: (row) => html`<${BreakerBadge} breaker=${row.breaker} />` },
   { key: "since", title: "Since", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.since} />` },
 ];
+
+const formatTools = ({ offered, tools }) => (offered === tools ? formatNumber(tools) : `${formatNumber(offered)} of ${formatNumber(tools)}`);
 
 function StateBadge({ server }) {
   const { tone, words } = STATES[server.on ? server.state : "disabled"] ?? { tone: "plain", words: server.state };
@@ -94,7 +105,7 @@ function StateBadge({ server }) {
 
 function StateReason({ server }) {
   return html`${server.instructions_change ? html`<${Badge} tone="warn">instructions changed: review<//> ` : null}
-    ${server.reason ? html`<${Bidi} text=${server.reason} />` : null}`;
+    ${server.reason || server.hidden ? html`<${Bidi} text=${server.reason || server.hidden} />` : null}`;
 }
 
 const isClosed = (breaker) => breaker.state === "closed";
@@ -104,17 +115,10 @@ function BreakerBadge({ breaker: { state } }) {
   return html`<${Badge} tone=${BREAKERS[state]?.tone ?? "plain"} title=${BREAKERS[state]?.words}>breaker ${state.replace("_", " ")}<//>`;
 }
 
-function NoServers() {
-  return html`<${Empty} title="No servers yet">
-    <p>
-      Fingerpost routes to MCP servers. Take the <code>mcpServers</code> file you have for another program, or write
-      one out of what your programs know with <code>fingerpost import --write mcp.json</code>; then start
-      <code>fingerpost serve --servers mcp.json</code> again.
-    </p>
-    <p>
-      To leave out <code>--servers</code>, name that file in <code>fingerpost.toml</code> as <code>servers_file</code>,
-      or write the servers there.
-    </p>
+function NoServers({ add, manages }) {
+  return html`<${Empty} title="No servers yet" action=${add}>
+    <p>Fingerpost routes to MCP servers. ${add ? "Add one here, or" : manages ? "Add one" : "Sign in to add one here, or add one"} on the command line:
+      <code>fingerpost servers add NAME -- COMMAND</code>, or <code>fingerpost import</code> for the servers of your MCP clients.</p>
   <//>`;
 }
 
@@ -126,13 +130,14 @@ function Server({ name, me }) {
     <p class="crumbs"><a href="#/servers">Servers</a> / <${Code}>${name}<//></p>
     <div class="badges"><${StateBadge} server=${data} />${isClosed(data.breaker) ? null : html` <${BreakerBadge} breaker=${data.breaker} />`}</div>
     <${ServerProblem} server=${data} />
+    ${data.hidden ? html`<p class="notice"><${Bidi} text=${data.hidden} /> <a href=${`#/tools?server=${encodeURIComponent(name)}`}>Review its tools</a></p>` : null}
     ${data.instructions_change
       ? html`<${ChangedInstructions} path=${path} server=${data} manages=${me?.rights?.includes("manage")} onDone=${reload} />`
       : null}
     ${me?.rights?.includes("manage") ? html`<${Actions} path=${path} server=${data} onDone=${reload} />` : null}
     <${Facts}
       rows=${[
-        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${formatNumber(data.tools)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
+        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${formatTools(data)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
         ["Transport", data.transport.replace("_", " ")],
         ["Version", escapeInvisible(data.version)],
         ["Protocol", escapeInvisible(data.protocol)],
@@ -144,7 +149,7 @@ function Server({ name, me }) {
     ${data.stderr_tail
       ? html`<details class="raw"><summary>Last log lines</summary><pre class="json" dir="ltr" tabindex="0"><${Bidi} text=${data.stderr_tail} /></pre></details>`
       : null}
-    <${ServerTools} name=${name} />
+    <${ServerTools} name=${name} count=${data.offered} />
   <//>`;
 }
 
@@ -206,13 +211,15 @@ function Actions({ path, server, onDone }) {
   return html`<div class="acts">
     ${!server.on ? null : html`<${Button} busy=${busy} onClick=${act("reconnect", `${server.name} reconnected`)}>Reconnect<//>`}
     ${isClosed(server.breaker) ? null : html`<${Button} tone="main" busy=${busy} onClick=${act("breaker/reset", "The circuit breaker is closed")}>Close the circuit breaker<//>`}
+    <a class="button" href=${`#/servers/${encodeURIComponent(server.name)}?edit`}>Edit</a>
     <${Switch} path=${`${path}/switch`} name=${server.name} on=${server.on} what="server" onDone=${onDone} />
+    <${RemoveServer} name=${server.name} />
     ${error ? html`<${Problem} error=${error} />` : null}
   </div>`;
 }
 
-function ServerTools({ name }) {
-  const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`);
+function ServerTools({ name, count }) {
+  const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`, [count]);
   if (!data?.items.length) return null;
   return html`<section>
     <h2>Tools</h2>
