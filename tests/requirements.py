@@ -412,4 +412,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "to its pins, and every surface says why tools are missing"
     ),
     "S9": Requirement("A built-in server gives way to a configured server of its name"),
+    "S10": Requirement(
+        "One command says what runs here; what servers write is kept in bounded logs that only their owner "
+        "can read, without secrets"
+    ),
 }

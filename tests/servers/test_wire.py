@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +24,7 @@ from fingerpost.servers.connection import build_client_capabilities
 from fingerpost.servers.connection_state import RetryPace, compute_delay
 from fingerpost.servers.definitions import DefinitionFilter, find_schema_fault
 from fingerpost.servers.library import ALL_CAPABILITIES
-from fingerpost.servers.process import RingBuffer
+from fingerpost.servers.process import LOG_FILE_BYTES, LogFolder, RingBuffer, get_log_file
 from fingerpost.servers.wire import (
     MAX_VALUES,
     InvalidMessage,
@@ -351,3 +353,29 @@ def test_a_reply_of_millions_of_tiny_values_is_refused_before_it_is_read():
     many = b"[" + b"[]," * MAX_VALUES + b"1]"
     with pytest.raises(InvalidMessage, match="holds more than 5,000,000 values"):
         parse_message(b'{"jsonrpc": "2.0", "id": 1, "result": {"x": ' + many + b"}}")
+
+
+@proves("S10")
+def test_a_log_is_bounded_masked_and_dated_whatever_a_server_writes(tmp_path: Path) -> None:
+    secret = b"sk-" + b"a1b2c3d4e5" * 3
+    logs = LogFolder(tmp_path)
+    logs.write("git/odd name", b"half a li")
+    logs.write("git/odd name", b"ne \x1b[2J with " + secret + b"\nand the re")
+    logs.write("git/odd name", b"st")
+    for _ in range(100):
+        logs.write("flood", b"x" * 99 + b"\n" + b"y" * 50_000 + b"\n")
+    logs.write("flood", b"z" * 1_000_000)
+    logs.write(None, b"our own\n")
+    logs.close()
+    odd = get_log_file(tmp_path, "git/odd name")
+    assert odd.parent == tmp_path / "servers"
+    dated = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
+    first, second = odd.read_text(encoding="utf-8").splitlines()
+    assert dated.sub("", first) == "half a line \\x1b[2J with [redacted]"
+    assert dated.sub("", second) == "and the rest"
+    flood = get_log_file(tmp_path, "flood")
+    sizes = [file.stat().st_size for file in flood.parent.glob(f"{flood.name}*")]
+    assert sum(sizes) <= 2 * LOG_FILE_BYTES
+    assert "bytes were left out of this log" in flood.read_text(encoding="utf-8")
+    assert "our own" in get_log_file(tmp_path, None).read_text(encoding="utf-8")
+    assert get_log_file(tmp_path, "git odd/name") != odd

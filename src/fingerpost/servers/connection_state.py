@@ -9,7 +9,7 @@ from enum import StrEnum
 import anyio
 
 from fingerpost.frozen import frozen
-from fingerpost.servers.process import RingBuffer
+from fingerpost.servers.process import LogFolder, RingBuffer
 
 STRAY_OUTPUT_HINT = "its standard output belongs to the protocol: let it log to standard error"
 
@@ -35,9 +35,10 @@ class ConnectionFailure:
 class ConnectionState:
     """State of one connection from before its first byte until its end."""
 
-    def __init__(self, server: str, *, stderr: RingBuffer) -> None:
+    def __init__(self, server: str, *, stderr: RingBuffer, logs: LogFolder | None = None) -> None:
         self.server = server
         self.stderr = stderr
+        self._logs = logs
         self.ended = anyio.Event()
         self.failure: ConnectionFailure | None = None
         # Before that, an unexpected response is part of version negotiation, not a failure.
@@ -45,6 +46,12 @@ class ConnectionState:
         self.stray_lines = 0  # lines on stdout that were not messages
         self._last_stray = ""
         self._probe_requested = anyio.Event()
+
+    def note_stderr(self, data: bytes) -> None:
+        """Keep what the server wrote to stderr."""
+        self.stderr.write(data)
+        if self._logs is not None:
+            self._logs.write(self.server, data)
 
     def note_stray_line(self, line: str) -> None:
         """Record a line on the server's stdout that is not a protocol message. `line` may be shown to

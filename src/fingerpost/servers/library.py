@@ -6,18 +6,24 @@ thread; commands that only read the store do without them.
 
 from __future__ import annotations
 
+import json
+import os
+import socket
+import stat
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import anyio
 import anyio.to_thread
 
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, ServerSpec
+from fingerpost.servers.process import LogFolder
 from fingerpost.settings.model import LimitSettings
 
 if TYPE_CHECKING:
@@ -85,6 +91,52 @@ class GatewaySearch:
     reported: set[str] = field(default_factory=set[str])  # kinds of reasons; each is reported once
 
 
+def find_gateways(sockets: Path) -> list[tuple[Path, str]]:
+    """Return the sockets with their secrets, newest first. A folder that others can write to is not used."""
+    try:
+        check_socket_folder(sockets.parent)
+        found = sorted(
+            sockets.parent.glob(f"{sockets.name}-*.sock"),
+            key=lambda path: path.lstat().st_mtime,
+            reverse=True,
+        )
+    except OSError:
+        return []
+    gateways: list[tuple[Path, str]] = []
+    for path in found:
+        with suppress(OSError, ValueError):
+            gateways.append((path, path.with_suffix(".key").read_text("ascii")))
+    return gateways
+
+
+def check_socket_folder(folder: Path) -> None:
+    """Raise `PermissionError` unless the folder is this user's alone."""
+    if os.name != "posix":
+        raise PermissionError
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise PermissionError
+
+
+STATUS_REQUEST: Final = "status"
+_STATUS_SECONDS: Final = 3.0
+_MAX_STATUS_BYTES: Final = 1024 * 1024
+
+
+def read_gateway_status(path: Path, secret: str) -> dict[str, Any] | None:
+    """Return what the gateway at this socket says of itself, or None if no process answers."""
+    try:
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.settimeout(_STATUS_SECONDS)
+            opened.connect(str(path))
+            opened.sendall(json.dumps({"secret": secret, "ask": STATUS_REQUEST}).encode() + b"\n")
+            with opened.makefile("rb") as answers:
+                answer = json.loads(answers.readline(_MAX_STATUS_BYTES))
+    except (OSError, ValueError):
+        return None
+    return cast("dict[str, Any]", answer) if isinstance(answer, dict) else None
+
+
 @frozen
 class ConnectDeps:
     """Dependencies of a connection besides the server's entry."""
@@ -96,6 +148,7 @@ class ConnectDeps:
     standard: ConnectionProfile | None = None
     # Gateways whose connections are used where possible.
     gateways: Callable[[], GatewaySearch | None] = lambda: None
+    logs: Callable[[], LogFolder | None] = lambda: None  # where stderr of servers is written
 
 
 def _load_modules() -> None:

@@ -160,7 +160,8 @@ class CallerConnections:
         spec: ServerSpec,
     ) -> None:
         """Run one connection from start to end."""
-        state = ConnectionState(self._spec.name, stderr=RingBuffer(self._deps.limits.stderr_bytes))
+        stderr = RingBuffer(self._deps.limits.stderr_bytes)
+        state = ConnectionState(self._spec.name, stderr=stderr, logs=self._deps.logs())
         try:
             connect = await deps.library.load()
             caller_connection.scope.deadline = anyio.current_time() + self._spec.connect_timeout

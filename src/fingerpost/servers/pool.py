@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVarTuple
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from fingerpost.errors import (
@@ -46,6 +47,7 @@ from fingerpost.servers.library import (
     GatewaySearch,
     SignInStore,
 )
+from fingerpost.servers.process import LogFolder
 from fingerpost.servers.requests import ProgressCallback, RequestClock, RequestContext
 from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
 from fingerpost.servers.spec import find_server_paths, fingerprint_entry, register_secrets
@@ -134,6 +136,7 @@ class ServerPool:
         self._library = ConnectLibrary()
         self._for_callers = False
         self._gateways: GatewaySearch | None = None
+        self.logs: LogFolder | None = None
         self._shared = PoolDeps(
             events=events,
             connect_deps=ConnectDeps(
@@ -142,6 +145,7 @@ class ServerPool:
                 tokens=tokens,
                 abilities=lambda: ALL_CAPABILITIES if self._for_callers else {},
                 gateways=lambda: self._gateways,
+                logs=lambda: self.logs,
             ),
             on_change=self._change_callbacks.call_all,
             on_notification=self._notification_callbacks.call_all,
@@ -171,6 +175,8 @@ class ServerPool:
             self._tasks = None
             with anyio.CancelScope(shield=True):
                 await self._library.aclose()
+                if self.logs is not None:
+                    await anyio.to_thread.run_sync(self.logs.close)
 
     def advertise_client_capabilities(self) -> None:
         """Declare that callers can answer questions, for all connections made from now on."""
@@ -182,6 +188,10 @@ class ServerPool:
         `sockets` is where those of the same store are found; `report` gets a line if one cannot be used.
         """
         self._gateways = GatewaySearch(sockets=sockets, report=report)
+
+    def keep_logs(self, folder: Path) -> None:
+        """Write what servers write to stderr to log files, for all connections made from now on."""
+        self.logs = LogFolder(folder)
 
     async def load_library(self) -> None:
         """Load the code that connects now, so that the first call does not wait for it."""

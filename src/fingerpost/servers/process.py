@@ -1,17 +1,24 @@
-"""Child processes: starting, stopping, registration with the watchdog, and output buffers."""
+"""Child processes: starting, stopping, registration with the watchdog, and what they write: the last bytes,
+and log files.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
+import hashlib
 import os
+import re
 import signal
 import subprocess
 import sys
-from collections import deque
+from collections import Counter, deque
+from datetime import UTC, datetime
 from pathlib import Path
-from threading import Lock
-from typing import IO, cast
+from queue import Full, Queue
+from threading import Lock, Thread
+from typing import IO, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -19,6 +26,7 @@ from anyio.abc import Process
 
 from fingerpost.errors import ServerUnavailable
 from fingerpost.records import ServerSpec
+from fingerpost.redaction import scrub
 from fingerpost.servers.watchdog import MARK_VARIABLE, find_descendants, kill_descendants
 
 INHERITED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
@@ -237,3 +245,97 @@ class RingBuffer:
     def read_text(self, limit: int | None = None) -> str:
         """Return the newest bytes as text. Invalid UTF-8 becomes replacement characters."""
         return self.read_tail(limit).decode("utf-8", "replace")
+
+
+LOG_FILE_BYTES: Final = 1024 * 1024  # of one file; the file before it is kept, too
+MAX_LOG_LINE_LENGTH: Final = 2_000
+MAX_LOG_CHUNK_BYTES: Final = 64 * 1024  # of what a server writes at once, the newest
+MAX_QUEUED_CHUNKS: Final = 200
+LOG_CLOSE_SECONDS: Final = 2.0
+OWN_LOG_NAME: Final = "fingerpost"
+_CONTROL_CHARACTERS: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
+
+
+def get_log_file(folder: Path, server: str | None) -> Path:
+    """Return the log file of a server, or our own for None."""
+    if server is None:
+        return folder / f"{OWN_LOG_NAME}.log"
+    plain = re.sub(r"[^A-Za-z0-9._-]", "_", server)[:80]
+    if plain != server:
+        plain += f"-{hashlib.sha256(server.encode(errors='replace')).hexdigest()[:8]}"
+    return folder / "servers" / f"{plain}.log"
+
+
+class LogFolder:
+    """Log files: what each server writes to stderr, and our own log. Only their owner can read them.
+
+    `write` never waits: a thread masks secrets and writes. What is too much is left out, and counted.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._queue: Queue[tuple[str | None, bytes, datetime] | None] = Queue(MAX_QUEUED_CHUNKS)
+        self._thread: Thread | None = None
+        self._partial: dict[str | None, bytes] = {}
+        self._left_out: Counter[str | None] = Counter()  # bytes, by server
+
+    def write(self, server: str | None, data: bytes) -> None:
+        """Add what a server wrote, or a line of our own (None). Returns at once."""
+        if self._thread is None:
+            self._thread = Thread(target=self._run, name="fingerpost logs", daemon=True)
+            self._thread.start()
+        kept = data[-MAX_LOG_CHUNK_BYTES:]
+        self._left_out[server] += len(data) - len(kept)
+        try:
+            self._queue.put_nowait((server, kept, datetime.now(UTC)))
+        except Full:
+            self._left_out[server] += len(kept)
+
+    def close(self) -> None:
+        """Write what is queued, within a time limit."""
+        if self._thread is not None:
+            with contextlib.suppress(Full):
+                self._queue.put(None, timeout=LOG_CLOSE_SECONDS)
+            self._thread.join(LOG_CLOSE_SECONDS)
+            self._thread = None
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            server, data, at = item
+            *lines, self._partial[server] = (self._partial.get(server, b"") + data).split(b"\n")
+            if len(self._partial[server]) > MAX_LOG_LINE_LENGTH:
+                lines.append(self._partial.pop(server))
+            self._append(server, lines, at)
+        for server, rest in self._partial.items():
+            self._append(server, [rest], datetime.now(UTC))
+
+    def _append(self, server: str | None, lines: list[bytes], at: datetime) -> None:
+        texts = [text for line in lines if (text := _clean_log_line(line))]
+        if left_out := self._left_out.pop(server, 0):
+            texts.append(f"… {left_out:,} bytes were left out of this log")
+        if texts:
+            data = "".join(f"{at:%Y-%m-%dT%H:%M:%SZ} {text}\n" for text in texts).encode()
+            with contextlib.suppress(OSError):  # a full disk must not stop a server
+                _append_bounded(get_log_file(self._folder, server), data)
+
+
+def _clean_log_line(line: bytes) -> str:
+    text = scrub(line[:MAX_LOG_LINE_LENGTH].decode("utf-8", "replace")).rstrip()
+    return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def _append_bounded(file: Path, data: bytes) -> None:
+    """Append to a file that several processes may write. A file that is too large becomes `NAME.log.1`."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    while True:
+        descriptor = os.open(file, os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "ab", buffering=0) as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            if os.fstat(descriptor).st_ino != file.stat().st_ino:
+                continue  # another process replaced it meanwhile
+            if os.fstat(descriptor).st_size + len(data) <= LOG_FILE_BYTES:
+                opened.write(data)
+                return
+            file.replace(file.with_name(f"{file.name}.1"))

@@ -17,7 +17,6 @@ import logging
 import os
 import secrets
 import socket
-import stat
 import struct
 import sys
 import time
@@ -26,6 +25,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
@@ -61,7 +61,7 @@ from fingerpost.servers.errors import (
 )
 from fingerpost.servers.failures import to_reply
 from fingerpost.servers.in_flight import PROGRESS_METHOD
-from fingerpost.servers.library import GatewaySearch
+from fingerpost.servers.library import STATUS_REQUEST, GatewaySearch, check_socket_folder, find_gateways
 from fingerpost.servers.requests import RequestClock, RequestContext
 from fingerpost.servers.resources import SUBSCRIBE_METHOD, UNSUBSCRIBE_METHOD
 from fingerpost.servers.spec import fingerprint_entry
@@ -213,7 +213,7 @@ async def borrow_connection(
     if not can_be_lent(spec):
         return None
     refusals: list[tuple[str, str]] = []
-    for path, secret in await anyio.to_thread.run_sync(_find_gateways, search.sockets):
+    for path, secret in await anyio.to_thread.run_sync(find_gateways, search.sockets):
         found = await _ask_gateway(path, secret, spec, max_bytes)
         if isinstance(found, BorrowedConnection):
             return found
@@ -262,33 +262,6 @@ async def _ask_gateway(
     finally:
         if lines is not None:
             await lines.aclose()
-
-
-def _find_gateways(sockets: Path) -> list[tuple[Path, str]]:
-    """Return the sockets with their secrets, newest first. A folder that others can write to is not used."""
-    try:
-        _check_folder(sockets.parent)
-        found = sorted(
-            sockets.parent.glob(f"{sockets.name}-*.sock"),
-            key=lambda path: path.lstat().st_mtime,
-            reverse=True,
-        )
-    except OSError:
-        return []
-    gateways: list[tuple[Path, str]] = []
-    for path in found:
-        with suppress(OSError, ValueError):
-            gateways.append((path, path.with_suffix(".key").read_text("ascii")))
-    return gateways
-
-
-def _check_folder(folder: Path) -> None:
-    """Raise `PermissionError` unless the folder is this user's alone."""
-    if os.name != "posix":
-        raise PermissionError
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise PermissionError
 
 
 def _explain_refusal(answer: Mapping[str, Any], spec: ServerSpec) -> tuple[str, str] | None:
@@ -376,10 +349,14 @@ def _build_error(server: str, message: str, given: Mapping[str, Any]) -> Fingerp
 
 @asynccontextmanager
 async def lend_connections(
-    servers: ServerPool, sockets: Path, *, is_refused: Callable[[int], bool] = lambda _: False
+    servers: ServerPool,
+    sockets: Path,
+    *,
+    is_refused: Callable[[int], bool] = lambda _: False,
+    facts: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncGenerator[None]:
     """Let commands of this user use the connections of this pool while the context is open, except processes
-    for which `is_refused` is true.
+    for which `is_refused` is true. `facts` about the gateway are told with its status.
 
     Where there are no Unix sockets, or the path is too long, commands connect to servers themselves.
     """
@@ -402,7 +379,7 @@ async def lend_connections(
     async def serve(stream: SocketStream) -> None:
         async with stream, limiter:
             if not await anyio.to_thread.run_sync(_is_refused_peer, stream, is_refused):
-                await run_contained(_serve_command, servers, stream, secret)
+                await run_contained(_serve_command, servers, stream, secret, facts)
 
     try:
         async with listener, anyio.create_task_group() as tasks:
@@ -434,7 +411,7 @@ def _open_socket(path: Path, secret: str) -> socket.socket:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
         folder.chmod(0o700)
-    _check_folder(folder)
+    check_socket_folder(folder)
     for old in folder.glob("*.sock"):
         if _is_stale(old):
             _remove_files(old)
@@ -473,7 +450,9 @@ def _remove_files(path: Path) -> None:
             file.unlink()
 
 
-async def _serve_command(servers: ServerPool, stream: ByteStream, secret: str) -> None:
+async def _serve_command(
+    servers: ServerPool, stream: ByteStream, secret: str, facts: Mapping[str, str]
+) -> None:
     """Check the first line of a command, connect the server it wants, and pass its requests on."""
     hello_lines = _LineStream(stream, MAX_HELLO_BYTES)
     hello: dict[str, Any] | None = None
@@ -482,6 +461,9 @@ async def _serve_command(servers: ServerPool, stream: ByteStream, secret: str) -
     if hello is None:
         return
     lines = _LineStream(stream, MAX_MESSAGE_BYTES)
+    if hello.get("ask") == STATUS_REQUEST and _has_secret(hello, secret):
+        await lines.write({"ok": True, **_build_status(servers, facts)})
+        return
     refusal = await anyio.to_thread.run_sync(_check_hello, servers, hello, secret)
     if refusal is not None:
         await lines.write({"ok": False, **refusal})
@@ -497,9 +479,22 @@ async def _serve_command(servers: ServerPool, stream: ByteStream, secret: str) -
     await _CommandConnection(servers, name, lines).run()
 
 
+def _has_secret(hello: Mapping[str, Any], secret: str) -> bool:
+    return hmac.compare_digest(str(hello.get("secret")).encode(errors="replace"), secret.encode())
+
+
+def _build_status(servers: ServerPool, facts: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `fingerpost status` shows of this gateway."""
+    shown = [
+        {"name": one.name, "state": one.state.value, "tools": one.tools, "reason": one.reason}
+        for one in servers.statuses
+    ]
+    return {"version": PROGRAM_VERSION, "pid": os.getpid(), "servers": shown, **facts}
+
+
 def _check_hello(servers: ServerPool, hello: Mapping[str, Any], secret: str) -> dict[str, Any] | None:
     """Return why the command may not use the server, or None."""
-    if not hmac.compare_digest(str(hello.get("secret")).encode(errors="replace"), secret.encode()):
+    if not _has_secret(hello, secret):
         return {"why": "secret"}
     if hello.get("version") != PROGRAM_VERSION:
         return {"why": "version", "version": PROGRAM_VERSION}

@@ -159,7 +159,7 @@ class ChildServer:
     async def read_stderr(self) -> None:
         assert self._process.stderr is not None
         async for chunk in _iterate_chunks(self._process.stderr):
-            self._state.stderr.write(chunk)
+            self._state.note_stderr(chunk)
         self._stderr_closed.set()
 
     async def write_stdin(self) -> None:

@@ -499,7 +499,8 @@ class Supervisor:
 
     async def _run_connection(self) -> ConnectionFailure:
         """Run one connection from start to end. Return why it ended."""
-        state = ConnectionState(self.spec.name, stderr=self._stderr)
+        logs = self._shared.connect_deps.logs()
+        state = ConnectionState(self.spec.name, stderr=self._stderr, logs=logs)
         connect = await self._shared.connect_deps.library.load()
         began = anyio.current_time()
         seconds = self.spec.connect_timeout

@@ -76,6 +76,11 @@ class StoreLocation:
         return get_data_directory() / "gateways" / self.identity[:12]
 
     @property
+    def logs(self) -> Path:
+        """Where processes that use this store write log files."""
+        return get_data_directory() / "logs" / self.identity[:12]
+
+    @property
     def secret(self) -> Path | None:
         """The file of the installation's secret, or None if it is in a database shared by several hosts."""
         beside = None if self.file is None else self.file.with_suffix(".secret")

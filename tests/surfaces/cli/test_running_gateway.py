@@ -135,6 +135,39 @@ def test_a_command_uses_the_running_server_of_a_gateway_unless_it_is_standalone(
         assert not path.with_suffix(".key").exists()
 
 
+@proves("S10")
+def test_status_and_logs_show_what_runs_and_what_its_servers_wrote(
+    person: CommandLine, sleepy: SleepyServer
+) -> None:
+    secret = "sk-" + "a1b2c3d4e5" * 3
+    complaint = f"import sys; sys.stderr.write('no licence {secret}\\n'); sys.exit(3)"
+    person.has("broken", command=sys.executable, args=["-I", "-S", "-c", complaint])
+    assert person.reads("status")["gateways"] == []
+    with start_gateway(person) as gateway:
+        assert person.runs("call", "sleepy/store_word", "word=hat", "--json").returncode == 4
+        while not (logged := person.runs("logs", "broken", "-n", "2").stdout).count("[fingerpost] down"):
+            assert gateway.process.poll() is None
+        status = person.reads("status")
+        [running] = status["gateways"]
+        assert running["kind"] == "serve"
+        assert running["address"].startswith("http://127.0.0.1:")
+        states = {one["name"]: one for one in status["servers"]}
+        assert (states["sleepy"]["state"], states["sleepy"]["tools"]) == ("ready", 1)
+        assert "no licence" in states["broken"]["reason"]
+        assert status["approvals"] == 1
+        shown = person.runs("status").stdout
+        for words in (running["address"], "1 of 2 up, 1 tool", "1 call waits", status["logs"]):
+            assert words in shown, words
+    assert "no licence" in logged
+    everything = person.runs("logs").stdout
+    assert "started, version" in everything
+    assert secret not in everything + logged
+    files = [file for file in Path(status["logs"]).rglob("*") if file.is_file()]
+    assert {file.name for file in files} >= {"broken.log", "fingerpost.log"}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert person.runs("logs", "nothing").returncode == 2
+
+
 @proves("S5")
 def test_a_write_over_a_gateway_is_asked_about_and_recorded_by_the_command(
     person: CommandLine, sleepy: SleepyServer

@@ -241,6 +241,14 @@ COMMANDS: Final = {
         *COMMON,
     ),
     "breakers": command("trace:show_breakers", *COMMON),
+    "status": command("status:show_status", *COMMON),
+    "logs": command(
+        "status:show_logs",
+        argument("server", required=False),
+        option("-n --lines lines", "How many of the newest lines.", type=POSITIVE, default=50, metavar="N"),
+        flag("-f --follow", "Also show new lines, until Ctrl-C."),
+        *COMMON,
+    ),
     "serve": command(
         "services:serve_gateway",
         *COMMON,
@@ -450,14 +458,14 @@ COMMANDS: Final = {
     "pins forget": command("pins:forget_pin", argument("tool"), *COMMON, people_only=True),
     "audit": command(""),
     "audit verify": command(
-        "audit:verify_audit",
+        "store:verify_audit",
         option(
             "--anchor anchors", "Compare with this anchor elsewhere, too.", multiple=True, metavar="FILE|URL"
         ),
         *COMMON,
     ),
     "audit show": command(
-        "audit:show_audit",
+        "store:show_audit",
         option("--limit", "How many of the newest rows.", type=POSITIVE, default=50),
         *COMMON,
     ),

@@ -131,6 +131,7 @@ async def open_any_router(
             router.follow_profiles(loaded.profile_files)
         if loaded.settings.lifecycle.use_gateway and not standalone:
             router.servers.use_gateways(router.store.location.gateway_sockets, _report_gateway)
+        router.servers.keep_logs(router.store.location.logs)
         yield router
 
 

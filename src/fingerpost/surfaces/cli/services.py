@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -14,9 +15,17 @@ import anyio
 import anyio.to_thread
 import click
 
-from fingerpost.errors import ConfigError, StoreError
+from fingerpost import __version__
+from fingerpost.errors import ConfigError, StoreError, UnknownServer
+from fingerpost.records import utc_now
 from fingerpost.servers.relay import lend_connections
-from fingerpost.surfaces.cli.common import has_servers, open_service_router, read_settings, run_on_store
+from fingerpost.surfaces.cli.common import (
+    CONNECTING_STATES,
+    has_servers,
+    open_service_router,
+    read_settings,
+    run_on_store,
+)
 from fingerpost.surfaces.cli.options import CommonOptions, repeat_options
 from fingerpost.surfaces.cli.screen import clean_text, format_count, print_json, print_note
 from fingerpost.surfaces.cli.streams import style_text
@@ -39,6 +48,7 @@ from fingerpost.surfaces.serve import get_backend_options, serve
 
 if TYPE_CHECKING:
     from fingerpost.router import Router
+    from fingerpost.servers.process import LogFolder
     from fingerpost.settings import DiscordSettings, GatewaySettings, Loaded, Settings
     from fingerpost.store import Store
     from fingerpost.surfaces.discord.client import BotConnection
@@ -61,7 +71,11 @@ def serve_gateway(
                 with suppress(StoreError):  # without a ticket the console is served for reading only
                     ticket = await create_ticket(router.store)
 
+            facts = {"kind": "serve", "since": f"{utc_now():%Y-%m-%d %H:%M} UTC"}
+
             def show_start(address: str) -> None:
+                facts["address"] = address
+                logging.getLogger("fingerpost").info("serving at %s", address)
                 public_url = gateway.public_url or address
                 page = None if ticket is None else build_sign_in_url(public_url, ticket)
                 _print_endpoints(address, loaded, page, as_json=common.as_json)
@@ -74,8 +88,9 @@ def serve_gateway(
             if note is not None:
                 print_note(note)
             async with (
+                _keep_own_log(router),
                 _connect_in_background(router, quiet=common.as_json, warm_up=True),
-                _lend_connections(router),
+                _lend_connections(router, facts),
             ):
                 await serve(
                     router,
@@ -113,8 +128,9 @@ def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str 
         audience = NotificationListeners()
         async with (
             open_service_router(loaded) as router,
+            _keep_own_log(router),
             _connect_in_background(router, quiet=True),
-            _lend_connections(router),
+            _lend_connections(router, {"kind": "stdio", "since": f"{utc_now():%Y-%m-%d %H:%M} UTC"}),
             open_methods(router, audience=audience) as methods,
         ):
             await serve_stdio(methods, settings.gateway, router.events, audience=audience, endpoint=endpoint)
@@ -144,10 +160,55 @@ async def _connect_in_background(
                 tasks.cancel_scope.cancel()
 
 
-def _lend_connections(router: Router) -> AbstractAsyncContextManager[None]:
+def _lend_connections(router: Router, facts: Mapping[str, str]) -> AbstractAsyncContextManager[None]:
     """Let commands use the connections to servers, but no program that a server or a command started."""
     sockets = router.store.location.gateway_sockets
-    return lend_connections(router.servers, sockets, is_refused=is_tool_process)
+    return lend_connections(router.servers, sockets, is_refused=is_tool_process, facts=facts)
+
+
+class _OwnLogHandler(logging.Handler):
+    """Writes our own log to the log folder. Tracebacks are left out."""
+
+    def __init__(self, logs: LogFolder) -> None:
+        super().__init__(logging.INFO)
+        self._logs = logs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        why = f": {type(error).__name__}: {error}" if error is not None else ""
+        self._logs.write(None, f"{record.levelname.lower()} {record.getMessage()}{why}\n".encode())
+
+
+@asynccontextmanager
+async def _keep_own_log(router: Router) -> AsyncGenerator[None]:
+    """Write our own log, and the states of servers, to the log folder."""
+    logs = router.servers.logs
+    assert logs is not None
+    handler, log, states = _OwnLogHandler(logs), logging.getLogger("fingerpost"), dict[str, str]()
+
+    def note_state(name: str) -> None:
+        try:
+            status = router.servers.get_status(name)
+        except UnknownServer:  # it was removed
+            return
+        reason = f": {status.reason}" if status.reason else ""
+        line = f"[fingerpost] {status.state}{reason}"
+        if status.state not in CONNECTING_STATES and states.get(name) != line:
+            states[name] = line
+            logs.write(name, f"{line}\n".encode())
+
+    stop = router.servers.subscribe_to_changes(note_state)
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    if logging.lastResort is not None:
+        log.addHandler(logging.lastResort)  # warnings are on stderr, too
+    log.info("started, version %s, process %s", __version__, os.getpid())
+    try:
+        yield
+    finally:
+        log.info("stopped")
+        stop()
+        log.removeHandler(handler)
 
 
 async def _warm_up(router: Router, always: bool) -> None:
@@ -272,7 +333,7 @@ def run_discord_bot(*, common: CommonOptions) -> int:
 
     async def work() -> int:
         get_token(settings)  # report a missing token before waiting for servers
-        async with open_service_router(loaded) as router:
+        async with open_service_router(loaded) as router, _keep_own_log(router):
             router.servers.start()
             async with connect_bot(router, settings) as connection:
                 _print_bot(connection, settings, as_json=common.as_json)
