@@ -211,7 +211,7 @@ class ModelPool:
         clock: Callable[[], float] = time.time,
     ) -> None:
         given = {Role.LITE: lite, Role.PRIME: prime}
-        self._members = {
+        self._members: dict[Role, PoolMember] = {
             role: PoolMember.from_model(model) for role, model in given.items() if model is not None
         }
         self._replaced: list[PoolMember] = []
