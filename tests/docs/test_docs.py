@@ -17,7 +17,7 @@ from tests.requirements import proves
 
 CONSOLE = blocks("console")
 FIRST = CONSOLE[0]
-RUNNABLE = {"python", "console", "sh", "toml", "json", "text", "mermaid"}
+RUNNABLE = {"python", "console", "sh", "toml", "json", "text"}
 
 
 @pytest.fixture

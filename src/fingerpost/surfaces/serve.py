@@ -14,7 +14,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject
 from fingerpost.router import Router
 from fingerpost.settings import Loaded
-from fingerpost.surfaces.console import open_console
+from fingerpost.surfaces.console import open_console, open_docs
 from fingerpost.surfaces.gateway.app import GatewayApp
 from fingerpost.surfaces.gateway.methods import open_methods
 from fingerpost.surfaces.gateway.sessions import NotificationListeners
@@ -58,6 +58,7 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
         parts["api"] = LazyApp(lambda: _open_api(deps, rate, readers))
     if settings.console.enabled:
         parts[""] = parts["console"] = LazyApp(lambda: open_console(deps.authenticator))
+        parts["docs"] = LazyApp(lambda: open_docs(deps.authenticator))
     parts["metrics"] = parts["readyz"] = LazyApp(lambda: _open_operations(deps, readers))
     return parts
 

@@ -1,8 +1,10 @@
-"""The web console: its static files, read once and served from memory."""
+"""The web console and the documentation: static files, read once and served from memory."""
 
 from __future__ import annotations
 
 import hashlib
+import re
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from fingerpost.surfaces.http.access import Authenticator
 from fingerpost.surfaces.http.asgi import AsgiScope, Header, HttpError, Receive, Send, parse_headers, respond
 
 STATIC_FOLDER: Final = Path(__file__).parent / "static"
+SITE_FOLDER: Final = Path(__file__).parent / "site"  # built by `make docs`
 INDEX_NAME: Final = "index.html"
 
 _MEDIA_TYPES: Final = {
@@ -37,9 +40,17 @@ class StaticFile:
     body: bytes
     media: str
     etag: str
+    policy: str  # the content security policy
 
 
-def read_files(folder: Path = STATIC_FOLDER) -> Mapping[str, StaticFile]:
+_CONTENT_SECURITY_POLICY: Final = (
+    "default-src 'none'; script-src 'self'{scripts}; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_INLINE_SCRIPT: Final = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
+
+
+def read_files(folder: Path) -> Mapping[str, StaticFile]:
     """Read every file of a known type, by its path below the folder."""
     return {
         path.relative_to(folder).as_posix(): _read_file(path)
@@ -49,38 +60,61 @@ def read_files(folder: Path = STATIC_FOLDER) -> Mapping[str, StaticFile]:
 
 
 def _read_file(path: Path) -> StaticFile:
+    """Read a file. Inline scripts of a page are allowed by their hashes, and no other inline script is."""
     body = path.read_bytes()
-    return StaticFile(body, _MEDIA_TYPES[path.suffix], f'"{hashlib.sha256(body).hexdigest()[:32]}"')
+    scripts = _INLINE_SCRIPT.findall(body) if path.suffix == ".html" else []
+    hashes = sorted({b64encode(hashlib.sha256(script).digest()).decode() for script in scripts})
+    return StaticFile(
+        body,
+        _MEDIA_TYPES[path.suffix],
+        f'"{hashlib.sha256(body).hexdigest()[:32]}"',
+        _CONTENT_SECURITY_POLICY.format(scripts="".join(f" 'sha256-{one}'" for one in hashes)),
+    )
 
 
-CONSOLE_PREFIX: Final = "/console/"
-CONTENT_SECURITY_POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_COMMON_HEADERS: Final[tuple[Header, ...]] = (
-    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-cache"),  # cached but revalidated, so that an upgrade is visible at once
-)
+def _build_headers(policy: str = _CONTENT_SECURITY_POLICY.format(scripts="")) -> tuple[Header, ...]:
+    return (
+        (b"content-security-policy", policy.encode()),
+        (b"x-content-type-options", b"nosniff"),
+        (b"referrer-policy", b"no-referrer"),
+        (b"cross-origin-opener-policy", b"same-origin"),
+        (b"cross-origin-resource-policy", b"same-origin"),
+        (b"cache-control", b"no-cache"),  # cached but revalidated, so that an upgrade is visible at once
+    )
+
+
+_COMMON_HEADERS: Final = _build_headers()
 _TEXT_TYPE: Final[Header] = (b"content-type", b"text/plain; charset=utf-8")
 _HTML_TYPE: Final[Header] = (b"content-type", b"text/html; charset=utf-8")
-_NOT_FOUND_PAGE: Final = (
-    b'<!doctype html><html lang="en"><meta charset="utf-8"><title>Not here - Fingerpost</title>'
-    b'<meta name="viewport" content="width=device-width"><h1>There is nothing at this address</h1>'
-    b'<p><a href="/">Go to the console</a></p></html>'
+_MESSAGE_PAGE: Final = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title} - Fingerpost</title>'
+    '<meta name="viewport" content="width=device-width"><h1>{title}</h1><p>{text}</p></html>'
+)
+_NOT_FOUND: Final = _MESSAGE_PAGE.format(
+    title="There is nothing at this address", text='<a href="/">Go to the console</a>'
+)
+_DOCS_NOT_FOUND: Final = _MESSAGE_PAGE.format(
+    title="There is no such page", text='<a href="/docs/">Go to the documentation</a>'
+)
+_DOCS_NOT_BUILT: Final = _MESSAGE_PAGE.format(
+    title="The documentation is not part of this installation",
+    text="In a clone of the repository, run <code>make docs</code> and start Fingerpost again. "
+    "The same pages are in its folder <code>docs</code>.",
 )
 
 
 class ConsoleApp:
-    """Serves the files from memory. Requests with an unknown Host are refused (DNS rebinding)."""
+    """Serves files from memory, by the paths of requests.
 
-    def __init__(self, files: Mapping[str, StaticFile], authenticator: Authenticator) -> None:
+    Requests with an unknown Host are refused (DNS rebinding).
+    """
+
+    def __init__(
+        self, files: Mapping[str, StaticFile], authenticator: Authenticator, *, not_found: str = _NOT_FOUND
+    ) -> None:
         self._files = files
         self._authenticator = authenticator
+        self._not_found = not_found.encode()
 
     async def drain(self, seconds: float) -> None:
         """Do nothing: no request takes long."""
@@ -103,17 +137,18 @@ class ConsoleApp:
 
     async def _respond_file(self, scope: AsgiScope, headers: Mapping[str, str], send: Send) -> None:
         path: str = scope["path"]
-        name = (
-            INDEX_NAME
-            if path in {"/", CONSOLE_PREFIX, CONSOLE_PREFIX.rstrip("/")}
-            else path.removeprefix(CONSOLE_PREFIX)
-        )
-        found = self._files.get(name) if name == INDEX_NAME or path.startswith(CONSOLE_PREFIX) else None
+        found = self._files.get(path)
         bodiless = scope["method"] == "HEAD"
-        if found is None:
-            await respond(send, 404, b"" if bodiless else _NOT_FOUND_PAGE, (_HTML_TYPE, *_COMMON_HEADERS))
+        if found is None and f"{path}/" in self._files:
+            # Relative, so that it is right behind a proxy that adds a prefix.
+            location = f"{path.rpartition('/')[2]}/".encode()
+            await respond(send, 307, b"", ((b"location", location), *_COMMON_HEADERS))
             return
-        common = ((b"etag", found.etag.encode()), *_COMMON_HEADERS)
+        if found is None:
+            body = b"" if bodiless else self._not_found
+            await respond(send, 404, body, (_HTML_TYPE, *_COMMON_HEADERS))
+            return
+        common = ((b"etag", found.etag.encode()), *_build_headers(found.policy))
         if headers.get("if-none-match") == found.etag:
             await send({"type": "http.response.start", "status": 304, "headers": [*common]})
             await send({"type": "http.response.body", "body": b""})
@@ -127,4 +162,20 @@ async def open_console(
     authenticator: Authenticator, *, folder: Path = STATIC_FOLDER
 ) -> AsyncGenerator[ConsoleApp]:
     """Open the console for the paths `/` and `/console`."""
-    yield ConsoleApp(await anyio.to_thread.run_sync(read_files, folder), authenticator)
+    files = await anyio.to_thread.run_sync(read_files, folder)
+    paths = {f"/console/{name}": file for name, file in files.items()}
+    yield ConsoleApp(
+        {**paths, **dict.fromkeys(("/", "/console", "/console/"), files[INDEX_NAME])}, authenticator
+    )
+
+
+@asynccontextmanager
+async def open_docs(
+    authenticator: Authenticator, *, folder: Path = SITE_FOLDER
+) -> AsyncGenerator[ConsoleApp]:
+    """Open the documentation for the path `/docs`. Where it was not built, a page says how to."""
+    files = await anyio.to_thread.run_sync(read_files, folder)
+    paths = {f"/docs/{name}": file for name, file in files.items()}
+    if (index := files.get(INDEX_NAME)) is not None:
+        paths["/docs/"] = index
+    yield ConsoleApp(paths, authenticator, not_found=_DOCS_NOT_FOUND if paths else _DOCS_NOT_BUILT)

@@ -99,6 +99,7 @@ function Nav({ route, person, waiting, onKeys }) {
     <div class="side-foot">
       <${CurrentUser} person=${person} />
       <div class="side-tools">
+        <a href="/docs/" title="Documentation">Docs</a>
         <${ThemeSwitch} />
         <button type="button" class="icon-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><${Icon} path=${ICONS.keys} /></button>
         ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${handleSignOut} aria-label="Sign out" title="Sign out"><${Icon} path=${ICONS.signOut} /></button>` : null}
