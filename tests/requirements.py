@@ -391,7 +391,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "In programs, an unknown option is refused with the nearest name, a traceback says what to do, a "
         "router without a store keeps nothing outside memory, and help() describes every field"
     ),
-    "H32": Requirement("The documentation is a site with checked links, served under /docs from its own host"),
+    "H32": Requirement("The documentation is a site with checked links, served whole under /docs"),
     "S1": Requirement("A known server is listed from the store and started by the first call that needs it"),
     "S2": Requirement("A tool that changed while its server slept is not called"),
     "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),
