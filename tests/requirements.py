@@ -417,4 +417,8 @@ REQUIREMENTS: dict[str, Requirement] = {
         "One command says what runs here; what servers write is kept in bounded logs that only their owner "
         "can read, without secrets"
     ),
+    "S11": Requirement(
+        "`install` writes absolute paths and this shell's PATH, moves a client's other servers on request "
+        "and back again, and a client without tools is told why"
+    ),
 }

@@ -470,8 +470,13 @@ def _iterate_drafts(found: Iterable[FoundClientFile]) -> Iterator[tuple[str, Ser
     """Yield every server that can be reached, with the client that has it."""
     for file in found:
         for draft in file.drafts:
-            if (draft.values.get("command") or draft.values.get("url")) and not _is_own_gateway(draft):
+            if is_other_server(draft):
                 yield file.client, draft
+
+
+def is_other_server(draft: ServerDraft) -> bool:
+    """Return whether the entry is a server that can be connected, and not our own gateway."""
+    return bool(draft.values.get("command") or draft.values.get("url")) and not _is_own_gateway(draft)
 
 
 def _is_own_gateway(draft: ServerDraft) -> bool:
@@ -479,7 +484,9 @@ def _is_own_gateway(draft: ServerDraft) -> bool:
     words = [str(draft.values.get("command") or ""), *map(str, as_list(draft.values.get("args")))]
     address = urlsplit(str(draft.values.get("url") or ""))
     is_local = draft.name == "fingerpost" and address.hostname in ("127.0.0.1", "localhost", "::1")
-    return Path(words[0]).name == "fingerpost" or words[1:3] == ["-m", "fingerpost"] or is_local
+    is_program = Path(words[0]).stem == "fingerpost" or words[1:3] == ["-m", "fingerpost"]
+    is_fetched = Path(words[0]).stem in ("uv", "uvx", "pipx") and "fingerpost" in words[1:6]
+    return is_program or is_fetched or is_local
 
 
 def _find_free_name(

@@ -231,7 +231,7 @@ def test_secrets_of_other_servers_are_not_shown_in_the_diff(tmp_path: Path) -> N
     file = tmp_path / "mcp.json"
     servers = {"git": {"command": "x", "env": {"GIT_TOKEN": "correct-horse-battery"}}}
     file.write_text(json.dumps({"mcpServers": servers}, indent=1))
-    shown = "\n".join(format_change(plan_install(CURSOR, file, "fingerpost", ENTRY), "mcp.json", CURSOR))
+    shown = "\n".join(format_change(plan_install(CURSOR, file, "fingerpost", ENTRY), "mcp.json"))
     assert '+  "fingerpost"' in shown
     assert "correct-horse" not in shown
 

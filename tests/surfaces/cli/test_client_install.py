@@ -7,15 +7,19 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import anyio
 import click
 import pytest
 from click.testing import CliRunner, Result
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from fingerpost.errors import ConfigError
 from fingerpost.settings.client_files import read_drafts
 from fingerpost.settings.document import SettingsDocument, read_document
-from fingerpost.surfaces.cli.client_install import CLIENTS
+from fingerpost.surfaces.cli.client_install import CLIENTS, find_own_command
 from fingerpost.surfaces.cli.commands import build_command
+from tests.kit.programs import PATH
 from tests.requirements import proves
 
 FILES = {
@@ -202,7 +206,7 @@ def test_a_client_that_was_not_found_is_written_for_when_it_is_named(
     assert not file.parent.exists()
     done = person.runs("cursor", *more, answer=answer)
     assert done.exception is None, done.output
-    assert f"Cursor does not seem to be here; {file.parent} is made" in done.output
+    assert f"Cursor was not found here; {file.parent} is created" in done.output
     assert entry_of(file, "cursor")["args"][0] == "stdio"
 
 
@@ -235,6 +239,150 @@ def test_an_entry_that_is_switched_off_in_the_client_is_pointed_out(person: Clie
             assert words.format(label) in person.runs(client, "--yes").output
     assert entry_of(file, "cursor")["disabled"] is True
     assert entry_of(codex, "codex")["enabled"] is False
+
+
+OTHERS = {
+    "cursor": """{
+  // what I use
+  "mcpServers": {
+    "time": {"command": "mcp-server-time", "autoApprove": ["get_current_time"]},
+    "notes": {
+      "url": "https://notes.example.org/mcp",
+      "headers": {"X-Key": "${env:NOTES_KEY}"}
+    },
+  },
+  "theme": "dark"
+}
+""",
+    "codex": """model = "small"
+
+[mcp_servers.time]
+command = "mcp-server-time"
+
+[mcp_servers.notes]
+url = "https://notes.example.org/mcp"
+startup_timeout_sec = 5
+
+[tui]
+theme = "dark"
+""",
+}
+
+
+def servers_of(person: ClientHome) -> Any:
+    return json.loads((person.home / "config/fingerpost/servers.json").read_text())["mcpServers"]
+
+
+@proves("S11")
+@pytest.mark.parametrize("client", OTHERS)
+def test_the_other_servers_are_moved_on_request_and_back_exactly(person: ClientHome, client: str) -> None:
+    file = person.has(client, OTHERS[client])
+    plain = person.runs(client, "--yes").output
+    assert "still has time, notes itself: their tools stay reachable without Fingerpost's approval" in plain
+    assert f"Move them with `fingerpost install {client} --replace`" in plain
+    assert person.runs(client, "--undo", "--yes").exception is None
+    assert file.read_text() == OTHERS[client]
+    assert "mcp-server-time" in person.runs(client, "--replace", "--dry-run").output
+    assert file.read_text() == OTHERS[client]
+    done = person.runs(client, "--replace", answer="y\n")
+    assert done.exception is None, done.output
+    assert f"Moved 2 servers from {CLIENTS[client].label}" in done.output
+    document = read_document(file, str(file))
+    assert isinstance(document, SettingsDocument)
+    assert [draft.name for draft in read_drafts(document)[0]] == ["fingerpost"]
+    moved = servers_of(person)
+    assert moved["time"] == {"command": "mcp-server-time"}
+    assert moved["notes"]["url"] == "https://notes.example.org/mcp"
+    assert "no servers are configured" not in done.output
+    assert "already" in person.runs(client, "--replace", "--yes").output
+    undone = person.runs(client, "--undo", answer="y\n")
+    assert undone.exception is None, undone.output
+    assert file.read_text() == OTHERS[client]
+    assert not (person.home / "config/fingerpost/servers.json").exists()
+    assert "no entry" in person.runs(client, "--undo").output
+
+
+@proves("S11")
+def test_files_that_were_changed_since_get_the_entries_back_where_that_is_safe(person: ClientHome) -> None:
+    file = person.has(
+        "cursor", '{"mcpServers": {"time": {"command": "mine"}, "git": {"command": "git-mcp"}}}'
+    )
+    ours = person.home / "config/fingerpost/servers.json"
+    ours.parent.mkdir(parents=True)
+    ours.write_text('{"mcpServers": {"time": {"command": "other"}}}')
+    moved = person.runs("cursor", "--replace", "--yes")
+    assert "time becomes time-cursor" in moved.output
+    assert set(servers_of(person)) == {"time", "time-cursor", "git"}
+    values = json.loads(file.read_text())
+    values["mcpServers"]["time"] = {"command": "another"}
+    values["mcpServers"]["late"] = {"command": "late-mcp"}
+    file.write_text(json.dumps(values))
+    again = person.runs("cursor", "--replace", "--yes")  # it moves what was added since
+    assert again.exception is None and "late-mcp" in again.output
+    values = json.loads(file.read_text())
+    values["mcpServers"]["git"] = {"command": "not-the-same"}
+    file.write_text(json.dumps(values))
+    refused = person.runs("cursor", "--undo", "--yes").exception
+    assert isinstance(refused, ConfigError)
+    assert "has other entries for git" in str(refused)
+    assert "the old file is" in (refused.hint or "")
+    del values["mcpServers"]["git"]
+    file.write_text(json.dumps(values))
+    changed = servers_of(person)
+    changed["git"]["env"] = {"A": "1"}
+    ours.write_text(json.dumps({"mcpServers": changed}))
+    undone = person.runs("cursor", "--undo", "--yes")
+    assert undone.exception is None, undone.output
+    assert "git was changed in" in undone.output
+    assert {name: entry["command"] for name, entry in json.loads(file.read_text())["mcpServers"].items()} == {
+        "time": "another",
+        "git": "git-mcp",
+        "late": "late-mcp",
+    }
+    assert set(servers_of(person)) == {"time", "git"}
+
+
+@proves("S11")
+def test_servers_that_stay_in_the_client_are_named(person: ClientHome) -> None:
+    servers = {"here": {"command": "x", "args": ["${workspaceFolder}"]}, "git": {"command": "git-mcp"}}
+    file = person.has("vscode", json.dumps({"servers": servers}))
+    shown = person.runs("vscode", "--replace", "--yes").output
+    assert "here stays in VS Code: only VS Code knows its ${workspaceFolder}" in shown
+    assert set(json.loads(file.read_text())["servers"]) == {"here", "fingerpost"}
+    person.has("claude-code", json.dumps({"projects": {"/work": {"mcpServers": {"db": {"command": "db"}}}}}))
+    shown = person.runs("claude-code", "--replace", "--yes").output
+    assert "Claude Code also has db (for single projects in ~/.claude.json)" in shown
+
+
+@proves("S11")
+def test_uvx_and_pipx_start_it_again_themselves(tmp_path: Path) -> None:
+    environ = {"UV": "/opt/uv", "PATH": str(tmp_path)}
+    assert find_own_command(tmp_path / "uv/archive-v0/x", environ)[:3] == ["/opt/uv", "tool", "run"]
+    pipx = tmp_path / "pipx"
+    pipx.write_text("#!/bin/sh\n")
+    pipx.chmod(0o755)
+    assert find_own_command(tmp_path / "share/pipx/.cache/1a2b", environ)[:2] == [str(pipx), "run"]
+    assert find_own_command(tmp_path / "uv/tools/fingerpost", environ)[0].startswith("/")
+
+
+@proves("S11")
+@pytest.mark.process
+def test_a_client_with_the_path_of_a_desktop_reaches_the_moved_servers(
+    person: ClientHome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", PATH)
+    file = person.has("cursor", '{"mcpServers": {"time": {"command": "mcp-server-time"}}}')
+    assert person.runs("cursor", "--replace", "--yes").exception is None
+    entry = entry_of(file, "cursor")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("HOME", str(person.home))
+    started = StdioServerParameters(command=entry["command"], args=entry["args"], env=entry["env"], cwd="/")
+
+    async def list_names() -> list[str]:
+        async with Client(stdio_client(started)) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    assert "time__get_current_time" in anyio.run(list_names)
 
 
 def test_what_is_missing_for_it_to_work_is_said(person: ClientHome) -> None:

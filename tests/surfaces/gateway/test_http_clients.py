@@ -137,4 +137,4 @@ async def test_the_whole_gateway_answers_before_any_server_is_there(tmp_path: Pa
         health = await ask(bound_address, None, method="GET", path="/healthz")
         assert health.json == {"status": "ok", "servers": {"up": 0, "of": 0}, "tools": 0}
         async with Client(f"{started_at}/mcp/all") as client:
-            assert [tool.name for tool in (await client.list_tools()).tools] == ["read_result"]
+            assert [tool.name for tool in (await client.list_tools()).tools] == ["find_tools", "read_result"]

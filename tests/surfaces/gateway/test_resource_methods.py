@@ -209,7 +209,7 @@ async def test_what_a_rule_asks_about_is_not_read_before_it_is_approved(
     one, two = libraries()
     async with open_gateway_methods(tmp_path, one.spec(), two.spec(), policy=[rule]) as it:
         for method, params in READS_ONE:
-            with pytest.raises(JsonRpcError, match="waits for a person") as refused:
+            with pytest.raises(JsonRpcError, match="needs a person's approval") as refused:
                 await it.ask(method, params, modern=modern)
             assert "one holds secrets" in refused.value.message
             assert 'effect = "read"' in refused.value.message  # what would let it be read without
@@ -219,7 +219,7 @@ async def test_what_a_rule_asks_about_is_not_read_before_it_is_approved(
             await it.ask(method, params, modern=modern, session="another-session")  # some open one for each
             assert len(one.asked) == 1
             one.asked.clear()
-            with pytest.raises(JsonRpcError, match="waits for a person") as refused:
+            with pytest.raises(JsonRpcError, match="needs a person's approval") as refused:
                 await it.ask(method, params, modern=modern)
             pending_id = refused.value.data["pending"]
             await it.router.calls.decide(pending_id, Decision.REJECTED, by="dana", reason="not today")

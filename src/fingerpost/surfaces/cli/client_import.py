@@ -58,8 +58,11 @@ def _read_target(target: Path | None) -> SettingsDocument | None:
     return document
 
 
-def merge_text(target: Path, merged: MergedServers) -> tuple[str, str]:
-    """Return the text before and after. What the file has already, comments included, stays as it is."""
+def merge_text(target: Path, merged: MergedServers, *, review: bool) -> tuple[str, str]:
+    """Return the text before and after. What the file has already, comments included, stays as it is.
+
+    With `review` the tools of new entries wait until a person accepts them.
+    """
     document = _read_target(target)
     old = target.read_text("utf-8-sig") if document is not None else ""
     tables = () if document is None else find_server_tables(document)
@@ -67,8 +70,8 @@ def merge_text(target: Path, merged: MergedServers) -> tuple[str, str]:
     known = frozenset(tables[0].servers) if tables else frozenset[str]()
     text = old
     for name, entry in merged.servers.items():
-        if name not in known:  # another program chose it, so its tools are reviewed first
-            text = put_json(text, path, name, {**entry, "review_new": True})
+        if name not in known:
+            text = put_json(text, path, name, {**entry, "review_new": True} if review else entry)
     written = as_list(document.values.get("inputs")) if document is not None else []
     if inputs := _find_new_inputs(written, as_list(merged.build_document().get("inputs"))):
         text = put_json(text, (), "inputs", [*written, *inputs])
@@ -207,7 +210,7 @@ def _format_target(entry: object) -> str:
 def _write_merged(
     target: Path, merged: MergedServers, *, yes: bool, quiet: bool, private: bool, dry_run: bool
 ) -> None:
-    old, new = merge_text(target, merged)
+    old, new = merge_text(target, merged, review=True)  # other programs chose these servers
     if old == new:
         click.echo(f"{target} already has all of them", err=quiet)
         return

@@ -18,7 +18,12 @@ from fingerpost.records import Json, JsonObject, Principal
 from fingerpost.router import Router
 from fingerpost.surfaces.gateway.elicitation.calls import InputRequiredCalls, open_calls
 from fingerpost.surfaces.gateway.listing.resources import ResourceListing, VisibleResources
-from fingerpost.surfaces.gateway.listing.tools import ROUTE_MODE, EndpointTools, ToolListing
+from fingerpost.surfaces.gateway.listing.tools import (
+    ROUTE_MODE,
+    EndpointTools,
+    ToolListing,
+    explain_missing_tools,
+)
 from fingerpost.surfaces.gateway.protocol import (
     ClientExchange,
     ClientRequest,
@@ -60,7 +65,7 @@ _ALL_CAPABILITIES: Final[JsonObject] = {
 
 
 def describe_endpoint(
-    router: Router, endpoint_tools: EndpointTools, resources: VisibleResources
+    router: Router, endpoint_tools: EndpointTools, resources: VisibleResources, principal: Principal
 ) -> JsonObject:
     """Build `capabilities`, `serverInfo` and `instructions`. Equal catalogs give equal results."""
     known = resources.collection.capabilities if resources.complete else _ALL_CAPABILITIES
@@ -68,12 +73,15 @@ def describe_endpoint(
     return {
         "capabilities": capabilities,
         "serverInfo": {"name": SERVER_NAME, "title": "Fingerpost", "version": __version__},
-        "instructions": "\n\n".join(_build_instructions(router, endpoint_tools)),
+        "instructions": "\n\n".join(_build_instructions(router, endpoint_tools, principal)),
     }
 
 
-def _build_instructions(router: Router, endpoint_tools: EndpointTools) -> Iterator[str]:
+def _build_instructions(router: Router, endpoint_tools: EndpointTools, principal: Principal) -> Iterator[str]:
     yield from endpoint_tools.config.instructions
+    status = explain_missing_tools(router, endpoint_tools, principal, budget=MAX_SERVER_TOKENS)
+    if status:
+        yield f"Status: {status} Tell the user when they ask for something that needs a tool."
     yield _ROUTE_INSTRUCTIONS if endpoint_tools.mode == ROUTE_MODE else _CALL_INSTRUCTIONS
     theirs = "\n".join(_describe_servers(router, endpoint_tools))
     if theirs:
@@ -188,7 +196,7 @@ class GatewayMethods:
 
     def describe(self, endpoint: Endpoint, principal: Principal, version: str) -> JsonObject:
         """Return what `initialize` and `server/discover` report about this endpoint."""
-        return describe_endpoint(self._router, *self._register_client(endpoint, principal))
+        return describe_endpoint(self._router, *self._register_client(endpoint, principal), principal)
 
     def _register_client(
         self, endpoint: Endpoint, principal: Principal

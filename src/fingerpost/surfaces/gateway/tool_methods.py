@@ -22,7 +22,6 @@ from fingerpost.call.outcomes import run_read_result
 from fingerpost.catalog import Snapshot
 from fingerpost.catalog.name_resolver import MAX_WRITTEN_LENGTH
 from fingerpost.catalog.tool_names import RESERVED_NAMES
-from fingerpost.catalog.unavailable import build_server_unavailable
 from fingerpost.records import (
     CallContext,
     ErrorKind,
@@ -31,7 +30,6 @@ from fingerpost.records import (
     Outcome,
     RepairKind,
     ServerState,
-    ServerStatus,
     ToolCall,
     ToolCard,
     create_id,
@@ -43,7 +41,6 @@ from fingerpost.surfaces.gateway.listing.resources import ResourceListing
 from fingerpost.surfaces.gateway.listing.search import (
     build_empty_result,
     build_search_result,
-    explain_no_tools,
     explain_unavailable,
     format_one_line,
     render_description,
@@ -56,6 +53,8 @@ from fingerpost.surfaces.gateway.listing.tools import (
     EndpointTools,
     ToolListing,
     describe_hidden_tools,
+    explain_missing_tools,
+    explain_unavailable_server,
     find_unavailable_servers,
 )
 from fingerpost.surfaces.gateway.protocol import ClientExchange, ClientRequest, EncodedResult, JsonRpcError
@@ -151,7 +150,6 @@ DEFAULT_LIMIT: Final = 8
 MAX_QUERY_LENGTH: Final = 8000
 MAX_ARGUMENTS_LENGTH: Final = 1024 * 1024
 _MAX_SERVERS_NAMED: Final = 20
-_MAX_REASON_LENGTH: Final = 200
 _OWN_TOOL_NAMES: Final = frozenset((FIND_TOOLS_NAME, DESCRIBE_TOOL_NAME, READ_RESULT_NAME))
 
 
@@ -196,13 +194,15 @@ class OwnTools:
         servers = sorted({card.server for card in endpoint_tools.view.visible.cards})
         away = find_unavailable_servers(self._router, endpoint_tools, request.principal.name)
         if isinstance(server, str) and server in away and server not in servers:
-            return build_empty_result(_explain_unavailable_server(away[server]), budget=budget)
+            return build_empty_result(explain_unavailable_server(away[server]), budget=budget)
         waiting = [name for name, status in away.items() if status.state is not ServerState.DISABLED]
-        if not servers or (server is not None and server not in servers):
+        if not servers:
+            note = explain_missing_tools(self._router, endpoint_tools, request.principal, budget=budget // 3)
+            return build_empty_result(note, budget=budget)
+        if server is not None and server not in servers:
             reviewed = describe_hidden_tools(self._router, endpoint_tools, request.principal.name)
             missing = f"{explain_unavailable(waiting, budget=budget)} {reviewed}".strip()
-            note = _explain_unknown_server(server, servers, missing) if servers else explain_no_tools(missing)
-            return build_empty_result(note, budget=budget)
+            return build_empty_result(_explain_unknown_server(server, servers, missing), budget=budget)
         limit = _parse_limit(arguments.get("limit"))
         # A client's session is not a user's conversation: each request is ranked on its own.
         narrowing = await self._router.narrow(
@@ -303,13 +303,6 @@ def _parse_limit(given: Json) -> int:
     if not isinstance(given, int) or isinstance(given, bool):
         return DEFAULT_LIMIT
     return min(max(given, 1), MAX_FOUND)
-
-
-def _explain_unavailable_server(status: ServerStatus) -> str:
-    """Explain why the server's tools cannot be used, with the same text as a failed call."""
-    away = build_server_unavailable("", status)
-    assert away is not None
-    return f"The {format_one_line(away.reason.removeprefix('its '), _MAX_REASON_LENGTH)}. {away.fix}"
 
 
 def _explain_unknown_server(server: Json, servers: list[str], unavailable_note: str) -> str:

@@ -58,7 +58,10 @@ async def test_clients_hear_when_another_process_accepted_a_changed_tool(tmp_pat
         assert await it.names() == ["shop__price", "read_result"]
         await shop.replace([reading_tool("price", "Another text")])
         await until(lambda: bool(it.router.catalog.quarantined))
-        assert await it.names() == ["read_result"]
+        assert await it.names() == ["find_tools", "read_result"]
+        found = await it.call("find_tools", {"request": "the price of tea"})
+        assert "shop: 1 tool hidden: the definition changed, the server's entry did not." in text_of(found)
+        assert "Accept with `fingerpost pins accept shop`." in text_of(found)
         it.audience.listeners.append(request("initialize", session="all"))
         async with open_gateway_methods(tmp_path, shop.spec()) as other:
             (held,) = other.router.catalog.quarantined

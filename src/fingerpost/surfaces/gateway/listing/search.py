@@ -71,8 +71,7 @@ NONE_FITS_NOTE: Final = (
 )
 TOOL_OPTIONAL_NOTE: Final = "It may need no tool: if you can, answer it yourself."
 NONE_NEEDED_NOTE: Final = "This seems to need no tool: answer it yourself."
-NO_TOOLS_NOTE: Final = "No tools are available here now. Say so, and that the servers may not be running."
-NO_TOOLS_YET_NOTE: Final = "No tools are available here now."
+NO_TOOLS_NOTE: Final = "No tools are available here now."
 _MAX_SERVERS_NAMED: Final = 5
 
 
@@ -132,11 +131,6 @@ def build_empty_result(note: str, *, budget: int) -> JsonObject:
     return _build_result(clip_to_tokens(note, budget // 3), [])
 
 
-def explain_no_tools(unavailable_note: str) -> str:
-    """Return the note for an empty catalog. `unavailable_note` comes from `explain_unavailable`."""
-    return f"{NO_TOOLS_YET_NOTE} {unavailable_note}" if unavailable_note else NO_TOOLS_NOTE
-
-
 def explain_unavailable(unavailable: Sequence[str], *, budget: int) -> str:
     """Return one sentence about unavailable servers, without their names if these exceed the budget."""
     if not unavailable:
@@ -156,7 +150,7 @@ def _select_candidates(
 ) -> tuple[str, Sequence[Candidate]]:
     shortlist = narrowing.shortlist
     if not visible.cards:
-        return explain_no_tools(unavailable_note), ()
+        return f"{NO_TOOLS_NOTE} {unavailable_note}".rstrip(), ()
     offered = shortlist.offered[:limit]
     if shortlist.fit < DOUBTFUL_FIT or not offered:
         nearest = (offered or shortlist.candidates)[: min(limit, MAX_DOUBTFUL_TOOLS)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import anyio.lowlevel
 from mcp_types.jsonrpc import INVALID_REQUEST
 
+from fingerpost.call.digest import clip_to_tokens
 from fingerpost.call.outcomes import READ_RESULT_TOOL, READ_RESULT_TOOL_NAME
 from fingerpost.catalog import Snapshot, get_list_place
 from fingerpost.catalog.unavailable import build_server_unavailable, describe_quarantine
@@ -23,6 +24,7 @@ from fingerpost.router import Router
 from fingerpost.router.profiles import build_scope
 from fingerpost.settings import SmartRoutingSettings
 from fingerpost.surfaces.gateway.listing.pages import CacheHints, DefinitionCache, ListPages, encode_json
+from fingerpost.surfaces.gateway.listing.search import format_one_line
 from fingerpost.surfaces.gateway.protocol import EncodedResult, JsonRpcError
 from fingerpost.surfaces.http.access import Endpoint
 
@@ -48,7 +50,13 @@ ROUTING_TOOLS: Final = (
     READ_RESULT_DEFINITION,
 )
 ALWAYS_LISTED_TOOLS: Final = (READ_RESULT_DEFINITION,)
+# Without any tools, `find_tools` is listed to tell the model why.
+EMPTY_CATALOG_TOOLS: Final = (_DEFINITIONS[FIND_TOOLS_NAME], READ_RESULT_DEFINITION)
 
+
+_NO_TOOLS: Final = "No tools are available here now."
+_MAX_EXPLAINED_SERVERS: Final = 5
+_MAX_REASON_LENGTH: Final = 200
 
 ROUTE_MODE: Final = "route"
 ALL_MODE: Final = "all"
@@ -181,7 +189,9 @@ class EndpointTools:
 
     @property
     def own_tools(self) -> tuple[JsonObject, ...]:
-        return ROUTING_TOOLS if self.mode == ROUTE_MODE else ALWAYS_LISTED_TOOLS
+        if self.mode == ROUTE_MODE:
+            return ROUTING_TOOLS
+        return ALWAYS_LISTED_TOOLS if self.view.visible.cards else EMPTY_CATALOG_TOOLS
 
 
 @frozen(kw_only=False)
@@ -420,6 +430,50 @@ def _remember_viewer(
         remembered.popitem(last=False)
 
 
+def explain_missing_tools(
+    router: Router, endpoint_tools: EndpointTools, principal: Principal, *, budget: int
+) -> str:
+    """Return why this caller sees no tools and what to do, or an empty text if it sees some."""
+    if endpoint_tools.view.visible.cards:
+        return ""
+    reasons = [*_find_missing_reasons(router, endpoint_tools, principal)]
+    return clip_to_tokens(" ".join([_NO_TOOLS, *reasons]), budget)
+
+
+def _find_missing_reasons(
+    router: Router, endpoint_tools: EndpointTools, principal: Principal
+) -> Iterator[str]:
+    configuration, statuses = router.configuration, router.servers.statuses
+    is_local = principal.kind == "local"  # only the local user is told the paths of files
+    if not statuses:
+        file = f" It is kept in {configuration.entries.file.shown}." if configuration and is_local else ""
+        yield f"No MCP servers are configured. Add one with `fingerpost servers add NAME -- COMMAND`.{file}"
+        if configuration and configuration.problems:
+            yield "Some settings could not be used: `fingerpost config check` says which."
+        return
+    away = find_unavailable_servers(router, endpoint_tools, principal.name)
+    for status in [*away.values()][:_MAX_EXPLAINED_SERVERS]:
+        yield explain_unavailable_server(status)
+    if len(away) > _MAX_EXPLAINED_SERVERS:
+        yield f"{len(away) - _MAX_EXPLAINED_SERVERS} more servers are not connected: `fingerpost servers`."
+    held = describe_hidden_tools(router, endpoint_tools, principal.name)
+    if held:
+        yield held
+    hidden = endpoint_tools.view.hidden
+    if hidden:
+        where = "the endpoint's profile, or " if endpoint_tools.config.profile else ""
+        yield f"Tools are hidden from this client by {where}the policy rules or its key."
+    elif not away and not held:
+        yield "The connected servers offer no tools."
+
+
+def explain_unavailable_server(status: ServerStatus) -> str:
+    """Explain why the server's tools cannot be used, with the same text as a failed call."""
+    away = build_server_unavailable("", status)
+    assert away is not None
+    return f"The {format_one_line(away.reason.removeprefix('its '), _MAX_REASON_LENGTH)}. {away.fix}"
+
+
 def describe_hidden_tools(router: Router, endpoint_tools: EndpointTools, caller: str) -> str:
     """Return which tools wait for a person's review, as far as this caller may know them."""
     held = router.catalog.quarantined
@@ -436,9 +490,11 @@ def describe_hidden_tools(router: Router, endpoint_tools: EndpointTools, caller:
     for entry in held:
         if entry.card.key not in hidden:
             by_server.setdefault(entry.card.server, []).append(entry)
-    lines = (f"{server}: {describe_quarantine(entries)}" for server, entries in by_server.items())
-    named = "; ".join(lines)
-    return named and f"A person can accept them with `fingerpost pins accept SERVER`: {named}."
+    lines = (
+        f"{server}: {describe_quarantine(entries)}. Accept with `fingerpost pins accept {server}`."
+        for server, entries in by_server.items()
+    )
+    return " ".join(lines)
 
 
 def find_unavailable_servers(
