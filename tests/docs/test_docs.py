@@ -35,7 +35,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
 @proves("H24")
 def test_every_block_is_of_a_kind_that_is_checked() -> None:
     for page in PAGES:
-        for fence in re.findall(r"^```(\w*)", page.read_text(encoding="utf-8"), re.MULTILINE)[::2]:
+        for fence in re.findall(r"^ *```(\w*)", page.read_text(encoding="utf-8"), re.MULTILINE)[::2]:
             assert fence in RUNNABLE, f"{page.name}: a block of kind {fence!r} is checked by nothing"
 
 
@@ -114,3 +114,10 @@ def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which does not exist"
+
+
+def test_the_glossary_has_at_most_40_words() -> None:
+    glossary = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
+    words = re.findall(r"^\| \*\*(.+?)\*\*", glossary, re.MULTILINE)
+    assert 0 < len(words) <= 40
+    assert words == sorted(words, key=str.lower)

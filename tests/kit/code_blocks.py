@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from textwrap import dedent
 
 from tests.kit.programs import ROOT
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
-_FENCE = re.compile(r"^```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
+# Blocks may stand in a list, indented.
+_FENCE = re.compile(
+    r"^(?P<indent> *)```(?P<language>\w*)[^\n]*\n(?P<body>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,8 @@ def blocks(*languages: str) -> list[Block]:
         for match in _FENCE.finditer(text):
             if match["language"] in languages:
                 line = text.count("\n", 0, match.start()) + 1
-                found.append(Block(str(page.relative_to(ROOT)), line, match["language"], match["body"]))
+                body = dedent(match["body"])
+                found.append(Block(str(page.relative_to(ROOT)), line, match["language"], body))
     return found
 
 
