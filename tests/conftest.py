@@ -58,6 +58,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 _STARTED: Final[list[str]] = []  # programs started by the running test
+# Started once, by the test that comes first: the watchdog of a test worker with its first server, the list of
+# fonts with matplotlib's first drawing on a machine (it is kept in the user's cache).
+_ONCE: Final = ("watchdog.py", "fc-list")
 _START_EVENTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"})
 
 
@@ -65,7 +68,7 @@ def _note_start(event: str, arguments: tuple[object, ...]) -> None:
     if event not in _START_EVENTS or os.getpid() != _OWN_PID:
         return
     what = str(arguments[:2])
-    if "watchdog.py" not in what:  # one for each test worker, started with its first server
+    if not any(program in what for program in _ONCE):
         _STARTED.append(what[:200])
 
 

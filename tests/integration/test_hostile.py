@@ -61,8 +61,8 @@ def test_every_page_of_the_console(browser: Browser, system: ProgramWithModel, p
     with visit(browser, system.program.address, "#/live") as page:
         look(page, "#/live", f"how hot it is {SCRIPT}")
         look(page, f"#/live/{packet_id}", "strange/stir_pot", script, "␛[31mred")
-        page.get_by_text("What the model reads of the result").first.click()
-        expect(page.locator(".result-text").first).to_contain_text("the pot is hot.")
+        page.locator(".steps").get_by_text("Result", exact=True).first.click()
+        expect(page.locator(".steps .result-text").first).to_contain_text("the pot is hot.")
         only_text(page, "the result")
         page.get_by_role("tab", name="Events").click()
         for entry in page.locator(".events summary").all():
@@ -75,7 +75,8 @@ def test_every_page_of_the_console(browser: Browser, system: ProgramWithModel, p
         look(page, "#/approvals", "empty_pot", script)
         look(page, "#/insight", "strange/stir_pot")
         look(page, f"#/audit?packet={packet_id}", "strange/stir_pot")
-        page.get_by_role("row").filter(has_text="result given to the model").first.click()
+        page.locator(".trail summary").filter(has_text="strange/stir_pot").click()
+        page.get_by_role("button", name="result recorded").click()
         expect(page.get_by_role("dialog")).to_contain_text("the pot is hot.")
         only_text(page, "an entry of the audit trail")
 

@@ -86,7 +86,7 @@ def test_one_key_chats_another_approves(browser: Browser, locked_program: Locked
         visit(browser, program.address, "#/approvals", expected=REFUSED) as agent,
     ):
         sign_in(guard, locked_program.keys["guard"])
-        expect(guard.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+        expect(guard.get_by_role("heading", name="No calls are waiting")).to_be_visible()
         answer = threads.submit(whole, client, [user(wanted)])
         expect(guard.get_by_role("article")).to_contain_text("locked.txt")
         [waiting] = locked_program.get("guard", "/api/approvals")[1]["items"]

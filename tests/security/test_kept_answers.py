@@ -174,6 +174,6 @@ def test_a_waiting_call_is_approved_and_the_answer_kept_by_command(reader: Comma
     (waiting,) = reader.reads("approvals")
     done = reader.runs("approvals", "approve", waiting["pending_id"], "--only-reads")
     assert done.returncode == 0, done.stderr
-    assert "is not asked about again" in done.stdout
+    assert "needs no approval from now on" in done.stdout
     free = reader.runs("call", "web/fetch_page", "url=https://example.org/2")
     assert free.returncode == 0, free.stderr

@@ -265,7 +265,7 @@ async def test_what_it_waits_for_is_told_and_taken_up_later(tmp_path: Path) -> N
             )
             return texts[-1]
 
-        assert "waits" in await take_up(pending) and files.calls == []
+        assert "needs a person's approval" in await take_up(pending) and files.calls == []
         await router.calls.decide(pending, Decision.APPROVED, by="dana")
         assert "No subagent of yours" in await take_up(pending, caller="erik")
         assert files.calls == []

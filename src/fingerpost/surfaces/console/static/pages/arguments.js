@@ -125,7 +125,7 @@ export function Arguments({ value, schema, before, secret = [], covered = [], on
       const changed = before && JSON.stringify(before[name]) !== JSON.stringify(value[name]);
       const about = schema?.properties?.[name]?.description;
       return html`<div key=${name} class=${changed ? "changed" : ""}>
-        <dt title=${about ?? ""}>
+        <dt title=${escapeInvisible(about ?? "")}>
           ${escapeAllInvisible(name)}${changed && html` <small>edited</small>`}
           ${secret.includes(name) && html` <small class="looks-secret">looks like a secret</small>`}
         </dt>
@@ -152,10 +152,10 @@ function Value({ value }) {
 /** One field for each argument. `draft` is text by name; `onDraft(name, text)` is called on every change. */
 export function ArgumentFields({ fields, draft, errors, secret = [], onDraft }) {
   return fields.map((field) => {
-    const label = `${field.name}${field.required ? " (required)" : ""}`;
+    const label = `${escapeAllInvisible(field.name)}${field.required ? " (required)" : ""}`;
     const text = draft[field.name];
     const hint = [
-      field.schema.description,
+      field.schema.description && escapeInvisible(field.schema.description),
       secret.includes(field.name) && "Looks like a secret.",
       text !== undefined && escapeInvisible(text) !== text && "Contains invisible characters.",
     ]
@@ -179,7 +179,7 @@ function Input({ field, text, onText, id, ...rest }) {
       ${!(field.required && text !== undefined) && html`<option value="">not set</option>`}
       ${choices.map((choice) => {
         const json = JSON.stringify(choice);
-        return html`<option key=${json} value=${json}>${typeof choice === "string" ? choice : json}</option>`;
+        return html`<option key=${json} value=${json}>${escapeInvisible(typeof choice === "string" ? choice : json)}</option>`;
       })}
     </select>`;
   }

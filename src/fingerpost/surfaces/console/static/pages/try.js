@@ -1,5 +1,5 @@
 // Try a tool: a form built from its schema, checked first, then run through the call path.
-import { Badge, Bidi, Button, Diff, Field, Problem, Tabs, html, toast, useMemo, useRef, useState, formatDuration } from "../ui.js";
+import { Badge, Bidi, Button, Diff, Field, Problem, Tabs, html, toast, useMemo, useRef, useState, escapeInvisible, formatDuration } from "../ui.js";
 import { post } from "../api.js";
 import { Decide } from "../journey/answer.js";
 import { ArgumentFields, buildDraft, buildFields, parseDraft, parseObject } from "./arguments.js";
@@ -88,7 +88,7 @@ function Outcome({ outcome, me, onApproved }) {
     <p class="row"><${Badge} tone=${outcome.success ? "good" : "bad"}>${outcome.success ? "succeeded" : (outcome.error ?? "failed").replaceAll("_", " ")}<//>
       ${outcome.attempts.length ? html`<span class="faint">${formatDuration(milliseconds)}</span>` : null}
       <a href=${`#/live/${encodeURIComponent(outcome.call_id)}`}>Open in Live</a></p>
-    ${outcome.parameter_errors.length ? html`<ul class="reasons">${outcome.parameter_errors.map((one) => html`<li><code>${one.parameter}</code> <${Bidi} text=${one.message} /></li>`)}</ul>` : null}
+    ${outcome.parameter_errors.length ? html`<ul class="reasons">${outcome.parameter_errors.map((one) => html`<li><code>${escapeInvisible(one.parameter)}</code> <${Bidi} text=${one.message} /></li>`)}</ul>` : null}
     <${Bidi} text=${outcome.content || "The result is empty."} block=${true} class="result-text" />
   </div>`;
 }
@@ -147,7 +147,7 @@ function Snippets({ tool, values, fields, me }) {
   };
   return html`<details class="snippets"><summary>This call as curl, command line and Python</summary>
     <${Tabs} tabs=${SNIPPET_TABS} current=${tab} onChange=${setTab} label="Formats" />
-    <pre class="json" dir="ltr" tabindex="0" aria-label="Call as ${tab}">${snippets[tab]}</pre>
+    <pre class="json" dir="ltr" tabindex="0" aria-label="Call as ${tab}">${escapeInvisible(snippets[tab])}</pre>
     <${Button} onClick=${copy}>Copy<//>
   </details>`;
 }
