@@ -27,6 +27,7 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
         **os.environ,
         "PATH": os.pathsep.join([warm.folder(), PATH]),
         "FINGERPOST_STORE__URL": f"sqlite:///{tmp_path}/docs.db",
+        "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "COLUMNS": "160",
         "TMPDIR": str(tmp_path),
     }
