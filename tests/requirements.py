@@ -400,6 +400,12 @@ REQUIREMENTS: dict[str, Requirement] = {
         "Without a model, the only repository or directory of a server stands for one that is not named"
     ),
     "Q2": Requirement("Without a model a question never leads to a tool that changes something"),
+    "Q3": Requirement(
+        "Meanings are compared by an encoder of one's own, from a folder or an endpoint; its vectors are "
+        "kept, and words decide while it is away"
+    ),
+    "Q4": Requirement("A reranker or the light model orders tools with close scores, within its time"),
+    "Q5": Requirement("The share of meaning is fitted to one's own set, judged on queries not fitted on"),
     "S5": Requirement("Commands use the connections of a running gateway of the same store and entry"),
     "S6": Requirement(
         "Servers are added, changed and removed by command and API, tried first, in one file that keeps all "

@@ -243,3 +243,26 @@ def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
         "try:\n    main()\nexcept SystemExit as leave:\n    assert not leave.code, leave.code\n"
     )
     assert loaded & HEAVY == set()
+
+
+@proves("Q5")
+def test_tune_finds_the_share_of_meaning_and_changes_nothing(person: CommandLine) -> None:
+    # No word of these requests is in a tool's text: only meaning finds the tools.
+    requests = {"w": "will I need an umbrella?", "m2": "who wrote to me?"}
+    queries = [
+        {"id": f"{name}{number}", "query": f"{text} ({number})", "relevant": [name]}
+        for name, text in requests.items()
+        for number in range(10)
+    ]
+    write_lines(person.home / "queries.jsonl", queries)
+    done = person.runs("eval", "tune", *SET, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert set(report["shares"]) == {f"{step / 10:g}" for step in range(11)}
+    assert report["shares"]["0"]["ndcg@10"] < report["shares"][f"{report['best']:g}"]["ndcg@10"]
+    text = person.runs("eval", "tune", *SET)
+    assert "on queries not tuned on" in text.stdout
+    assert "Tuning" in text.stdout.splitlines()[-1] or "meaning_weight" in text.stdout
+    few = person.runs("eval", "tune", *SET, "--limit", "3")
+    assert few.returncode != 0
+    assert "too few to tune on" in few.stderr

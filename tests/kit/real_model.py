@@ -32,9 +32,9 @@ def weights() -> Path:
 
 
 @contextmanager
-def real_model() -> Generator[str]:
+def real_model(*, embeddings: bool = False) -> Generator[str]:
     """The base address (`http://127.0.0.1:PORT`) of the model while the block runs."""
-    program = [sys.executable, "-m", "tests.kit.real_model"]
+    program = [sys.executable, "-m", "tests.kit.real_model", *(["embeddings"] if embeddings else [])]
     with (
         TemporaryFile("w+") as log,  # a pipe without a reader would fill up and stop the server
         subprocess.Popen(
@@ -63,6 +63,9 @@ def serve() -> None:
     wanted.endpoint_slots = True
     wanted.warmup = False
     wanted.verbosity = -1
+    if "embeddings" in sys.argv:
+        wanted.embedding = True
+        wanted.pooling_type = llama.llama_pooling_type.LLAMA_POOLING_TYPE_MEAN
     server = llama.Server(wanted)
     sys.stdout.write(f"{server.listening_address}\n")
     sys.stdout.flush()

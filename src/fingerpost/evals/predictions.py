@@ -5,19 +5,21 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+import numpy as np
 from anyio.from_thread import BlockingPortal
 
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.instructions import build_tool_instructions
 from fingerpost.choose.selection import select_tool
-from fingerpost.errors import ModelError
+from fingerpost.errors import ConfigError, ModelError
 from fingerpost.evals.datasets import EvalCatalog, Prediction, QueryRecord, build_prediction
+from fingerpost.evals.metrics import EvalMeasure, MeasureDifference, compare_runs, compute_measures
 from fingerpost.frozen import frozen
 from fingerpost.llm import ModelPool, ModelReply, ModelRequest, Role
 from fingerpost.narrow.components import NarrowComponents
@@ -327,3 +329,84 @@ def _get_offered_keys(narrow: NarrowFunction, text: str) -> tuple[str, ...]:
 def remove_repeated_requests(requests: Iterable[str]) -> Sequence[str]:
     """Return the requests without duplicates and empty ones."""
     return tuple(dict.fromkeys(text for one in requests if (text := one.strip())))
+
+
+TUNED_WEIGHTS: Final = tuple(step / 10 for step in range(11))
+_TUNING_FOLDS: Final = 5
+TUNING_MEASURE: Final = "ndcg@10"
+
+
+@frozen
+class TuningReport:
+    """How well each share of meaning in the text score ranks the tools of a set.
+
+    Fields:
+        measures: the figures of the set by share
+        best: the share with the best order of tools
+        differences: today's share against shares chosen on the other four fifths of the queries
+    """
+
+    measures: Mapping[float, Sequence[EvalMeasure]]
+    best: float
+    differences: Sequence[MeasureDifference]
+
+    @property
+    def is_better(self) -> bool:
+        """Whether tuning helps on queries that it has not seen."""
+        return any(one.name == TUNING_MEASURE and one.verdict == "better" for one in self.differences)
+
+
+def tune_meaning_weight(
+    catalog: EvalCatalog,
+    queries: Sequence[QueryRecord],
+    narrower: Narrower,
+    settings: Settings,
+    *,
+    progress: Callable[[], None] = lambda: None,
+) -> TuningReport:
+    """Rank the tools of every query with every share of meaning, and compare. Raises `ConfigError` if the
+    queries have no labels.
+    """
+    labelled = [query for query in queries if query.has_recall_labels]
+    if len(labelled) < _TUNING_FOLDS:
+        message = f"{len(labelled)} queries with labels are too few to tune on"
+        raise ConfigError(message, hint=f"It takes at least {_TUNING_FOLDS}; some hundreds are better.")
+    shares: tuple[float | None, ...] = (None, *TUNED_WEIGHTS)
+    changed = {
+        share: settings.model_copy(
+            update={"narrow": settings.narrow.model_copy(update={"meaning_weight": share})}
+        )
+        for share in shares
+        if share is not None
+    }
+    runs: dict[float | None, dict[str, Prediction]] = {share: {} for share in shares}
+    for query in labelled:  # one query after the other: its vector is computed once
+        for share in shares:
+            narrow = _with_settings(narrower, changed.get(share) if share is not None else None)
+            (routed,) = iterate_routings(catalog, [query], narrow)
+            runs[share][query.id] = routed.prediction
+        progress()
+    measures = {share: compute_measures(labelled, found) for share, found in runs.items()}
+    ranked = {share: _get_measure(found) for share, found in measures.items()}
+    unseen: dict[str, Prediction] = {}
+    for fold in range(_TUNING_FOLDS):
+        is_held_out = np.arange(len(labelled)) % _TUNING_FOLDS == fold
+        chosen = max(TUNED_WEIGHTS, key=lambda share: float(ranked[share].rows[~is_held_out].mean()))
+        unseen |= {query.id: runs[chosen][query.id] for query in labelled[fold::_TUNING_FOLDS]}
+    return TuningReport(
+        measures={share: measures[share] for share in TUNED_WEIGHTS},
+        best=max(TUNED_WEIGHTS, key=lambda share: ranked[share].value),
+        differences=[
+            one
+            for one in compare_runs(measures[None], compute_measures(labelled, unseen))
+            if one.name in ("recall@1", "recall@5", TUNING_MEASURE)
+        ],
+    )
+
+
+def _with_settings(narrower: Narrower, settings: Settings | None) -> NarrowFunction:
+    return lambda request: narrower.narrow(replace(request, settings=settings))
+
+
+def _get_measure(measures: Sequence[EvalMeasure]) -> EvalMeasure:
+    return next(measure for measure in measures if measure.name == TUNING_MEASURE)

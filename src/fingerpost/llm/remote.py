@@ -8,10 +8,10 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, cast
 
 import anyio
 import anyio.to_thread
@@ -311,21 +311,39 @@ class RemoteChat(ABC):
 
         Event streams may be larger by their envelope. Raises `ModelReplyInvalid` for a compressed response.
         """
-        # This import loads the HTTP library, which is already loaded when there is a response.
-        from fingerpost.llm.byte_limit import limit_bytes
-
         if response.headers.get("content-encoding", "identity").lower() != "identity":
             message = f"{self.name} sent a compressed reply, which was not asked for"
             hint = "Look at the proxy in front of the model."
             raise ModelReplyInvalid(message, model=self.name, hint=hint)
         allowed = self._reply_bytes * (ENVELOPE_FACTOR if is_event_stream(response) else 1)
-        response.stream = limit_bytes(response.stream, limit=allowed, model=self.name)
+        response.stream = _limit_bytes(response.stream, limit=allowed, model=self.name)
 
     @abstractmethod
     async def _try_once(
         self, connection: httpx2.AsyncClient, request: ModelRequest, on_text: OnText | None
     ) -> ModelReply | FailedAttempt:
         """Make one attempt. A failure names only an option that was sent and that the caller did not set."""
+
+
+def _limit_bytes(stream: object, *, limit: int, model: str) -> httpx2.AsyncByteStream:
+    """Return the stream. It raises `ModelReplyInvalid` after `limit` bytes."""
+    import httpx2
+
+    class LimitedStream(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            read = 0
+            async for piece in whole:
+                read += len(piece)
+                if read > limit:
+                    message = f"{model} answered with more than {limit:,} bytes"
+                    raise ModelReplyInvalid(message, model=model, hint="Is its base_url right?")
+                yield piece
+
+        async def aclose(self) -> None:
+            await whole.aclose()
+
+    whole = cast("httpx2.AsyncByteStream", stream)
+    return LimitedStream()
 
 
 def is_event_stream(response: httpx2.Response) -> bool:

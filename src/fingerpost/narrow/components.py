@@ -13,12 +13,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from numbers import Real
 from threading import Lock, Thread
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.llm.base import ChatModel
 from fingerpost.narrow.dense import DenseScorer
 from fingerpost.narrow.features import Rows, Scores, ToolColumns
 from fingerpost.narrow.feedback import Corrections, Preferences
@@ -26,10 +28,19 @@ from fingerpost.narrow.fusion import ScoreContribution
 from fingerpost.narrow.history_scorer import HistoryScorer
 from fingerpost.narrow.lexical_scorer import LexicalScorer
 from fingerpost.narrow.need import NeedClassifier
-from fingerpost.narrow.scorer import Scorer, ScorerRequest, ToolScore, clean_line
+from fingerpost.narrow.remote_models import ModelReranker, open_endpoint_reranker
+from fingerpost.narrow.scorer import (
+    MAX_REQUEST_LENGTH,
+    Scorer,
+    ScorerRequest,
+    ToolScore,
+    build_tool_text,
+    clean_line,
+)
 from fingerpost.narrow.signals.reader import SignalReader
 from fingerpost.records import ScorerFailure, ToolCard
 from fingerpost.settings import Settings
+from fingerpost.settings.model import NarrowSettings
 
 if TYPE_CHECKING:
     from fingerpost.narrow.scorer import ScoresByTool
@@ -180,6 +191,41 @@ def _note_failure(scorer: Scorer, error: Exception) -> ScorerFailure:
     return ScorerFailure(scorer=scorer.label, reason=reason)
 
 
+class Reranker(Protocol):
+    """Judges how well a few texts answer a query. May raise."""
+
+    def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return the relevance of each text; only the order counts."""
+        ...
+
+
+RERANKED_TOOLS: Final = 10  # the first ones
+CLOSE_GAP: Final = 0.1  # largest distance of the first two scores that is settled by a reranker
+RERANKER_POINTS: Final = 0.15  # for the tool it puts first; the last one has none
+
+
+def rerank_close_tools(
+    reranker: Reranker, text: str, columns: ToolColumns, scores: Scores, eligible: Rows
+) -> ScoreContribution | ScorerFailure | None:
+    """Return points by the reranker's order of the first tools, or None if the first one is clear."""
+    rows = eligible[np.argsort(-scores[eligible], kind="stable")[:RERANKED_TOOLS]]
+    if len(rows) < 2 or scores[rows[0]] - scores[rows[1]] > CLOSE_GAP:
+        return None
+    texts = [build_tool_text(columns.cards[int(row)]).format_long() for row in rows]
+    try:
+        relevance = _read_scores(
+            list(reranker.rerank(clean_line(text, MAX_REQUEST_LENGTH), texts)), len(rows)
+        )
+    except Exception as error:  # noqa: BLE001 - the order without it stays
+        logger.warning("the reranker was left out of a request: %s", error)
+        return ScorerFailure(scorer="reranker", reason=str(error))
+    points = np.zeros(columns.size, np.float32)
+    ranked = rows[np.argsort(-relevance, kind="stable")]
+    points[ranked] = np.linspace(RERANKER_POINTS, 0.0, len(ranked), dtype=np.float32)
+    notes = {int(row): f"the reranker puts it at place {place}" for place, row in enumerate(ranked, 1)}
+    return ScoreContribution(signal="reranker", points=points, notes=notes)
+
+
 @frozen
 class NarrowComponents:
     """The components of a `Narrower`."""
@@ -192,6 +238,7 @@ class NarrowComponents:
     added: AddedScorers = field(default_factory=AddedScorers)
     corrections: Corrections | None = None
     preferences: Preferences | None = None
+    reranker: Reranker | None = None
 
 
 def build_default_components(
@@ -201,8 +248,11 @@ def build_default_components(
     corrections: Corrections | None = None,
     preferences: Preferences | None = None,
     scorers: Iterable[Scorer] = (),
+    lite: ChatModel | None = None,
 ) -> NarrowComponents:
-    """Build the default components for these settings. `scorers` are those of programs and packages."""
+    """Build the default components for these settings. `scorers` are those of programs and packages; `lite`
+    is the light model, if there is one. Raises `ConfigError` if a configured model cannot be used.
+    """
     return NarrowComponents(
         reader=SignalReader(),
         need_estimator=NeedClassifier(settings.narrow),
@@ -214,4 +264,16 @@ def build_default_components(
         added=AddedScorers(scorers, seconds=settings.narrow.scorer_seconds),
         corrections=corrections if settings.flags.learn_from_feedback else None,
         preferences=preferences if settings.flags.preferences else None,
+        reranker=_open_reranker(settings.narrow, lite),
     )
+
+
+def _open_reranker(settings: NarrowSettings, lite: ChatModel | None) -> Reranker | None:
+    if settings.reranker is None:
+        return None
+    if settings.reranker != "lite":
+        return open_endpoint_reranker(settings)
+    if lite is None:
+        message = "narrow.reranker is lite, but there is no model"
+        raise ConfigError(message, hint="Set models.lite, or remove narrow.reranker.")
+    return ModelReranker(lite, seconds=settings.reranker_seconds)

@@ -160,7 +160,9 @@ class Narrower:
     ) -> None:
         self._settings = settings
         self._parts = parts or build_default_components(settings)
-        self._scoring = ToolScorer(components=self._parts, flags=settings.flags)
+        self._scoring = ToolScorer(
+            components=self._parts, flags=settings.flags, meaning_weight=settings.narrow.meaning_weight
+        )
         self._fit = load_fit_models()
         self._lock = ReadWriteLock()
         self._snapshot: Snapshot | None = None
@@ -249,7 +251,9 @@ class Narrower:
             eligible = _find_eligible_rows(columns, replace(request, servers=None))
             if not text or not len(eligible):
                 return {}
-            scored = self._build_tool_scorer(request).score(text, signals, request, columns, eligible)
+            scored = self._build_tool_scorer(request).score(
+                text, signals, request, columns, eligible, rerank=False
+            )
             return group_scores_by_server(scored, columns, eligible)
 
     def _narrow_cached(self, request: NarrowRequest) -> Narrowing:
@@ -326,8 +330,9 @@ class Narrower:
         return Narrowing(need=need, signals=signals, shortlist=made, servers=request.servers)
 
     def _build_tool_scorer(self, request: NarrowRequest) -> ToolScorer:
-        settings = request.settings
-        return self._scoring if settings is None else replace(self._scoring, flags=settings.flags)
+        if (settings := request.settings) is None:
+            return self._scoring
+        return replace(self._scoring, flags=settings.flags, meaning_weight=settings.narrow.meaning_weight)
 
     def _encode_for_need(self, text: str, signals: Signals) -> Vector | None:
         """Return the vector of the request, or of its English gloss, for the need classifier. Return None

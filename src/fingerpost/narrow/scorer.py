@@ -92,7 +92,7 @@ class Scorer(Protocol):
 OWN_LABELS: Final = parse_word_set(
     """
     arguments conversation corrected entity exclusive health hierarchy intent keywords latency learned
-    meaning mention mood preference priority produces recall server turn words
+    meaning mention mood preference priority produces recall reranker server turn words
     """
 )
 MAX_LABEL_LENGTH: Final = 40

@@ -12,7 +12,12 @@ import numpy as np
 from fingerpost.catalog.words import OFFICIAL_DATA
 from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
-from fingerpost.narrow.components import NarrowComponents, Vector, build_scorer_contribution
+from fingerpost.narrow.components import (
+    NarrowComponents,
+    Vector,
+    build_scorer_contribution,
+    rerank_close_tools,
+)
 from fingerpost.narrow.features import Rows, Scores, ToolColumns
 from fingerpost.narrow.feedback import NO_FEEDBACK, FeedbackAdjustments
 from fingerpost.narrow.fusion import (
@@ -241,10 +246,19 @@ class ToolScorer:
 
     components: NarrowComponents
     flags: FlagSettings
+    meaning_weight: float | None = None  # by default that of the scorer
 
     def score(
-        self, text: str, signals: Signals, request: NarrowRequest, columns: ToolColumns, eligible: Rows
+        self,
+        text: str,
+        signals: Signals,
+        request: NarrowRequest,
+        columns: ToolColumns,
+        eligible: Rows,
+        *,
+        rerank: bool = True,
     ) -> ScoredTools:
+        """Score the tools. Without `rerank` a configured reranker is not asked."""
         needs = split_needs(text, signals.language) if self.flags.split_needs else (text,)
         # With several needs, the needs are the sentences: encoding them again would
         # cost time and add nothing.
@@ -272,7 +286,25 @@ class ToolScorer:
             *feedback.compute_correction_points(columns),
         ]
         sole = self._find_exclusive_tools(text, signals, feedback, columns)
-        contributions = self._combine_contributions(whole, common, feedback, columns, eligible, sole)
+        reranker = self.components.reranker if rerank else None
+
+        def combine(
+            text: str, evidence: TextEvidence, sole: Mapping[int, str], *, final: bool = True
+        ) -> tuple[ScoreContribution, ...]:
+            """Combine the contributions for a text. If the first tools are close, ask the reranker."""
+            nonlocal failures, reranker
+            made = self._combine_contributions(evidence, common, feedback, columns, eligible, sole)
+            if reranker is None or not final:
+                return made
+            scores = sum_contributions(made, columns.size)
+            found = rerank_close_tools(reranker, text, columns, scores, eligible)
+            if isinstance(found, ScorerFailure):
+                failures, reranker = (*failures, found), None
+            if not isinstance(found, ScoreContribution):
+                return made
+            return self._combine_contributions(evidence, [*common, found], feedback, columns, eligible, sole)
+
+        contributions = combine(text, whole, sole, final=len(needs) < 2)
         score = sum_contributions(contributions, columns.size)
         if len(needs) < 2:
             return ScoredTools(
@@ -295,8 +327,7 @@ class ToolScorer:
             for need, one in zip(needs, read, strict=True)
         ]
         by_need = tuple(
-            self._combine_contributions(evidence, common, feedback, columns, eligible, one)
-            for evidence, one in zip(seen, soles, strict=True)
+            combine(need, evidence, one) for need, evidence, one in zip(needs, seen, soles, strict=True)
         )
         return ScoredTools(
             needs=needs,
@@ -316,7 +347,8 @@ class ToolScorer:
             return fuse_scores(words, None, 0.0)
         if meaning.ready < 1.0:
             meaning.prioritize(_find_likely_rows(words))
-        return fuse_scores(words, meaning.scores(query, columns.cards), meaning.get_weight(query.signals))
+        scores = meaning.scores(query, columns.cards)
+        return fuse_scores(words, scores, meaning.get_weight(query.signals, self.meaning_weight))
 
     def _find_exclusive_tools(
         self, text: str, signals: Signals, feedback: FeedbackAdjustments, columns: ToolColumns

@@ -222,6 +222,7 @@ class RequestNarrower:
         self.get_absent = get_absent  # servers that are not connected, each with the reason
         self._visibility = visibility or VisibilityCache(settings.policy)
         self._learned = LearnedData(settings, store, tasks=tasks)
+        lite = None if pool is None or not pool.ready else _build_lite_model(pool)
         self._narrower = Narrower(
             settings,
             parts=build_default_components(
@@ -230,6 +231,7 @@ class RequestNarrower:
                 corrections=self._learned.corrections,
                 preferences=self._learned.preferences,
                 scorers=scorers,
+                lite=lite,
             ),
         )
         if self._narrower.parts.meaning is not None:
@@ -240,7 +242,7 @@ class RequestNarrower:
             settings.smart_routing,
             events,
             live=self._get_smart_routing,
-            model=None if pool is None or not pool.ready else _build_lite_model(pool),
+            model=lite,
             template=read_template(settings.smart_routing),
         )
         self._costs = DefinitionCosts()

@@ -89,6 +89,46 @@ class NarrowSettings(Section):
     vectors: str | None = Field(
         default=None, description="Folder for cached vectors; by default in the cache directory"
     )
+    encoder: str = Field(
+        default="builtin",
+        min_length=1,
+        description="What compares meanings: `builtin`, a folder with an ONNX model, or "
+        "`openai:<base URL>#<model>` for an embedding endpoint",
+    )
+    encoder_api_key: str | None = Field(
+        default=None, repr=False, description="For the endpoint; better in the environment than here"
+    )
+    encoder_seconds: float = Field(
+        default=2.0,
+        gt=0,
+        le=60,
+        description="How long the endpoint may take for a request; then words decide",
+    )
+    encoder_query_prefix: str = Field(
+        default="", max_length=500, description="Written before a request, as some models want it"
+    )
+    encoder_tool_prefix: str = Field(
+        default="", max_length=500, description="Written before the text of a tool, as some models want it"
+    )
+    meaning_weight: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Share of meaning in the text score; by default 0.55, less for languages that the "
+        "encoder does not know. `fingerpost eval tune` fits it",
+    )
+    reranker: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Orders tools with close scores: `<base URL>#<model>` of an endpoint with /rerank, or "
+        "`lite` for the light model",
+    )
+    reranker_api_key: str | None = Field(
+        default=None, repr=False, description="For the endpoint; better in the environment than here"
+    )
+    reranker_seconds: float = Field(
+        default=1.0, gt=0, le=60, description="How long it may take; then the order stays"
+    )
 
 
 class ChooseSettings(Section):

@@ -1,4 +1,4 @@
-"""The text encoder and its tokenizer. Only this module uses onnxruntime.
+"""Text encoders from ONNX files, and their tokenizer. Only this module uses onnxruntime.
 
 The model is loaded with the first text, which takes about 0.2 seconds. Texts are encoded one at a time: with
 dynamic int8 quantization, a text's vector would otherwise depend on the other texts in the batch.
@@ -11,12 +11,12 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from threading import Lock
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,29 +46,48 @@ class TextEncoder(Protocol):
     def encode(self, text: str) -> Vector: ...
 
 
+class BatchEncoder(TextEncoder, Protocol):
+    """An encoder that encodes several texts of tools at once, and distinguishes them from requests."""
+
+    batch_size: int
+
+    def encode_texts(self, texts: Sequence[str]) -> Sequence[Vector]: ...
+
+
+def get_batch_encoder(encoder: TextEncoder) -> BatchEncoder | None:
+    """Return the encoder if it encodes several texts at once."""
+    return cast("BatchEncoder", encoder) if hasattr(type(encoder), "encode_texts") else None
+
+
 class OnnxEncoder:
-    """The routing encoder of the package. Thread-safe."""
+    """An encoder in a folder, by default the routing encoder of the package. Thread-safe.
+
+    The folder has the layout of Sentence Transformers: `model.onnx` (also in `onnx/`) and `tokenizer.json`;
+    `1_Pooling/config.json` and `config_sentence_transformers.json` are used where they exist.
+    """
+
+    batch_size = 1
 
     def __init__(self, folder: Path | None = None, *, threads: int = 1) -> None:
         self._folder = folder or Path(__file__).parent
         self._threads = threads
         self._lock = Lock()
         self._run: Callable[[str], Vector] | None = None
+        self._prompts: Mapping[str, str] = {}
         self._identity: str | None = None
 
     @property
     def is_installed(self) -> bool:
         """Whether the model files exist."""
-        return all((self._folder / name).is_file() for name in (WEIGHTS_FILE_NAME, TOKENIZER_FILE_NAME))
+        return _find_weights(self._folder) is not None and (self._folder / TOKENIZER_FILE_NAME).is_file()
 
     @property
     def identity(self) -> str:
         """A hash of the weights and the vocabulary."""
         if self._identity is None:
             try:
-                files = [
-                    (self._folder / name).read_bytes() for name in (WEIGHTS_FILE_NAME, TOKENIZER_FILE_NAME)
-                ]
+                weights = _find_weights(self._folder) or self._folder / WEIGHTS_FILE_NAME
+                files = [path.read_bytes() for path in (weights, self._folder / TOKENIZER_FILE_NAME)]
             except OSError as error:
                 raise _build_encoder_error(self._folder, error) from error
             parts = b"".join(hashlib.sha256(file).digest() for file in files)
@@ -76,12 +95,20 @@ class OnnxEncoder:
         return self._identity
 
     def encode(self, text: str) -> Vector:
-        """Return the text as a unit vector."""
+        """Return a request as a unit vector."""
+        return self._encode(text, "query")
+
+    def encode_texts(self, texts: Sequence[str]) -> list[Vector]:
+        """Return texts of tools as unit vectors."""
+        return [self._encode(text, "document") for text in texts]
+
+    def _encode(self, text: str, kind: str) -> Vector:
         try:
             with self._lock:
                 if self._run is None:
+                    self._prompts = _read_prompts(self._folder)
                     self._run = _load(self._folder, self._threads)
-            return self._run(clean_line(text, MAX_CHARACTERS))
+            return self._run(self._prompts.get(kind, "") + clean_line(text, MAX_CHARACTERS))
         except Exception as error:  # the library raises its own exception types
             raise _build_encoder_error(self._folder, error) from error
 
@@ -92,22 +119,85 @@ def get_shared_encoder() -> OnnxEncoder:
     return OnnxEncoder(threads=1)
 
 
+def _find_weights(folder: Path) -> Path | None:
+    names = (WEIGHTS_FILE_NAME, "model.onnx", "onnx/model_quantized.onnx", "onnx/model.onnx")
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_bytes()) if path.is_file() else {}
+
+
+def _read_prompts(folder: Path) -> Mapping[str, str]:
+    """Return what the model wants before a `query` and before a `document`."""
+    prompts: dict[str, str] = _read_json(folder / "config_sentence_transformers.json").get("prompts") or {}
+    document = prompts.get("document") or prompts.get("passage") or ""
+    return {"query": prompts.get("query") or "", "document": document}
+
+
 def _load(folder: Path, threads: int) -> Callable[[str], Vector]:
     """Load the model. Return a function from text to vector."""
-    tokenizer = WordPieceTokenizer(folder / TOKENIZER_FILE_NAME)
-    session = _load_session(folder / WEIGHTS_FILE_NAME, threads)
+    tokenize = _load_tokenizer(folder)
+    session = _load_session(_find_weights(folder) or folder / WEIGHTS_FILE_NAME, threads)
+    names = {entry.name for entry in session.get_inputs()}
+    pooling = _read_json(folder / "1_Pooling" / "config.json")
+    if pooling.get("pooling_mode_cls_token"):
+        pool = _take_first
+    elif pooling.get("pooling_mode_lasttoken"):
+        pool = _take_last
+    else:
+        pool = _average
 
     def run(text: str) -> Vector:
-        ids = np.array([tokenizer.encode(text)], np.int64)
-        vector = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0][0]
+        ids = np.array([tokenize(text)], np.int64)
+        inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids), "token_type_ids": np.zeros_like(ids)}
+        found = session.run(None, {name: value for name, value in inputs.items() if name in names})[0][0]
+        # Vectors of the tokens, if the model does not combine them itself.
+        vector = np.asarray(pool(found) if found.ndim == 2 else found, np.float32)
         length = float(np.linalg.norm(vector))
         return vector / np.float32(length) if length > 0 else vector
 
     return run
 
 
+def _take_first(vectors: Vector) -> Vector:
+    return vectors[0]
+
+
+def _take_last(vectors: Vector) -> Vector:
+    return vectors[-1]
+
+
+def _average(vectors: Vector) -> Vector:
+    return vectors.mean(axis=0)
+
+
+class _OnnxInput(Protocol):
+    name: str
+
+
 class _OnnxSession(Protocol):
+    def get_inputs(self) -> Sequence[_OnnxInput]: ...
+
     def run(self, outputs: None, inputs: dict[str, NDArray[np.int64]]) -> list[NDArray[np.float32]]: ...
+
+
+def _load_tokenizer(folder: Path) -> Callable[[str], list[int]]:
+    """Return a function from text to tokens. Tokenizers other than that of BERT need a package."""
+    path = folder / TOKENIZER_FILE_NAME
+    described = _read_json(path)
+    normalizer: dict[str, Any] = described.get("normalizer") or {}
+    if described["model"].get("type", "WordPiece") == "WordPiece" and normalizer.get("lowercase", True):
+        return WordPieceTokenizer(path).encode
+    try:
+        library: Any = import_module("tokenizers")
+    except ImportError as error:
+        message = f"the tokenizer in {path} needs the package tokenizers"
+        raise ConfigError(message, hint="Install it: pip install tokenizers") from error
+    tokenizer = library.Tokenizer.from_file(str(path))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(MAX_TOKENS)
+    return lambda text: list(tokenizer.encode(text).ids)
 
 
 class WordPieceTokenizer:
@@ -208,6 +298,8 @@ def _load_session(path: Path, threads: int) -> _OnnxSession:
 
 
 def _build_encoder_error(folder: Path, error: Exception) -> ConfigError:
+    if isinstance(error, ConfigError):
+        return error
     return ConfigError(
         f"the routing encoder in {folder} cannot be used: {error}",
         hint="install Fingerpost again, or set flags.dense_scores to false to route by words alone",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
 import sqlite3
 import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -19,8 +21,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.errors import FingerpostError
-from fingerpost.narrow.dense.encoder import DIMENSIONS, TextEncoder, Vector
+from fingerpost.errors import FingerpostError, ModelError, ModelRefused
+from fingerpost.narrow.dense.encoder import TextEncoder, Vector, get_batch_encoder
 
 WHOLE_REQUEST_WEIGHT: Final = 0.5  # weight of the whole request when its best sentence counts too
 
@@ -33,7 +35,7 @@ class VectorMatrix:
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._positions = {key: place for place, key in enumerate(dict.fromkeys(keys))}
         self._rows = np.fromiter((self._positions[key] for key in keys), np.intp, len(keys))
-        self._vectors = np.zeros((len(self._positions), DIMENSIONS), np.float32)
+        self._vectors = np.zeros((len(self._positions), 0), np.float32)  # until the first vector is known
         self._known = np.zeros(len(self._positions), np.bool_)
         self.keys = tuple(keys)
 
@@ -45,6 +47,11 @@ class VectorMatrix:
     def get_missing(self, rows: Sequence[int]) -> list[bytes]:
         """Return the keys of these tools' texts that have no vector yet."""
         return [self.keys[row] for row in rows if not self._known[self._rows[row]]]
+
+    @property
+    def dimensions(self) -> int:
+        """The length of the vectors; 0 while none is known."""
+        return self._vectors.shape[1]
 
     @property
     def is_blank(self) -> bool:
@@ -60,9 +67,11 @@ class VectorMatrix:
         return self._vectors[place] if place is not None and self._known[place] else None
 
     def fill(self, vectors: Mapping[bytes, Vector]) -> None:
-        """Add these vectors. Texts that are not in the catalog are ignored."""
+        """Add these vectors. Texts that are not in the catalog are ignored, and vectors of another length."""
         for key, vector in vectors.items():
-            if (place := self._positions.get(key)) is not None:
+            if not self.dimensions:
+                self._vectors = np.zeros((len(self._positions), len(vector)), np.float32)
+            if (place := self._positions.get(key)) is not None and len(vector) == self.dimensions:
                 self._vectors[place] = vector
                 self._known[place] = True
 
@@ -95,7 +104,7 @@ class VectorMatrix:
 log = logging.getLogger(__name__)
 
 KEY_BYTES: Final = 16
-_ENTRY_BYTES: Final = 1_000  # of a vector on disk, with its key and its share of the index
+_ENTRY_BYTES: Final = 232  # of an entry on disk without its vector: the key and its share of the index
 _MAX_KEYS_PER_QUERY: Final = 500
 MAX_CACHE_BYTES: Final = 64 * 2**20  # about 67,000 vectors
 LOCK_TIMEOUT_S: Final = 2.0
@@ -120,7 +129,7 @@ class VectorCache:
     def __init__(self, folder: Path, identity: str, *, max_bytes: int = MAX_CACHE_BYTES) -> None:
         self._folder = folder
         self._path = folder / f"{identity[:32]}.vectors"
-        self._max_entries = max(max_bytes // _ENTRY_BYTES, 1)
+        self._max_bytes = max_bytes
         self._has_warned = False
 
     def find(self, keys: Collection[bytes]) -> dict[bytes, Vector]:
@@ -159,13 +168,19 @@ class VectorCache:
                 self._has_warned = True
                 log.warning("vectors cannot be kept in %s: %s", self._folder, error)
 
+    def remove(self) -> None:
+        """Remove all stored vectors."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
     def _insert(self, vectors: Mapping[bytes, Vector]) -> None:
         halves = ((key, vector.astype("<f2").tobytes()) for key, vector in vectors.items())
         rows = [(key, data, zlib.crc32(key + data)) for key, data in halves]
+        max_entries = max(self._max_bytes // (_ENTRY_BYTES + len(rows[0][1])), 1)
         with self._connect() as connection:
             connection.executemany("INSERT OR REPLACE INTO vectors (key, vector, sum) VALUES (?, ?, ?)", rows)
             connection.execute(
-                "DELETE FROM vectors WHERE seq <= (SELECT max(seq) FROM vectors) - ?", (self._max_entries,)
+                "DELETE FROM vectors WHERE seq <= (SELECT max(seq) FROM vectors) - ?", (max_entries,)
             )
 
     @contextmanager
@@ -193,17 +208,23 @@ LOW_PRIORITY: Final = 10
 
 
 class EncodingQueue:
-    """A queue of texts. Worker threads call `work(key, text)` once for each text.
+    """A queue of texts by key. Worker threads call `work` once for each text, with up to `batch` at a time.
 
     `work` and `on_idle` must not raise. Each thread calls `on_idle` when the queue is empty.
     """
 
     def __init__(
-        self, work: Callable[[bytes, str], None], on_idle: Callable[[], None], *, workers: int = 1
+        self,
+        work: Callable[[Mapping[bytes, str]], None],
+        on_idle: Callable[[], None],
+        *,
+        workers: int = 1,
+        batch: int = 1,
     ) -> None:
         self._work = work
         self._on_idle = on_idle
         self._workers = workers
+        self._batch = batch
         self._changed = threading.Condition()
         self._waiting: dict[bytes, str] = {}
         self._in_progress: set[bytes] = set()
@@ -231,15 +252,9 @@ class EncodingQueue:
         """Process these texts now, on this thread, for at most `seconds`."""
         deadline = time.monotonic() + seconds
         did_any = False
-        for key in keys:
-            with self._changed:
-                if time.monotonic() > deadline:
-                    break
-                if (text := self._waiting.pop(key, None)) is None:
-                    continue
-                self._in_progress.add(key)
-            self._work(key, text)
-            self._mark_done(key)
+        while time.monotonic() <= deadline and (items := self._take(keys)):
+            self._work(items)
+            self._mark_done(items)
             did_any = True
         with self._changed:  # wait for texts that another thread has started
             self._changed.wait_for(
@@ -276,39 +291,39 @@ class EncodingQueue:
 
     def _run(self) -> None:
         first = True
-        while (item := self._wait_for_next()) is not None:
-            key, text = item
-            self._work(key, text)
-            self._mark_done(key)
+        while items := self._wait_for_next():
+            self._work(items)
+            self._mark_done(items)
             if first:  # not earlier: threads that the model starts would inherit the priority
                 first = False
                 _lower_priority()
 
-    def _wait_for_next(self) -> tuple[bytes, str] | None:
-        """Return the next text, or None when this thread must end."""
+    def _wait_for_next(self) -> Mapping[bytes, str]:
+        """Return the next texts, or none when this thread must end."""
         with self._changed:
             self._changed.wait_for(lambda: not self._pauses or self._closed, MAX_PAUSE_S)
-            if item := self._take():
-                return item
+            if items := self._take():
+                return items
         self._on_idle()
         with self._changed:
-            if item := self._take():  # added in the meantime
-                return item
+            if items := self._take():  # added in the meantime
+                return items
             self._threads.discard(threading.current_thread())
             self._changed.notify_all()
-            return None
+            return {}
 
-    def _mark_done(self, key: bytes) -> None:
+    def _mark_done(self, keys: Iterable[bytes]) -> None:
         with self._changed:
-            self._in_progress.discard(key)
+            self._in_progress.difference_update(keys)
             self._changed.notify_all()
 
-    def _take(self) -> tuple[bytes, str] | None:
-        for key, text in self._waiting.items():
-            del self._waiting[key]
-            self._in_progress.add(key)
-            return key, text
-        return None
+    def _take(self, keys: Iterable[bytes] | None = None) -> Mapping[bytes, str]:
+        """Take a batch of waiting texts, of these keys if given."""
+        with self._changed:
+            wanted = self._waiting if keys is None else (key for key in keys if key in self._waiting)
+            taken = {key: self._waiting.pop(key) for key in list(islice(wanted, self._batch))}
+            self._in_progress.update(taken)
+            return taken
 
 
 def _lower_priority() -> None:
@@ -319,6 +334,7 @@ def _lower_priority() -> None:
 
 
 SAVE_BATCH: Final = 64
+MAX_RETRY_S: Final = 60.0  # longest pause before an encoder that is away is asked again
 
 VectorProgress = Callable[[int, int], None]
 
@@ -346,12 +362,17 @@ class VectorIndex:
         self._warning_text = warning_text
         self._max_bytes = max_bytes
         self._progress = progress
-        self.queue = EncodingQueue(self._encode, self._save, workers=workers)
+        self._batch_encoder = get_batch_encoder(encoder)
+        batch = self._batch_encoder.batch_size if self._batch_encoder is not None else 1
+        self.queue = EncodingQueue(self._encode, self._save, workers=workers, batch=batch)
         self._replacing = Lock()  # guards the cache and `_looked_for`
         self._cache: VectorCache | None = None
         self._looked_for: frozenset[bytes] = frozenset()
         self._lock = Lock()  # guards everything below
         self._matrix = VectorMatrix(())
+        self._get_text: Callable[[bytes], str] = str
+        self._retry_at = math.inf  # when an encoder that failed may be asked again
+        self._failures = 0
         self._unsaved: dict[bytes, Vector] = {}
         self._has_warned = False
         self._to_do = self._done = 0
@@ -382,8 +403,27 @@ class VectorIndex:
                 new.fill(found)
                 missing = new.missing
                 self._to_do, self._done = len(missing), 0
+                self._get_text, self._retry_at = get_text, math.inf
             self.queue.replace({key: get_text(key) for key in missing})
             return new
+
+    def resume(self) -> None:
+        """Encode what is missing because the encoder was away, if it is time to try again."""
+        with self._lock:
+            if time.monotonic() < self._retry_at:
+                return
+            self._retry_at = math.inf
+            waiting = {key: self._get_text(key) for key in self._matrix.missing}
+        self.queue.replace(waiting)
+
+    def discard(self) -> None:
+        """Forget all vectors, on disk too, and compute them again."""
+        with self._replacing, self._lock:
+            self._matrix = VectorMatrix(self._matrix.keys)
+            self._unsaved, self._retry_at = {}, -math.inf
+            if self._cache is not None:
+                self._cache.remove()
+        self.resume()
 
     def warn_once(self, error: Exception) -> None:
         """Log the error only once, because every text would cause the same error."""
@@ -408,26 +448,44 @@ class VectorIndex:
                 self.warn_once(error)
         return self._cache
 
-    def _encode(self, key: bytes, text: str) -> None:
-        """Encode one text, on a thread of the queue."""
+    def _encode(self, items: Mapping[bytes, str]) -> None:
+        """Encode texts, on a thread of the queue."""
         try:
-            vector = round_vector(self._encoder.encode(text))
+            vectors = self._encode_texts(list(items.values()))
+        except ModelRefused as error:  # of one of the texts
+            if len(items) == 1:
+                self.warn_once(error)
+            else:
+                for key, text in items.items():
+                    self._encode({key: text})
+            return
         except FingerpostError as error:  # the encoder is not usable for any text
             self.warn_once(error)
             self.queue.clear()
+            if isinstance(error, ModelError):
+                with self._lock:
+                    self._failures += 1
+                    self._retry_at = time.monotonic() + min(2.0 ** (self._failures - 1), MAX_RETRY_S)
             return
         except Exception as error:  # noqa: BLE001 - one text that cannot be encoded must not end the others
             self.warn_once(error)
             return
+        found = dict(zip(items, map(round_vector, vectors), strict=True))
         with self._lock:
-            self._matrix.fill({key: vector})
-            self._unsaved[key] = vector
-            self._done += 1
+            self._failures = 0
+            self._matrix.fill(found)
+            self._unsaved |= found
+            self._done += len(found)
             done, to_do, is_many = self._done, self._to_do, len(self._unsaved) >= SAVE_BATCH
         if is_many:
             self._save()
         if self._progress is not None:
             self._progress(min(done, to_do), to_do)
+
+    def _encode_texts(self, texts: Sequence[str]) -> Sequence[Vector]:
+        if self._batch_encoder is not None:
+            return self._batch_encoder.encode_texts(texts)
+        return [self._encoder.encode(text) for text in texts]
 
     def _save(self) -> None:
         with self._lock:

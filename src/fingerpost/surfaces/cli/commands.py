@@ -369,6 +369,14 @@ COMMANDS: Final = {
         option("--keep", "Keep the figures in the store; the console and the API show them.", metavar="NAME"),
         JSON,
     ),
+    "eval tune": command(
+        "evals:tune_weights",
+        file_option("--tools tools_file", "The set's tools.", required=True),
+        QUERIES,
+        option("--limit", "Only the first N queries.", type=POSITIVE, metavar="N"),
+        file_option("--config", "The settings file, as for every command."),
+        JSON,
+    ),
     "eval own": command(
         "evals:make_own_set",
         option("--out", "Where the two files go.", type=DIRECTORY, metavar="FOLDER"),

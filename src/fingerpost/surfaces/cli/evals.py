@@ -41,6 +41,7 @@ from fingerpost.evals.predictions import (
     RankingScope,
     RoutedQuery,
     ShadowReport,
+    TuningReport,
     build_eval_settings,
     compare_offers,
     count_unknown_candidates,
@@ -49,6 +50,7 @@ from fingerpost.evals.predictions import (
     iterate_with_selections,
     open_ready_narrower,
     remove_repeated_requests,
+    tune_meaning_weight,
 )
 from fingerpost.llm import ModelPool, Role
 from fingerpost.records import JsonObject, utc_now
@@ -514,6 +516,57 @@ def write_set_predictions(
         note_unknown(count_unknown_candidates(catalog, queries))
     write_predictions(catalog, queries, settings, out, top=top, scope=scope, at_once=concurrency)
     return 0
+
+
+def tune_weights(
+    *, tools_file: Path, queries_file: Path, limit: int | None, config: Path | None, as_json: bool
+) -> int:
+    """Find the share of meaning in the text score that ranks the tools of a set best. Nothing is changed."""
+    queries = read_queries(queries_file)[:limit]
+    tools = read_tools(tools_file)
+    settings = build_eval_settings(
+        read_settings(CommonOptions(config)).settings, queries, top=20, scope="catalog"
+    )
+    catalog = EvalCatalog.from_tools(tools, settings)
+    note_left_out(catalog, len(tools))
+    with _build_progress() as bar, open_ready_narrower(catalog.snapshot, settings) as narrower:
+        if (share := get_ready_share(narrower, settings)) < 1:
+            message = f"{1 - share:.0%} of the tools could not be compared by meaning"
+            raise ConfigError(message, hint="Is the encoder there? See narrow.encoder.")
+        task = bar.add_task("routing", total=len(queries))
+        report = tune_meaning_weight(catalog, queries, narrower, settings, progress=lambda: bar.advance(task))
+    if as_json:
+        print_json(
+            {
+                "best": report.best,
+                "better": report.is_better,
+                "shares": {
+                    f"{share:g}": {one.name: one.value for one in found if one.name in _TUNED_FIGURES}
+                    for share, found in report.measures.items()
+                },
+            }
+        )
+    else:
+        _show_tuning(report, settings.narrow.encoder)
+    return 0
+
+
+_TUNED_FIGURES = ("recall@1", "recall@5", "ndcg@10")
+
+
+def _show_tuning(report: TuningReport, encoder: str) -> None:
+    rows: list[tuple[str, ...]] = []
+    for share, found in report.measures.items():
+        figures = {one.name: f"{one.value:.3f}" for one in found}
+        rows.append((f"{share:g}", *(figures[name] for name in _TUNED_FIGURES)))
+    print_table(f"share of meaning, encoder {clean_text(encoder)}", ("share", *_TUNED_FIGURES), rows)
+    for one in report.differences:
+        figures = f"{one.before:.3f} today, {one.after:.3f} tuned ({one.low:+.3f} … {one.high:+.3f})"
+        print_lines([f"{one.name} on queries not tuned on: {figures}"])
+    if report.is_better:
+        print_lines([f"Tuning helps. Add to your settings:\n\n[narrow]\nmeaning_weight = {report.best:g}"])
+    else:
+        print_lines(["Tuning shows no clear gain on queries it has not seen: leave the setting as it is."])
 
 
 def _should_select(settings: Settings, wanted: bool | None) -> bool:
