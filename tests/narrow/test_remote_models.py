@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -61,14 +61,16 @@ class ModelHost:
                 host.bodies.append(body)
                 host.keys.add(self.headers["authorization"])
                 reply = host.embed(body) if self.path == "/v1/embeddings" else host.rerank(body)
-                status, content = reply if isinstance(reply, tuple) else (200, reply)
+                status, content = (
+                    cast("tuple[int, object]", reply) if isinstance(reply, tuple) else (200, reply)
+                )
                 data = content if isinstance(content, bytes) else json.dumps(content).encode()
                 self.send_response(status)
                 self.send_header("content-length", str(len(data)))
                 self.end_headers()
                 self.wfile.write(data)
 
-            def log_message(self, *_: object) -> None:
+            def log_message(self, format: str, *args: object) -> None:
                 pass
 
         self.server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
@@ -307,7 +309,8 @@ def test_a_reranker_that_fails_leaves_the_order(caplog: pytest.LogCaptureFixture
     plain.prepare(snapshot_of(TOOLS))
     text = "make a backup of a drive"
     with open_host() as host:
-        for reply in ((500, {}), {"results": []}, b"[", {"results": [{"index": 0, "score": None}]}):
+        replies: list[object] = [(500, b""), {"results": []}, b"[", [{"index": 0, "score": None}]]
+        for reply in replies:
             host.rerank = lambda _, reply=reply: reply
             narrower = Narrower(settings_of(narrow={"reranker": f"http://127.0.0.1:{host.port}#m"}))
             narrower.prepare(snapshot_of(TOOLS))

@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import numpy as np
 from anyio.from_thread import BlockingPortal
+from numpy.typing import NDArray
 
 from fingerpost.catalog import Snapshot
 from fingerpost.choose.instructions import build_tool_instructions
@@ -388,14 +389,22 @@ def tune_meaning_weight(
         progress()
     measures = {share: compute_measures(labelled, found) for share, found in runs.items()}
     ranked = {share: _get_measure(found) for share, found in measures.items()}
+
+    def find_best(rows: NDArray[np.bool_]) -> float:
+        """Return the best share on these queries; of equally good ones the nearest to the default."""
+        return max(
+            TUNED_WEIGHTS,
+            key=lambda share: (float(ranked[share].rows[rows].mean()), -abs(share - DenseScorer.weight)),
+        )
+
+    places = np.arange(len(labelled))
     unseen: dict[str, Prediction] = {}
     for fold in range(_TUNING_FOLDS):
-        is_held_out = np.arange(len(labelled)) % _TUNING_FOLDS == fold
-        chosen = max(TUNED_WEIGHTS, key=lambda share: float(ranked[share].rows[~is_held_out].mean()))
+        chosen = find_best(places % _TUNING_FOLDS != fold)
         unseen |= {query.id: runs[chosen][query.id] for query in labelled[fold::_TUNING_FOLDS]}
     return TuningReport(
         measures={share: measures[share] for share in TUNED_WEIGHTS},
-        best=max(TUNED_WEIGHTS, key=lambda share: ranked[share].value),
+        best=find_best(places >= 0),
         differences=[
             one
             for one in compare_runs(measures[None], compute_measures(labelled, unseen))

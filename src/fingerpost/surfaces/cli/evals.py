@@ -527,6 +527,9 @@ def tune_weights(
     settings = build_eval_settings(
         read_settings(CommonOptions(config)).settings, queries, top=20, scope="catalog"
     )
+    if not settings.flags.dense_scores:
+        message = "meaning does not count: flags.dense_scores is false"
+        raise ConfigError(message, hint="Switch it on to tune it: FINGERPOST_FLAGS__DENSE_SCORES=true.")
     catalog = EvalCatalog.from_tools(tools, settings)
     note_left_out(catalog, len(tools))
     with _build_progress() as bar, open_ready_narrower(catalog.snapshot, settings) as narrower:
