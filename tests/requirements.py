@@ -292,6 +292,9 @@ REQUIREMENTS: dict[str, Requirement] = {
     ),
     "V11": Requirement("A tool is tried from a form of its schema: checked, then run through the call path"),
     "V12": Requirement("Servers are added, edited and removed from a form or pasted JSON, tried before"),
+    "V13": Requirement(
+        "Dry runs, rejections and questions are shown as such; a question is answered on its request's page"
+    ),
     # U. Our own servers, and profiles
     "U1": Requirement("Our own servers are MCP servers, in this process or alone; calls of them go one path"),
     "U2": Requirement("Files: sixteen operations, atomic writes, any encoding, huge files"),

@@ -12,7 +12,7 @@ import pytest
 from fingerpost.analytics.aggregates import EventCounter, choose_step, compute_calibration
 from fingerpost.analytics.journal_reader import JournalReader
 from fingerpost.analytics.records import Figures
-from fingerpost.events import BreakerMoved, Event, LiveFeed, SmartRoutingEnd
+from fingerpost.events import BreakerMoved, Event, LiveFeed, RouteEnded, SmartRoutingEnd
 from fingerpost.records import (
     ConfidenceSample,
     Decision,
@@ -68,7 +68,8 @@ async def test_every_figure_of_a_small_day(store: Store) -> None:
         store,
         *request("pkt_1", at=now, within=call("cal_1", packet_id="pkt_1", at=now), profile="ops"),
         *request("pkt_2", at=now, caller="noa", need=NeedVerdict.NONE),
-        *request("pkt_3", at=now, outcome=RouteOutcome.FAILED),
+        RouteEnded(packet_id="pkt_3", outcome=RouteOutcome.WAITING, milliseconds=1.0, at=now),
+        *request("pkt_3", at=now, outcome=RouteOutcome.FAILED),  # it waited first, and counts once
         *call("cal_2", at=now, caller="noa", error=ErrorKind.TIMEOUT),
         *call("cal_3", at=now, fallback="clock/now", cut=True),
         *call("cal_4", at=now, error=ErrorKind.DENIED),

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, Literal, TypeVar, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import anyio
 import anyio.to_thread
@@ -177,6 +177,14 @@ _MAX_REMEMBERED: Final = 5_000
 V = TypeVar("V")
 
 
+class _OpenEnd(NamedTuple):
+    """When a request began to wait for a person, how, and how long it had worked until then."""
+
+    at: datetime
+    outcome: str
+    milliseconds: float
+
+
 class EventCounter:
     """Aggregates by time step. Repeated events are counted once."""
 
@@ -191,6 +199,8 @@ class EventCounter:
         self._narrowed: dict[str, None] = {}
         self._spared: dict[str, int] = {}  # tokens not offered, by packet without a model yet
         self._ran: dict[str, None] = {}  # calls that a tool or the cache answered
+        self._received: dict[str, None] = {}  # a call that waited is received again
+        self._open_ends: dict[str, _OpenEnd] = {}  # of requests that wait for a person, by packet
         self._arms: dict[str, tuple[tuple[str, str], ...]] = {}  # rollout arms by packet
         self._exclusive: dict[str, frozenset[str]] = {}  # exclusive tools by packet
         self._durations: dict[str, Counter[int]] = {}  # of earlier attempts, by tool
@@ -269,9 +279,24 @@ class EventCounter:
             counts["exclusive_offered"] += any(one.tool in sole for one in shortlist.offered)
 
     def _count_route_ended(self, aggregate: Aggregate, event: RouteEnded) -> None:
+        """Count the end of a request. One that waited ends again; then only its last outcome counts."""
+        packet_id = event.packet_id or ""
+        earlier = self._open_ends.pop(packet_id, None)
+        milliseconds = event.milliseconds
+        if earlier is not None:
+            milliseconds += earlier.milliseconds
+            self._uncount_outcome(packet_id, earlier)
         aggregate.outcomes[event.outcome.value] += 1
-        if event.outcome not in (RouteOutcome.WAITING, RouteOutcome.ASKED):
-            aggregate.add_duration("whole", event.milliseconds)
+        if event.outcome in (RouteOutcome.WAITING, RouteOutcome.ASKED):
+            _remember_value(self._open_ends, packet_id, _OpenEnd(event.at, event.outcome.value, milliseconds))
+        else:
+            aggregate.add_duration("whole", milliseconds)
+
+    def _uncount_outcome(self, packet_id: str, end: _OpenEnd) -> None:
+        sums = self._get_or_create_aggregate(end.at)
+        for one in (sums, *(sums.get_or_create_arm(arm) for arm in self._arms.get(packet_id, ()))):
+            one.outcomes[end.outcome] -= 1
+            one.outcomes += Counter[str]()  # drops what is zero
 
     def _count_model_answered(self, aggregate: Aggregate, event: ModelAnswered) -> None:
         aggregate.counts.update(count_event(event))
@@ -287,7 +312,8 @@ class EventCounter:
     def _count_call_received(self, aggregate: Aggregate, event: CallReceived) -> None:
         if event.dry_run:
             _remember_value(self._dry, event.call_id, None)
-        else:
+        elif event.call_id not in self._received:
+            _remember_value(self._received, event.call_id, None)
             add_name(aggregate.calls_by["caller"], event.caller or "")
 
     def _count_attempt_finished(self, aggregate: Aggregate, event: AttemptFinished) -> None:

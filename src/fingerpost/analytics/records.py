@@ -37,6 +37,8 @@ class PacketLine:
     offered: int = 0
     tools: tuple[str, ...] = ()  # in call order
     pending_id: str | None = None
+    decision: str | None = None  # the last `Decision` of a person about one of its calls
+    dry_run: bool = False  # nothing was called: only what would be
     model_calls: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0

@@ -113,6 +113,7 @@ def _begin_call_line(seq: int, event: CallReceived) -> PacketLine:
         prompt=event.name[:MAX_PROMPT_LENGTH],
         caller=event.caller,
         conversation=event.conversation,
+        dry_run=event.dry_run,
     )
 
 
@@ -157,7 +158,8 @@ def _apply_model_answered(line: PacketLine, event: ModelAnswered) -> _LineChange
 
 def _apply_call_received(line: PacketLine, event: CallReceived) -> _LineChanges:
     """Set a direct call to running again. This event comes again when the call continues after a decision."""
-    return {"state": "running", "outcome": None} if line.kind == "call" else {}
+    changes: _LineChanges = {"state": "running", "outcome": None} if line.kind == "call" else {}
+    return {**changes, "dry_run": event.dry_run}
 
 
 def _apply_approval_requested(line: PacketLine, event: ApprovalRequested) -> _LineChanges:
@@ -170,12 +172,13 @@ def _apply_approval_decided(line: PacketLine, event: ApprovalDecided) -> _LineCh
     """
     if line.pending_id not in (None, event.pending_id) or line.state == "ended":
         return {}
+    changes: _LineChanges = {"decision": event.decision.value, "pending_id": None}
     if event.decision is not Decision.APPROVED:
         outcome = RouteOutcome.DECLINED if line.kind == "request" else ErrorKind.CANCELLED
-        return {"state": "ended", "outcome": outcome.value, "pending_id": None}
+        return {**changes, "state": "ended", "outcome": outcome.value}
     if line.kind == "request":
-        return {"state": "waiting", "outcome": event.decision.value, "pending_id": None}
-    return {"state": "ended", "outcome": "approved", "pending_id": None}
+        return {**changes, "state": "waiting", "outcome": event.decision.value}
+    return {**changes, "state": "ended", "outcome": "approved"}
 
 
 def _apply_attempt_started(line: PacketLine, event: AttemptStarted) -> _LineChanges:

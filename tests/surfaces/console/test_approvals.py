@@ -140,7 +140,7 @@ def test_what_is_open_stays_open_when_a_newer_call_arrives_and_when_its_own_leav
     assert console.decision(first) == Decision.APPROVED
 
 
-@proves("V3", "I4")
+@proves("V3", "V13", "I4")
 def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser, console: ApprovalsConsole):
     pending = console.ask()
     place = f"#/approvals/{pending}"
@@ -162,6 +162,8 @@ def test_of_two_browsers_one_decides_and_the_other_is_told_who(browser: Browser,
         expect(status).to_contain_text("not into this folder")
         expect(find_open_call(second).get_by_role("button")).to_have_count(0)
         shoot(second, "approvals-late")
+        first.get_by_role("link", name="Live", exact=True).click()
+        expect(first.locator(".line").first.locator(".badge")).to_have_text("rejected")
     assert console.files.calls == []
 
 

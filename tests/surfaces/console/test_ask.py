@@ -64,14 +64,17 @@ def test_a_call_that_asks_is_approved_on_the_spot_and_goes_on(browser: Browser, 
         expect(page.get_by_role("dialog")).to_have_count(0)
 
 
+@proves("V13")
 def test_mode_and_dry_run_hold(browser: Browser, server: ConsoleServer):
     with visit(browser, server, "#/ask") as page:
         page.get_by_label("Mode").select_option("keyless")
         page.get_by_label("Dry run").check()
         page.get_by_label("Request").fill("What time is it in Tokyo right now?")
         page.keyboard.press("Control+Enter")
-        expect(page.locator(".answer .badge")).to_have_text("answered")
+        expect(page.locator(".answer .badge")).to_have_text("dry run")
         expect(page.locator(".step-call")).to_contain_text("not called: dry run")
+        page.get_by_role("link", name="Live", exact=True).click()
+        expect(page.locator(".line").first).to_contain_text("none calleddry run")
 
 
 def test_hebrew_is_typed_and_answered_right_to_left(browser: Browser, server: ConsoleServer):
@@ -88,6 +91,7 @@ def keyless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]
         yield server
 
 
+@proves("V13")
 def test_a_question_back_can_be_answered(browser: Browser, keyless: ConsoleServer):
     with visit(browser, keyless, "#/ask") as page:
         for answered in ("pressed", "typed"):
@@ -96,7 +100,8 @@ def test_a_question_back_can_be_answered(browser: Browser, keyless: ConsoleServe
             expect(page.locator(".answer")).to_contain_text("Which of these do you mean?")
             if answered == "pressed":
                 page.get_by_role("button", name="time/get_current_time").click()
-            else:
+            else:  # on the request's own page
+                page.get_by_role("link", name="Open in Live").click()
                 page.get_by_label("Your answer").fill("time/get_current_time")
                 page.get_by_role("button", name="Answer").click()
             expect(page.locator(".answer")).to_contain_text("timezone")

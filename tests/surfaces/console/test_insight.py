@@ -48,7 +48,7 @@ def test_figures_of_what_happened(browser: Browser, busy: ConsoleServer):
         figure(page, "Unused tools").get_by_text("Show all").click()
         expect(figure(page, "Unused tools")).to_contain_text("strange/stir")
         stages = page.get_by_role("table", name="Latency by stage in the whole range")
-        expect(stages.get_by_role("row").filter(has_text="finding tools")).to_contain_text("4")
+        expect(stages.get_by_role("row").filter(has_text="ranking tools")).to_contain_text("4")
         shoot(page, "insight")
 
 

@@ -56,7 +56,8 @@ def test_a_line_opens_into_its_journey(browser: Browser, used_server: ConsoleSer
             "Confidence",
             "0.70 is enough",
             "Arguments, repaired",
-            "it only reads",
+            "It only reads: allowed by default.",
+            "allowed by policy",
             "nothing cut",
         ):
             expect(steps).to_contain_text(words)

@@ -146,7 +146,7 @@ def test_where_a_tool_stood_in_one_sentence(
     [
         (3, 2, False, "▲ 50 %"),
         (0, 2, False, "▼ 100 %"),
-        (2, 0, False, "▲ from 0"),
+        (2, 0, False, "0 before"),
         (2, 2, False, "unchanged"),
         (0.251, 0.2, True, "▲ 5.1 points"),
         (None, 0.2, True, ""),

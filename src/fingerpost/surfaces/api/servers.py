@@ -209,6 +209,7 @@ class ServerLine:
     offered: int = 0  # of these, those that can be used
     hidden: str = ""  # why tools wait for a review
     dropped: int = 0  # invalid tools that were dropped
+    left_out: tuple[str, ...] = ()  # each listed tool that cannot be used, with the reason
     connect_ms: float | None = None
     latency: float | None = None  # milliseconds of the last probe, if there was one
     attempts: int = 0
@@ -613,6 +614,11 @@ class ServerOperations(OperationGroup):
             protocol=status.protocol or "",
             offered=self._router.catalog.count_offered(name),
             hidden=self._router.catalog.describe_quarantine(name),
+            left_out=tuple(
+                f"{one.name}: {one.reason}"
+                for one in self._router.catalog.dropped
+                if one.server == name and not one.switched_off
+            ),
             latency=self._router.servers.get_latency(name),
             breaker=BreakerLine() if breaker is None else copy_fields(BreakerLine, breaker),
             switched_off=None if off is None else copy_fields(SwitchedOff, off),

@@ -23,7 +23,7 @@ const PAGES = {
 
 /** Parses a hash: {name, params, query}. Unknown pages become Live. */
 export function parseHash(hash) {
-  const [path, search = ""] = hash.replace(/^#\/?/, "").split("?");
+  const [, path, search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash);
   const [name, ...params] = path.split("/").filter(Boolean).map(decodePart);
   return { name: Object.hasOwn(PAGES, name ?? "") ? name : "live", params, query: new URLSearchParams(search) };
 }

@@ -3,7 +3,7 @@
 // Every chart is accessible in three ways: as a drawing, by pointer or arrow keys (the value at the cursor
 // is shown as text), and as a table. Colours come from pages.css. Series do not differ by colour alone:
 // lines have dashes and marks, stacks have a fixed order.
-import { html, formatNumber, useEffect, useRef, useState } from "./ui.js";
+import { Name, html, formatNumber, useEffect, useRef, useState } from "./ui.js";
 
 const MARGIN = { top: 10, right: 12, bottom: 24, left: 48 };
 const HEIGHT = 190;
@@ -395,7 +395,7 @@ export function RankedBars({ title, note, items, format = formatNumber, empty })
       ${items.map(
         (item) => html`<li key=${item.label}>
           <span class="ranked-label">
-            ${item.href ? html`<a href=${item.href}>${item.label}</a>` : item.label}
+            ${item.href ? html`<a href=${item.href}><${Name} text=${item.label} /></a>` : html`<${Name} text=${item.label} />`}
           </span>
           <span class="ranked-bar" aria-hidden="true">
             <span style=${{ inlineSize: `${max ? (100 * item.value) / max : 0}%` }}></span>

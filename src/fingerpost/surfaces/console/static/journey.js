@@ -87,17 +87,30 @@ function getOutcome(events, calls) {
   const bare = !findFirst(events, "packet_received") && calls.length ? calls[0] : null;
   const routeOnly = findFirst(events, "request_narrowed") && !findFirst(events, "route_began") ? "narrowed" : null;
   const state = ended?.data.outcome ?? (bare?.finished ? (bare.finished.success ? "succeeded" : bare.finished.error) : routeOnly);
+  const outcome = state ?? (bare && bare.approval && !bare.approval.decided ? "waiting" : null);
+  const dryRun = calls.some((call) => call.received?.dry_run);
+  const decision = calls.findLast((call) => call.approval?.decided)?.approval.decided.decision ?? null;
   return {
-    outcome: state ?? (bare && bare.approval && !bare.approval.decided ? "waiting" : null),
+    outcome: refineOutcome(outcome, { dry_run: dryRun, decision }),
     milliseconds: sumMilliseconds(events, bare),
     modelMilliseconds: ended?.data.model_milliseconds ?? null,
     cost: ended?.data.cost ?? null,
-    dryRun: calls.some((call) => call.received?.dry_run),
+    dryRun,
+    question: findLast(events, "question_asked")?.data.question ?? null,
     modelCalls: models.length,
     promptTokens: sum("prompt_tokens"),
     completionTokens: sum("completion_tokens"),
     answer,
   };
+}
+
+const SUCCESSES = new Set(["answered", "succeeded"]);
+const REFUSALS = new Set(["declined", "cancelled"]);
+
+/** Returns the outcome more exactly: a dry run called nothing, and a person may have rejected the call. */
+export function refineOutcome(outcome, { dry_run: dryRun, decision }) {
+  if (dryRun && SUCCESSES.has(outcome)) return "dry_run";
+  return REFUSALS.has(outcome) && decision && decision !== "approved" ? decision : outcome;
 }
 
 /** Returns the time at work, as in the list of requests: without waiting for a person, all parts added. */
@@ -177,14 +190,20 @@ function buildSelection(event) {
   return [{ type: "selection", selection, alternatives, beside }];
 }
 
-/** Returns {max, signals, subtracts, rows}: candidates with {gains, losses}, and the signals in their fixed order. */
+/** Returns {max, rows}: candidates with {gains, losses}; `max` is the length of the longest bar. */
 export function buildScoreBars(shortlist) {
-  const signals = [...new Set(shortlist.candidates.flatMap((candidate) => candidate.parts.map((part) => part.signal)))];
   const sum = (candidate, sign) => candidate.parts.reduce((total, part) => total + Math.max(0, sign * part.points), 0);
   const rows = shortlist.candidates.map((candidate) => ({ ...candidate, gains: sum(candidate, 1), losses: sum(candidate, -1) }));
   const max = Math.max(1e-9, ...rows.map((row) => row.gains));
+  return { max, rows };
+}
+
+/** Returns {signals, subtracts}: what the bars of these rows show, the signals in their fixed order. */
+export function listSignals(rows) {
+  const parts = rows.flatMap((row) => row.parts);
+  const signals = [...new Set(parts.filter((part) => part.points > 0).map((part) => part.signal))];
   const order = (signal) => (Object.hasOwn(SIGNAL_COLOURS, signal) ? Object.keys(SIGNAL_COLOURS).indexOf(signal) : Infinity);
-  return { max, signals: signals.sort((one, other) => order(one) - order(other)), subtracts: rows.some((row) => row.losses > 0), rows };
+  return { signals: signals.sort((one, other) => order(one) - order(other)), subtracts: parts.some((part) => part.points < 0) };
 }
 
 // The colour of each signal, the same for every request. Rare ones share a colour.
@@ -192,6 +211,15 @@ const SIGNAL_COLOURS = {
   meaning: 1, words: 2, server: 3, intent: 4, entity: 5, priority: 6, mood: 7, keywords: 9, conversation: 10, arguments: 11,
   learned: 12, preference: 11, corrected: 8, turn: 10, exclusive: 9, hierarchy: 11, latency: 7, produces: 12, recall: 10,
 };
+// What each signal is called on the page. Others are shown by their own name.
+const SIGNAL_LABELS = {
+  words: "shared words", intent: "topic", entity: "named value", mood: "only a question", conversation: "earlier messages",
+  arguments: "missing argument", learned: "past use", corrected: "feedback", turn: "order of steps", exclusive: "official source",
+  hierarchy: "fallback order", latency: "speed", produces: "gives a needed input", recall: "memory",
+};
+
+export const getSignalLabel = (signal) => (Object.hasOwn(SIGNAL_LABELS, signal) ? SIGNAL_LABELS[signal] : signal);
+
 const ADDED_SIGNAL_COLOURS = [8, 12]; // of scorers that a program or a package adds
 
 /** Returns the number of a signal's colour, by its name alone. */
@@ -286,11 +314,11 @@ const FAILED_OUTCOMES = new Set(["failed", "limited", "left"]);
 
 function buildEventBars({ kind, at, data }) {
   const to = toMilliseconds(at);
-  if (kind === "request_narrowed") return [buildBar("narrow", "narrow", to - data.narrowing.milliseconds, to)];
+  if (kind === "request_narrowed") return [buildBar("narrow", "rank tools", to - data.narrowing.milliseconds, to)];
   if (kind === "smart_routing_end") return [buildBar("narrow", "choose servers", to - data.milliseconds, to)];
   if (kind === "subagent_ended") return [buildBar("attempt", `subagent · ${data.outcome}`, to - data.milliseconds, to, FAILED_OUTCOMES.has(data.outcome) ? "bad" : "good")];
   if (kind !== "model_answered") return [];
-  const label = `${data.purpose} · ${data.model}${data.stood_in ? " (stood in)" : ""}`;
+  const label = `${data.purpose} · ${data.model}${data.stood_in ? " (replacement)" : ""}`;
   return [buildBar("model", label, to - data.milliseconds, to, data.error ? "bad" : "", data.error ?? "")];
 }
 
@@ -301,15 +329,15 @@ function buildCallBars(call, now) {
   const from = toMilliseconds(asked ?? decided.at);
   const over = decided || settled;
   const to = decided ? toMilliseconds(decided.at) : settled ? from : Math.max(now, from);
-  return [...bars, buildBar("person", `${tool ?? call.tool} waits for approval`, from, to, over ? "" : "open")];
+  return [...bars, buildBar("person", `approval of ${tool ?? call.tool}`, from, to, over ? "" : "open")];
 }
 
 function buildAttemptBars({ tool, number, at, fallback, made }, now) {
   const label = `${tool}${number > 1 ? ` · attempt ${number}` : ""}${fallback ? " · fallback" : ""}`;
   if (!made) return [buildBar("attempt", label, toMilliseconds(at), Math.max(now, toMilliseconds(at)), "open")];
   const from = toMilliseconds(made.began);
-  const tried = buildBar("attempt", label, from, from + made.milliseconds, made.error ? "bad" : "good", made.error ? `${made.error}: ${made.detail}` : "");
-  return made.waited_ms > 1 ? [buildBar("wait", `${tool} waits`, from - made.waited_ms, from), tried] : [tried];
+  const tried = buildBar("attempt", label, from, from + made.milliseconds, made.error ? "bad" : "good", made.error ? made.detail || made.error.replaceAll("_", " ") : "");
+  return made.waited_ms > 1 ? [buildBar("wait", `${tool} queued`, from - made.waited_ms, from), tried] : [tried];
 }
 
 const buildBar = (kind, label, from, to, tone = "", text = "") => ({ kind, label, from, to, milliseconds: Math.max(0, to - from), tone, text });

@@ -62,25 +62,26 @@ const STRIP_RELOAD_MS = 15_000;
 /** Counts servers: {up, count, down, connecting}. A server that sleeps until it is called is up; one that is off does not count. */
 export function countServers(items) {
   const wanted = items.filter((server) => server.on);
-  const list = (isMatch) => wanted.filter((server) => isMatch(server.state)).map((server) => server.name);
-  const down = list((state) => state === "down");
-  const connecting = list((state) => state !== "down" && !UP.has(state));
+  const list = (isMatch) => wanted.filter(isMatch).map((server) => server.name);
+  const isDown = (server) => server.state === "down" || (server.state === "connecting" && server.attempts > 0); // a retry
+  const down = list(isDown);
+  const connecting = list((server) => !isDown(server) && !UP.has(server.state));
   return { up: wanted.length - down.length - connecting.length, count: wanted.length, down, connecting };
 }
 
-/** How many servers can be used, on every page. The page of servers has its own line. */
+/** How many servers can be used, on every page. */
 function ServerStrip({ page }) {
-  const { data, reload } = useLoad("/api/servers", [page]);
+  const { data, reload } = useLoad("/api/servers", [page]); // again when another page opens
   useEffect(() => {
     const timer = setInterval(() => !document.hidden && reload(), STRIP_RELOAD_MS);
     return () => clearInterval(timer);
   }, [reload]);
-  if (!data || page === "servers") return null;
+  if (!data) return null;
   const { up, count, down, connecting } = countServers(data.items);
   if (!count) return html`<p class="strip"><a href="#/servers">No servers yet: add one</a></p>`;
   const [names, words] = down.length ? [down, "down"] : [connecting, "connecting"];
   const named = names.slice(0, 3).map(escapeInvisible).join(", ");
-  return html`<p class="strip ${down.length ? "bad" : ""}"><span class="strip-dot" aria-hidden="true"></span>
+  return html`<p class="strip ${names.length ? "bad" : ""}"><span class="strip-dot" aria-hidden="true"></span>
     <a href="#/servers">${up} of ${count} ${count === 1 ? "server" : "servers"} up</a>${names.length ? html` <span>· ${words}: ${named}${names.length > 3 ? ` and ${names.length - 3} more` : ""}</span>` : null}</p>`;
 }
 
@@ -101,7 +102,7 @@ function Nav({ route, person, waiting, onKeys }) {
       <div class="side-tools">
         <a href="/docs/" title="Documentation">Docs</a>
         <${ThemeSwitch} />
-        <button type="button" class="icon-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><${Icon} path=${ICONS.keys} /></button>
+        <button type="button" class="icon-button keys-button" onClick=${onKeys} aria-label="Keyboard shortcuts" title="Keyboard shortcuts (?)"><${Icon} path=${ICONS.keys} /></button>
         ${person.signed_in ? html`<button type="button" class="icon-button" onClick=${handleSignOut} aria-label="Sign out" title="Sign out"><${Icon} path=${ICONS.signOut} /></button>` : null}
       </div>
     </div>
@@ -118,7 +119,7 @@ async function handleSignOut() {
 
 const CurrentUser = ({ person }) => html`<p class="who" title=${`${person.address ?? ""} · may ${(person.rights ?? []).join(", ") || "nothing"}`}>
   <span dir="auto">${person.name}</span>
-  ${person.kind === "local" && !person.signed_in ? html`<span class="faint">read-only; run fingerpost console to sign in</span>` : null}
+  ${person.kind === "local" && !person.signed_in ? html`<span class="faint">not signed in; run fingerpost console</span>` : null}
   <span class="faint">Fingerpost ${person.version}</span>
 </p>`;
 

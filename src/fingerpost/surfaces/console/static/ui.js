@@ -17,7 +17,7 @@ export {
   useState,
 } from "./vendor/htm-preact.js";
 
-export { Bidi, Code, Json, escapeAllInvisible, escapeInvisible } from "./ui/text.js";
+export { Bidi, Code, Json, Name, escapeAllInvisible, escapeInvisible } from "./ui/text.js";
 export { Diff, diffLines } from "./ui/diff.js";
 export { Ago, Exact, Time, formatDuration, formatNumber } from "./ui/time.js";
 export { Badge, Bar, Button, Chip, Empty, Facts, Field, Page, Skeleton, Table, Tabs } from "./ui/parts.js";

@@ -28,5 +28,6 @@ function Lane({ bar, gaps }) {
       ${gaps.map((gap, index) => html`<span key=${index} class="gap" style=${{ insetInlineStart: formatShare(gap.begin), inlineSize: formatShare(gap.end - gap.begin) }} title="idle for ${formatDuration(gap.milliseconds)}"></span>`)}
       <span class="lane-bar bar-${bar.kind} ${bar.tone}" style=${inline} title="starts at ${formatDuration(bar.after)}, takes ${durationText}"></span>
     </span>
-    <span class="lane-took">${durationText}${bar.text ? html`<span class="lane-text" dir="auto">${escapeInvisible(bar.text)}</span>` : null}</span>`;
+    <span class="lane-took">${durationText}</span>
+    ${bar.text ? html`<span class="lane-text" dir="auto">${escapeInvisible(bar.text)}</span>` : null}`;
 }

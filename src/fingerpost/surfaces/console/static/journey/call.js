@@ -40,7 +40,19 @@ const VERDICT_BADGES = { allow: ["good", "allowed"], ask: ["warn", "needs approv
 function Ruling({ ruled }) {
   const [tone, words] = VERDICT_BADGES[ruled.verdict];
   return html`<div class="part"><h4>Policy <${Badge} tone=${tone}>${words}<//></h4>
-    <p><${Bidi} text=${ruled.reason} /> <span class="faint" dir="auto">(${escapeInvisible(ruled.rule)})</span></p></div>`;
+    <p><${Bidi} text=${describeRuling(ruled)} /></p></div>`;
+}
+
+const DEFAULT_RULINGS = {
+  "default for read": "It only reads: allowed by default.",
+  "default for write": "It changes data: needs approval by default.",
+  "default for destroy": "It can overwrite or delete data: needs approval by default.",
+};
+
+/** Describes what the policy decided: the reason, and the rule where it is not a default. */
+export function describeRuling({ reason, rule }) {
+  if (Object.hasOwn(DEFAULT_RULINGS, rule ?? "")) return DEFAULT_RULINGS[rule];
+  return rule ? `${reason} (${rule})` : reason;
 }
 
 const DECISION_TONES = { approved: "good", rejected: "bad", expired: "plain", waiting: "warn" };
@@ -50,12 +62,17 @@ function Approval({ approval }) {
   if (decided) {
     const waited = asked ? formatDuration(new Date(decided.at) - new Date(asked)) : null;
     return html`<div class="part"><h4>Approval <${Badge} tone=${DECISION_TONES[decided.decision]}>${decided.decision}<//></h4>
-      <${Facts} rows=${[["By", html`<${Bidi} text=${decided.decided_by} />`], ["After", waited], ["Edited", decided.edited ? "yes" : null], ["Reason", decided.reason ? html`<${Bidi} text=${decided.reason} />` : null]]} /></div>`;
+      <${Facts} rows=${[["By", html`<${Bidi} text=${decided.decided_by} />`], ["Waited", waited], ["Edited", decided.edited ? "yes" : null], ["Reason", decided.reason ? html`<${Bidi} text=${decided.reason} />` : null]]} /></div>`;
   }
   if (approval.settled) return html`<div class="part"><h4>Approval <${Badge}>decided<//></h4><p>Decided together with another request for the same call.</p></div>`;
   return html`<div class="part asks"><h4>Approval <${Badge} tone="warn">waiting<//></h4>
-    <p><${Bidi} text=${approval.reason} /> <span class="faint">Asked <${Time} at=${asked} />.</span></p>
-    <p><a href=${`#/approvals/${encodeURIComponent(id)}`}>Open in Approvals</a></p></div>`;
+    <p>Asked <${Time} at=${asked} />. <a href=${`#/approvals/${encodeURIComponent(id)}`}>Open in Approvals</a></p></div>`;
+}
+
+/** Says why an attempt was allowed to run. */
+function describePermit(permit) {
+  const approver = /^grant \S+ by (.+)$/.exec(permit)?.[1];
+  return approver ? `approved by ${approver}` : permit.startsWith("policy") ? "allowed by policy" : permit;
 }
 
 function Attempts({ call }) {
@@ -66,7 +83,7 @@ function Attempts({ call }) {
         <${Code}>${tool}<//>
         ${count > 1 ? html`<span class="faint">attempt ${count}</span>` : null} ${fallback ? html`<${Badge} tone="warn">fallback<//>` : null}
         <span class="faint">${made ? formatDuration(made.milliseconds) : ""}${made?.waited_ms > 1 ? `, waited ${formatDuration(made.waited_ms)} before` : ""}</span>
-        ${permit ? html`<span class="faint" dir="auto">permitted by ${escapeInvisible(permit)}</span>` : null}
+        ${permit ? html`<span class="faint" dir="auto">${escapeInvisible(describePermit(permit))}</span>` : null}
         ${made?.detail ? html`<${Bidi} text=${made.detail} block=${true} class="faint" />` : null}
       </li>`,
     )}
@@ -82,7 +99,7 @@ function Progress({ progress }) {
 function Digest({ digest }) {
   const cut = digest.dropped.length > 0;
   return html`<div class="part"><h4>Result size <span class="faint">${cut ? `${formatNumber(digest.original_tokens)} → ${formatNumber(digest.tokens)} tokens` : `${formatNumber(digest.tokens)} tokens, nothing cut`}</span></h4>
-    ${cut ? html`<ul class="reasons">${digest.dropped.map((one) => html`<li>left out: <${Bidi} text=${one} /></li>`)}</ul>` : null}
+    ${cut ? html`<ul class="reasons">${digest.dropped.map((one) => html`<li>Left out: <${Bidi} text=${one} /></li>`)}</ul>` : null}
     ${digest.handle ? html`<p class="faint">The full result is kept: <${Code}>fingerpost result ${digest.handle}<//></p>` : null}</div>`;
 }
 

@@ -30,17 +30,35 @@ function Need({ section }) {
   const { need, signals } = section;
   const [tone, words] = NEED_BADGES[need.verdict];
   return html`<h3>Tool needed? <${Badge} tone=${tone}>${words}<//> <span class="faint">chance that one is: ${Math.round(100 * need.score)} %</span></h3>
-    ${need.reasons.length ? html`<ul class="reasons">${need.reasons.map((reason) => html`<li><${Bidi} text=${reason} /></li>`)}</ul>` : null}
+    ${need.reasons.length ? html`<ul class="reasons">${dropRepeated(need.reasons).map((reason) => html`<li><${Bidi} text=${reason} /></li>`)}</ul>` : null}
     <${Facts} rows=${buildSignalRows(signals)} />`;
 }
 
+/** Drops reasons that another one repeats with the words of the request. */
+const dropRepeated = (reasons) => reasons.filter((reason) => !reasons.some((other) => other !== reason && other.startsWith(`${reason} (`)));
+
+const TOPICS = { time_place: "time and place", official_data: "official data" };
+export const describeTopic = (category) => TOPICS[category] ?? category.replaceAll("_", " ");
+
+const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language", fallback: "code" });
+
+function describeLanguage(code) {
+  try {
+    return LANGUAGES.of(code);
+  } catch {
+    return code;
+  }
+}
+
+const ENTITIES = { quoted: "quoted text", email: "e-mail address", url: "URL", id: "id" };
+
 function buildSignalRows(signals) {
   return [
-    ["Language", signals.language === "und" ? null : signals.language],
+    ["Language", signals.language === "und" ? null : describeLanguage(signals.language)],
     ["In English", signals.gloss ? html`<${Bidi} text=${signals.gloss} />` : null],
-    ["Topic", signals.intents.slice(0, 3).map((intent) => intent.category).join(", ")],
+    ["Topic", signals.intents.slice(0, 3).map((intent) => describeTopic(intent.category)).join(", ")],
     ["Names", signals.mentions.map((mention) => escapeInvisible(mention.name)).join(", ")],
-    ["Contains", signals.entities.length ? signals.entities.map((entity) => html`<span class="entity">${entity.kind} <${Bidi} text=${entity.text} /></span> `) : null],
+    ["Contains", signals.entities.length ? signals.entities.map((entity) => html`<span class="entity">${ENTITIES[entity.kind] ?? entity.kind} <${Bidi} text=${entity.text} /></span> `) : null],
     ["Urgent", signals.urgent ? "yes" : null],
   ];
 }
@@ -59,8 +77,8 @@ const CHOICE_SOURCES = { scores: "chosen by their scores", model: "chosen by a m
 function Servers({ section }) {
   const { servers, left_out: left, by, reasoning, widened = [] } = section.choice;
   return html`<h3>Servers <span class="faint">${CHOICE_SOURCES[by] ?? escapeInvisible(by)}</span></h3>
-    <p class="row">${servers.map((server) => html`<${Badge} tone="good" title=${widened.includes(server) ? "added for a later request" : null}><bdi>${escapeInvisible(server)}</bdi><//>`)}
-      ${left.map((server) => html`<${Badge} title="left out"><s><bdi>${escapeInvisible(server)}</bdi></s><//>`)}</p>
+    <p class="row"><span class="faint">Searched</span> ${servers.map((server) => html`<${Badge} tone="good" title=${widened.includes(server) ? "added for a later request" : null}><bdi>${escapeInvisible(server)}</bdi><//>`)}
+      ${left.length ? html`<span class="faint">Left out</span> ${left.map((server) => html`<${Badge}><bdi>${escapeInvisible(server)}</bdi><//>`)}` : null}</p>
     ${reasoning ? html`<${Bidi} text=${reasoning} block=${true} class="faint" />` : null}`;
 }
 

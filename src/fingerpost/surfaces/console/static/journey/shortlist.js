@@ -1,7 +1,7 @@
 // The candidates of a narrowing: which were offered, and why the others were not.
 
 import { Badge, Bidi, html, formatNumber, useState, escapeInvisible } from "../ui.js";
-import { buildScoreBars, getSignalColour } from "../journey.js";
+import { buildScoreBars, getSignalColour, getSignalLabel, listSignals } from "../journey.js";
 import { ToolLink } from "./sections.js";
 
 const MIN_ROWS = 8;
@@ -12,10 +12,10 @@ export function Shortlist({ shortlist, tokens = null, cards = {} }) {
   const offered = bars.rows.filter((row) => row.offered);
   const others = bars.rows.filter((row) => !row.offered);
   const shownRows = all ? bars.rows : [...offered, ...others.slice(0, Math.max(0, MIN_ROWS - offered.length))];
-  return html`<h3>Offered <span class="faint">${offered.length} of ${formatNumber(shortlist.considered)} tools considered${shortlist.dense ? "" : ", compared by words alone"}${shortlist.cached ? ", cached" : ""}</span></h3>
+  return html`<h3>${offered.length ? "Offered" : "No tool offered"} <span class="faint">${offered.length} of ${formatNumber(shortlist.considered)} tools considered${shortlist.dense ? "" : ", compared by words alone"}${shortlist.cached ? ", cached" : ""}</span></h3>
     <p class="faint">${offered.length && shortlist.fit !== undefined ? `${Math.round(100 * shortlist.fit)} % likely that one of these fits. ` : ""}${tokens && offered.length ? `Their definitions take ${formatNumber(tokens.offered)} tokens; all would take ${formatNumber(tokens.all)}.` : ""}</p>
     ${(shortlist.failed_scorers ?? []).map((failure) => html`<p key=${failure.scorer} class="faint">The scorer ${escapeInvisible(failure.scorer)} was left out: it ${escapeInvisible(failure.reason)}.</p>`)}
-    <${Signals} bars=${bars} />
+    <${Signals} rows=${shownRows} />
     <ol class="candidates">
       ${shownRows.map((row) => html`<${Candidate} key=${`${row.need}-${row.tool}`} row=${row} bars=${bars} card=${cards[row.tool]} needs=${shortlist.needs} />`)}
     </ol>
@@ -25,10 +25,13 @@ export function Shortlist({ shortlist, tokens = null, cards = {} }) {
 
 const getColour = (signal) => `var(--series-${getSignalColour(signal)})`;
 
-const Signals = ({ bars }) => html`<ul class="legend" aria-label="Signals">
-  ${bars.signals.map((signal) => html`<li key=${signal}><span class="swatch" style=${{ background: getColour(signal) }} aria-hidden="true"></span>${escapeInvisible(signal)}</li>`)}
-  ${bars.subtracts ? html`<li><span class="swatch subtracted" aria-hidden="true"></span>subtracted</li>` : null}
+function Signals({ rows }) {
+  const { signals, subtracts } = listSignals(rows);
+  return html`<ul class="legend" aria-label="Signals">
+  ${signals.map((signal) => html`<li key=${signal}><span class="swatch" style=${{ background: getColour(signal) }} aria-hidden="true"></span>${escapeInvisible(getSignalLabel(signal))}</li>`)}
+  ${subtracts ? html`<li><span class="swatch subtracted" aria-hidden="true"></span>subtracted</li>` : null}
 </ul>`;
+}
 
 const formatShare = (share) => `${(100 * Math.max(0, Math.min(1, share))).toFixed(2)}%`;
 
@@ -36,12 +39,12 @@ const formatShare = (share) => `${(100 * Math.max(0, Math.min(1, share))).toFixe
 function ScoreBar({ row, max }) {
   const gains = row.parts.filter((part) => part.points > 0);
   const losses = row.parts.filter((part) => part.points < 0);
-  const partsText = row.parts.map((part) => `${escapeInvisible(part.signal)} ${formatPoints(part.points)}`).join(", ");
+  const partsText = row.parts.map((part) => `${escapeInvisible(getSignalLabel(part.signal))} ${formatPoints(part.points)}`).join(", ");
   const left = Math.max(0, row.gains - row.losses);
   return html`<div class="candidate-bar" role="img" aria-label="score ${row.score.toFixed(2)}: ${partsText}">
-    ${gains.map((part) => html`<span key=${part.signal} title="${escapeInvisible(part.signal)} ${formatPoints(part.points)}${part.note ? ` · ${escapeInvisible(part.note)}` : ""}" style=${{ inlineSize: formatShare(part.points / max), background: getColour(part.signal) }}></span>`)}
+    ${gains.map((part) => html`<span key=${part.signal} title="${escapeInvisible(getSignalLabel(part.signal))} ${formatPoints(part.points)}${part.note ? ` · ${escapeInvisible(part.note)}` : ""}" style=${{ inlineSize: formatShare(part.points / max), background: getColour(part.signal) }}></span>`)}
     ${losses.length
-      ? html`<span class="subtracted" title="subtracted: ${losses.map((part) => `${escapeInvisible(part.signal)} ${formatPoints(part.points)}`).join(", ")}" style=${{ insetInlineStart: formatShare(left / max), inlineSize: formatShare((row.gains - left) / max) }}></span>`
+      ? html`<span class="subtracted" title="subtracted: ${losses.map((part) => `${escapeInvisible(getSignalLabel(part.signal))} ${formatPoints(part.points)}`).join(", ")}" style=${{ insetInlineStart: formatShare(left / max), inlineSize: formatShare((row.gains - left) / max) }}></span>`
       : null}
   </div>`;
 }
@@ -54,7 +57,7 @@ function Candidate({ row, bars, card, needs }) {
       ${needs.length > 1 ? html` <${Badge} title=${escapeInvisible(needs[row.need])}>part ${row.need + 1}<//>` : null}
       ${row.confidence ? html` <${Badge} title="How well it fits the request">${escapeInvisible(row.confidence)} confidence<//>` : null}
       ${row.latency ? html` <${Badge} title="How long it usually takes">${escapeInvisible(row.latency.replace("_", " "))}<//>` : null}
-      ${card?.effect ? html` <${Badge}>${escapeInvisible(card.effect)}<//>` : null}
+      ${card?.effect ? html` <${Badge}>${card.effect === "destroy" ? "destructive" : escapeInvisible(card.effect)}<//>` : null}
     </div>
     <${ScoreBar} row=${row} max=${bars.max} />
     <span class="candidate-score">${row.score.toFixed(2)}</span>
@@ -64,7 +67,7 @@ function Candidate({ row, bars, card, needs }) {
         <summary>Why this score</summary>
         ${card?.description ? html`<${Bidi} text=${card.description} block=${true} class="faint clamp" />` : null}
         <ul class="parts">
-          ${row.parts.map((part) => html`<li><span class="swatch" style=${{ background: getColour(part.signal) }} aria-hidden="true"></span>${escapeInvisible(part.signal)} <span class="mono">${formatPoints(part.points)}</span> <${Bidi} text=${part.note} class="faint" /></li>`)}
+          ${row.parts.map((part) => html`<li><span class="swatch ${part.points < 0 ? "subtracted" : ""}" style=${part.points < 0 ? undefined : { background: getColour(part.signal) }} aria-hidden="true"></span>${escapeInvisible(getSignalLabel(part.signal))} <span class="mono">${formatPoints(part.points)}</span> <${Bidi} text=${part.note} class="faint" /></li>`)}
         </ul>
       </details>
     </div>

@@ -17,6 +17,9 @@ export const OUTCOMES = {
   interrupted: ["bad", "interrupted: its process ended"],
   asked: ["info", "asks a question"],
   declined: ["plain", "declined"],
+  dry_run: ["plain", "dry run"],
+  rejected: ["bad", "rejected"],
+  expired: ["plain", "approval expired"],
   cancelled: ["plain", "cancelled"],
   denied: ["warn", "denied by policy"],
   failed: ["bad", "failed"],
@@ -71,14 +74,14 @@ function Steps({ journey, line, running, me }) {
 /** Returns the request's duration: that of its line in the list, where there is one. */
 export const getDuration = (journey, line) => line?.milliseconds ?? journey.outcome.milliseconds;
 
-/** What the request cost. */
+/** What the models of the request cost; nothing where no model ran. */
 export function CostFacts({ journey, line }) {
   const { outcome } = journey;
   const tokens = outcome.promptTokens + outcome.completionTokens;
+  if (!outcome.modelCalls && outcome.cost === null) return null;
   return html`<${Facts}
     rows=${[
-      ["Took", getDuration(journey, line) === null ? null : formatDuration(getDuration(journey, line))],
-      ["of which models", outcome.modelMilliseconds ? formatDuration(outcome.modelMilliseconds) : null],
+      ["Models took", outcome.modelMilliseconds ? formatDuration(outcome.modelMilliseconds) : null],
       ["Model calls", outcome.modelCalls || null],
       ["Tokens", tokens ? `${formatNumber(outcome.promptTokens)} in, ${formatNumber(outcome.completionTokens)} out` : null],
       ["Tokens saved", line?.saved_tokens && outcome.modelCalls ? formatNumber(line.saved_tokens) : null],

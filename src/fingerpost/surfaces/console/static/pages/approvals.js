@@ -28,14 +28,15 @@ import {
 } from "../ui.js";
 import { me as meStore, post } from "../api.js";
 import { useExamples } from "../examples.js";
+import { describeRuling } from "../journey/call.js";
 import { onApprovals } from "../live.js";
 import { More, usePages } from "./paging.js";
 import { ArgumentFields, Arguments, buildDraft, buildFields, parseDraft, parseObject, getSecretNames } from "./arguments.js";
 
 export const EFFECTS = {
-  read: { tone: "info", words: "Read-only" },
-  write: { tone: "warn", words: "Changes data" },
-  destroy: { tone: "bad", words: "Can overwrite or delete data" },
+  read: { tone: "info", label: "read", words: "Read-only" },
+  write: { tone: "warn", label: "write", words: "Changes data" },
+  destroy: { tone: "bad", label: "destructive", words: "Can overwrite or delete data" },
 };
 
 const DECISIONS = {
@@ -221,7 +222,7 @@ export function ApprovalCard({ id, onDone, me, keys, short = false }) {
     <${Facts}
       rows=${[
         ["Effect", short ? null : html`<${EffectBadge} effect=${approval.effect} /> ${words}`],
-        ["Reason", html`<${Bidi} text=${approval.reason} />${approval.rule ? html` <${Code}>${approval.rule}<//>` : null}`],
+        ["Reason", html`<${Bidi} text=${describeRuling(approval)} />`],
         ["Called by", short ? null : html`<${Bidi} text=${approval.caller ?? "unknown"} />, <${Time} at=${approval.created} />`],
         ["Request", approval.packet_id && !short ? html`<${Request} approval=${approval} />` : null],
       ]}
@@ -436,7 +437,7 @@ function Edit({ approval, onDone, onClose }) {
 }
 
 export function EffectBadge({ effect }) {
-  return html`<${Badge} tone=${EFFECTS[effect]?.tone ?? "plain"}>${effect ?? "unknown"}<//>`;
+  return html`<${Badge} tone=${EFFECTS[effect]?.tone ?? "plain"} title=${EFFECTS[effect]?.words}>${EFFECTS[effect]?.label ?? effect ?? "unknown"}<//>`;
 }
 
 export function DecisionBadge({ decision }) {

@@ -4,7 +4,7 @@ import { post, send } from "../api.js";
 import { followPacket } from "../follow.js";
 import { buildJourney, buildNarrowingSections } from "../journey.js";
 import { useExamples } from "../examples.js";
-import { AnswerPanel } from "../journey/answer.js";
+import { AnswerPanel, Reply } from "../journey/answer.js";
 import { Section, ToolLink } from "../journey/sections.js";
 import { Shortlist } from "../journey/shortlist.js";
 import { Journey } from "../journey/view.js";
@@ -46,7 +46,7 @@ export default function Ask({ query, me }) {
         <${Button} tone="main" busy=${run.busy === "ask"} disabled=${!text.trim() || run.busy} onClick=${() => ask(text)} title="Ctrl+Enter">Run<//>
         <${Button} busy=${run.busy === "route"} disabled=${!text.trim() || run.busy} onClick=${() => start.route({ request: text, ...options })} title="Shows which tools would be offered. Nothing is called.">Route only<//>
         ${run.busy === "ask" ? html`<${Button} tone="quiet" onClick=${start.stop}>Stop<//>` : null}
-        ${me.keyless ? html`<span class="faint">No model is configured: tools answer directly.</span>` : null}
+        ${me.keyless ? html`<span class="faint">No model is configured: you get the tool's own reply.</span>` : null}
       </div>
       <${Examples} onPick=${example} busy=${Boolean(run.busy)} />
     </section>
@@ -221,7 +221,7 @@ function Outcome({ run, start, me }) {
   const link = run.route ? html`<a href=${`#/live/${encodeURIComponent(run.route.packet_id)}`}>Open in Live</a>` : null;
   return html`<${AnswerPanel} journey=${journey} answer=${answer} outcome=${outcome} me=${me} running=${run.busy === "ask"} reveal=${true} actions=${link}>
       <${Directives} directives=${run.route?.directives ?? []} />
-      ${outcome === "asked" && run.route?.question ? html`<${Reply} run=${run} start=${start} />` : null}
+      ${outcome === "asked" && run.route?.question ? html`<${Reply} key=${run.events.length} question=${run.route.question} onReply=${(words) => start.reply(run, words)} />` : null}
     <//>
     <${RunJourney} run=${run} me=${me} />`;
 }
@@ -237,26 +237,6 @@ function Directives({ directives }) {
 
 const RunJourney = ({ run, me }) => (run.events.length ? html`<${Journey} events=${run.events} running=${run.busy === "ask"} me=${me} />` : null);
 
-function Reply({ run, start }) {
-  const [answer, setAnswer] = useState("");
-  const { question } = run.route;
-  const onSubmit = (event) => {
-    event.preventDefault();
-    if (answer.trim()) start.reply(run, answer.trim());
-  };
-  const [first, ...others] = question.missing;
-  const isConfirmation = !others.length && first?.name === "tool" && first.options.length === 1;
-  const options = isConfirmation ? ["yes", "no"] : question.missing.flatMap((one) => one.options);
-  const hints = question.missing.filter((one) => one.description).map((one) => `${escapeInvisible(one.name)}: ${escapeInvisible(one.description)}`);
-  return html`<form class="stack" onSubmit=${onSubmit}>
-    <${Field} label="Your answer" hint=${hints.join(" · ")}>
-      <input dir="auto" required value=${answer} onInput=${(event) => setAnswer(event.target.value)} />
-    <//>
-    ${options.length ? html`<div class="row">${options.slice(0, 12).map((option) => html`<button key=${option} type="button" class="chip" onClick=${() => start.reply(run, option)}>${escapeInvisible(option)}</button>`)}</div>` : null}
-    <div class="row"><${Button} type="submit" tone="main" disabled=${!answer.trim()}>Answer<//></div>
-  </form>`;
-}
-
 /** The result of routing alone: what would be offered, then why. */
 function NarrowingResult({ narrowing }) {
   const sections = buildNarrowingSections(narrowing);
@@ -266,7 +246,7 @@ function NarrowingResult({ narrowing }) {
     if (panel.current.getBoundingClientRect().top > innerHeight * 0.6) panel.current.scrollIntoView({ block: "start" });
   }, [narrowing]);
   return html`<section ref=${panel} class="panel stack answer" aria-label="Answer" aria-live="polite">
-    <div class="row"><h2>Offered tools</h2><${Badge} tone="info">route only<//></div>
+    <div class="row"><h2>${offered.length ? "Offered tools" : "No tool offered"}</h2><${Badge} tone="info">route only<//></div>
     ${offered.length
       ? html`<p class="row">${offered.map((candidate) => html`<${ToolLink} key=${candidate.tool} tool=${candidate.tool} />`)}</p>
           <p class="faint">${Math.round(100 * narrowing.shortlist.fit)} % likely that one of these fits. Nothing was called.</p>`

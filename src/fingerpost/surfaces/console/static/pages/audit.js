@@ -149,16 +149,19 @@ export function describeGroup({ entries }) {
   const last = entries.at(-1);
   if (!tool) return { what: KINDS[last.kind] ?? last.kind.replaceAll("_", " "), tone: "plain", result: "", why: last.summary };
   const granted = /^grant \S+ by (.+)$/.exec(find("attempt_started")?.permit ?? "")?.[1];
-  const why = decided ? `${decided.decision} by ${decided.decided_by}` : granted ? `approved by ${granted}` : ruled ? `${VERDICTS[ruled.verdict] ?? ruled.verdict}: ${ruled.reason}` : last.summary;
+  const why = decided ? `${decided.decision} by ${decided.decided_by}` : granted ? `approved by ${granted}` : ruled ? describeVerdict(ruled) : last.summary;
   return { what: tool, why, ...describeResult(finished, decided, find("attempt_finished"), requested) };
 }
 
-const VERDICTS = { allow: "allowed by policy", ask: "policy asks", deny: "denied by policy" };
+const VERDICTS = { allow: "allowed by policy", ask: "needs approval", deny: "denied by policy" };
+const DEFAULTS = { "default for write": "it changes data", "default for destroy": "it can overwrite or delete data" };
+
+const describeVerdict = ({ verdict, reason, rule }) => `${VERDICTS[verdict] ?? verdict}: ${DEFAULTS[rule] ?? reason}`;
 
 function describeResult(finished, decided, attempted, requested) {
   if (finished?.dry_run && finished.success) return { tone: "plain", result: "not called: dry run" };
   if (finished?.success) return { tone: "good", result: "succeeded" };
-  if (decided && decided.decision !== "approved") return { tone: "plain", result: decided.decision };
+  if (decided && decided.decision !== "approved") return { tone: decided.decision === "rejected" ? "bad" : "plain", result: decided.decision };
   if (finished?.error === "authorization_required" || (requested && !finished)) {
     return decided ? { tone: "info", result: "approved" } : { tone: "warn", result: "needs approval" };
   }

@@ -67,7 +67,7 @@ export function EditServer({ name }) {
   return html`<${Page} title=${`Edit ${name}`}>
     <p class="crumbs"><a href="#/servers">Servers</a> / <a href=${back}>${name}</a> / edit</p>
     ${data.editable
-      ? html`<p class="faint">In <${Code}>${data.file}<//>. Masked values stay as they are.</p>
+      ? html`<p class="faint">Saved in <${Code}>${data.file}<//>. Secrets are masked; masked values stay as they are.</p>
           <${EntryForm} name=${name} entry=${data.entry} onSaved=${() => (location.hash = back)} />`
       : html`<p class="notice">This server is not in the servers file. ${data.file ? html`Edit it in <${Code}>${data.file}<//>.` : "The program that opened Fingerpost defines it."}</p>`}
   <//>`;
@@ -132,7 +132,8 @@ function EntryForm({ name: known = null, entry: before = null, onSaved }) {
       ${tab === "form" ? html`<${FormFields} form=${form} set=${set} />` : null}
       <div class="row">
         <${Button} tone=${works ? "plain" : "main"} type="submit" busy=${busy} disabled=${!isComplete}>Test connection<//>
-        <${Button} tone=${works ? "main" : "plain"} busy=${busy} disabled=${!isComplete || !trial} title=${trial ? null : "Test the connection first"} onClick=${save}>${trial && !works ? "Save anyway" : "Save"}<//>
+        <${Button} tone=${works ? "main" : "plain"} busy=${busy} disabled=${!isComplete || !trial} onClick=${save}>${trial && !works ? "Save anyway" : "Save"}<//>
+        ${trial ? null : html`<span class="faint">Test the connection first, then save.</span>`}
       </div>
     </form>
     <div role="status" aria-live="polite" class="stack">
@@ -152,11 +153,11 @@ function FormFields({ form, set }) {
       </select>
     <//>
     ${form.type === "url"
-      ? html`<${Field} label="URL (required)">${line("url", "https://example.com/mcp")}<//>
-          <${Field} label="Headers" hint="One per line, Name: value. $\{NAME\} is read from the environment.">${area("headers", "Authorization: Bearer ${TOKEN}")}<//>`
-      : html`<${Field} label="Command (required)">${line("command", "uvx")}<//>
-          <${Field} label="Arguments" hint="One per line.">${area("args", "mcp-server-time")}<//>
-          <${Field} label="Environment variables" hint="One per line, NAME=value. $\{NAME\} is read from the environment.">${area("env", "API_KEY=${API_KEY}")}<//>
+      ? html`<${Field} label="URL (required)">${line("url", "for example https://example.com/mcp")}<//>
+          <${Field} label="Headers" hint="One per line, Name: value. $\{NAME\} is read from the environment.">${area("headers", "for example Authorization: Bearer ${TOKEN}")}<//>`
+      : html`<${Field} label="Command (required)">${line("command", "for example uvx")}<//>
+          <${Field} label="Arguments" hint="One per line.">${area("args", "for example mcp-server-time")}<//>
+          <${Field} label="Environment variables" hint="One per line, NAME=value. $\{NAME\} is read from the environment.">${area("env", "for example API_KEY=${API_KEY}")}<//>
           <${Field} label="Working directory" hint="Optional.">${line("cwd", "")}<//>`}`;
 }
 

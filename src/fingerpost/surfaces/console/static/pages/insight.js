@@ -1,5 +1,5 @@
 // Insight: figures about routing over time. See docs/reference/insight.md.
-import { Chip, Empty, Page, Problem, Skeleton, Table, formatDuration, html, formatNumber, useEffect, useLoad, useState, escapeInvisible } from "../ui.js";
+import { Chip, Empty, Name, Page, Problem, Skeleton, Table, formatDuration, html, formatNumber, useEffect, useLoad, useState, escapeInvisible } from "../ui.js";
 import { Chart, Curve, Lines, RankedBars, StackedBars, formatBucketTime, formatPercent } from "../charts.js";
 import { useExamples } from "../examples.js";
 import { Learned } from "./learned.js";
@@ -58,16 +58,16 @@ function NoActivity() {
 const SUMMARY_FIGURES = [
   ["Requests", (sum) => sum.requests, formatNumber, "in this period"],
   ["No tool needed", (sum) => sum.no_tool_share, formatPercent, "of requests"],
-  ["Tools left out", (sum) => sum.reduction, formatPercent, "of tools were not offered"],
+  ["Tools not offered", (sum) => sum.reduction, formatPercent, "of the tools that were considered"],
   ["Tokens saved", (sum) => (sum.model_calls ? sum.tokens_saved : null), formatNumber, "compared with offering every tool"],
   ["Failed calls", (sum) => sum.failed_share, formatPercent, "of calls"],
   ["Recovered", (sum) => sum.recovered_share, formatPercent, "of calls that used a fallback"],
   ["Shortened results", (sum) => sum.truncated_share, formatPercent, "of results were cut to fit"],
   ["Good estimates", (sum) => sum.good_estimates_share, formatPercent, "of durations predicted within ±50 %"],
-  ["Server choices", (sum) => sum.server_choices_success, formatPercent, "succeeded"],
+  ["Choosing servers", (sum) => sum.server_choices_success, formatPercent, "of choices succeeded"],
   ["Official source", (sum) => (sum.exclusive_asked ? sum.exclusive_taken / sum.exclusive_asked : null), formatPercent, "of requests for it used the exclusive tool"],
-  ["Left out with servers", (sum) => sum.server_reduction, formatPercent, "of tools, before ranking"],
-  ["All servers kept", (sum) => sum.server_fallback_rate, formatPercent, "of server choices"],
+  ["Tools not searched", (sum) => sum.server_reduction, formatPercent, "because their server was not chosen"],
+  ["All servers searched", (sum) => sum.server_fallback_rate, formatPercent, "of requests: no server stood out"],
   ["Approvals", (sum) => sum.approvals_asked, formatNumber, "requested in this period"],
 ];
 
@@ -95,7 +95,7 @@ export function describeChange(now, then, share) {
     return points === 0 ? "unchanged" : `${points > 0 ? "▲" : "▼"} ${Math.abs(points)} points`;
   }
   if (now === then) return "unchanged";
-  if (then === 0) return "▲ from 0";
+  if (then === 0) return "0 before";
   const percentChange = Math.round((100 * (now - then)) / then);
   return `${percentChange >= 0 ? "▲" : "▼"} ${formatNumber(Math.abs(percentChange))} %`;
 }
@@ -201,9 +201,9 @@ function Charts({ figures }) {
     />
     <${Lines}
       ...${shared}
-      title="Server choice"
-      note="tools left out with their servers; choices that kept all servers"
-      series=${[{ name: "server_reduction", label: "tools left out" }, { name: "server_fallback_rate", label: "kept all servers" }]}
+      title="Choosing servers"
+      note="before tools are ranked"
+      series=${[{ name: "server_reduction", label: "tools not searched" }, { name: "server_fallback_rate", label: "requests that searched all servers" }]}
       rows=${buckets}
       format=${formatPercent}
       empty="No servers were chosen in this period: there are few, or there were no requests."
@@ -242,21 +242,21 @@ function Charts({ figures }) {
       }))}
       empty="No tool was called."
     />
-    <${RankedBars} title="By caller" note="requests and calls" items=${buildCallerItems(figures.callers)} empty="No caller is known." />
+    <${RankedBars} title="By caller" note="requests" items=${buildCallerItems(figures.callers)} empty="No caller is known." />
     ${figures.profiles?.some((one) => one.name)
-      ? html`<${RankedBars} title="By profile" note="requests and calls" items=${buildCallerItems(figures.profiles)} />`
+      ? html`<${RankedBars} title="By profile" note="requests" items=${buildCallerItems(figures.profiles)} />`
       : null}
   </div>`;
 }
 
-const buildCallerItems = (counts = []) => counts.map((one) => ({ label: one.name || "(unnamed)", value: one.requests + one.calls }));
+const buildCallerItems = (counts = []) => counts.map((one) => ({ label: one.name || "(unnamed)", value: one.requests, note: one.calls ? `${formatNumber(one.calls)} ${one.calls === 1 ? "call" : "calls"}` : null }));
 
 const STAGES = {
   whole: "whole request",
   model: "model call",
   call: "tool call",
   attempt: "attempt of a call",
-  narrow: "finding tools",
+  narrow: "ranking tools",
   servers: "choosing servers",
   approval: "waiting for approval",
 };
@@ -309,7 +309,7 @@ function NeverUsed({ keys }) {
     <details>
       <summary>Show all</summary>
       <ul class="tool-list">
-        ${keys.slice(0, 500).map((key) => html`<li key=${key}><a href=${buildLink(key)}>${key}</a></li>`)}
+        ${keys.slice(0, 500).map((key) => html`<li key=${key}><a href=${buildLink(key)}><${Name} text=${key} /></a></li>`)}
       </ul>
       ${keys.length > 500 ? html`<p class="faint">and ${formatNumber(keys.length - 500)} more</p>` : null}
     </details>

@@ -2,6 +2,7 @@
 import { Badge, Button, Problem, Table, html, toast, useLoad, useStore } from "../ui.js";
 import { me as meStore, post } from "../api.js";
 import { Chart } from "../charts.js";
+import { describeTopic } from "../journey/sections.js";
 import { useAction } from "./paging.js";
 
 const FLAGS = {
@@ -57,7 +58,7 @@ function Habits({ rows }) {
     columns=${[
       { key: "person", title: "Person" },
       { key: "tool", title: "Uses" },
-      { key: "category", title: "For" },
+      { key: "category", title: "For", render: (row) => describeTopic(row.category) },
       { key: "over", title: "Rather than", render: (row) => row.over.join(", ") },
     ]}
   />`;

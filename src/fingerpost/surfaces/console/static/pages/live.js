@@ -1,13 +1,14 @@
 // Current requests, each with a link to its journey.
 
-import { get } from "../api.js";
+import { get, post } from "../api.js";
 import { MAX_LINES, live, mergeLines } from "../live.js";
 import { usePacket } from "../follow.js";
-import { buildJourney } from "../journey.js";
+import { buildJourney, refineOutcome } from "../journey.js";
 import { useExamples } from "../examples.js";
-import { AnswerPanel } from "../journey/answer.js";
+import { AnswerPanel, Reply } from "../journey/answer.js";
 import { Journey, RequestFacts, describeOutcome } from "../journey/view.js";
 import { Bidi, Button, Chip, Empty, Page, Problem, Skeleton, formatDuration, html, formatNumber, useKeys, useMemo, useRef, useState, useStore, escapeInvisible } from "../ui.js";
+import { useAction } from "./paging.js";
 import { formatClock, formatExact } from "../ui/time.js";
 
 export default function Live({ params, me }) {
@@ -104,7 +105,7 @@ function Rows({ lines, total, connecting, filter }) {
   if (!total) return html`<${NoRequests} />`;
   if (!lines.length) return html`<${Empty} title="No matches">${total} ${total === 1 ? "request is" : "requests are"} hidden by the filter. Remove a word or a chip${filter.text ? ", or search older requests" : ""}.<//>`;
   return html`<div class="lines-box">
-    <div class="lines-head" aria-hidden="true"><span>Time</span><span>Request</span><span>Tools</span><span>Outcome</span><span class="end" title="Tokens saved, compared with offering every tool to the model">Saved</span><span class="end">Took</span></div>
+    <div class="lines-head" aria-hidden="true"><span>Time</span><span>Request</span><span>Tools</span><span>Outcome</span><span class="end" title="Tokens saved, compared with offering every tool to the model; only where a model ran">Saved</span><span class="end">Took</span></div>
     <ol class="lines" aria-label="Requests, newest first">
       ${lines.map(renderRow)}
     </ol>
@@ -125,7 +126,7 @@ function NoRequests() {
  * at fifty requests per second.
  */
 function renderRow(line) {
-  const [tone, words] = describeOutcome(line.state === "waiting" ? (line.outcome ?? "waiting") : line.outcome, line.state);
+  const [tone, words] = describeOutcome(line.state === "waiting" ? (line.outcome ?? "waiting") : refineOutcome(line.outcome, line), line.state);
   return html`<li key=${line.packet_id}>
     <a class="line ${line.state}" href=${`#/live/${encodeURIComponent(line.packet_id)}`}>
       <span class="line-time"><time datetime=${line.at} title=${formatExact(line.at)}>${formatClock(line.at)}</time></span>
@@ -175,8 +176,19 @@ function OnePacket({ packetId, me }) {
       me=${me}
       running=${running && line?.state !== "waiting"}
       nextStep=${line?.next_step ? capitalize(line.next_step) : ""}
-    />
+    >
+      ${line?.state === "waiting" && line.outcome === "asked" ? html`<${ReplyHere} packetId=${packetId} journey=${journey} me=${me} />` : null}
+    <//>
     <section class="panel" aria-label="About this request"><${RequestFacts} journey=${journey} line=${line} packetId=${packetId} /></section>
     <${Journey} events=${events} line=${line} running=${running && line?.state !== "waiting"} me=${me} />
   <//>`;
+}
+
+/** The form for the reply to the request's question, for the caller who asked. */
+function ReplyHere({ packetId, journey, me }) {
+  const { busy, error, run } = useAction();
+  const { question } = journey.outcome;
+  if (!question || question.pending_id || !me?.rights?.includes("use") || journey.request.caller !== me.name) return null;
+  const reply = (request) => run(() => post("/api/ask", { request, answers: packetId }));
+  return html`<${Reply} question=${question} busy=${busy} onReply=${reply} />${error ? html`<${Problem} error=${error} />` : null}`;
 }

@@ -7,6 +7,7 @@ import {
   Diff,
   Empty,
   Facts,
+  Name,
   Page,
   PendingPage,
   Problem,
@@ -22,7 +23,6 @@ import {
   escapeInvisible,
 } from "../ui.js";
 import { post } from "../api.js";
-import { countServers } from "../shell.js";
 import { getDiffProps } from "./approvals.js";
 import { AddServer, EditServer, RemoveServer } from "./entry.js";
 import { useAction } from "./paging.js";
@@ -39,7 +39,7 @@ const STATES = {
 };
 
 const BREAKERS = {
-  closed: { tone: "good", words: "closed: calls pass" },
+  closed: { tone: "good", words: "closed: calls go through" },
   half_open: { tone: "warn", words: "half open: one call is tried" },
   open: { tone: "bad", words: "open: calls are paused after repeated failures" },
 };
@@ -66,17 +66,17 @@ function usePolling(path) {
 function ServerList({ manages }) {
   const { data, error, reload } = usePolling("/api/servers");
   const items = data?.items ?? [];
-  const { up, count } = countServers(items);
   const asleep = items.filter((one) => one.state === "asleep").length;
+  const hasOpenBreaker = items.some((one) => !isClosed(one.breaker));
   const canAdd = manages && data?.file;
   const add = canAdd ? html`<a class="button main" href="#/servers?add">Add a server</a>` : null;
   return html`<${Page} title="Servers" actions=${items.length ? add : null}>
     ${items.length
-      ? html`<p class="lead">${up} of ${count} ${count === 1 ? "server" : "servers"} up${asleep ? ` (${asleep} asleep, started by the first call)` : ""} · ${formatNumber(items.reduce((sum, one) => sum + (one.offered ?? 0), 0))} tools</p>`
+      ? html`<p class="lead">${formatNumber(items.reduce((sum, one) => sum + (one.offered ?? 0), 0))} tools${asleep ? ` · ${asleep} asleep: ${asleep === 1 ? "it starts" : "they start"} with the next call` : ""}</p>`
       : null}
     ${error ? html`<${Problem} error=${error} onRetry=${reload} />` : null}
     ${!data && !error ? html`<${Skeleton} lines=${6} />` : null}
-    ${data ? html`<${Table} label="Servers" columns=${COLUMNS} rows=${items} rowHref=${buildLink} empty=${html`<${NoServers} add=${add} manages=${manages} />`} />` : null}
+    ${data ? html`<${Table} label="Servers" columns=${hasOpenBreaker ? [...COLUMNS, BREAKER_COLUMN] : COLUMNS} rows=${items} rowHref=${buildLink} empty=${html`<${NoServers} add=${add} manages=${manages} />`} />` : null}
     ${data?.problems?.length ? html`<div class="notice"><p><strong>Not applied:</strong></p><ul>${data.problems.map((one) => html`<li><${Bidi} text=${one} /></li>`)}</ul></div>` : null}
     ${data?.waiting?.length ? html`<p class="notice">Applied after a restart: ${data.waiting.map(escapeInvisible).join(", ")}</p>` : null}
     ${data?.file && items.length ? html`<p class="faint">Servers are saved in <${Code}>${data.file}<//>.</p>` : null}
@@ -88,15 +88,15 @@ const buildLink = (server) => `#/servers/${encodeURIComponent(server.name)}`;
 const COLUMNS = [
   { key: "name", title: "Server", render: (row) => html`<strong>${row.name}</strong>` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} server=${row} />` },
-  { key: "reason", title: "Why", class: "wide-cell", render: (row) => html`<${StateReason} server=${row} />` },
+  { key: "reason", title: "Reason", class: "wide-cell", render: (row) => html`<${StateReason} server=${row} />` },
   { key: "tools", title: "Tools", align: "end", class: "nowrap", render: (row) => formatTools(row) },
   { key: "transport", title: "Transport", class: "nowrap roomy", render: (row) => row.transport.replace("_", " ") },
-  { key: "latency", title: "Latency", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.latency) },
-  { key: "breaker", title: "Breaker", render: (row) => html`<${BreakerBadge} breaker=${row.breaker} />` },
   { key: "since", title: "Since", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.since} />` },
 ];
+const BREAKER_COLUMN = { key: "breaker", title: "Circuit breaker", render: (row) => html`<${BreakerBadge} breaker=${row.breaker} />` };
 
-const formatTools = ({ offered, tools }) => (offered === tools ? formatNumber(tools) : `${formatNumber(offered)} of ${formatNumber(tools)}`);
+const formatTools = ({ offered, tools, left_out: leftOut = [] }) =>
+  offered === tools ? formatNumber(tools) : html`<span title=${leftOut.map(escapeInvisible).join("\n")}>${formatNumber(offered)} of ${formatNumber(tools)}</span>`;
 
 function StateBadge({ server }) {
   const { tone, words } = STATES[server.on ? server.state : "disabled"] ?? { tone: "plain", words: server.state };
@@ -137,19 +137,19 @@ function Server({ name, me }) {
     ${me?.rights?.includes("manage") ? html`<${Actions} path=${path} server=${data} onDone=${reload} />` : null}
     <${Facts}
       rows=${[
-        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${formatTools(data)}</a>${data.dropped ? `, ${data.dropped} left out` : ""}`],
+        ["Tools", html`<a href=${`#/tools?server=${encodeURIComponent(name)}`}>${formatTools(data)}</a>`],
         ["Transport", data.transport.replace("_", " ")],
         ["Version", escapeInvisible(data.version)],
         ["Protocol", escapeInvisible(data.protocol)],
-        ["Latency", data.latency === null || data.latency === undefined ? null : formatDuration(data.latency)],
-        ["Breaker", escapeInvisible(describeBreaker(data.breaker))],
+        ["Response time", data.latency === null || data.latency === undefined ? null : formatDuration(data.latency)],
+        ["Circuit breaker", isClosed(data.breaker) ? null : escapeInvisible(describeBreaker(data.breaker))],
         ["State since", html`<${Time} at=${data.since} />`],
       ]}
     />
+    <${ServerTools} name=${name} state=${`${data.state} ${data.on} ${data.offered} ${data.breaker.state}`} leftOut=${data.left_out ?? []} />
     ${data.stderr_tail
       ? html`<details class="raw"><summary>Last log lines</summary><pre class="json" dir="ltr" tabindex="0"><${Bidi} text=${data.stderr_tail} /></pre></details>`
       : null}
-    <${ServerTools} name=${name} count=${data.offered} />
   <//>`;
 }
 
@@ -218,19 +218,20 @@ function Actions({ path, server, onDone }) {
   </div>`;
 }
 
-function ServerTools({ name, count }) {
-  const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`, [count]);
-  if (!data?.items.length) return null;
+function ServerTools({ name, state, leftOut }) {
+  const { data } = useLoad(`/api/tools?limit=100&server=${encodeURIComponent(name)}`, [state]);
+  if (!data?.items.length && !leftOut.length) return null;
   return html`<section>
     <h2>Tools</h2>
     <ul class="tool-list">
-      ${data.items.map(
+      ${(data?.items ?? []).map(
         (tool) => html`<li key=${tool.key}>
-          <a href=${`#/tools/${encodeURIComponent(tool.server)}/${encodeURIComponent(tool.name)}`}>${tool.name}</a>
+          <a href=${`#/tools/${encodeURIComponent(tool.server)}/${encodeURIComponent(tool.name)}`}><${Name} text=${tool.name} /></a>
           ${tool.state === "offered" ? null : html` <span class="faint">${tool.state.replace("_", " ")}</span>`}
         </li>`,
       )}
     </ul>
-    ${data.next ? html`<p><a href=${`#/tools?server=${encodeURIComponent(name)}`}>Show all</a></p>` : null}
+    ${leftOut.length ? html`<p class="faint">Left out:</p><ul class="reasons">${leftOut.map((one) => html`<li key=${one}><${Bidi} text=${one} /></li>`)}</ul>` : null}
+    ${data?.next ? html`<p><a href=${`#/tools?server=${encodeURIComponent(name)}`}>Show all</a></p>` : null}
   </section>`;
 }

@@ -10,6 +10,7 @@ import {
   Facts,
   Field,
   Json,
+  Name,
   Page,
   PendingPage,
   Problem,
@@ -76,7 +77,7 @@ function ToolList({ filters, onFilters }) {
         all="All effects"
         value=${filters.effect}
         onChange=${set("effect")}
-        choices=${Object.keys(EFFECTS).map((effect) => [effect, effect])}
+        choices=${Object.entries(EFFECTS).map(([effect, { label }]) => [effect, label])}
       />
       <${Choice}
         label="State"
@@ -104,8 +105,8 @@ const COLUMNS = [
   {
     key: "key",
     title: "Tool",
-    class: "wide-cell",
-    render: (row) => html`<span class="tool-name"><strong>${row.name}</strong> <span class="faint">${row.server}</span></span>`,
+    class: "tool-cell",
+    render: (row) => html`<span class="tool-name"><strong><${Name} text=${row.name} /></strong> <span class="faint">${row.server}</span></span>`,
   },
   {
     key: "description",
@@ -116,7 +117,7 @@ const COLUMNS = [
   { key: "effect", title: "Effect", render: (row) => html`<${EffectBadge} effect=${row.effect} />${row.effect_doubt ? html` <span class="faint" title=${escapeInvisible(row.effect_doubt)}>(uncertain)</span>` : null}` },
   { key: "state", title: "State", render: (row) => html`<${StateBadge} state=${row.state} reason=${row.reason} />` },
   { key: "calls", title: "Calls", align: "end", class: "nowrap", render: (row) => renderCalls(row) },
-  { key: "typical_ms", title: "Typical", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.calls ? row.typical_ms : null) },
+  { key: "typical_ms", title: "Usual duration", align: "end", class: "nowrap roomy", render: (row) => formatDuration(row.calls ? row.typical_ms : null) },
   { key: "last_used", title: "Last used", class: "nowrap roomy", render: (row) => html`<${Time} at=${row.last_used} />` },
 ];
 
@@ -166,14 +167,17 @@ function Tool({ of, me }) {
       <${Schema} schema=${data.schema} />
     </section>
     <section>
-      <h2>Properties</h2>
-      <${Intelligence} rows=${data.intelligence ?? []} />
-    </section>
-    <section>
       <h2>Usage</h2>
       <${UsageFacts} tool=${data} />
     </section>
     ${data.pin ? html`<${PinFacts} pin=${data.pin} changed=${Boolean(data.change)} />` : null}
+    <section>
+      <h2>Properties</h2>
+      <details class="raw" open=${matchMedia("(min-width: 40rem)").matches}>
+        <summary>What Fingerpost knows about this tool, and from where</summary>
+        <${Intelligence} rows=${data.intelligence ?? []} />
+      </details>
+    </section>
   <//>`;
 }
 
@@ -236,8 +240,9 @@ export function Schema({ schema }) {
   const properties = Object.entries(schema?.properties ?? {});
   const needed = new Set(schema?.required ?? []);
   const rows = properties.map(([name, about]) => ({ name, about: about ?? {}, needed: needed.has(name) }));
+  const isDescribed = rows.some(({ about }) => about.description || ["enum", "minimum", "maximum", "default"].some((key) => about[key] !== undefined && about[key] !== null));
   return html`${rows.length
-      ? html`<${Table} label="Arguments" columns=${PARAMETER_COLUMNS} rows=${rows} />`
+      ? html`<${Table} label="Arguments" columns=${isDescribed ? PARAMETER_COLUMNS : PARAMETER_COLUMNS.slice(0, -1)} rows=${rows} />`
       : html`<p class="faint">No arguments.</p>`}
     <details class="raw">
       <summary>JSON schema</summary>
@@ -295,7 +300,23 @@ function Intelligence({ rows }) {
   />`;
 }
 
-const FIELDS = { hierarchy: "fallback tools", conflicts: "never offered together with" };
+const FIELDS = {
+  effect_certain: "effect is certain",
+  hierarchy: "fallback tools",
+  conflicts: "never offered together with",
+  "latency.typical": "usual duration",
+  "latency.timeout": "timeout",
+  "latency.feedback_delay": "progress is shown after",
+  "response.typical_tokens": "usual size of a result, in tokens",
+  "response.max_tokens": "largest result, in tokens",
+  "response.structured": "result is structured",
+  "response.needs_summary": "result is summarised",
+  "signals.exclusive_intent": "official source for",
+  "retry.retries": "retries",
+  "retry.conditions": "retried after",
+  "retry.repeatable": "may be repeated",
+  cache_seconds: "cached for seconds",
+};
 const describeField = (field) => FIELDS[field] ?? field.replaceAll("_", " ").replaceAll(".", ": ");
 
 const MILLISECONDS = /latency\.|_ms$/;
@@ -316,12 +337,13 @@ function UsageFacts({ tool }) {
   if (!usage?.calls) {
     return html`<p class="faint">Never called.</p>`;
   }
+  const many = usage.calls >= 20; // fewer say nothing about the slowest 5 %
   return html`<${Facts}
     rows=${[
       ["Calls", formatNumber(usage.calls)],
       ["Failed", `${formatNumber(usage.failures)} (${Math.round((100 * usage.failures) / usage.calls)} %)`],
-      ["Duration", `${formatDuration(usage.typical_ms)} (5 % take longer than ${formatDuration(usage.slow_ms)})`],
-      ["Result size", `${formatNumber(usage.typical_tokens)} tokens (5 % have more than ${formatNumber(usage.large_tokens)})`],
+      ["Usual duration", `${formatDuration(usage.typical_ms)}${many ? ` (5 % take longer than ${formatDuration(usage.slow_ms)})` : ""}`],
+      ["Usual result", `${formatNumber(usage.typical_tokens)} tokens${many ? ` (5 % have more than ${formatNumber(usage.large_tokens)})` : ""}`],
       ["Last used", html`<${Time} at=${usage.last_used} />`],
     ]}
   />`;

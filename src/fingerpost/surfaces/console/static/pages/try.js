@@ -1,5 +1,5 @@
 // Try a tool: a form built from its schema, checked first, then run through the call path.
-import { Badge, Bidi, Button, Diff, Field, Problem, Tabs, html, toast, useMemo, useRef, useState, escapeInvisible, formatDuration } from "../ui.js";
+import { Badge, Bidi, Button, Diff, Field, Problem, Tabs, html, toast, useLoad, useMemo, useRef, useState, escapeInvisible, formatDuration } from "../ui.js";
 import { post } from "../api.js";
 import { Decide } from "../journey/answer.js";
 import { ArgumentFields, buildDraft, buildFields, parseDraft, parseObject } from "./arguments.js";
@@ -38,7 +38,7 @@ export function TryTool({ tool, me }) {
     if (!isInvalid) setDraft(buildDraft(fields, given.arguments));
     setText(null);
   };
-  const checked = outcome?.dryRun && outcome.success;
+  const checked = outcome && !outcome.pending_id && (outcome.success || !outcome.dryRun); // also again, with the same arguments
   return html`<section class="try-tool panel stack" aria-label="Try it">
     <h2>Try it</h2>
     <form class="stack edit-arguments" onSubmit=${call(true)} novalidate>
@@ -83,14 +83,20 @@ function Outcome({ outcome, me, onApproved }) {
     </div>`;
   }
   if (outcome.pending_id) return html`<${Decide} key=${outcome.pending_id} id=${outcome.pending_id} me=${me} onDone=${(given) => given.stood && given.approval.decision === "approved" && onApproved()} />`;
-  const milliseconds = outcome.attempts.reduce((sum, attempt) => sum + attempt.milliseconds, 0);
   return html`<div class="stack">
     <p class="row"><${Badge} tone=${outcome.success ? "good" : "bad"}>${outcome.success ? "succeeded" : (outcome.error ?? "failed").replaceAll("_", " ")}<//>
-      ${outcome.attempts.length ? html`<span class="faint">${formatDuration(milliseconds)}</span>` : null}
+      <${Duration} callId=${outcome.call_id} />
       <a href=${`#/live/${encodeURIComponent(outcome.call_id)}`}>Open in Live</a></p>
     ${outcome.parameter_errors.length ? html`<ul class="reasons">${outcome.parameter_errors.map((one) => html`<li><code>${escapeInvisible(one.parameter)}</code> <${Bidi} text=${one.message} /></li>`)}</ul>` : null}
     <${Bidi} text=${outcome.content || "The result is empty."} block=${true} class="result-text" />
   </div>`;
+}
+
+/** How long the call took, as in Live. */
+function Duration({ callId }) {
+  const { data } = useLoad(`/api/packets/${encodeURIComponent(callId)}`);
+  const milliseconds = data?.line.milliseconds ?? null;
+  return milliseconds === null ? null : html`<span class="faint">${formatDuration(milliseconds)}</span>`;
 }
 
 // Secrets are never part of copied text.

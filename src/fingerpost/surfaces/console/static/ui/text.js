@@ -38,8 +38,14 @@ export function Bidi({ text, block = false, class: name = "" }) {
     : html`<bdi dir="auto" class=${name}>${escapeInvisible(text)}</bdi>`;
 }
 
+/** A name with places where a line may end: after _ / - . and :, never inside a word. */
+export function Name({ text }) {
+  const parts = escapeInvisible(text).split(/(?<=[_/.:-])(?=[^_/.:-])/);
+  return parts.map((part, place) => (place ? [html`<wbr />`, part] : part));
+}
+
 /** A technical name or number, always left to right. */
-export const Code = ({ children }) => html`<code dir="ltr">${escapeInvisible(children)}</code>`;
+export const Code = ({ children }) => html`<code dir="ltr"><${Name} text=${Array.isArray(children) ? children.join("") : children} /></code>`;
 
 const LONG_TEXT = 20_000;
 

@@ -2,17 +2,19 @@
 
 import { html, useEffect, useState } from "../vendor/htm-preact.js";
 
-const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "narrow" });
 const EXACT = new Intl.DateTimeFormat("sv", { dateStyle: "short", timeStyle: "medium" }); // 2026-05-04 09:30:00, local time
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
-const UNITS = [["day", 86_400], ["hour", 3600], ["minute", 60]];
+const UNITS = [["d", 86_400], ["h", 3600], ["min", 60], ["s", 1]];
+const JUST_NOW_S = 5;
 
+/** "55 s ago", "3 min ago", "in 2 h". */
 export function formatAge(at, now = Date.now()) {
-  const seconds = (new Date(at).getTime() - now) / 1000;
-  for (const [unit, length] of UNITS) {
-    if (Math.abs(seconds) >= length) return RELATIVE.format(Math.trunc(seconds / length), unit);
-  }
-  return Math.abs(seconds) < 5 ? "now" : RELATIVE.format(Math.trunc(seconds), "second");
+  const seconds = (now - new Date(at).getTime()) / 1000;
+  const age = Math.abs(seconds);
+  if (age < JUST_NOW_S) return "just now";
+  const [unit, length] = UNITS.find(([, one]) => age >= one);
+  const words = `${Math.trunc(age / length)} ${unit}`;
+  return seconds < 0 ? `in ${words}` : `${words} ago`;
 }
 
 // One timer for all times on the page.
@@ -31,7 +33,7 @@ function useTick() {
   }, []);
 }
 
-/** "3 min. ago", with the exact time as its title. */
+/** "3 min ago", with the exact time as its title. */
 export function Ago({ at }) {
   useTick();
   if (!at) return html`<span class="faint">never</span>`;
