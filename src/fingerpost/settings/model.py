@@ -168,7 +168,7 @@ class ModelSettings(Section):
     api_key: str | None = Field(default=None, repr=False, description="Better in the environment than here")
     timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds for one reply")
     provider: Literal["openai", "anthropic", "google"] = Field(
-        default="openai", description="Which API the address speaks"
+        default="openai", description="Which API the address has"
     )
     retries: int = Field(default=2, ge=0, le=10, description="Repeats when it is overloaded or fails")
     context: int = Field(default=32_768, ge=512, description="Tokens it can read at once")
@@ -406,7 +406,7 @@ class LearningSettings(Section):
         default=90.0, gt=0, le=3650, description="After so long a correction counts half"
     )
     shared: bool = Field(
-        default=True, description="Corrections count for everybody; false: for those who made them"
+        default=True, description="Corrections apply to all callers; false: only to the person who made them"
     )
     decision_days: float = Field(default=7.0, gt=0, le=365, description="How long decisions are remembered")
     threshold_reach: float = Field(
@@ -451,7 +451,7 @@ class ToolOverride(Section):
     needs_summary: bool | None = Field(
         default=None, description="Its long replies are summarised, by a model where there is one"
     )
-    keywords: tuple[str, ...] | None = Field(default=None, description="Words that speak for it")
+    keywords: tuple[str, ...] | None = Field(default=None, description="Words of a request that suit it")
     weight: float | None = Field(default=None, ge=0, description="How much those words count")
     exclusive_intent: IntentName | None = Field(
         default=None,
@@ -510,7 +510,7 @@ class ServerSettings(Section):
     headers: dict[str, str] = Field(default_factory=dict, repr=False, description="Sent with every request")
     oauth: OAuthSettings | None = Field(default=None, description="How to sign in, when the server asks")
     era: Literal["auto", "2025-11-25", "2026-07-28"] = Field(
-        default="auto", description="Which protocol version to speak"
+        default="auto", description="Which protocol version to use"
     )
     enabled: bool = Field(default=True, description="false keeps the entry without connecting")
     connect_timeout: float | None = Field(
@@ -738,7 +738,7 @@ class SpecialistsSettings(Section):
 
     most_experts: int = Field(default=5, ge=1, le=12, description="Views one orchestration may ask for")
     images: AssetEndpointSettings | None = Field(default=None, description="Who makes pictures")
-    speech: AssetEndpointSettings | None = Field(default=None, description="Who speaks")
+    speech: AssetEndpointSettings | None = Field(default=None, description="A service for speech")
 
 
 class BuiltinSettings(Section):
@@ -758,7 +758,7 @@ class DiscordSettings(Section):
     token: str | None = Field(default=None, repr=False, description="Of your bot; better in the environment")
     api_url: str | None = Field(default=None, description="Where Discord's API is, when not at Discord's")
     servers: tuple[str, ...] = Field(default=(), description="Ids of servers it answers on; empty: all")
-    users: tuple[str, ...] = Field(default=(), description="Ids of users it answers; empty: everybody there")
+    users: tuple[str, ...] = Field(default=(), description="Ids of users it answers; empty: all users")
     roles: tuple[str, ...] = Field(default=(), description="Ids of roles it answers, beside those users")
     approvers: tuple[str, ...] = Field(
         default=(),
@@ -784,7 +784,7 @@ class AuditSettings(Section):
         description="/a/file, syslog://host:514, syslog+tcp://…, syslog+unix:///dev/log, https://…",
     )
     anchor_seconds: float = Field(
-        default=60.0, ge=1, le=86_400, description="How often they are told of the newest row, s"
+        default=60.0, ge=1, le=86_400, description="How often the newest row is sent to them, s"
     )
     keep_days: float = Field(
         default=365.0, ge=0, le=36_500, description="Days after which audit rows are removed; 0: never"
@@ -792,7 +792,7 @@ class AuditSettings(Section):
 
 
 class TelemetrySettings(Section):
-    """What is told to those who watch programs."""
+    """Metrics and traces for monitoring."""
 
     metrics: bool = Field(default=True, description="Serve /metrics for Prometheus")
     otlp_endpoint: str | None = Field(
@@ -829,7 +829,7 @@ class ProfileSettings(Section):
     )
     policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules that come before all others")
     users: tuple[str, ...] = Field(
-        default=(), description="Who may use it, `*` allowed; with plans empty, too: everybody"
+        default=(), description="Who may use it, `*` allowed; with plans empty, too: all callers"
     )
     plans: tuple[str, ...] = Field(default=(), description="Whose plan ([plans]) lets them use it, as well")
     default: bool = Field(default=False, description="Used for callers who may use it and name no profile")
