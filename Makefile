@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export PATH := $(CURDIR)/$(BIN):$(CURDIR)/node_modules/.bin:$(CURDIR)/$(MCP1)/bin:$(PATH):/usr/sbin:/sbin
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-locked up down docs test test-fast soak lint types format bench bench-gateway faults clean
+.PHONY: help install install-locked up down docs dist dist-check test test-fast soak lint types format bench bench-gateway faults clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,12 @@ docs: $(VENV)/.ready ## Build the documentation; the console serves it under /do
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 	@echo "built: src/fingerpost/surfaces/console/site/index.html"
 
+dist: docs ## Build the wheel and the source archive in dist/
+	@rm -rf dist && $(BIN)/python -m hatchling build -d dist
+
+dist-check: dist ## Install the wheel into an empty environment and play three newcomers and the container with it
+	@$(BIN)/python tools/newcomers.py dist/*.whl
+
 up: export FINGERPOST_STORE__URL ?= sqlite:///.fingerpost/example.db
 
 test: install ## Set up everything and run all tests
@@ -129,4 +135,4 @@ faults: install ## Call every misbehaving server through the whole path (prints 
 	@$(BIN)/python -m benchmarks.faults
 
 clean: ## Remove everything the targets above created
-	rm -rf .browser src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .browser dist src/fingerpost/surfaces/console/site $(VENV) $(MCP1) $(PEERS) .peers node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache

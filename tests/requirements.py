@@ -395,6 +395,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "router without a store keeps nothing outside memory, and help() describes every field"
     ),
     "H32": Requirement("The documentation is a site with checked links, served whole under /docs"),
+    "H33": Requirement(
+        "The wheel holds the whole package and nothing else; installed into an empty environment it does "
+        "what three newcomers try first"
+    ),
     "S1": Requirement("A known server is listed from the store and started by the first call that needs it"),
     "S2": Requirement("A tool that changed while its server slept is not called"),
     "S3": Requirement("An idle program is stopped and woken; no call is lost or run twice"),

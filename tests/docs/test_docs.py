@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
+import time
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from fingerpost.settings import load
 from tests.kit import warm
-from tests.kit.code_blocks import PAGES, Block, blocks, matches, steps
+from tests.kit.code_blocks import PAGES, Block, Step, blocks, matches, steps
 from tests.kit.programs import PATH, ROOT
 from tests.requirements import proves
 
-CONSOLE = blocks("console")
-FIRST = CONSOLE[0]
+FIRST, *OTHERS = blocks("console")
+# The README is one session: its later commands use what the earlier ones set up.
+SESSION = "".join(block.body for block in [FIRST, *OTHERS] if block.page == FIRST.page)
+CONSOLE = [replace(FIRST, body=SESSION), *(block for block in OTHERS if block.page != FIRST.page)]
 RUNNABLE = {"python", "console", "sh", "toml", "json", "text"}
 
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
-    """The environment of a reader: the project's programs, and a store of its own."""
+    """The environment of a reader: the project's programs, and a home of its own."""
+    (tmp_path / ".cursor").mkdir()  # they have an MCP client
+    given = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
     return {
-        **os.environ,
+        **given,
+        "HOME": str(tmp_path),
         "PATH": os.pathsep.join([warm.folder(), PATH]),
-        "FINGERPOST_STORE__URL": f"sqlite:///{tmp_path}/docs.db",
-        "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "COLUMNS": "160",
         "TMPDIR": str(tmp_path),
     }
@@ -63,20 +71,48 @@ def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str,
 @proves("H24")
 @pytest.mark.parametrize("block", CONSOLE, ids=str)
 def test_console_blocks_print_what_they_show(block: Block, surroundings: dict[str, str]) -> None:
-    if block is FIRST:  # what a reader tries first starts as it does for them
-        surroundings["PATH"] = PATH
-    for step in steps(block):
-        done = subprocess.run(
-            ["bash", "-c", step.command],
-            cwd=ROOT,
-            env=surroundings,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=150,
-            check=False,
-        )
-        assert matches(step.expected, done.stdout), f"$ {step.command}\n{done.stdout}"
+    port = str(find_free_port())
+    with ExitStack() as running:
+        for step in steps(replace(block, body=block.body.replace("8642", port))):
+            if step.command.endswith(" &"):
+                running.enter_context(start_program(f"exec {step.command[:-2]}", step, surroundings, port))
+                continue
+            first = step.command == steps(FIRST)[0].command  # starts as it does for a reader: cold
+            done = subprocess.run(
+                ["bash", "-c", step.command],
+                cwd=ROOT,
+                env={**surroundings, "PATH": PATH} if first else surroundings,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=150,
+                check=False,
+            )
+            assert matches(step.expected, done.stdout), f"$ {step.command}\n{done.stdout}"
+
+
+def find_free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+@contextmanager
+def start_program(command: str, step: Step, environ: dict[str, str], port: str) -> Generator[None]:
+    """A program in the background that prints what the step shows, and runs until the block ends."""
+    printed = Path(environ["TMPDIR"]) / "printed"
+    environ = {**environ, "FINGERPOST_GATEWAY__PORT": port}
+    with (
+        printed.open("w") as out,
+        subprocess.Popen(["bash", "-c", command], cwd=ROOT, env=environ, stdout=out, stderr=out) as program,
+    ):
+        try:
+            ends = time.monotonic() + 60
+            while not matches(step.expected, printed.read_text("utf-8")):
+                assert time.monotonic() < ends, f"$ {command}\n{printed.read_text('utf-8')}"
+                time.sleep(0.1)
+            yield
+        finally:
+            program.terminate()
 
 
 @pytest.mark.process
