@@ -134,8 +134,10 @@ class Soak:
                     await client.close()
                 await anyio.sleep(0.1)
             async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{self._port}") as http:
-                while (await http.get("/readyz")).status_code != 200:
+                ready = False
+                while not ready:
                     await anyio.sleep(0.1)
+                    ready = (await http.get("/readyz")).status_code == 200
         self._tools = sorted(name for name in names if name.endswith("echo"))
 
     # -- under load ---------------------------------------------------------------------------------

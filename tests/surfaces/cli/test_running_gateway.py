@@ -145,8 +145,9 @@ def test_status_and_logs_show_what_runs_and_what_its_servers_wrote(
     assert person.reads("status")["gateways"] == []
     with start_gateway(person) as gateway:
         assert person.runs("call", "sleepy/store_word", "word=hat", "--json").returncode == 4
-        while not (logged := person.runs("logs", "broken", "-n", "2").stdout).count("[fingerpost] down"):
+        while "[fingerpost] down" not in (logged := person.runs("logs", "broken").stdout):
             assert gateway.process.poll() is None
+        assert len(person.runs("logs", "broken", "-n", "1").stdout.splitlines()) == 1
         status = person.reads("status")
         [running] = status["gateways"]
         assert running["kind"] == "serve"
