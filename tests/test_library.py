@@ -7,6 +7,7 @@ import inspect
 import os
 import re
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -21,6 +22,7 @@ from fingerpost.records import Decision, ServerStatus
 from fingerpost.router.agent import AgentStats, AgentStatus
 from fingerpost.router.options import CallOptions, RouteOptions
 from fingerpost.testing import tool_server
+from tests.kit.tables import table
 from tests.requirements import proves
 
 
@@ -58,6 +60,23 @@ def test_a_traceback_says_what_to_do() -> None:
         Server.stdio("time", cast("Any", "mcp-server-time"))
     assert raised.value.hint
     assert traceback.format_exception(raised.value)[-1].strip() == raised.value.hint
+
+
+@proves("H31")
+@table(
+    "make, said",
+    [
+        (lambda: Router(cast("Any", ["time"])), "a str where a server belongs"),
+        (lambda: Router(model=cast("Any", "small")), "a str where a model belongs"),
+        (lambda: Server.http("far", "far.example.org/mcp"), "the address of server 'far' is not a URL"),
+    ],
+)
+def test_what_is_no_server_or_model_is_refused_where_it_is_given(
+    make: Callable[[], object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said) as raised:
+        make()
+    assert raised.value.hint
 
 
 @proves("H31")
@@ -116,7 +135,14 @@ async def test_objects_are_shown_in_one_short_line_without_secrets() -> None:
         route = await router.route("list my orders " * 20)
         shown = [
             *(router, router.store, router.tools, router.tools.cards[0], secret, Agent(router), route),
-            *(route.packet, route.narrowing, router.servers.statuses[0], router.settings, loaded),
+            *(
+                route.packet,
+                route.narrowing,
+                router.servers,
+                router.servers.statuses[0],
+                router.settings,
+                loaded,
+            ),
             *(await router.call("shop/list_orders", {}), Policy(ask={"shop/*"})),
             OpenAIChat("m", base_url="http://127.0.0.1:9/v1", api_key="canary-canary-canary"),
         ]

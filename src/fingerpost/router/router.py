@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, suppress
 from dataclasses import replace
 from functools import partial
@@ -192,6 +192,8 @@ class Router:
 
         Models are closed together with the router.
         """
+        servers = tuple(servers)
+        _check_parts(servers, [model, lite, prime])
         settings = settings or Settings()
         given = () if policy is None else policy.rules
         self._rules = (given, settings.policy)  # before and after the rules of profiles
@@ -899,6 +901,20 @@ def _check_event_loop() -> None:
         message = "Fingerpost runs on asyncio, and this is another event loop"
         hint = "Use `asyncio.run(main())`, or `anyio.run(main)` without a backend."
         raise ConfigError(message, hint=hint) from None
+
+
+def _check_parts(servers: Sequence[object], models: Sequence[object]) -> None:
+    """Raise where the router is made, not at the first request, for what is no server or no model."""
+    for server in servers:
+        if not isinstance(server, ServerSpec):
+            message = f"the router got a {type(server).__name__} where a server belongs"
+            hint = 'Write Server.stdio("name", ["program"]) or Server.http("name", "https://host/path").'
+            raise ConfigError(message, hint=hint)
+    for model in models:
+        if model is not None and not callable(getattr(model, "complete", None)):
+            message = f"the router got a {type(model).__name__} where a model belongs"
+            hint = 'Write OpenAIChat("name", base_url="https://host/v1"), from fingerpost.llm.'
+            raise ConfigError(message, hint=hint)
 
 
 def _get_pending_id(waiting: Route | Pending | str) -> str:

@@ -160,6 +160,9 @@ class ServerPool:
         for spec in specs:
             self._add_supervisor(spec)
 
+    def __repr__(self) -> str:
+        return f"ServerPool({', '.join(f'{status.name}: {status.state}' for status in self.statuses):.300})"
+
     async def __aenter__(self) -> Self:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()

@@ -94,6 +94,7 @@ class Server:
         trust_hints: bool = False,
     ) -> ServerSpec:
         """Return a server at a URL that uses streamable HTTP. `trust_hints` works as for `stdio`."""
+        _check_url(name, url)
         return ServerSpec(
             name=name,
             transport="http",
@@ -110,6 +111,7 @@ class Server:
         name: str, url: str, *, headers: Mapping[str, str] | None = None, connect_timeout: float = 30.0
     ) -> ServerSpec:
         """Return a server at a URL that supports only the HTTP+SSE transport of 2024."""
+        _check_url(name, url)
         return ServerSpec(
             name=name,
             transport="sse",
@@ -127,6 +129,12 @@ class Server:
         return ServerSpec(
             name=name, transport="in_process", in_process=server, era=era, connect_timeout=connect_timeout
         )
+
+
+def _check_url(name: str, url: str) -> None:
+    if not re.match(r"https?://[^/]", url):
+        message = f"the address of server {name!r} is not a URL"
+        raise ConfigError(message, hint=f'write Server.http({name!r}, "https://host/path")')
 
 
 _RUNNERS: Final[

@@ -36,6 +36,9 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    def __str__(self) -> str:
+        return repr(self)
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Show only what differs from the defaults."""
         fields = type(self).model_fields
