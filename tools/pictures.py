@@ -24,11 +24,13 @@ import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 ROOT: Final = Path(__file__).parent.parent
+Pages = dict[str, tuple[str, Callable[[Page], None]]]  # address and what is done there, by name
+
 README_PICTURE: Final = ROOT / "docs" / "images" / "journey.png"
 README_REQUEST: Final = "what time is it in Tokyo right now?"
 WRITE: Final = 'write the file "report.txt" with the content "All servers are up."'
@@ -72,14 +74,15 @@ class Api:
 
 
 @contextmanager
-def serve(folder: Path, *, broken: bool) -> Generator[tuple[Api, str]]:
-    """Serve the example servers; yields the API and the cookie of a session."""
+def serve(folder: Path, kind: Literal["examples", "broken", "none"]) -> Generator[tuple[Api, str]]:
+    """Serve the example servers, those and one that cannot start, or none; yields the API and a cookie."""
     shutil.copytree(ROOT / "examples" / "workspace", folder / "workspace")
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
     servers = folder / "servers.json"
     text = (ROOT / "examples" / "servers.json").read_text()
     entry = '"mcpServers": {\n    "weather": {"command": "weather-server"},'
-    servers.write_text(text.replace('"mcpServers": {', entry) if broken else text)
+    texts = {"examples": text, "broken": text.replace('"mcpServers": {', entry), "none": '{"mcpServers": {}}'}
+    servers.write_text(texts[kind])
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -142,7 +145,7 @@ def call(api: Api, tool: str, arguments: dict[str, Any]) -> None:
 # Pages
 
 
-def list_pages(ids: dict[str, str]) -> dict[str, tuple[str, Callable[[Page], None]]]:
+def list_pages(ids: dict[str, str]) -> Pages:
     """Return (address, what is done there before the picture is taken) by the picture's name."""
     requests = {f"request-{kind}": (f"#/live/{one}", open_details) for kind, one in ids.items()}
     return {
@@ -164,6 +167,8 @@ def list_pages(ids: dict[str, str]) -> dict[str, tuple[str, Callable[[Page], Non
         "server": ("#/servers/files", do_nothing),
         "server-down": ("#/servers/weather", do_nothing),
         "server-add": ("#/servers", click("link", "Add a server")),
+        "server-trial": ("#/servers?add", add_server("mcp-server-time")),
+        "server-trial-failed": ("#/servers?add", add_server("no-such-program")),
         "server-edit": ("#/servers/memory", click("link", "Edit")),
         "insight": ("#/insight", do_nothing),
         "audit": ("#/audit", open_details),
@@ -189,6 +194,17 @@ def open_details(page: Page) -> None:
     first = page.locator("main details:not(.options) > summary").first
     if first.count():
         first.click()
+
+
+def add_server(command: str) -> Callable[[Page], None]:
+    def act(page: Page) -> None:
+        page.get_by_label("Name (required)").fill("clock")
+        page.get_by_label("Command (required)").fill(command)
+        page.get_by_label("Environment variables").fill("API_KEY=sk-live-0123456789abcdef")
+        page.get_by_role("button", name="Test connection").click()
+        page.get_by_role("button", name="Save").and_(page.locator(":enabled")).wait_for()
+
+    return act
 
 
 def open_approval(page: Page) -> None:
@@ -220,11 +236,13 @@ def open_browser() -> Generator[Browser]:
         browser.close()
 
 
-def open_page(browser: Browser, api: Api, cookie: str, look: str, *, scale: float = 1) -> Page:
+def open_page(
+    browser: Browser, api: Api, cookie: str, look: str, *, height: int = 900, scale: float = 1
+) -> Page:
     scheme, width = LOOKS[look]
     context = browser.new_context(
         color_scheme="dark" if scheme == "dark" else "light",
-        viewport={"width": width, "height": 844 if width < 500 else 900},
+        viewport={"width": width, "height": 844 if width < 500 else height},
         has_touch=width < 500,
         device_scale_factor=scale,
     )
@@ -236,22 +254,39 @@ def open_page(browser: Browser, api: Api, cookie: str, look: str, *, scale: floa
 
 def take_pictures(folder: Path, wanted: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, serve(Path(place), broken=True) as (api, cookie):
+    with tempfile.TemporaryDirectory() as place, serve(Path(place), "broken") as (api, cookie):
         ids = ask_everything(api)
         with open_browser() as browser:
             for look in LOOKS:
                 page = open_page(browser, api, cookie, look)
-                page.on(
-                    "console",
-                    lambda message: (
-                        print("  console:", message.text) if message.type in {"error", "warning"} else None
-                    ),
-                )
-                page.on("pageerror", lambda error: print("  error:", error))
-                for name, (address, act) in list_pages(ids).items():
-                    if wanted and not any(name.startswith(one) for one in wanted):
-                        continue
-                    take_picture(page, api.address, name, address, act, folder / f"{name}-{look}.png")
+                take_each(page, api.address, list_pages(ids), wanted, folder, look)
+
+
+def take_empty_pictures(folder: Path, wanted: list[str]) -> None:
+    """The pages without servers and requests; in dark without being signed in."""
+    names = ("live", "ask", "approvals", "tools", "servers", "insight", "audit")
+    pages: Pages = {f"empty-{name}": (f"#/{name}", do_nothing) for name in names}
+    with (
+        tempfile.TemporaryDirectory() as place,
+        serve(Path(place), "none") as (api, cookie),
+        open_browser() as browser,
+    ):
+        for look in LOOKS:
+            page = open_page(browser, api, "none=0" if look == "dark" else cookie, look)
+            take_each(page, api.address, pages, wanted, folder, look)
+
+
+def take_each(page: Page, server: str, pages: Pages, wanted: list[str], folder: Path, look: str) -> None:
+    page.on("console", report)
+    page.on("pageerror", lambda error: print("  error:", error))
+    for name, (address, act) in pages.items():
+        if not wanted or any(name.startswith(one) for one in wanted):
+            take_picture(page, server, name, address, act, folder / f"{name}-{look}.png")
+
+
+def report(message: ConsoleMessage) -> None:
+    if message.type in {"error", "warning"}:
+        print("  console:", message.text)
 
 
 def take_picture(
@@ -280,10 +315,11 @@ FIND_WIDE: Final = """() => document.documentElement.scrollWidth <= innerWidth ?
 
 def take_readme_picture() -> None:
     """The page of one answered request."""
-    with tempfile.TemporaryDirectory() as place, serve(Path(place), broken=False) as (api, cookie):
+    with tempfile.TemporaryDirectory() as place, serve(Path(place), "examples") as (api, cookie):
+        api.send("POST", "/api/ask", {"request": "list the tables"})  # it loads what both need
         route = api.send("POST", "/api/ask", {"request": README_REQUEST})
         with open_browser() as browser:
-            page = open_page(browser, api, cookie, "light", scale=1.5)
+            page = open_page(browser, api, cookie, "light", height=1510, scale=1.15)
             page.goto(f"{api.address}/#/live/{route['packet_id']}")
             page.get_by_text("Offered").first.wait_for()
             page.wait_for_timeout(1000)
@@ -303,6 +339,7 @@ def main() -> None:
         take_readme_picture()
     elif given.folder:
         take_pictures(given.folder, given.pages)
+        take_empty_pictures(given.folder, given.pages)
     else:
         parser.error("name a folder, or --readme")
 

@@ -19,7 +19,7 @@ def test_servers_near_the_best_are_kept_and_those_without_a_score_too():
     choice = pick_by_scores(CLEAR)
     assert choice.servers == ("a", "b", "c", "f")
     assert choice.left_out == ("d", "e")
-    assert choice.reasoning.startswith("best by its tools: a 0.85, b 0.50")
+    assert choice.reasoning.startswith("best scores: a 0.85, b 0.50")
 
 
 @proves("E4")

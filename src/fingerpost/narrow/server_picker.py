@@ -296,7 +296,7 @@ def pick_by_scores(
     }
     best = max(known.values(), default=0.0)
     if best < min_best_score or len(known) <= min_servers:
-        return ServerChoice(servers=tuple(sorted(scores)), reasoning="no server stands out, so all stay")
+        return ServerChoice(servers=tuple(sorted(scores)), reasoning="no server stands out, so all are searched")
     leaders = sorted(known, key=lambda server: (-known[server], server))
     close = {
         server for place, server in enumerate(leaders) if place < min_servers or known[server] >= share * best
@@ -340,7 +340,7 @@ def _average_best_scores(scores: Sequence[float]) -> float | None:
 def _explain_score_choice(leaders: Sequence[str], known: Mapping[str, float], mentions: Sequence[str]) -> str:
     ahead = ", ".join(f"{server} {known[server]:.2f}" for server in leaders[:3])
     named = f"; named in the request: {', '.join(sorted(mentions))}" if mentions else ""
-    return f"best by its tools: {ahead}{named}"
+    return f"best scores: {ahead}{named}"
 
 
 ServerScores = Callable[[], Mapping[str, Sequence[float]]]

@@ -43,7 +43,7 @@ export function SignIn() {
         <summary>Where do I get a key?</summary>
         <p>The operator creates one on the machine that runs Fingerpost:</p>
         <pre tabindex="0">fingerpost keys add NAME --may watch --may approve</pre>
-        <p>Its rights decide what you can do here: <em>use</em> (ask and call), <em>watch</em> (read everything),
+        <p>Its rights decide what you can do here: <em>use</em> (ask and call), <em>watch</em> (read everything),${" "}
           <em>approve</em> (decide on calls), <em>manage</em> (change tools and servers).</p>
       </details>
     </form>

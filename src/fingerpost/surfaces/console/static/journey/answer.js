@@ -18,7 +18,7 @@ export function AnswerPanel({ journey, answer, outcome, state = "running", line 
   }, [reveal, running]);
   const pendingId = findPendingId(journey);
   const question = outcome === "asked" ? (journey.outcome.question?.text ?? null) : null;
-  const text = question ?? answer?.text;
+  const text = question ?? dropSourceLine(answer);
   const result = text ? null : findResult(journey);
   const failure = outcome === "failed" ? findFailure(journey) : null;
   return html`<section ref=${panel} class="panel stack answer" aria-label="Answer" aria-live="polite" aria-busy=${running ? "true" : "false"}>
@@ -46,6 +46,13 @@ export function findPendingId(journey) {
 /** Returns the result of a direct call, as far as it is recorded. */
 function findResult(journey) {
   return journey.request.bare ? (journey.calls[0]?.finished?.detail || null) : null;
+}
+
+/** Returns the answer without its last line, if that only names the sources: they are shown as links. */
+function dropSourceLine(answer) {
+  if (!answer?.sources?.length) return answer?.text;
+  const [, text, named] = /^(.*?)\n+(?:Sources?|מקור|מקורות): ([^\n]+)\s*$/s.exec(answer.text) ?? [null, answer.text, null];
+  return named?.split(", ").every((tool) => answer.sources.includes(tool)) ? text : answer.text;
 }
 
 /** Returns {tool, detail} of the last attempt, if it failed with a message. */

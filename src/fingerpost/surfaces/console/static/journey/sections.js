@@ -34,8 +34,15 @@ function Need({ section }) {
     <${Facts} rows=${buildSignalRows(signals)} />`;
 }
 
-/** Drops reasons that another one repeats with the words of the request. */
-const dropRepeated = (reasons) => reasons.filter((reason) => !reasons.some((other) => other !== reason && other.startsWith(`${reason} (`)));
+/** Drops reasons that say the same: without the words of the request, or about the same words again. */
+function dropRepeated(reasons) {
+  const getQuote = (reason) => /\("(.+)"\)$/.exec(reason)?.[1];
+  return reasons.filter(
+    (reason, place) =>
+      !reasons.some((other) => other.startsWith(`${reason} (`)) &&
+      !(getQuote(reason) && reasons.slice(0, place).some((earlier) => getQuote(earlier) === getQuote(reason))),
+  );
+}
 
 const TOPICS = { time_place: "time and place", official_data: "official data" };
 export const describeTopic = (category) => TOPICS[category] ?? category.replaceAll("_", " ");

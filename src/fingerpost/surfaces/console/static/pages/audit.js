@@ -169,6 +169,18 @@ function describeResult(finished, decided, attempted, requested) {
   return attempted ? { tone: attempted.attempt.error ? "bad" : "good", result: attempted.attempt.error ? "attempt failed" : "attempt succeeded" } : { tone: "plain", result: "" };
 }
 
+const STATUSES = { pending: "not checked yet", awaiting_confidence: "the confidence is being checked", executed: "done" };
+
+/** Describes one step in words. Its line already names the tool. */
+export function describeStep({ kind, data, summary }) {
+  if (kind === "call_ruled") return describeVerdict(data);
+  if (kind === "approval_requested") return "waits for a person";
+  if (kind === "approval_decided") return `${data.decision} by ${data.decided_by}${data.edited ? ", with edited arguments" : ""}${data.reason ? `: ${data.reason}` : ""}`;
+  if (kind === "execution_status_changed") return STATUSES[data.status] ?? summary.replaceAll("_", " ");
+  if (kind === "call_finished" && data.error === "authorization_required") return "not called: it needs approval";
+  return summary;
+}
+
 function Trail({ entries, onOpen }) {
   const groups = useMemo(() => groupEntries(entries), [entries]);
   return html`<div class="trail-box">
@@ -197,7 +209,7 @@ function TrailRow({ group, onOpen }) {
         (entry) => html`<li key=${entry.event_id}>
           <span class="trail-when" title=${formatExact(entry.at)}>${formatPreciseClock(entry.at)}</span>
           <button type="button" class="button quiet" onClick=${() => onOpen(entry)}>${KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")}</button>
-          <span dir="auto">${escapeInvisible(entry.summary)}</span>
+          <span dir="auto">${escapeInvisible(describeStep(entry))}</span>
         </li>`,
       )}
     </ol>

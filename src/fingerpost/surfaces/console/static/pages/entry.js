@@ -1,5 +1,5 @@
 // Adding, editing and removing a server: from a form or pasted JSON, tried before it is saved.
-import { Badge, Bidi, Button, Code, Dialog, Field, Page, PendingPage, Problem, Tabs, html, toast, useLoad, useState, formatDuration } from "../ui.js";
+import { Badge, Bidi, Button, Code, Dialog, Field, Page, PendingPage, Problem, Tabs, html, toast, useEffect, useLoad, useRef, useState, formatDuration } from "../ui.js";
 import { del, post, put } from "../api.js";
 import { EffectBadge } from "./approvals.js";
 import { useAction } from "./paging.js";
@@ -163,13 +163,15 @@ function FormFields({ form, set }) {
 
 /** What came of connecting once: the tools, or why not. */
 function Trial({ trial }) {
+  const box = useRef(null);
+  useEffect(() => box.current.scrollIntoView({ block: "nearest" }), [trial]);
   const warnings = [...trial.warnings, ...trial.dropped.map((one) => `Left out: ${one}`)];
-  return html`<div class="stack">
+  return html`<div ref=${box} class="stack trial">
     ${trial.connected
       ? html`<p><${Badge} tone="good">connected<//> <${Bidi} text=${trial.version} /> ${trial.connect_ms ? html`<span class="faint">in ${formatDuration(trial.connect_ms)}</span>` : null} · ${trial.tools.length} ${trial.tools.length === 1 ? "tool" : "tools"}. Nothing is saved yet.</p>`
       : trial.needs_sign_in
         ? html`<p><${Badge} tone="warn">needs signing in<//> Save it, then run <code>fingerpost servers login ${trial.name}</code>.</p>`
-        : html`<div class="problem"><strong>Not connected</strong><p><${Bidi} text=${trial.reason} /></p>${trial.hint ? html`<p><${Bidi} text=${trial.hint} /></p>` : null}
+        : html`<div class="problem"><strong>Not connected</strong><p><${Bidi} text=${trial.reason} /></p>${trial.hint ? html`<p>What to do: <${Bidi} text=${trial.hint} /></p>` : null}
             ${trial.stderr_tail ? html`<pre class="json" tabindex="0"><${Bidi} text=${trial.stderr_tail} /></pre>` : null}</div>`}
     ${warnings.length ? html`<ul class="reasons">${warnings.map((one) => html`<li><${Bidi} text=${one} /></li>`)}</ul>` : null}
     ${trial.tools.length

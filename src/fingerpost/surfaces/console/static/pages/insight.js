@@ -94,7 +94,7 @@ export function describeChange(now, then, share) {
     const points = Math.round((now - then) * 1000) / 10;
     return points === 0 ? "unchanged" : `${points > 0 ? "▲" : "▼"} ${Math.abs(points)} points`;
   }
-  if (now === then) return "unchanged";
+  if (now === then) return now === 0 ? "" : "unchanged";
   if (then === 0) return "0 before";
   const percentChange = Math.round((100 * (now - then)) / then);
   return `${percentChange >= 0 ? "▲" : "▼"} ${formatNumber(Math.abs(percentChange))} %`;
@@ -305,7 +305,7 @@ function StageTable({ stages }) {
 
 function NeverUsed({ keys }) {
   if (!keys.length) return null;
-  return html`<${Chart} title="Unused tools" note=${`${formatNumber(keys.length)} tools not called in this period`}>
+  return html`<${Chart} title="Unused tools" note=${`${formatNumber(keys.length)} tools that were never called`}>
     <details>
       <summary>Show all</summary>
       <ul class="tool-list">

@@ -117,8 +117,9 @@ function BreakerBadge({ breaker: { state } }) {
 
 function NoServers({ add, manages }) {
   return html`<${Empty} title="No servers yet" action=${add}>
-    <p>Fingerpost routes to MCP servers. ${add ? "Add one here, or" : manages ? "Add one" : "Sign in to add one here, or add one"} on the command line:
-      <code>fingerpost servers add NAME -- COMMAND</code>, or <code>fingerpost import</code> for the servers of your MCP clients.</p>
+    <p>Fingerpost routes to MCP servers. ${add ? "Add one here, or" : manages ? "Add one" : "Sign in (fingerpost console prints a link) to add one here, or add one"} on the command line:</p>
+    <p><code>fingerpost servers add NAME -- COMMAND</code></p>
+    <p><code>fingerpost import</code> adds the servers of your MCP clients.</p>
   <//>`;
 }
 
