@@ -296,7 +296,8 @@ def pick_by_scores(
     }
     best = max(known.values(), default=0.0)
     if best < min_best_score or len(known) <= min_servers:
-        return ServerChoice(servers=tuple(sorted(scores)), reasoning="no server stands out, so all are searched")
+        reasoning = "no server stands out, so all are searched"
+        return ServerChoice(servers=tuple(sorted(scores)), reasoning=reasoning)
     leaders = sorted(known, key=lambda server: (-known[server], server))
     close = {
         server for place, server in enumerate(leaders) if place < min_servers or known[server] >= share * best
