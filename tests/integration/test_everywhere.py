@@ -50,7 +50,7 @@ def test_a_request_of_a_chat_is_seen_everywhere(browser: Browser, system: Progra
 
         page.locator(".line", has_text=TOKYO).click()
         steps = page.locator(".steps")
-        for words in ("time/get_current_time", "it only reads"):
+        for words in ("time/get_current_time", "It only reads"):
             expect(steps).to_contain_text(words)
         expect(page.get_by_role("region", name="Answer")).to_contain_text("It is late in Tokyo.")
         expect(page).to_have_url(re.compile(packet_id))
