@@ -59,8 +59,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 _STARTED: Final[list[str]] = []  # programs started by the running test
 # Started once, by the test that comes first: the watchdog of a test worker with its first server, the list of
-# fonts with matplotlib's first drawing on a machine (it is kept in the user's cache).
-_ONCE: Final = ("watchdog.py", "fc-list")
+# fonts with matplotlib's first drawing on a machine (it is kept in the user's cache), the name of the
+# processor with the first request of an OpenAI client.
+_ONCE: Final = ("watchdog.py", "fc-list", "['uname', '-p']")
 _START_EVENTS: Final = frozenset({"subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty", "os.system"})
 
 
