@@ -39,15 +39,19 @@ from fingerpost.evals.predictions import (
 )
 from fingerpost.narrow.components import build_default_components
 from fingerpost.narrow.scorer import ScorerRequest, split_sentences
+from fingerpost.narrow.signals.intents import is_only_asking
+from fingerpost.records import Effect
 from fingerpost.settings.model import FlagSettings
 
 SAMPLE = 400
-RECALLS = ("recall@1", "recall@5", "recall@10")
+RECALLS = ("recall@1", "recall@5", "recall@10", "all@10", "question_writes")
 JUDGED = ("need_accuracy", "need_false_positives", "fit_auc")
 TITLES = {
     "recall@1": "R@1",
     "recall@5": "R@5",
     "recall@10": "R@10",
+    "all@10": "all needed tools among the first ten",
+    "question_writes": "questions whose first tool changes something, lower is better",
     "need_accuracy": "need: right",
     "need_false_positives": "need: false positives, lower is better",
     "fit_auc": "fit: AUC among candidates",
@@ -159,12 +163,26 @@ def measure(sets: Sequence[Set], tried: Sequence[Way], say: Callable[[str], None
         for way in tried:
             say(f"{source.name}: {way.name.strip()}")
             if source.found:
-                found = summary(source.found, way.answer(source, source.found, "catalog"))
+                answered = way.answer(source, source.found, "catalog")
+                found = summary(source.found, answered) | measure_questions(source, answered)
                 figures.take(way.name, source.name, found, (*RECALLS, "ms_p50"))
             if source.judged and way.judges:
                 found = summary(source.judged, way.answer(source, source.judged, "candidates"))
                 figures.take(way.name, source.name, found, JUDGED)
     return figures
+
+
+def measure_questions(source: Set, answered: Sequence[Prediction]) -> dict[str, float]:
+    """The share of requests that only ask and whose first tool changes something."""
+    catalog = EvalCatalog.from_tools(source.tools, Settings())
+    changing = {
+        catalog.ids[card.key] for card in catalog.snapshot.cards if card.effect.value is not Effect.READ
+    }
+    asking = {query.id for query in source.found if is_only_asking(query.query)}
+    firsts = [one.ranking[0].tool for one in answered if one.id in asking and one.ranking]
+    if not firsts or not changing:
+        return {}
+    return {"question_writes": sum(tool in changing for tool in firsts) / len(firsts)}
 
 
 def summary(queries: Sequence[QueryRecord], answered: Sequence[Prediction]) -> dict[str, float]:

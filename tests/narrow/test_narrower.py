@@ -450,3 +450,29 @@ def test_every_candidate_says_how_slow_its_tool_is_and_how_sure_we_are_of_it() -
     assert set(levels) <= {"high", "medium", "low"}
     assert candidate(narrowing, "c/delete_branch").confidence == "low"
     assert levels == sorted(levels, key=("high", "medium", "low").index)
+
+
+@proves("Q2")
+def test_each_need_prefers_tools_that_do_what_it_wants() -> None:
+    tools = {
+        "git": [
+            tool("git_commit", "Records changes to the repository", "repo_path", "message"),
+            tool("git_log", "Shows the commit logs", "repo_path"),
+            tool("git_show", "Shows the contents of a commit", "repo_path", "revision"),
+            tool("git_add", "Adds file contents to the staging area", "repo_path", "files"),
+        ],
+        "graph": [
+            tool("read_graph", "Read the entire knowledge graph"),
+            tool("search_nodes", "Search for nodes in the knowledge graph based on a query", "query"),
+            tool(
+                "add_observations", "Add new observations to entities in the knowledge graph", "observations"
+            ),
+        ],
+    }
+    found = narrow("find the newest commit and note it in my knowledge graph", tools)
+    assert {"git/git_log", "git/git_show"} & set(list_offered(found))
+    assert "graph/add_observations" in list_offered(found)
+    assert "git/git_commit" not in list_offered(found)
+    by_tool = {one.tool: {part.signal: part for part in one.parts} for one in found.shortlist.candidates}
+    assert by_tool["git/git_commit"]["mood"].note == "the request only asks, and this tool changes something"
+    assert by_tool["graph/read_graph"]["mood"].note == "the request wishes a change, and this tool only reads"

@@ -62,6 +62,7 @@ class ToolColumns:
     priority: Scores  # -1..1; 0: not set
     slowness: Scores  # 0..1
     changes: Scores  # 0..1
+    reads: Scores  # 1 if it certainly only reads
     recalls: Scores  # 0..1: it searches notes or a memory
     rows_by_entity_kind: Mapping[EntityKind, Rows]  # rows of tools with a parameter for this kind
     wants_id: Scores  # 1 if a required parameter is an id
@@ -94,6 +95,7 @@ def build_columns(snapshot: Snapshot) -> ToolColumns:
         slowness=np.fromiter(
             (_SLOWNESS_BY_TIER[card.intelligence.latency.tier] for card in cards), np.float32, len(cards)
         ),
+        reads=np.fromiter((_only_reads(card) for card in cards), np.float32, len(cards)),
         changes=np.fromiter((_get_change_strength(card) for card in cards), np.float32, len(cards)),
         recalls=np.fromiter((_get_recall_strength(card) for card in cards), np.float32, len(cards)),
         rows_by_entity_kind=_group_rows(
@@ -127,6 +129,10 @@ def _get_priority(card: ToolCard) -> float:
     if known.source is Source.WRITTEN or known.value < _MIDDLE_PRIORITY:
         return max(-1.0, min(1.0, (known.value - _MIDDLE_PRIORITY) / _MIDDLE_PRIORITY))
     return 0.0
+
+
+def _only_reads(card: ToolCard) -> bool:
+    return card.effect.value is Effect.READ and card.effect.source is not Source.DEFAULT
 
 
 def _get_change_strength(card: ToolCard) -> float:

@@ -29,7 +29,7 @@ from fingerpost.narrow.fusion import (
 )
 from fingerpost.narrow.request import NarrowRequest, compute_turn_weights, get_earlier_turns, split_needs
 from fingerpost.narrow.scorer import ScorerRequest, split_sentences
-from fingerpost.narrow.signals.intents import is_asking_whether
+from fingerpost.narrow.signals.intents import is_asking_whether, is_wishing_change
 from fingerpost.records import Effort, EntityKind, ScorerFailure, Signals
 from fingerpost.settings.model import FlagSettings
 
@@ -46,8 +46,9 @@ EFFORT_SLOW_POINTS: Final = (
 )
 UNHEALTHY_POINTS: Final = -0.50  # the server is unusable: ranks after all usable ones
 CHANGE_IN_QUESTION_SHARE: Final = (
-    -0.2
+    -0.35
 )  # of the base score, for a destructive tool if the request only asks; less for writing
+READ_IN_WISH_SHARE: Final = -0.1  # of the base score, for a tool that only reads if a change is wished
 MISSING_ID_SHARE: Final = (
     -0.25
 )  # of the base score, if it needs an id and the request asks whether something exists
@@ -89,13 +90,18 @@ def compute_adjustments(columns: ToolColumns, text: str, signals: Signals) -> It
 def adjust_for_mood(
     columns: ToolColumns, base: Scores, text: str, signals: Signals
 ) -> Iterator[ScoreContribution]:
-    """Reduce the score of tools that change something if the request only asks, and of tools that need an
-    unknown id.
+    """Reduce the score of tools that change something if the text only asks, of tools that only read if it
+    wishes a change, and of tools that need an unknown id.
     """
     if signals.asks and columns.changes.any():
         points = np.asarray(CHANGE_IN_QUESTION_SHARE * columns.changes * np.maximum(base, 0), np.float32)
         yield ScoreContribution(
             signal="mood", points=points, note="the request only asks, and this tool changes something"
+        )
+    elif columns.changes.any() and is_wishing_change(text):
+        points = np.asarray(READ_IN_WISH_SHARE * columns.reads * np.maximum(base, 0), np.float32)
+        yield ScoreContribution(
+            signal="mood", points=points, note="the request wishes a change, and this tool only reads"
         )
     named = any(entity.kind is EntityKind.ID for entity in signals.entities)
     if columns.wants_id.any() and not named and is_asking_whether(text):
@@ -282,18 +288,25 @@ class ToolScorer:
             *self._score_earlier_turns(text, request, columns),
             *self._compute_non_text_points(query, signals, request, columns),
             *added,
-            *(adjust_for_mood(columns, whole.base, text, signals) if self.flags.intent_signals else ()),
             *feedback.compute_correction_points(columns),
         ]
         sole = self._find_exclusive_tools(text, signals, feedback, columns)
         reranker = self.components.reranker if rerank else None
 
         def combine(
-            text: str, evidence: TextEvidence, sole: Mapping[int, str], *, final: bool = True
+            text: str,
+            signals: Signals,
+            evidence: TextEvidence,
+            sole: Mapping[int, str],
+            *,
+            final: bool = True,
         ) -> tuple[ScoreContribution, ...]:
             """Combine the contributions for a text. If the first tools are close, ask the reranker."""
             nonlocal failures, reranker
-            made = self._combine_contributions(evidence, common, feedback, columns, eligible, sole)
+            own = list(common)
+            if self.flags.intent_signals:
+                own += adjust_for_mood(columns, evidence.base, text, signals)
+            made = self._combine_contributions(evidence, own, feedback, columns, eligible, sole)
             if reranker is None or not final:
                 return made
             scores = sum_contributions(made, columns.size)
@@ -302,9 +315,9 @@ class ToolScorer:
                 failures, reranker = (*failures, found), None
             if not isinstance(found, ScoreContribution):
                 return made
-            return self._combine_contributions(evidence, [*common, found], feedback, columns, eligible, sole)
+            return self._combine_contributions(evidence, [*own, found], feedback, columns, eligible, sole)
 
-        contributions = combine(text, whole, sole, final=len(needs) < 2)
+        contributions = combine(text, signals, whole, sole, final=len(needs) < 2)
         score = sum_contributions(contributions, columns.size)
         if len(needs) < 2:
             return ScoredTools(
@@ -327,7 +340,8 @@ class ToolScorer:
             for need, one in zip(needs, read, strict=True)
         ]
         by_need = tuple(
-            combine(need, evidence, one) for need, evidence, one in zip(needs, seen, soles, strict=True)
+            combine(need, own_signals, evidence, one)
+            for need, own_signals, evidence, one in zip(needs, read, seen, soles, strict=True)
         )
         return ScoredTools(
             needs=needs,

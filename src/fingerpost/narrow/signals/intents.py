@@ -215,10 +215,14 @@ _LOOK_VERB: Final = re.compile(
     + r"(?:הצגי?|הראי|תראי|הראה|תראה|תציגי?|קראי?|תקראי?|ת?פתחי?|חפשי?|תחפשי?|מצאי?|תמצאי?)(?!\w)",
     re.IGNORECASE,
 )
-_ANY_CHANGE_VERB: Final = re.compile(
-    rf"\b{_CHANGE_VERB}\b(?<!\btell)|(?:^|\s)ו?{_HEBREW_CHANGE_VERB}(?!\w)", re.IGNORECASE
+# Of the verbs of change only those that hardly ever ask for a text or a calculation.
+_CHANGE_START: Final = re.compile(
+    _POLITE + r"(?:(?:can|could|would|will) you (?:please )?)?"
+    r"(?:delete|remove|erase|add|append|move|rename|send|forward|reply|post|update|edit|replace|save|insert"
+    r"|store|upload|commit|push|overwrite|cancel|book|schedule|note|remember|record|log|jot|archive)\b"
+    r"|" + _POLITE + rf"{_HEBREW_CHANGE_VERB}(?!\w)",
+    re.IGNORECASE,
 )
-
 _NOTE_WORDS: Final = (
     r"(?:write|wrote|written|note|noted|jot|jotted|record|recorded|decide|decided|agree|agreed|conclude|concluded"
     r"|settle on|settled on|say|said|document|documented|save|saved|put|keep|kept|store|stored)"
@@ -255,12 +259,17 @@ def is_only_asking(text: str) -> bool:
     """Return whether the request only reads and changes nothing."""
     beginning = text[:MAX_MOOD_LENGTH].strip()
     if _LOOK_VERB.match(beginning) is not None:
-        return _ANY_CHANGE_VERB.search(beginning) is None
+        return _LATER_CHANGE.search(beginning) is None
     if _REQUEST_START.match(beginning) is not None or _LATER_CHANGE.search(beginning) is not None:
         return False
     if _QUESTION_START.match(beginning) is not None:
         return True
     return beginning.endswith("?") and _SENTENCE_END.search(beginning) is None
+
+
+def is_wishing_change(text: str) -> bool:
+    """Return whether the request begins with an instruction to change something."""
+    return _CHANGE_START.match(text[:MAX_MOOD_LENGTH].strip()) is not None
 
 
 def is_asking_whether(text: str) -> bool:
