@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
 from tests.kit.browser import ConsoleServer, visit
+from tests.requirements import proves
 
 KINDS = [*"abcdefghijk", "answered", "failed"]
 EXAMPLES = settings(max_examples=20, deadline=None)
@@ -111,6 +112,28 @@ def test_however_many_kinds_there_are_each_is_counted_once(run: Run, counted: li
     for before, after in zip(counted, found["rows"], strict=True):
         assert set(after) <= set(shown)
         assert sum(after.values()) == Counter(before).total()
+
+
+@proves("V13")
+def test_steps_and_outcomes_claim_only_what_happened(run: Run):
+    asked: dict[str, Any] = {"verdict": "ask", "reason": "no rule", "rule": "default for destroy"}
+    steps = [
+        {"kind": "call_ruled", "data": asked, "summary": ""},
+        {"kind": "call_finished", "data": {"error": "authorization_required"}, "summary": ""},
+        {"kind": "approval_decided", "data": {"decision": "rejected", "decided_by": "dana"}, "summary": ""},
+    ]
+    assert run("pages/audit.js", "value.map(m.describeStep)", steps) == [
+        "needs approval: it can overwrite or delete data",
+        "not called: it needs approval",
+        "rejected by dana",
+    ]
+    lines = [
+        ("answered", {"dry_run": True}),
+        ("declined", {"decision": "rejected"}),
+        ("answered", {"decision": "approved"}),
+    ]
+    refined = run("journey.js", "value.map(([outcome, line]) => m.refineOutcome(outcome, line))", lines)
+    assert refined == ["dry_run", "rejected", "answered"]
 
 
 def test_the_last_day_of_a_range_belongs_to_it(run: Run):

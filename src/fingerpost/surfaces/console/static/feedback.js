@@ -24,9 +24,10 @@ export function Feedback({ journey, me }) {
     toast(data.counts ? "Thank you. Routing uses it from now on." : "Thank you. It is stored; learning from feedback is off.", "good");
     await reload();
   };
-  return html`<section class="panel stack" aria-label="Was this the right tool?">
+  const question = journey.calls.length ? "Was this the right tool?" : "Was this right?";
+  return html`<section class="panel stack" aria-label=${question}>
     <div class="row">
-      <strong>Was this the right tool?</strong>
+      <strong>${question}</strong>
       <${Chip} on=${ownVerdict === "good"} onClick=${() => sendFeedback({ verdict: "good" })}>Yes<//>
       <${Chip} on=${ownVerdict === "bad" || wrong} onClick=${() => setWrong(!wrong)}>No…<//>
     </div>

@@ -140,7 +140,7 @@ const OUTCOMES = {
   handed_back: { label: "handed back to the caller", colour: 3 },
   asked: { label: "asked a question", colour: 6 },
   waiting: { label: "needs approval", colour: 5 },
-  declined: { label: "declined", colour: 7 },
+  declined: { label: "declined or rejected", colour: 7 },
   limited: { label: "limit reached", colour: 2 },
   failed: { label: "failed", colour: 8 },
   left: { label: "caller disconnected", colour: 4 },
@@ -190,7 +190,7 @@ function Charts({ figures }) {
   const outcomes = buildSeries(buckets, "outcomes", OUTCOMES);
   const errors = buildSeries(buckets, "errors", ERRORS);
   return html`<div class="charts">
-    <${StackedBars} ...${shared} title="Requests by outcome" legend ...${outcomes} empty="No request ended in this period." />
+    <${StackedBars} ...${shared} title="Requests by outcome" note="without those that were only routed" legend ...${outcomes} empty="No request ended in this period." />
     <${Lines}
       ...${shared}
       title="Tools for each request"
