@@ -147,6 +147,10 @@ def test_json_blocks_are_valid_server_files(block: Block, tmp_path: Path) -> Non
     assert loaded.warnings == ()
 
 
+def test_the_readme_stays_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
