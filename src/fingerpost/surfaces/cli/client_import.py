@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from difflib import unified_diff
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.text import Text
@@ -27,8 +28,20 @@ from fingerpost.settings.document import SettingsDocument, as_list, as_table, pa
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.servers_file import PRIVATE_MODE, put_json, write_atomically
 from fingerpost.settings.variables import register_literal_secrets
-from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, style_change
+from fingerpost.surfaces.cli.screen import (
+    clean_text,
+    format_count,
+    get_output,
+    print_json,
+    print_table,
+    style_change,
+)
 from fingerpost.surfaces.cli.terminal_input import confirm, is_at_terminal
+
+REVIEW_NEXT: Final = (
+    "Their tools wait for your review: `fingerpost pins` lists them, "
+    "`fingerpost pins accept SERVER` accepts them."
+)
 
 
 def explain_invalid_target(target: Path) -> str | None:
@@ -186,7 +199,7 @@ def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> N
                 for name, entry in safe.items()
             ),
         )
-        screen.print(f"{len(merged.servers)} servers in {len(found)} files")
+        screen.print(f"{format_count(len(merged.servers), 'server')} in {format_count(len(found), 'file')}")
     for one in merged.renamed:
         text = (
             f"{one.name} in {one.origin} differs from another server of that name: it becomes {one.new_name}"
@@ -225,4 +238,4 @@ def _write_merged(
     kept = f" (the old one is {backup})" if backup else ""
     use = "" if private else f"; use it with --servers {target}"
     click.echo(f"wrote {target}{kept}{use}", err=quiet)
-    click.echo("Their tools wait for your review: `fingerpost pins` lists them.", err=quiet)
+    click.echo(REVIEW_NEXT, err=quiet)

@@ -61,7 +61,12 @@ from fingerpost.settings.sources import (
     get_default_store_file,
 )
 from fingerpost.settings.variables import VariableScope, expand, register_literal_secrets
-from fingerpost.surfaces.cli.client_import import explain_invalid_target, merge_text, read_existing
+from fingerpost.surfaces.cli.client_import import (
+    REVIEW_NEXT,
+    explain_invalid_target,
+    merge_text,
+    read_existing,
+)
 from fingerpost.surfaces.cli.common import read_settings
 from fingerpost.surfaces.cli.options import CommonOptions
 from fingerpost.surfaces.cli.screen import print_note, print_table, style_change
@@ -963,7 +968,7 @@ def _move_servers(
     servers = "1 server" if count == 1 else f"{count} servers"
     click.echo(f"Moved {servers} from {label} to {plan.servers.file}.")
     if client_file.scope == "project":
-        click.echo("Their tools wait for your review: `fingerpost pins` lists them.")
+        click.echo(REVIEW_NEXT)
     undo = f"fingerpost install {client_file.client.name} --undo"
     click.echo(f"Restart {label} to use it. `{undo}` undoes all of this.")
     return 0
