@@ -92,7 +92,7 @@ def test_guidance_says_what_was_tried_what_to_change_and_how_to_rephrase() -> No
         ],
         ErrorKind.UNAVAILABLE,
     )
-    assert made.summary == "This could not be done: 2 tools were tried and none succeeded."
+    assert made.summary == "This failed: 2 tools were tried and none succeeded."
     assert made.tried == (
         "perplexity research, 2 times: it did not answer in time (after 60 s)",
         "tavily search: it could not be reached",
@@ -105,7 +105,7 @@ def test_guidance_says_what_was_tried_what_to_change_and_how_to_rephrase() -> No
 @proves("D11")
 def test_guidance_without_any_attempt_still_makes_sense() -> None:
     made = build_guidance([], ErrorKind.DENIED, tool="files/delete_file")
-    assert made.summary == "This could not be done with delete file (files): a rule does not permit it."
+    assert made.summary == "delete file (files) could not be used: a rule does not permit it."
     assert made.tried == ()
 
 

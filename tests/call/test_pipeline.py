@@ -442,7 +442,7 @@ async def test_a_call_that_ran_has_its_result_although_the_rest_of_it_cannot_be_
         outcome = await notes.router.call("read_note", {"path": "a"})
         assert outcome.success, outcome
         assert outcome.content.startswith('["line 0"')
-        assert "could not be kept" in outcome.content
+        assert "could not be stored" in outcome.content
         assert "read_result" not in outcome.content
         assert outcome.digest is not None
         assert outcome.digest.handle is None

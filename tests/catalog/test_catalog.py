@@ -96,7 +96,7 @@ def test_of_two_tools_with_one_name_in_one_server_the_first_stays() -> None:
     it = catalog(create_listing("shop", tool("get_price", "the first"), tool("get_price", "the second")))
     assert [card.description for card in it.snapshot.cards] == ["the first"]
     assert [(drop.name, drop.reason) for drop in it.dropped] == [
-        ("get_price", "has the name of a tool listed before it")
+        ("get_price", "has the same name as an earlier tool")
     ]
 
 

@@ -70,7 +70,7 @@ def test_what_changes_or_destroys_is_only_for_a_person_who_asks_for_it() -> None
     text = build_tool_instructions(pick("files/write_file", "files/delete_file"))
     assert "(changes things: only when the person asks for it)" in block_of(text, "files__write_file")
     assert "only when the person asks for exactly that" in block_of(text, "files__delete_file")
-    assert "nobody asked for it" in block_of(text, "files__write_file")
+    assert "the person did not ask for it" in block_of(text, "files__write_file")
 
 
 @proves("B1", "B6")

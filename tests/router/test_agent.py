@@ -179,7 +179,7 @@ async def test_a_dangerous_call_waits_and_the_agent_goes_on_with_it(tmp_path: Pa
     model = ScriptedModel([calls(("notes__delete_note", {"name": "plan.md"})), "plan.md is deleted."])
     async with open_notes_router(tmp_path, model) as (router, notes):
         agent = Agent(router)
-        with pytest.raises(CallError, match="nothing of this conversation waits"):
+        with pytest.raises(CallError, match="nothing in this conversation waits"):
             await agent.resume()
         route = await agent.ask("Delete the note plan.md")
         assert route.outcome is RouteOutcome.WAITING

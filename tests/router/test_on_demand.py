@@ -85,7 +85,7 @@ async def test_a_tool_that_is_gone_when_its_server_wakes_is_not_called(
     sleepy.offer("find")
     async with open_router(tmp_path, sleepy.spec) as router:
         outcome = await router.call("sleepy/look", {"word": "hat"})
-        assert "was taken away" in outcome.detail
+        assert "was removed" in outcome.detail
     assert sleepy.calls == 0
 
 

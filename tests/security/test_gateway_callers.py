@@ -84,7 +84,7 @@ async def test_a_near_name_is_one_that_can_be_called(tmp_path: Path) -> None:
     notes = tool_server("notes", [DELETE, {**DELETE, "name": "delete_all"}])
     rules = [{"verdict": "deny", "tool": "notes/delete_all"}]
     async with open_gateway_methods(tmp_path, notes.spec(), policy=rules) as it:
-        with pytest.raises(JsonRpcError, match=r"'notes__delte'; near are notes__delete$"):
+        with pytest.raises(JsonRpcError, match=r"'notes__delte'; similar: notes__delete$"):
             await it.call("notes__delte")
 
 

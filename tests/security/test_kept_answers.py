@@ -85,7 +85,10 @@ async def test_a_call_that_is_asked_about_for_another_reason_keeps_nothing(tmp_p
             view = (await opened.get(f"/api/approvals/{pending_id}")).json()
             assert view["may_mark_read_only"] is False
             refused = await approve(opened, pending_id)
-            assert (refused.status_code, refused.json()["title"]) == (409, "There is nothing to keep")
+            assert (refused.status_code, refused.json()["title"]) == (
+                409,
+                "This call cannot be marked as read-only",
+            )
             waiting = (await opened.get(f"/api/approvals/{pending_id}")).json()
             assert waiting["decision"] == "waiting"
 

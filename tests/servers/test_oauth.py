@@ -209,7 +209,7 @@ async def test_a_server_that_asks_for_nothing_is_reported_as_such():
 
 
 async def test_only_servers_at_an_address_are_signed_in_to():
-    with pytest.raises(ConfigError, match="not a server at an address"):
+    with pytest.raises(ConfigError, match="only HTTP servers need signing in"):
         await sign_in(stdio_fault("none"), MemoryTokens(), open_browser=person)
 
 

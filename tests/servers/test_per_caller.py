@@ -54,7 +54,7 @@ async def test_the_longest_idle_one_makes_room_and_busy_ones_stay():
         async with own.use("a", tasks, None) as first:
             async with own.use("c", tasks, None):  # b goes: a is in use
                 assert len(own) == 2
-                with pytest.raises(ServerUnavailable, match="serves 2 callers at once already"):
+                with pytest.raises(ServerUnavailable, match="already serves 2 callers"):
                     async with own.use("d", tasks, None):
                         pass
             async with own.use("a", tasks, None) as again:

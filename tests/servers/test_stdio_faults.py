@@ -192,7 +192,7 @@ async def test_a_server_that_prints_to_its_standard_output_is_told_so(program: s
         status = servers.get_status("chatty")
     assert words in (status.reason or "")
     assert "not MCP to its standard output, such as: Welcome!" in (status.reason or "")
-    assert "let it log to standard error" in (status.hint or "")
+    assert "it must log to standard error" in (status.hint or "")
 
 
 @proves("F27")

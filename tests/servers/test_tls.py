@@ -149,7 +149,7 @@ async def test_a_file_of_authorities_that_cannot_be_read_is_named_and_concerns_t
         status = servers.get_status("safe")
         assert status.state is ServerState.DOWN
         assert "SSL_CERT_FILE" in (status.reason or "")
-        assert "take it out of the environment" in (status.hint or "")
+        assert "unset it" in (status.hint or "")
         assert await call(servers) == "done"
 
 

@@ -146,7 +146,7 @@ def test_import_shows_what_it_found_and_writes_nothing_unasked(
     assert "a x cursor ~/.cursor/mcp.json:1" in rows
     assert "b https://b.example/mcp gemini-cli ~/.gemini/settings.json:1" in rows
     assert any(row.startswith("renamed: a in ~/.gemini/settings.json:1") for row in rows)
-    assert any("a.env.API_KEY is a secret written out" in row for row in rows)
+    assert any("a.env.API_KEY is a secret in plain text" in row for row in rows)
     assert list(folders.cwd.iterdir()) == []
 
 

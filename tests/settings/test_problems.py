@@ -80,20 +80,20 @@ TOML_MISTAKES = [
     (SIGN_IN.replace("https", "http"), 2, "issuer: http://id.example is not an https address", "use https"),
     ("[limits\nlist_pages = 1", 1, "is not valid TOML", "name = value"),
     ("[limits]\nlist_pages = auto", 2, "is not valid TOML: invalid value", "text in quotes"),
-    ("[gateway]\npinned = ['a'\nport = 1", 3, "is not valid TOML: unclosed array", "put a ] behind"),
+    ("[gateway]\npinned = ['a'\nport = 1", 3, "is not valid TOML: unclosed array", "put a ] after"),
     (
         "[gateway]\npinned = ['a', # one\n\nport = 1",
         4,
         "is not valid TOML: invalid value",
         "close a list with ]",
     ),
-    ("[servers.x]\nenv = { A = '1'\n", 2, "is not valid TOML: unclosed inline table", "put a } behind"),
+    ("[servers.x]\nenv = { A = '1'\n", 2, "is not valid TOML: unclosed inline table", "put a } after"),
     ('[servers.x]\ncommand = "C:\\Users\\me"', 2, "is not valid TOML", "in single quotes"),
     ("[limits]\nlist_pages = 1\nlist_pages = 2", 3, "is not valid TOML: cannot overwrite", "given once"),
     ("[limits]\nlist_pages = 1\nx = '''\nunclosed", 4, "is not valid TOML", "quotes"),
     ("servers = 3", 1, "servers: must be a table for each server", "[servers.name]"),
     ("[servers]\nx = 'npx'", 2, "servers.x: must be a table for each server", "[servers.name]"),
-    ("a = " + "[" * 3000 + "]" * 3000, 1, "is nested too deeply", "a handful of levels"),
+    ("a = " + "[" * 3000 + "]" * 3000, 1, "is nested too deeply", "fewer levels"),
 ]
 
 SERVER_MISTAKES = [
@@ -101,7 +101,7 @@ SERVER_MISTAKES = [
     (
         '"x": {"command": "a", "url": "https://a.example"}',
         "has both a command and a url",
-        "keep the one you mean",
+        "keep one of the two",
     ),
     ('"x": {"url": "ftp://a.example"}', "servers.x.url: must start with http:// or https://", "https://"),
     ('"x": {"url": "https://"}', "is a url without a host", "https://"),
@@ -127,7 +127,7 @@ SERVER_MISTAKES = [
         "export NOT_THERE",
     ),
     ('"x": {"command": "${input:my-key}"}', "needs the input 'my-key'", "FINGERPOST_INPUT_MY_KEY"),
-    ('"x": {"command": "${command:pick}"}', "which only an editor can answer", "environment variable"),
+    ('"x": {"command": "${command:pick}"}', "which only an editor can fill in", "environment variable"),
     (
         '"x": {"command": "a", "envFile": "gone.env"}',
         "names gone.env, which does not exist",
@@ -195,12 +195,12 @@ JSON_MISTAKES = [
         "is not valid JSON: expecting value",
         "a value is missing",
     ),
-    ('{"mcpServers": {}\n}\n}', 3, "is not valid JSON: extra data", "remove what stands"),
-    ('{"mcpServers": NaN}', 1, "NaN is not a number", "numbers that JSON knows"),
-    ('[{"command": "x"}]', 1, "does not hold a JSON object", "mcpServers"),
-    ('{\n"mcpservers": {"a": {"command": "x"}}}', 2, "holds no servers", "did you mean mcpServers"),
-    ('{"mcpServers": []}', 1, "mcpServers: must be an object", 'in {"mcpServers": {"name"'),
-    ("{}", 1, "holds no servers", "mcpServers"),
+    ('{"mcpServers": {}\n}\n}', 3, "is not valid JSON: extra data", "remove everything"),
+    ('{"mcpServers": NaN}', 1, "NaN is not a number", "a number that JSON allows"),
+    ('[{"command": "x"}]', 1, "does not contain a JSON object", "mcpServers"),
+    ('{\n"mcpservers": {"a": {"command": "x"}}}', 2, "contains no servers", "did you mean mcpServers"),
+    ('{"mcpServers": []}', 1, "mcpServers: must be an object", 'as {"mcpServers": {"name"'),
+    ("{}", 1, "contains no servers", "mcpServers"),
     ("[" * 100_000, 1, "is nested too deeply", "levels"),
     ("/* never closed", 1, "is not valid JSON", ""),
 ]
@@ -256,7 +256,7 @@ def test_a_wrong_argument_is_explained_as_an_argument(folders: SettingsFolders) 
 def test_a_name_given_twice_in_json_is_a_problem_and_the_last_one_counts(folders: SettingsFolders) -> None:
     file = folders.write("mcp.json", '{"mcpServers": {\n"a": {"command": "x"},\n"a": {"command": "y"}}}')
     (problem,) = folders.check(servers=file)
-    assert str(problem) == "mcp.json:3: mcpServers.a: is given twice, first on line 2"
+    assert str(problem) == "mcp.json:3: mcpServers.a: is written twice, first on line 2"
     assert [spec.command for spec in folders.load(servers=file).specs] == ["y"]
 
 
@@ -271,7 +271,8 @@ def test_a_slip_in_a_servers_key_is_a_warning_and_client_keys_are_silent(folders
     }
     file = folders.write("mcp.json", json.dumps({"mcpServers": {"a": entry}}))
     (warning,) = folders.load(servers=file).warnings
-    assert (warning.path, warning.fix) == ("mcpServers.a.agrs", "did you mean args?")
+    assert warning.message == 'unknown key "agrs" in server "a"; it is ignored'
+    assert warning.fix == "did you mean args?"
 
 
 def test_settings_without_effect_are_a_warning(folders: SettingsFolders) -> None:

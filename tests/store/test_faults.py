@@ -248,7 +248,7 @@ async def test_a_folder_one_may_not_write_to_is_explained(tmp_path: Path, anchor
     await folder.mkdir(mode=0o500)
     (line,) = await read_output("open_unprivileged", f"sqlite:///{folder}/fingerpost.db", anchor)
     assert "cannot be written" in line
-    assert "Check who owns" in line
+    assert "Check the owner" in line
 
 
 async def test_a_folder_that_is_a_file_is_explained(tmp_path: Path) -> None:

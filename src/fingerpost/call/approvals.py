@@ -128,7 +128,7 @@ class CallApprovals:
         now = self._clock()
         if await self._is_crowded(call, context, now):
             message = f"{call.tool} needs a person's approval, and too many calls of this caller wait already"
-            raise LimitReached(message, hint="have those decided first: `fingerpost approvals` lists them")
+            raise LimitReached(message, hint="decide about those first: `fingerpost approvals` lists them")
         asked = Pending(
             pending_id=create_id("apr"),
             call_id=context.call_id,
@@ -344,14 +344,14 @@ def _check_decision(pending: Pending, decision: Decision, edited: Call | None, s
         raise CallError(message, hint="reject it and call the other tool")
     if scope == "conversation" and (why := explain_once_only(pending)) is not None:
         message = f"{pending.pending_id} can only be approved once: {why}"
-        raise CallError(message, hint="approve it without widening it to the conversation")
+        raise CallError(message, hint="approve it for this call only")
 
 
 def explain_once_only(pending: Pending) -> str | None:
     """Return why this call cannot be approved for its conversation, or None if it can."""
     if pending.exact:
         return pending.reason
-    return "it was asked in no conversation" if pending.conversation is None else None
+    return "it belongs to no conversation" if pending.conversation is None else None
 
 
 def is_uncertain_read(pending: Pending, card: ToolCard | None) -> bool:
@@ -403,7 +403,7 @@ def _build_call_key(call_fingerprint: str, caller: str | None) -> str:
 
 def _build_unknown_error(pending_id: str) -> CallError:
     message = f"no call {pending_id!r} waits for a decision"
-    return CallError(message, hint="`fingerpost approvals` lists those that do.")
+    return CallError(message, hint="`fingerpost approvals` lists the waiting calls.")
 
 
 ROUND_SECONDS: Final = 900.0

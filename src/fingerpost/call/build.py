@@ -186,7 +186,7 @@ def check_argument_names(card: ToolCard, pending: Pending, names: Iterable[str])
             f"{card.key} takes no {escape_invisible_except(name)!r}; it takes: "
             f"{', '.join(map(escape_invisible_except, near))}"
         )
-        raise CallError(message, hint="write the name as the tool does; nothing was decided")
+        raise CallError(message, hint="use the tool's own names; nothing was decided")
 
 
 def build_call(card: ToolCard, arguments: JsonObject, repairs: tuple[Repair, ...]) -> Call:

@@ -69,7 +69,7 @@ def get_advice_after_decision(pending: Pending) -> str:
     """Return what the model should do after a person did not approve its call."""
     if pending.decision is Decision.EXPIRED:
         return (
-            "No person decided about this call in time, so it did not run. Do not ask for it again and do "
+            "The call was not approved in time, so it did not run. Do not ask for it again and do "
             "not do it another way; tell the person what was not done."
         )
     reason = _sanitize_line(pending.decision_reason or "", _MAX_REASON_LENGTH)
@@ -174,9 +174,9 @@ def format_tool_name(key: str) -> str:
 def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
     tools = dict.fromkeys(one.tool for one in attempts)
     if len(tools) > 1:
-        return f"This could not be done: {len(tools)} tools were tried and none succeeded."
+        return f"This failed: {len(tools)} tools were tried and none succeeded."
     name = format_tool_name(tool or next(iter(tools), ""))
-    return f"This could not be done with {name}: {_TEXTS[error]['description']}."
+    return f"{name} could not be used: {_TEXTS[error]['description']}."
 
 
 def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
     lines: list[str] = []
     for tool, tries in by_tool.items():
         last = tries[-1]
-        outcome = "it gave nothing usable" if last.error is None else _TEXTS[last.error]["description"]
+        outcome = "it returned nothing usable" if last.error is None else _TEXTS[last.error]["description"]
         times = "" if len(tries) == 1 else f", {len(tries)} times"
         lines.append(f"{format_tool_name(tool)}{times}: {outcome}{_format_attempt_duration(last)}")
     more = len(lines) - _MAX_TRIED
@@ -219,7 +219,7 @@ def _sanitize_line(text: str, max_length: int) -> str:
 
 
 RESULT_NOT_KEPT: Final = (
-    "What was left out could not be kept: the store failed. The call itself was carried out."
+    "The part that was cut could not be stored because the store failed. The call itself was made."
 )
 
 
@@ -234,7 +234,7 @@ class OutcomeBuilder:
         found = (
             f"{self.tool_call.name!r} could mean"
             if ambiguous
-            else f"there is no tool {self.tool_call.name!r}; near are"
+            else f"there is no tool {self.tool_call.name!r}; similar:"
         )
         content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.tool_call.name!r}"
         return self.build_failure(self.tool_call.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
@@ -283,7 +283,7 @@ class OutcomeBuilder:
         ways = [] if profile is None else [f"of the profile {profile} (`fingerpost profiles show {profile}`)"]
         if self.context.scopes or profile is None:
             ways.append("of the caller's key (`fingerpost keys` lists them)")
-        return f"Widen the servers, tools or effects {', or '.join(ways)}, if they are yours to change."
+        return f"Widen the servers, tools or effects {', or '.join(ways)}, if you may change them."
 
     def build_waiting(self, call: Call, pending: Pending) -> Outcome:
         content = f"{call.tool} needs a person's approval ({pending.pending_id}): {pending.reason}"
@@ -550,7 +550,7 @@ READ_RESULT_TOOL: Final[JsonObject] = {
     "inputSchema": {
         "type": "object",
         "properties": {
-            "handle": {"type": "string", "description": "Such as res_abc…, from the end of the cut text"},
+            "handle": {"type": "string", "description": "For example res_abc…, from the end of the cut text"},
             "page": {"type": "integer", "minimum": 1, "default": 1},
         },
         "required": ["handle"],
@@ -580,7 +580,7 @@ async def run_read_result(results: ResultStore, tool_call: ToolCall, context: Ca
         )
     found = await results.read_page(handle, page=number, caller=context.caller)
     if found is None:
-        content = f"nothing is kept under {handle} at page {number}"
+        content = f"there is no result {handle} with page {number}"
         return outcomes.build_failure(READ_RESULT_TOOL_NAME, ErrorKind.EXECUTION_FAILED, content)
     return _build_page_outcome(tool_call, context, found)
 

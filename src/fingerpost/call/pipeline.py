@@ -95,7 +95,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("fingerpost.call")
 
-CALLER_GAVE_UP = "the caller gave up before the call was over"
+CALLER_GAVE_UP = "the caller stopped waiting for the call"
 
 MAX_BOUNDED_SNAPSHOTS: Final = 100  # cached snapshots by scopes
 RECENT_ATTEMPT: Final = timedelta(seconds=2)
@@ -232,7 +232,7 @@ class CallPipeline:
         card = self._catalog.full_snapshot.get(tool)
         reads = card is None or card.effect_of(None) is Effect.READ
         kind = ErrorKind.EXECUTION_FAILED if reads else ErrorKind.UNKNOWN
-        message = f"something went wrong inside Fingerpost ({type(error).__name__}); its log says what"
+        message = f"internal error in Fingerpost ({type(error).__name__}); see its log"
         content = f"{tool}: {message}"
         return outcomes.build_failure(tool, kind, content, detail=content)
 
@@ -454,9 +454,9 @@ class CallPipeline:
             and (gone := find_absence(tool_call, self._catalog, self._servers.statuses)) is not None
         ):
             raise CallError(f"{gone.message}{self._describe_change(call.tool)}", hint=gone.fix)
-        what = "changed" if card is not None else "was taken away"
+        what = "changed" if card is not None else "was removed"
         message = f"{call.tool} {what} while this call waited; it was not called"
-        raise CallError(message, hint="Look at the tool as it is now, then make the call again.")
+        raise CallError(message, hint="Check the tool as it is now, then repeat the call.")
 
     def _describe_change(self, tool: str) -> str:
         """Return the parts of a changed definition that differ, as the end of a sentence."""
@@ -602,7 +602,7 @@ class CallPipeline:
         pending = await self.approvals.get(pending_id)
         if pending is None:
             message = f"no call waits under {pending_id}"
-            raise CallError(message, hint="`fingerpost approvals` lists those that do")
+            raise CallError(message, hint="`fingerpost approvals` lists the waiting calls")
         arguments = pending.arguments if pending.edited_arguments is None else pending.edited_arguments
         tool_call = ToolCall(name=pending.tool, arguments=arguments)
         context = replace(

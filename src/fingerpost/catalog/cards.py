@@ -155,7 +155,7 @@ class CardBuilder:
             return Known(written.fields.effect, Source.WRITTEN, written.get_reason("effect")), ""
         kept = self.read_only_marks.get(key)
         if kept is not None and kept[0] == fingerprint:
-            return Known(Effect.READ, Source.WRITTEN, f"{kept[1]} said that it only reads"), ""
+            return Known(Effect.READ, Source.WRITTEN, f"{kept[1]} marked it as read-only"), ""
         effect = judge_effect(tool)
         package = None if origin is None else origin.package
         names = {parameter for parameter, _ in collect_parameters(tool.get("inputSchema")).named if parameter}

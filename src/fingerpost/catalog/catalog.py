@@ -232,9 +232,7 @@ class Catalog:
         off: dict[str, ToolCard] = {}
         for made in self.build_cards(listing) if built is None else built:
             if isinstance(made, ToolCard) and made.key in cards:
-                made = RefusedDefinition(
-                    made.key.partition("/")[2], "has the name of a tool listed before it"
-                )
+                made = RefusedDefinition(made.key.partition("/")[2], "has the same name as an earlier tool")
             if isinstance(made, ToolCard):
                 cards[made.key] = made
                 continue
@@ -318,7 +316,7 @@ class Catalog:
             )
         if fingerprint is not None and fingerprint != waiting.card.fingerprint:
             message = f"{key} has changed again since it was shown"
-            raise ConfigError(message, hint="Look at the new difference and accept that one.")
+            raise ConfigError(message, hint="Review the new difference and accept it.")
         before = self._get_all_listed()
         accepted = build_pin(waiting.card, at=utc_now(), accepted_by=by)
         self._pins[key] = accepted
@@ -338,7 +336,7 @@ class Catalog:
             raise self._build_unknown_tool_error(key, "no tool of this name is offered")
         if fingerprint != card.fingerprint:
             message = f"{key} has changed since it was shown"
-            raise ConfigError(message, hint="Look at the tool as it is now, and say it of that one.")
+            raise ConfigError(message, hint="Review the tool as it is now, then mark it again.")
         before = self._get_all_listed()
         first = self._pins.get(key) or build_pin(card, at=utc_now())
         kept = self._pins[key] = replace(first, only_reads=by if only_reads else None)
@@ -475,10 +473,10 @@ class Catalog:
         waiting = self._find_changed_instructions(server)
         server_pin = self._pins.get(build_server_key(server))
         if waiting is None:
-            raise UnknownServer(f"{server}: nothing that it says of itself waits to be accepted")
+            raise UnknownServer(f"{server}: no changed instructions wait to be accepted")
         if fingerprint != waiting.fingerprint:
-            message = f"what {server} says of itself has changed again since it was shown"
-            raise ConfigError(message, hint="Look at the new difference and accept that one.")
+            message = f"the instructions of {server} have changed again since they were shown"
+            raise ConfigError(message, hint="Review the new difference and accept it.")
         known = frozenset[str]() if server_pin is None else get_pinned_tools(server_pin)
         accepted = build_server_pin(server, waiting.after, known, at=utc_now(), accepted_by=by)
         self._pins[accepted.key] = accepted

@@ -494,7 +494,7 @@ def _get_first_sentence(text: str) -> str:
 
 
 _UNKNOWN_EFFECT: Final = Known(
-    Effect.WRITE, Source.DEFAULT, "nothing says what it does, so it counts as writing"
+    Effect.WRITE, Source.DEFAULT, "nothing says what it does, so it is treated as writing"
 )
 
 

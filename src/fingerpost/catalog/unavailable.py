@@ -9,7 +9,7 @@ from fingerpost.catalog.tool_names import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.records import DroppedTool, Effect, Quarantined, ServerState, ServerStatus, ToolCard
 
-_ENABLE_HINT: Final = "Switch it on again in the console of `fingerpost serve`, under {page}."
+_ENABLE_HINT: Final = "Switch it on in the console of `fingerpost serve`, under {page}."
 _STATE_REASONS: Final = {
     ServerState.DOWN: "is down",
     ServerState.CONNECTING: "is still connecting",
@@ -39,7 +39,7 @@ def build_changed(card: ToolCard) -> UnavailableTool:
     return _build(
         card,
         "its definition changed since it was first seen",
-        f"Look at the change with `fingerpost pins diff {card.key}`, "
+        f"Show the change with `fingerpost pins diff {card.key}`, "
         f"then accept it with `fingerpost pins accept {card.key}`.",
     )
 
@@ -48,9 +48,9 @@ def build_unseen(card: ToolCard) -> UnavailableTool:
     """Build the reason for a new tool on a known server that needs acceptance."""
     return _build(
         card,
-        f"it is new on {card.server}, which was seen before without it",
-        f"Look at it with `fingerpost pins diff {card.key}`, then accept it with "
-        f"`fingerpost pins accept {card.key}`, or all of its server with "
+        f"it is new on {card.server}, which did not have it before",
+        f"Show it with `fingerpost pins diff {card.key}`, then accept it with "
+        f"`fingerpost pins accept {card.key}`, or everything of its server with "
         f"`fingerpost pins accept {card.server}`.",
     )
 
@@ -60,7 +60,7 @@ def build_reviewed(card: ToolCard) -> UnavailableTool:
     return _build(
         card,
         f"{card.server} is new, or its entry changed, and its tools wait for review",
-        f"Look at them with `fingerpost pins diff {card.server}`, then accept them with "
+        f"Show them with `fingerpost pins diff {card.server}`, then accept them with "
         f"`fingerpost pins accept {card.server}`.",
     )
 
@@ -72,7 +72,7 @@ def describe_quarantine(entries: Sequence[Quarantined]) -> str:
     new = len(entries) - changed - reviewed
     parts = (
         (changed, "hidden: the definition changed, the server's entry did not"),
-        (new, "hidden: new on a server that was seen before without it"),
+        (new, "hidden: new on a known server"),
         (reviewed, "waiting for review: the server is new, or its entry changed"),
     )
     return "; ".join(f"{count} {'tool' if count == 1 else 'tools'} {why}" for count, why in parts if count)
@@ -83,7 +83,7 @@ def build_disabled_by_settings(card: ToolCard, pattern: str) -> UnavailableTool:
     return _build(
         card,
         f"it is switched off in the settings: [[tools]] with match = {pattern!r} says enabled = false",
-        "Take that line out, or say enabled = true for this tool in an entry behind it.",
+        "Remove that line, or set enabled = true for this tool in a later entry.",
     )
 
 
@@ -97,7 +97,7 @@ def build_refused(drop: DroppedTool) -> UnavailableTool:
     return UnavailableTool(
         tool=build_tool_key(drop.server, drop.name),
         server=drop.server,
-        reason=f"it could not be taken: {drop.reason}",
+        reason=f"it cannot be used: {drop.reason}",
         fix="Report it to the server's author; every other tool of the server works.",
     )
 
@@ -119,12 +119,12 @@ def _build_fix(status: ServerStatus) -> str:
     match status.state:
         case ServerState.DISABLED:
             switch = '"disabled": true (in fingerpost.toml: enabled = false)'
-            return f"Take {switch} out of the entry of {status.name}."
+            return f"Remove {switch} from the entry of {status.name}."
         case ServerState.DOWN:
             hint = f"{status.hint[:1].upper()}{status.hint[1:]}. " if status.hint else ""
-            return f"{hint}`fingerpost doctor` says more about it."
+            return f"{hint}`fingerpost doctor` says more."
         case _:
-            return "Try again in a moment; `fingerpost servers` shows how it is doing."
+            return "Try again in a moment; `fingerpost servers` shows its state."
 
 
 def _build(card: ToolCard, reason: str, fix: str) -> UnavailableTool:

@@ -55,7 +55,7 @@ def _describe_preferred_fallback(card: ToolCard, before: Sequence[ToolCard]) -> 
 
 TOOLS_INSTRUCTIONS: Final = """\
 First decide whether a tool is needed at all. Answer directly, without a tool, when the request is about
-- something said earlier in this conversation: look there first, whoever said it;
+- something said earlier in this conversation: look there first;
 - general knowledge that does not change, a definition or an explanation;
 - arithmetic or logic you can do yourself;
 - writing, rewriting, translating, ideas or jokes;
@@ -173,7 +173,7 @@ def _list_when_not_to_use(card: ToolCard, before: Sequence[ToolCard]) -> Iterato
         case Effect.READ:
             yield "what you know, or the conversation, is enough"
         case Effect.WRITE:
-            yield "nobody asked for it: it changes things"
+            yield "the person did not ask for it: it changes things"
         case Effect.DESTROY:
             yield "there is any doubt what is meant: it removes or overwrites things"
     latency = card.intelligence.latency

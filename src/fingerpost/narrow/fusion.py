@@ -138,7 +138,7 @@ def compute_server_bonus(base: Scores, columns: ToolColumns, eligible: Rows) -> 
     if len(starts) > 1:
         mean = _average_best(base[eligible], starts)
         points[eligible] = SERVER_WEIGHT * np.repeat(mean, np.diff(starts, append=len(owners)))
-    return ScoreContribution(signal="server", points=points, note="its server suits the request")
+    return ScoreContribution(signal="server", points=points, note="its server fits the request")
 
 
 def _average_best(scores: Scores, starts: Rows) -> Scores:

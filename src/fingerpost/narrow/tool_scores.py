@@ -210,7 +210,7 @@ def _adjust_for_keywords(columns: ToolColumns, text: str, signals: Signals) -> I
     for row, found, weight in _find_keywords(columns, text, signals):
         if weight > 0:
             points[row] = min(KEYWORD_POINTS * weight * len(found), MAX_KEYWORD_POINTS)
-            notes[row] = f"words that speak for it: {', '.join(found[:4])}"
+            notes[row] = f"words that select it: {', '.join(found[:4])}"
     if notes:
         yield ScoreContribution(signal="keywords", points=points, notes=notes)
 

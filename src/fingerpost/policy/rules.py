@@ -64,7 +64,7 @@ OWN_ADDRESS_RULE: Final = "our own address"
 LOCAL_ADDRESS_RULE: Final = "local addresses"
 
 _OUT_OF_SCOPE_RULING: Final = Ruling(
-    verdict=Verdict.DENY, reason="it is outside of what this caller may use", rule=SCOPE_RULE
+    verdict=Verdict.DENY, reason="this caller may not use it", rule=SCOPE_RULE
 )
 
 
@@ -506,7 +506,7 @@ class PolicyEngine:
             return ruling
         written = scrub(found.written)
         if found.own:
-            reason = f"{written} leads to Fingerpost itself, which tools do not call"
+            reason = f"{written} is Fingerpost itself, which tools may not call"
             return Ruling(verdict=Verdict.DENY, reason=reason, rule=OWN_ADDRESS_RULE)
         by_rule = ruling.verdict is Verdict.ALLOW and ruling.rule not in _DEFAULT_RULE_NAMES
         if by_rule or self._local_addresses is Verdict.ALLOW:
@@ -583,13 +583,13 @@ def _judge_by_extra_rule(rule: PolicyRule, call: Call, context: CallContext) -> 
         return replace(ruling, verdict=Verdict(ruling.verdict), reason=str(ruling.reason), rule=label)
     except Exception as error:
         log.exception("the rule %s failed, so the call of %s is denied", label, call.tool)
-        reason = f"the rule {label} failed with {type(error).__name__}, so nothing tells whether it denies"
+        reason = f"the rule {label} failed with {type(error).__name__}, so it is unknown whether it denies"
         return Ruling(verdict=Verdict.DENY, reason=reason, rule=label)
 
 
 def describe_uncertain_read(doubt: str) -> str:
     """Return the reason to ask about a read that is not certain."""
-    return f"it seems to read only, but that is not certain: {doubt}"
+    return f"it seems to be read-only, but that is not certain: {doubt}"
 
 
 def _build_uncertain_ruling(call: Call) -> Ruling:

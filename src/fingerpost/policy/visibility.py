@@ -146,7 +146,7 @@ def _is_within(scopes: Sequence[Scope], subject: Subject) -> bool:
 def _find_reason(rules: Sequence[Rule], subjects: Sequence[Subject]) -> tuple[str, str] | None:
     """Return the rule by which every call of these subjects is denied and its reason, or None."""
     if not subjects:
-        return SCOPE_RULE, "it is outside of what you may use"
+        return SCOPE_RULE, "you may not use it"
     last = 0
     for subject in subjects:
         index = find_denial(rules, subject)

@@ -267,7 +267,7 @@ class Agent:
         async with self._one_at_a_time:
             state = self._state
             if state.waiting is None:
-                message = "nothing of this conversation waits for a person"
+                message = "nothing in this conversation waits for approval"
                 raise CallError(message, hint="Only a route whose outcome is 'waiting' can be resumed.")
             requests = self._router.requests
             route = await requests.resume(state.waiting, approval, build_options(RouteOptions, options))

@@ -129,7 +129,7 @@ class ConfiguredEntries:
         origin = _find_origin(loaded, name) if there is None else str(there.origin)
         if origin is not None:
             message = f"there is a server {name} already: {origin}"
-            hint = f"take another name, or change it with `fingerpost servers edit {name}`"
+            hint = f"choose another name, or change it with `fingerpost servers edit {name}`"
             raise ConfigError(message, hint=hint)
 
 

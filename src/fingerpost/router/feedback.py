@@ -380,7 +380,7 @@ class FeedbackService:
                 message, hint=f"Did you mean {near}?" if near else "`fingerpost tools` lists them."
             )
         if card.key == judged:
-            message = f"{card.key} is what was used"
+            message = f"{card.key} is the tool that was used"
             raise ConfigError(message, hint="Say good, or name another tool.")
         return card.key
 
@@ -389,7 +389,7 @@ def _parse_verdict(text: str) -> FeedbackVerdict:
     try:
         return FeedbackVerdict(text)
     except ValueError:
-        message = f"{text[:40]!r} says neither good nor bad"
+        message = f"{text[:40]!r} is neither good nor bad"
         raise ConfigError(message, hint="Say good or bad.") from None
 
 

@@ -346,7 +346,7 @@ class RequestRunner:
         pending = await self._deps.calls.approvals.get(pending_id)
         if pending is None:
             message = f"no call waits under {pending_id}"
-            raise CallError(message, hint="`fingerpost approvals` lists those that do.")
+            raise CallError(message, hint="`fingerpost approvals` lists the waiting calls.")
         return pending
 
     async def reply(self, asked: Route, answer: str, options: RouteOptions) -> Route:
@@ -529,8 +529,10 @@ class RequestRunner:
             raise CallError(message, hint="Ask without `parent`.")
         max_depth = self._settings.builtin.subagents.max_depth
         if parent.depth >= max_depth:
-            message = f"subagents may begin each other {max_depth} deep, and no deeper"
-            raise CallError(message, hint="Do this part yourself, or raise builtin.subagents.max_depth.")
+            message = f"subagents may be nested {max_depth} deep at most"
+            raise CallError(
+                message, hint="Do this part without a subagent, or raise builtin.subagents.max_depth."
+            )
         return parent
 
     def _emit_began(self, run: RunState) -> None:

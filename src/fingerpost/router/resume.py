@@ -197,7 +197,7 @@ async def _execute_decision(run: RunState, pending: Pending) -> Route | None:
         result, step = made
         selection = Selection(tool=pending.tool, arguments=step.arguments)
         _emit_status(run, pending, selection, success=step.success)
-        note = f"This call was made once, for {len(pending.packets)} requests that waited for its approval."
+        note = f"This call was made once for {len(pending.packets)} requests that waited for its approval."
         noted_step = replace(step, text=f"{note}\n{step.text}")
         run.emit(ToolResultInjected(packet_id=run.packet.packet_id, result=result, step=noted_step))
     return None
@@ -251,6 +251,6 @@ def _emit_status(run: RunState, pending: Pending, selection: Selection, *, succe
 def _describe_rejection(pending: Pending) -> str:
     """Return a sentence for the person about a call that was rejected or expired."""
     if pending.decision is Decision.EXPIRED:
-        return f"No decision about {pending.tool} was made in time, so it was not done."
+        return f"{pending.tool} was not approved in time and did not run."
     reason = f": {pending.decision_reason}" if pending.decision_reason else ""
     return f"{pending.tool} was rejected by {pending.decided_by or 'a person'} and was not done{reason}"

@@ -572,8 +572,8 @@ class Router:
             self.servers.get_status(server)  # raises if there is no such server
         await self._connector.connect_for_request(server)
         if server is not None and (status := self.servers.get_status(server)).state is ServerState.DOWN:
-            message = f"{server} is down: {status.reason or 'it did not say why'}"
-            raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more about it.")
+            message = f"{server} is down: {status.reason or 'no reason given'}"
+            raise ServerUnavailable(message, server=server, hint="`fingerpost doctor` says more.")
         narrower = await self._get_narrower()
         if self._request_runner is None:
             from fingerpost.router.request_runner import RequestRunner

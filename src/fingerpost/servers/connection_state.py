@@ -11,7 +11,7 @@ import anyio
 from fingerpost.frozen import frozen
 from fingerpost.servers.process import LogFolder, RingBuffer
 
-STRAY_OUTPUT_HINT = "its standard output belongs to the protocol: let it log to standard error"
+STRAY_OUTPUT_HINT = "its standard output is for the protocol: it must log to standard error"
 
 
 class RetryPace(StrEnum):

@@ -84,7 +84,7 @@ def find_unusable_proxy() -> RouteBlocked | None:
         except (httpx2.InvalidURL, ValueError):
             variable = _get_proxy_variable_name(scheme)
             message = f"the environment variable {variable} does not hold the address of a proxy"
-            return RouteBlocked(message, hint=f"correct {variable}, or take it out of the environment")
+            return RouteBlocked(message, hint=f"correct {variable}, or unset it")
     return None
 
 
@@ -103,10 +103,10 @@ def build_proxy_error(error: httpx2.TransportError, proxy: ProxyVariable) -> Rou
     """Build the error for a failed connection through a proxy."""
     instead = f"correct {proxy.variable}, or name the server's host in NO_PROXY"
     if not isinstance(error, httpx2.ProxyError):
-        return RouteBlocked(f"{proxy} cannot be reached", hint=f"is it running? Else {instead}")
+        return RouteBlocked(f"{proxy} cannot be reached", hint=f"is it running? Otherwise {instead}")
     message = f"{proxy} refuses the connection: {error}"
     if str(error).startswith("407"):
-        return RouteBlocked(message, hint=f"it wants a user and a password: {instead}")
+        return RouteBlocked(message, hint=f"it needs a user and a password: {instead}")
     return RouteBlocked(message, hint=f"the proxy's own rules decide that; or {instead}")
 
 
@@ -232,7 +232,7 @@ def _translate_known(server: str, error: BaseException) -> FingerpostError | Non
     if isinstance(error, MCPError):
         return from_reply(server, error, failure=None)
     if isinstance(error, ValidationError):
-        message = f"{server} answered the handshake with something that is not the protocol"
+        message = f"{server} did not answer the handshake as MCP requires"
         return ServerReplyInvalid(message, server=server, hint="report this to the server's author")
     if isinstance(error, OAuthFlowError):
         return build_sign_in_required(server, clean_text(str(error)))
@@ -289,15 +289,15 @@ def build_http_refusal(server: str, status: int, retry_after: str | None = None)
         message = f"{server} answered HTTP 404: there is no MCP server at this address"
         return ServerUnavailable(message, server=server, hint="check the path of its url, often /mcp or /sse")
     if status == 407:
-        message = f"the proxy on the way to {server} wants a user and a password (HTTP 407)"
+        message = f"the proxy for {server} needs a user and a password (HTTP 407)"
         return RequestNotSent(
             message, server=server, hint="give them in HTTP_PROXY, or name its host in NO_PROXY"
         )
     wait = parse_retry_after(retry_after)
-    when = None if wait is None else f"it asks to be left alone for {ceil(wait)} s: try again then"
+    when = None if wait is None else f"it asks to wait {ceil(wait)} s: try again then"
     if status == 429:
         message = f"{server} rejected this request because of too many requests (HTTP 429)"
-        hint = when or "wait a while, and ask it less often"
+        hint = when or "wait, and call it less often"
         return RateLimited(message, server=server, hint=hint, retry_after=wait)
     hint = when or "the server's own log says more"
     return ServerBusy(f"{server} answered HTTP {status}", server=server, hint=hint, retry_after=wait)

@@ -146,7 +146,7 @@ class ReplyErrors:
         if may_follow_redirect(url, status, location):
             message = f"{self._server} redirects to {location}, repeatedly (redirect loop)"
             return ServerUnavailable(message, server=self._server, hint="correct its url, or its redirects")
-        message = f"{self._server} redirects to {location}, another address; that is not followed"
+        message = f"{self._server} redirects to {location}, another address; this is not followed"
         return ServerUnavailable(message, server=self._server, hint="use that address if it is the right one")
 
     def build_unreadable(self, why: str) -> ServerReplyInvalid:
@@ -421,7 +421,7 @@ class _HttpConnection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            self._fail(ConnectionError("the server wants to speak another protocol than HTTP"))
+            self._fail(ConnectionError("the server asked for another protocol than HTTP"))
             return
         except httptools.HttpParserError as error:
             self._fail(ConnectionError(f"this is not HTTP: {error}"))
@@ -783,8 +783,8 @@ def _load_trust() -> tuple[ssl.SSLContext, RouteBlocked | None]:
         return httpx2.create_ssl_context(), None
     except OSError as error:
         variable = next((name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)), None)
-        hint = "let it name a file with the certificates to trust, in PEM, or take it out of the environment"
-        message = f"what the environment variable {variable} names holds no certificates that can be read"
+        hint = "set it to a PEM file with the certificates to trust, or unset it"
+        message = f"the file in the environment variable {variable} contains no readable certificates"
         if variable is None:
             hint = "set SSL_CERT_FILE to a file with the certificates to trust, in PEM"
             message = "the certificates that this machine trusts cannot be read"

@@ -101,7 +101,7 @@ class MessageQuota:
         return None
 
     def _build_limit_error(self, what: str, name: str) -> LimitReached:
-        hint = f"raise limits.{name} if this server may do so"
+        hint = f"raise limits.{name} if you want to allow that"
         return LimitReached(f"{self._server} {what} in one call", hint=hint)
 
 

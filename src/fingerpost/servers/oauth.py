@@ -329,8 +329,8 @@ async def sign_in(
 ) -> bool:
     """Sign in to this server. Return False if the server does not require it. Raises `ServerUnavailable`."""
     if spec.url is None or spec.transport not in ("http", "sse"):
-        message = f"{spec.name} is not a server at an address; only those are signed in to"
-        raise ConfigError(message, hint="programs get their credentials by their env")
+        message = f"{spec.name} runs as a local program; only HTTP servers need signing in"
+        raise ConfigError(message, hint="give a local program its credentials in env")
     storage = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
     try:
         with anyio.fail_after(timeout):

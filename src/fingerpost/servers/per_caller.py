@@ -144,7 +144,7 @@ class CallerConnections:
             return
         idle = self._list_idle()
         if not idle:
-            message = f"{self._spec.name} serves {self._max_callers} callers at once already"
+            message = f"{self._spec.name} already serves {self._max_callers} callers"
             raise ServerUnavailable(message, server=self._spec.name, hint="try again when one has finished")
         self._own.pop(min(idle)[1]).scope.cancel()
 

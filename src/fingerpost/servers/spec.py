@@ -466,7 +466,7 @@ def _build_arguments_model(function: Callable[..., Any], name: str) -> type[Base
         raise ConfigError(message, hint=_FUNCTION_HINT) from error
     for parameter in parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
-            message = f"{name} takes {parameter}, which no model can fill in"
+            message = f"{name} takes {parameter}, which a model cannot fill in"
             raise ConfigError(message, hint=_FUNCTION_HINT)
         kind = Any if parameter.annotation is parameter.empty else parameter.annotation
         fields[parameter.name] = (kind, ... if parameter.default is parameter.empty else parameter.default)

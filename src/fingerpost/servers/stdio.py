@@ -345,7 +345,7 @@ class DirectStdio:
         try:
             reply = await self._child.ask(in_flight.request, encode(request) + b"\n")
         except anyio.get_cancelled_exc_class():
-            reason = {"requestId": in_flight.request, "reason": "the caller no longer waits"}
+            reason = {"requestId": in_flight.request, "reason": "the caller stopped waiting"}
             notice = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": reason}
             self._child.send(encode(notice) + b"\n")
             raise

@@ -726,7 +726,7 @@ class DirectHttp:
             cursor.pings -= 1
 
     async def _cancel(self, request: RequestId, headers: Mapping[str, str]) -> None:
-        params = {"requestId": request, "reason": "the caller no longer waits"}
+        params = {"requestId": request, "reason": "the caller stopped waiting"}
         await self._notify({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}, headers)
 
     async def _notify(self, message: Mapping[str, Any], headers: Mapping[str, str]) -> None:

@@ -88,9 +88,7 @@ async def probe_periodically(connection: ServerConnection) -> None:
         except (TimeoutError, ToolTimeout):
             missed += 1
             if missed >= MAX_MISSED_PROBES:
-                connection.state.end(
-                    ConnectionFailure(reason=f"no sign of life for {missed * PROBE_TIMEOUT:g} s")
-                )
+                connection.state.end(ConnectionFailure(reason=f"no answer for {missed * PROBE_TIMEOUT:g} s"))
         except FingerpostError as error:
             if is_connection_lost(error):
                 connection.state.end(build_connection_failure(error))
@@ -302,7 +300,7 @@ class Supervisor:
         self._listed_at = -math.inf
         self.needs_listing = True  # what is known of the server is missing or old
         self.use = ServerUse()
-        self._stopped_idle = False  # the connection was ended because nothing used it
+        self._stopped_idle = False  # the connection was ended because it was not used
 
     @property
     def lifecycle(self) -> Lifecycle:
@@ -386,7 +384,7 @@ class Supervisor:
                 if self.listing is not None and self._shared.has_state(self.listing):
                     return
                 self._stopped_idle = True
-                connection.state.end(ConnectionFailure(reason="nothing used it"))
+                connection.state.end(ConnectionFailure(reason="it was not used"))
                 return
             await anyio.sleep(min(limit - unused, MAX_IDLE_CHECK_SECONDS))
 
@@ -524,7 +522,7 @@ class Supervisor:
                     return state.failure
                 known = connect.from_exception(self.spec.name, error)
                 return self._build_failure(known, error, needs_user=connect.requires_user_action(error))
-        hint = "give it a longer connect_timeout if it is only slow"
+        hint = "if it is only slow, raise its connect_timeout"
         if state.stray_lines:
             reason = f"no answer within {seconds:g} s{state.describe_stray_lines()}"
             return ConnectionFailure(reason=reason, hint=f"{STRAY_OUTPUT_HINT}; {hint}")

@@ -234,7 +234,7 @@ def _read_inputs(document: SettingsDocument) -> dict[str, PromptInput]:
 def _find_repeated(document: SettingsDocument) -> Iterator[Problem]:
     for twice in document.repeated:
         yield Problem(
-            message=f"is given twice, first on line {twice.first}",
+            message=f"is written twice, first on line {twice.first}",
             fix="remove one of the two, or rename it",
             path=format_path(twice.path),
             origin=document.get_origin(twice.path),
@@ -243,17 +243,17 @@ def _find_repeated(document: SettingsDocument) -> Iterator[Problem]:
 
 def build_no_servers_problem(document: SettingsDocument) -> Problem:
     """Build the problem for a file without a table of servers."""
-    fix = 'the servers stand in {"mcpServers": {"name": {"command": "…"}}}'
+    fix = 'write the servers as {"mcpServers": {"name": {"command": "…"}}}'
     # A known table that contains something else.
     misused = (path for path in SERVER_TABLES if len(path) == 1 and path[0] in document.values)
     if (table_path := next(misused, None)) is not None:
-        message = "must be an object with each server under its name"
+        message = "must be an object of servers by name"
         return Problem(
             message=message, fix=fix, path=format_path(table_path), origin=document.get_origin(table_path)
         )
     near = find_nearest("mcpServers", document.values, cutoff=0.75)
     return Problem(
-        message="holds no servers",
+        message="contains no servers",
         fix=f"did you mean mcpServers instead of {near}?" if near else fix,
         origin=document.get_origin((near,) if near else ()),
     )
@@ -272,14 +272,15 @@ def _find_misspelled(
     document: SettingsDocument, path: KeyPath, entry: Mapping[str, object]
 ) -> Iterator[Problem]:
     known = FIELD_NAMES.keys() | SPECIAL_FIELDS
+    is_usable = any(FIELD_NAMES.get(name) in ("command", "url") for name in entry)
+    effect = "it is ignored" if is_usable else "the server was skipped"
     for name in entry:
         if name in known or name in IGNORED_FIELDS:
             continue
         if near := find_nearest(name, known, cutoff=0.75):
             yield Problem(
-                message="is not read",
+                message=f'unknown key "{name}" in server "{path[-1]}"; {effect}',
                 fix=f"did you mean {near}?",
-                path=format_path((*path, name)),
                 origin=document.get_origin((*path, name)),
                 warning=True,
             )

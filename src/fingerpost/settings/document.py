@@ -294,7 +294,7 @@ def read_document(path: Path, shown_as: str, *, toml: bool | None = None) -> Set
     except RecursionError:
         document = None
     if document is None or (isinstance(document, SettingsDocument) and _is_too_deep(document.values)):
-        return _build_problem(shown_as, 1, "is nested too deeply", "a settings file has a handful of levels")
+        return _build_problem(shown_as, 1, "is nested too deeply", "use fewer levels")
     return document
 
 
@@ -324,7 +324,7 @@ def read_text(path: Path, shown_as: str) -> str | Problem:
         )
     if len(data) > MAX_BYTES:
         limit = f"{MAX_BYTES // 1024 // 1024} MiB"
-        return _build_problem(shown_as, None, f"is larger than {limit}", "this is not a settings file")
+        return _build_problem(shown_as, None, f"is larger than {limit}", "check that it is a settings file")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -359,11 +359,11 @@ def parse_json(text: str, shown_as: str, folder: Path) -> SettingsDocument | Pro
         message = _lower_first(error.msg).replace("\\", "")
         return _build_problem(shown_as, error.lineno, f"is not valid JSON: {message}", fix)
     except ValueError as error:
-        return _build_problem(shown_as, 1, f"is not valid JSON: {error}", "write numbers that JSON knows")
+        return _build_problem(shown_as, 1, f"is not valid JSON: {error}", "write a number that JSON allows")
     entries = as_table(values)
     if entries is None:
-        fix = 'the file starts with { and holds "mcpServers"'
-        return _build_problem(shown_as, 1, "does not hold a JSON object", fix)
+        fix = 'the file must start with { and contain "mcpServers"'
+        return _build_problem(shown_as, 1, "does not contain a JSON object", fix)
     lines, repeated = find_json_lines(plain)
     return SettingsDocument(file=shown_as, folder=folder, values=entries, lines=lines, repeated=repeated)
 
@@ -373,9 +373,9 @@ _JSON_FIXES = {
     "Expecting ':' delimiter": "put a colon between the name and its value",
     "Expecting property name enclosed in double quotes": "write names in double quotes",
     "Expecting value": "a value is missing here: text in double quotes, a number, true, false, [ or {",
-    "Extra data": "remove what stands after the last }",
+    "Extra data": "remove everything after the last }",
     "Unterminated string starting at": "close the text with a double quote",
-    "Invalid control character at": "a text ends on the line it starts on; write \\n for a line break",
+    "Invalid control character at": "a text must end on the same line; write \\n for a line break",
     # Without a literal backslash: where control characters are escaped for terminals it would be doubled.
     "Invalid \\escape": "write every backslash twice, or / instead, as in C:/tools/x.cmd",
 }
@@ -385,9 +385,9 @@ def _find_toml_fix(message: str, text: str, line: int) -> str:
     if message.startswith(("Cannot overwrite", "Cannot declare", "Cannot mutate")):
         return "each name may be given once; remove one of the two"
     if message.startswith("Unclosed array"):
-        return "put a ] behind the last entry of the list, and commas between them"
+        return "put a ] after the last entry of the list, and commas between entries"
     if message.startswith("Unclosed inline table"):
-        return "put a } behind the last entry, on the same line"
+        return "put a } after the last entry, on the same line"
     if message.startswith(("Unescaped", "Invalid hex value")):
         return "write text with backslashes in single quotes, or / instead, as in 'C:/tools/x.cmd'"
     in_quotes = 'write text in quotes ("auto"), numbers and true/false without'
@@ -403,7 +403,7 @@ def _is_after_open_list(text: str, line: int) -> bool:
 
 
 def _refuse_constant(constant: str) -> NoReturn:
-    message = f"{constant} is not a number JSON knows"
+    message = f"{constant} is not a number in JSON"
     raise ValueError(message)
 
 

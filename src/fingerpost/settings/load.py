@@ -222,7 +222,7 @@ def _resolve_path(path: str, scope: VariableScope) -> Path:
 def _resolve_transport(entry: _ServerEntry, server: ServerSettings) -> Transport | None:
     """Return the transport. Adds a problem if the entry is ambiguous."""
     if server.command and server.url:
-        entry.report("has both a command and a url", "keep the one you mean", ("url",))
+        entry.report("has both a command and a url", "keep one of the two", ("url",))
     elif server.command:
         return _resolve_program_transport(entry, server)
     elif server.url:
@@ -463,7 +463,7 @@ def _build_sources(
     try:
         current_folder = (cwd or Path.cwd()).absolute()
     except FileNotFoundError:
-        message = "the current folder does not exist any more"
+        message = "the current folder does not exist"
         raise ConfigError(message, hint="change to another folder") from None
     return Sources(
         config=config,

@@ -54,9 +54,11 @@ class ToolRoutingSettings(Section):
     selection_temperature: float = Field(default=0.15, ge=0, le=2, description="For the selecting model")
     review_temperature: float = Field(default=0.3, ge=0, le=2, description="For the reviewing model")
     confidence_threshold: float = Field(default=0.7, ge=0, le=1, description="Below this, a person is asked")
-    max_reinjections: int = Field(default=3, ge=0, le=20, description="How often a packet may go round")
-    allow_write: bool = Field(default=False, description="Our own write tools act; otherwise dry run")
-    allow_execute: bool = Field(default=False, description="Our own command tools act; otherwise dry run")
+    max_reinjections: int = Field(
+        default=3, ge=0, le=20, description="How often a request may be processed again"
+    )
+    allow_write: bool = Field(default=False, description="Built-in write tools act; otherwise dry run")
+    allow_execute: bool = Field(default=False, description="Built-in command tools act; otherwise dry run")
 
 
 class SmartRoutingSettings(Section):
@@ -66,7 +68,9 @@ class SmartRoutingSettings(Section):
     max_tools: int = Field(default=30, ge=0, description="auto needs more tools than this")
     max_servers: int = Field(default=4, ge=0, description="auto needs more servers than this")
     keep_minutes: float = Field(
-        default=60.0, gt=0, description="A model's choice is forgotten when its conversation rests so long"
+        default=60.0,
+        gt=0,
+        description="A model's choice is forgotten after the conversation was idle this long",
     )
     temperature: float = Field(default=0.1, ge=0, le=2, description="For the server-selecting model")
     max_tokens: int = Field(default=300, ge=1, le=100_000, description="For the server-selecting model")
@@ -80,11 +84,13 @@ class NarrowSettings(Section):
     """How many tools a request gets, and how they are found."""
 
     max_tools: int = Field(default=4, ge=1, le=64, description="Most tools offered to a model")
-    candidates: int = Field(default=20, ge=1, le=200, description="Tools ranked and explained behind them")
+    candidates: int = Field(
+        default=20, ge=1, le=200, description="Further tools that are ranked and explained"
+    )
     tool_above: float = Field(default=0.6, ge=0, le=1, description="Need score from which a tool is needed")
     none_below: float = Field(default=0.4, ge=0, le=1, description="Need score up to which none is")
-    cache_seconds: float = Field(default=30.0, ge=0, description="How long a narrowing may be given again")
-    cache_entries: int = Field(default=1000, ge=0, description="Narrowings kept for that")
+    cache_seconds: float = Field(default=30.0, ge=0, description="How long a narrowing is cached")
+    cache_entries: int = Field(default=1000, ge=0, description="Cached narrowings")
     threads: int = Field(default=1, ge=1, le=64, description="Processor threads the encoder may use")
     scorer_seconds: float = Field(
         default=1.0, gt=0, le=60, description="How long an added scorer may take for a request"
@@ -141,7 +147,7 @@ class ChooseSettings(Section):
         default="auto", description="auto: staged with a model, keyless without"
     )
     decline_below: float = Field(
-        default=0.2, ge=0, le=1, description="Confidence below which a tool is not even asked about"
+        default=0.2, ge=0, le=1, description="Confidence below which a call is dropped without asking"
     )
     max_turns: int | None = Field(
         default=None,
@@ -153,22 +159,22 @@ class ChooseSettings(Section):
     max_seconds: float = Field(default=300.0, gt=0, le=86_400, description="For a whole request")
     max_tokens: int = Field(default=200_000, ge=100, description="Of all model calls of a request together")
     max_cost: float | None = Field(default=None, gt=0, description="Of a request, in your models' currency")
-    answer_tokens: int = Field(default=1500, ge=16, le=100_000, description="Most an answer may take")
+    answer_tokens: int = Field(default=1500, ge=16, le=100_000, description="Longest answer")
     answer_temperature: float | None = Field(default=None, ge=0, le=2, description="By default the model's")
     persona: str | None = Field(default=None, description="Who the assistant is, first in every prompt")
     directives: str | None = Field(
-        default=None, description="What the client can act on, last in every prompt"
+        default=None, description="What the client can do with the answer; last in every prompt"
     )
 
 
 class ModelSettings(Section):
     """One language model behind an OpenAI-compatible address."""
 
-    model: str = Field(min_length=1, description="The name the server knows it by")
+    model: str = Field(min_length=1, description="Its name at the server")
     base_url: str | None = Field(
         default=None, description="Where it is served, such as http://127.0.0.1:8080/v1"
     )
-    api_key: str | None = Field(default=None, repr=False, description="Better in the environment than here")
+    api_key: str | None = Field(default=None, repr=False, description="Prefer an environment variable")
     timeout: float = Field(default=60.0, gt=0, le=3600, description="Seconds for one reply")
     provider: Literal["openai", "anthropic", "google"] = Field(
         default="openai", description="Which API the address has"
@@ -187,8 +193,8 @@ class ModelSettings(Section):
 class ModelsSettings(Section):
     """The models in use, each standing in for the other. Without any, Fingerpost routes by itself."""
 
-    lite: ModelSettings | None = Field(default=None, description="The small one: selects servers and tools")
-    prime: ModelSettings | None = Field(default=None, description="The good one: reviews and answers")
+    lite: ModelSettings | None = Field(default=None, description="The small model: selects servers and tools")
+    prime: ModelSettings | None = Field(default=None, description="The strong model: reviews and answers")
 
 
 class StoreSettings(Section):
@@ -205,14 +211,14 @@ class StoreSettings(Section):
         "beside an SQLite file, and in a PostgreSQL database",
     )
     flush_ms: float = Field(
-        default=100.0, ge=0, le=1000, description="How long writes wait to share one flush"
+        default=100.0, ge=0, le=1000, description="How long writes wait to be flushed together"
     )
     lease_seconds: float = Field(
         default=30.0,
         ge=1,
         le=3600,
-        description="Silence after which another process on this store counts as gone, its requests as "
-        "interrupted, s",
+        description="Seconds without a heartbeat after which another process counts as ended and its "
+        "requests as interrupted",
     )
     keep_days: float = Field(
         default=30.0,
@@ -233,7 +239,10 @@ class LimitSettings(Section):
     connect_timeout: float = Field(default=30.0, gt=0, le=600, description="Seconds to connect and list")
     list_pages: int = Field(default=200, ge=1, description="Pages of one tool list")
     relist_seconds: float = Field(
-        default=30.0, ge=0, le=86_400, description="Age at which an unannounced tool list is read again, s"
+        default=30.0,
+        ge=0,
+        le=86_400,
+        description="Age at which a tool list without change notifications is read again, s",
     )
     tools_per_server: int = Field(default=20_000, ge=1, description="Tools of one server")
     definition_bytes: int = Field(default=256 * 1024, ge=1024, description="Size of one tool definition")
@@ -268,7 +277,7 @@ class LifecycleSettings(Section):
         default=300.0,
         ge=0,
         le=86_400 * 7,
-        description="A program without calls for so long is stopped, s; 0: never",
+        description="A program is stopped after this long without calls, s; 0: never",
     )
     relist_days: float = Field(
         default=7.0, ge=0, description="Age at which a kept list is read again in the background, days"
@@ -282,18 +291,18 @@ class LifecycleSettings(Section):
 class RuleSettings(Section):
     """One rule of the policy. All conditions given must hold; the first rule that fits decides."""
 
-    verdict: Literal["allow", "ask", "deny"] = Field(description="What to do with a call that fits")
+    verdict: Literal["allow", "ask", "deny"] = Field(description="What to do with a matching call")
     server: str | None = Field(default=None, description="Server name, `*` allowed")
     tool: str | None = Field(default=None, description="Tool key `server/tool` or bare name, `*` allowed")
     operation: str | None = Field(default=None, description="Operation of a consolidated tool, `*` allowed")
     effect: Effect | None = Field(default=None, description="read, write or destroy")
-    caller: str | None = Field(default=None, description="Who calls, `*` allowed")
+    caller: str | None = Field(default=None, description="Name of the caller, `*` allowed")
     profile: str | None = Field(default=None, description="Profile of the caller, `*` allowed")
     arguments: dict[str, str] = Field(
         default_factory=dict, description="Argument name to pattern, `*` allowed; all must fit"
     )
     paths: Literal["inside", "outside"] | None = Field(
-        default=None, description="Every path argument lies inside, or one outside, the working directory"
+        default=None, description="All path arguments are inside the working directory, or one is outside"
     )
     reason: str | None = Field(default=None, description="Shown to the model and the person")
 
@@ -339,7 +348,7 @@ class CallSettings(Section):
     pending_seconds: float = Field(default=3600.0, gt=0, description="How long a call waits for a person")
     local_addresses: Literal["ask", "allow", "deny"] = Field(
         default="ask",
-        description="Calls with an address of this machine or link in their arguments; rules that allow win",
+        description="Calls with a local or link-local address in their arguments; rules can allow them",
     )
     idempotency_seconds: float = Field(
         default=86_400.0, gt=0, description="How long an idempotency key is remembered"
@@ -349,9 +358,9 @@ class CallSettings(Section):
 class DigestSettings(Section):
     """How results are cut to what fits."""
 
-    max_tokens: int = Field(default=4000, ge=50, description="Most a result may take")
+    max_tokens: int = Field(default=4000, ge=50, description="Longest result")
     context_share: float = Field(
-        default=0.25, gt=0, le=1, description="Most of the remaining context for one"
+        default=0.25, gt=0, le=1, description="Largest share of the remaining context for one result"
     )
     keep_seconds: float = Field(default=86_400, gt=0, description="How long the full result can be fetched")
     summary_tokens: int = Field(
@@ -371,34 +380,36 @@ class FlagSettings(Section):
     inferred_intelligence: bool = Field(default=True, description="Infer category, priority and signals")
     learned_intelligence: bool = Field(default=True, description="Learn latency and size from recorded use")
     audit: bool = Field(default=True, description="Keep the hash-chained audit trail")
-    argument_repair: bool = Field(default=True, description="Put wrong arguments right where it is certain")
+    argument_repair: bool = Field(default=True, description="Correct wrong arguments where it is certain")
     fallback: bool = Field(default=True, description="Try the next tool in line when one fails")
-    result_cache: bool = Field(default=True, description="Answer a repeated read from memory")
-    loop_guard: bool = Field(default=True, description="Stop a call that goes round in circles")
+    result_cache: bool = Field(default=True, description="Answer a repeated read from the cache")
+    loop_guard: bool = Field(default=True, description="Stop repeated calls with the same result")
     digest: bool = Field(default=True, description="Cut long results to what fits")
     result_summaries: bool = Field(default=True, description="Summarise results of tools with needs_summary")
     need_gate: bool = Field(default=True, description="Offer no tools for a request that needs none")
-    dense_scores: bool = Field(default=True, description="Compare meanings, not words alone")
-    intent_signals: bool = Field(default=True, description="Let categories, mentions and urgency count")
+    dense_scores: bool = Field(default=True, description="Compare meanings, not only words")
+    intent_signals: bool = Field(default=True, description="Use categories, mentions and urgency for ranking")
     split_needs: bool = Field(default=True, description="Look for tools for each part of a request")
     producers: bool = Field(default=True, description="Offer the tool that finds what a chosen one needs")
-    learned_use: bool = Field(default=True, description="Let what worked for similar requests count")
-    narrow_cache: bool = Field(default=True, description="Answer a repeated narrowing from memory")
-    review: bool = Field(default=True, description="Have the prime model look at each selection")
-    widen: bool = Field(default=True, description="Look at more tools once before asking a person")
+    learned_use: bool = Field(default=True, description="Rank tools higher that worked for similar requests")
+    narrow_cache: bool = Field(default=True, description="Answer a repeated narrowing from the cache")
+    review: bool = Field(default=True, description="The prime model reviews each selection")
+    widen: bool = Field(default=True, description="Consider more tools once before asking a person")
     calibration: bool = Field(default=True, description="Fit confidence on recorded outcomes")
-    chains: bool = Field(default=True, description="Go on to a next tool when the first is not enough")
-    syntax_guard: bool = Field(default=True, description="Stop tool syntax a model writes into its answer")
+    chains: bool = Field(default=True, description="Use another tool if the first is not enough")
+    syntax_guard: bool = Field(default=True, description="Remove tool-call markup from answers")
     summarise: bool = Field(default=True, description="Shorten a conversation that no longer fits")
-    adaptive_instructions: bool = Field(default=False, description="Let instructions follow recorded use")
-    learn_from_feedback: bool = Field(default=False, description="Let corrections by people count")
+    adaptive_instructions: bool = Field(default=False, description="Adapt instructions to recorded use")
+    learn_from_feedback: bool = Field(default=False, description="Use feedback of people for ranking")
     decision_cache: bool = Field(
-        default=False, description="Choose servers from what was right for the same request before"
+        default=False, description="Reuse the servers that were right for the same request"
     )
-    preferences: bool = Field(default=False, description="Let a person's own habits decide between equals")
+    preferences: bool = Field(
+        default=False, description="Use a person's habits to decide between equal tools"
+    )
     adaptive_thresholds: bool = Field(
         default=False,
-        description="Let thresholds (of certainty, and of smart routing) follow measured results",
+        description="Adapt thresholds (of confidence and of smart routing) to measured results",
     )
 
 
@@ -406,16 +417,16 @@ class LearningSettings(Section):
     """How much what was learned counts, and for how long. The flags switch it on."""
 
     half_life_days: float = Field(
-        default=90.0, gt=0, le=3650, description="After so long a correction counts half"
+        default=90.0, gt=0, le=3650, description="Days after which feedback counts half"
     )
     shared: bool = Field(
         default=True, description="Corrections apply to all callers; false: only to the person who made them"
     )
     decision_days: float = Field(default=7.0, gt=0, le=365, description="How long decisions are remembered")
     threshold_reach: float = Field(
-        default=0.1, ge=0, le=0.2, description="How far a threshold may move from its setting, either way"
+        default=0.1, ge=0, le=0.2, description="How far a threshold may move from its setting, up or down"
     )
-    threshold_samples: int = Field(default=50, ge=20, description="Outcomes it takes to move one")
+    threshold_samples: int = Field(default=50, ge=20, description="Outcomes needed to move one")
     threshold_right: float = Field(
         default=0.9, ge=0.5, le=1, description="Share of calls above the threshold that must be right"
     )
@@ -427,19 +438,20 @@ class ToolOverride(Section):
     match: str = Field(min_length=1, description="Key pattern, such as 'github/*'")
     enabled: bool | None = Field(default=None, description="false hides the tool")
     description: str | None = Field(default=None, description="Shown instead of the server's own")
-    effect: Effect | None = Field(default=None, description="What running it does to the world")
+    effect: Effect | None = Field(default=None, description="What running it does: read, write or destroy")
     operations: dict[str, Effect] | None = Field(
         default=None, description="The same by operation, for a tool with an `operation` parameter"
     )
     cache_seconds: float | None = Field(
-        default=None, ge=0, description="How long a repeated read may be answered from memory; 0: never"
+        default=None, ge=0, description="How long a repeated read may be answered from the cache; 0: never"
     )
     retries: int | None = Field(default=None, ge=0, le=10, description="Repeats of a failed call, where safe")
     retry_on: tuple[RetryCondition, ...] | None = Field(
         default=None, description="Failures to repeat after: unavailable (default), timeout, execution_failed"
     )
     repeatable: bool | None = Field(
-        default=None, description="true: a write may be repeated too, because twice does the same as once"
+        default=None,
+        description="true: a write may be repeated, because running it twice has the same effect",
     )
     category: str | None = Field(default=None, description="The group it is shown and ranked with")
     priority: int | None = Field(default=None, ge=0, le=100, description="Higher is offered earlier")
@@ -462,7 +474,9 @@ class ToolOverride(Section):
     )
     purpose: str | None = Field(default=None, description="What it is for, in the instructions to a model")
     when: tuple[str, ...] | None = Field(default=None, description="When to use it, in the instructions")
-    when_not: tuple[str, ...] | None = Field(default=None, description="When not to")
+    when_not: tuple[str, ...] | None = Field(
+        default=None, description="When not to use it, in the instructions"
+    )
     examples: tuple[str, ...] | None = Field(default=None, description="Requests it is right for")
 
 
@@ -472,19 +486,23 @@ ExtensionName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-
 class ExtensionSettings(Section):
     """Code of installed packages, each named `package:name`. Nothing else of them is loaded."""
 
-    scorers: tuple[ExtensionName, ...] = Field(default=(), description="They add to the scores of tools")
-    rules: tuple[ExtensionName, ...] = Field(
-        default=(), description="They judge every call; one that cannot be loaded stops the start"
+    scorers: tuple[ExtensionName, ...] = Field(
+        default=(), description="Scorers: they add to the scores of tools"
     )
-    servers: tuple[ExtensionName, ...] = Field(default=(), description="Their tools join the catalog")
+    rules: tuple[ExtensionName, ...] = Field(
+        default=(), description="Rules: they judge every call; one that cannot be loaded prevents the start"
+    )
+    servers: tuple[ExtensionName, ...] = Field(
+        default=(), description="Servers whose tools are added to the catalog"
+    )
 
 
 class RolloutSettings(Section):
     """A changed setting for a share of conversations; both arms are in the figures."""
 
-    name: str = Field(min_length=1, description="What it is called in the figures")
+    name: str = Field(min_length=1, description="Its name in the figures")
     setting: str = Field(min_length=1, description="The setting that changes, such as flags.review")
-    value: bool | int | float | str = Field(description="What it is for those conversations")
+    value: bool | int | float | str = Field(description="Its value for those conversations")
     share: float = Field(ge=0, le=1, description="Of conversations: 0.2 is one in five")
 
 
@@ -505,7 +523,7 @@ class ServerSettings(Section):
         description="By default stdio for a command, http for a url, sse for a url ending in /sse",
     )
     command: str | None = Field(default=None, description="The program, without a shell; ~ is your home")
-    args: tuple[str, ...] = Field(default=(), repr=False, description="Its arguments, each as it is")
+    args: tuple[str, ...] = Field(default=(), repr=False, description="Its arguments")
     env: dict[str, str] = Field(default_factory=dict, repr=False, description="Variables for the program")
     env_file: str | None = Field(default=None, description="A .env file with more; env wins")
     cwd: str | None = Field(default=None, description="Where it runs; relative to the file it is written in")
@@ -525,14 +543,14 @@ class ServerSettings(Section):
     prefix: bool = Field(default=True, description="false: its tools keep their own names in the gateway")
     isolate: bool = Field(default=False, description="One connection for each caller, not one for all")
     forward_authorization: bool = Field(
-        default=False, description="Send the caller's own token along; only for a server that is yours"
+        default=False, description="Forward the caller's own token; only for a server that you operate"
     )
     trust_hints: bool = Field(
         default=False,
-        description="Believe its readOnlyHint: such a tool then reads without being asked about",
+        description="Trust its readOnlyHint: such tools run without approval",
     )
     new_tools: Literal["review", "allow"] = Field(
-        default="review", description="Tools it offers later wait for `fingerpost pins accept`, or do not"
+        default="review", description="Whether tools it adds later wait for `fingerpost pins accept`"
     )
     review_new: bool | None = Field(
         default=None,
@@ -547,7 +565,7 @@ class ServerSettings(Section):
         default=None,
         ge=0,
         le=86_400 * 7,
-        description="A program without calls for so long is stopped, s; 0: never; by default "
+        description="A program is stopped after this long without calls, s; 0: never; by default "
         "lifecycle.idle_seconds",
     )
     keep_running: bool = Field(
@@ -561,9 +579,11 @@ class ServerSettings(Section):
 class SignInSettings(Section):
     """Whose signed tokens (JWT) the gateway takes, as an OAuth 2.1 resource server."""
 
-    issuer: str = Field(min_length=1, description="The authorization server; its metadata name its keys")
+    issuer: str = Field(
+        min_length=1, description="The authorization server; its keys are found by its metadata"
+    )
     audience: str = Field(min_length=1, description="What a token must be for: this gateway's own address")
-    jwks_url: str | None = Field(default=None, description="Where its keys are; by default as it says itself")
+    jwks_url: str | None = Field(default=None, description="Where its keys are; by default from its metadata")
     scopes: tuple[str, ...] = Field(default=(), description="Scopes a token must have")
     algorithms: tuple[str, ...] = Field(default=("RS256", "ES256"), description="Signatures taken")
 
@@ -571,35 +591,37 @@ class SignInSettings(Section):
 class GatewaySettings(Section):
     """The MCP gateway: one address for all servers."""
 
-    host: str = Field(default="127.0.0.1", min_length=1, description="Where it listens; others need keys")
+    host: str = Field(
+        default="127.0.0.1", min_length=1, description="Address to listen at; other machines need keys"
+    )
     port: int = Field(default=8642, ge=0, le=65535, description="0: any free port")
     mode: Literal["auto", "route", "all"] = Field(
         default="auto", description="What /mcp offers; auto: route above smart_routing's thresholds"
     )
     pinned: tuple[str, ...] = Field(
-        default=(), description="Tools route offers as themselves: keys, `*` allowed"
+        default=(), description="Tools that route lists directly: keys, `*` allowed"
     )
-    find_tokens: int = Field(default=1500, ge=200, le=100_000, description="Most that find_tools may answer")
+    find_tokens: int = Field(default=1500, ge=200, le=100_000, description="Longest answer of find_tools")
     page_size: int = Field(default=1000, ge=1, le=100_000, description="Tools on one page of a list")
-    instructions: str | None = Field(default=None, description="Said to clients before our own words")
-    max_sessions: int = Field(default=10_000, ge=1, description="Sessions held at once (2025-11-25)")
-    session_seconds: float = Field(default=1800.0, gt=0, description="Silence after which a session ends")
+    instructions: str | None = Field(default=None, description="Added to the instructions for clients, first")
+    max_sessions: int = Field(default=10_000, ge=1, description="Sessions at once (2025-11-25)")
+    session_seconds: float = Field(default=1800.0, gt=0, description="Idle time after which a session ends")
     body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, description="Size of one request")
-    request_seconds: float = Field(default=30.0, gt=0, description="For a client to send one request whole")
+    request_seconds: float = Field(default=30.0, gt=0, description="Time for a client to send one request")
     allowed_hosts: tuple[str, ...] = Field(
-        default=(), description="Further Host names taken; loopback and `host` always are"
+        default=(), description="Further accepted Host names; loopback and `host` always are"
     )
     allowed_origins: tuple[str, ...] = Field(default=(), description="Web pages that may call it")
     public_url: str | None = Field(default=None, description="How others reach it, when behind a proxy")
-    require_key: bool = Field(default=False, description="Ask for a key on this machine, too")
+    require_key: bool = Field(default=False, description="Require a key on this machine, too")
     local_confirm: bool = Field(
         default=False,
-        description="Take what local HTTP clients without a key answer to our questions for a person's word",
+        description="Treat answers of local HTTP clients without a key as a person's decision",
     )
     approval_seconds: float = Field(
         default=120.0, gt=0, le=3600, description="How long a call waits for the person it asked"
     )
-    sign_in: SignInSettings | None = Field(default=None, description="Take tokens of this issuer, too")
+    sign_in: SignInSettings | None = Field(default=None, description="Also accept tokens of this issuer")
 
 
 class CompletionsSettings(Section):
@@ -613,7 +635,7 @@ class CompletionsSettings(Section):
         default=60.0,
         ge=0,
         le=3600,
-        description="How long a request is held while a person decides; then its answer says where to",
+        description="How long a request waits for a decision; then its answer says where to decide",
     )
     extension: bool = Field(
         default=True, description="Add a field `fingerpost` to answers: tools considered, used, tokens saved"
@@ -632,7 +654,7 @@ class ConsoleSettings(Section):
     """The web console."""
 
     enabled: bool = Field(default=True, description="Serve the console at /")
-    session_hours: float = Field(default=12.0, gt=0, le=24 * 30, description="Until one has to sign in again")
+    session_hours: float = Field(default=12.0, gt=0, le=24 * 30, description="Hours until signing in again")
 
 
 OwnServerName = Literal["workspace", "knowledge", "memory", "collaboration", "specialists", "directives"]
@@ -644,11 +666,11 @@ class WorkspaceSettings(Section):
     root: str | None = Field(default=None, description="Its folder; by default the working directory")
     commands: tuple[str, ...] = Field(
         default=(),
-        description="The only commands that may run, then without asking; empty: any, each asked about",
+        description="The only commands that may run, without approval; empty: any, each with approval",
     )
     commands_after_writes: tuple[str, ...] = Field(
         default=(),
-        description="Those that run files of the folder unasked even after a caller has written there",
+        description="Commands that may run files of the folder without approval after a caller wrote there",
     )
     sandbox: Literal["auto", "required", "off"] = Field(
         default="auto", description="For commands: where the system has one, always, or never"
@@ -664,11 +686,11 @@ class WorkspaceSettings(Section):
     background: int = Field(default=8, ge=0, le=100, description="Commands in the background at once")
     background_seconds: float = Field(default=3600.0, gt=0, le=604_800, description="For one of those")
     output_bytes: int = Field(default=1024 * 1024, ge=1024, description="Kept of a command's output")
-    read_bytes: int = Field(default=2 * 1024 * 1024, ge=1024, description="Most that one read gives")
-    write_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, description="Most that one write may take")
+    read_bytes: int = Field(default=2 * 1024 * 1024, ge=1024, description="Largest read")
+    write_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, description="Largest write")
     ignored: tuple[str, ...] = Field(
         default=(".git", ".hg", ".svn", "node_modules", ".venv", "__pycache__", ".tox", ".mypy_cache"),
-        description="Folders that lists and searches pass over",
+        description="Folders that lists and searches skip",
     )
     protected: tuple[str, ...] = Field(
         default=(
@@ -681,7 +703,7 @@ class WorkspaceSettings(Section):
             ".mcp.json",
             "/profiles/*.toml",
         ),
-        description="What is read but never written: names, `*` allowed; with a leading / seen from the root",
+        description="Read-only files: names, `*` allowed; with a leading / relative to the root",
     )
     outside: bool = Field(
         default=False,
@@ -713,14 +735,14 @@ class KnowledgeSettings(Section):
 class MemorySettings(Section):
     """Our own memory for models, by person and conversation."""
 
-    most: int = Field(default=5000, ge=1, description="Kept for one person; the oldest go first")
+    most: int = Field(default=5000, ge=1, description="Memories per person; the oldest are removed first")
     text_bytes: int = Field(default=8 * 1024, ge=64, description="Size of one")
 
 
 class SubagentSettings(Section):
     """What a request that another one began may cost; its parent's limits hold as well."""
 
-    max_depth: int = Field(default=2, ge=1, le=5, description="How deep they may begin each other")
+    max_depth: int = Field(default=2, ge=1, le=5, description="How deep they may be nested")
     at_once: int = Field(default=4, ge=1, le=32, description="Of one request")
     max_turns: int = Field(default=6, ge=1, le=100, description="Rounds of tools")
     max_tokens: int = Field(default=50_000, ge=100, description="Of all its model calls together")
@@ -731,8 +753,8 @@ class AssetEndpointSettings(Section):
     """An OpenAI-compatible service that makes pictures or speech."""
 
     base_url: str = Field(min_length=1, description="Where it is served, such as http://127.0.0.1:8080/v1")
-    model: str | None = Field(default=None, description="The name the server knows it by")
-    api_key: str | None = Field(default=None, repr=False, description="Better in the environment than here")
+    model: str | None = Field(default=None, description="Its name at the server")
+    api_key: str | None = Field(default=None, repr=False, description="Prefer an environment variable")
     timeout: float = Field(default=120.0, gt=0, le=3600, description="Seconds for one")
 
 
@@ -747,7 +769,7 @@ class SpecialistsSettings(Section):
 class BuiltinSettings(Section):
     """Fingerpost's own servers."""
 
-    enabled: tuple[OwnServerName, ...] = Field(default=(), description="Those that are offered")
+    enabled: tuple[OwnServerName, ...] = Field(default=(), description="Which are offered")
     workspace: WorkspaceSettings = Field(default_factory=WorkspaceSettings)
     knowledge: KnowledgeSettings = Field(default_factory=KnowledgeSettings)
     memory: MemorySettings = Field(default_factory=MemorySettings)
@@ -758,8 +780,10 @@ class BuiltinSettings(Section):
 class DiscordSettings(Section):
     """The Discord connector. Needs the extra `discord`."""
 
-    token: str | None = Field(default=None, repr=False, description="Of your bot; better in the environment")
-    api_url: str | None = Field(default=None, description="Where Discord's API is, when not at Discord's")
+    token: str | None = Field(
+        default=None, repr=False, description="Token of your bot; prefer an environment variable"
+    )
+    api_url: str | None = Field(default=None, description="Address of the Discord API, if it is another")
     servers: tuple[str, ...] = Field(default=(), description="Ids of servers it answers on; empty: all")
     users: tuple[str, ...] = Field(default=(), description="Ids of users it answers; empty: all users")
     roles: tuple[str, ...] = Field(default=(), description="Ids of roles it answers, beside those users")
@@ -801,7 +825,7 @@ class TelemetrySettings(Section):
     otlp_endpoint: str | None = Field(
         default=None, description="Where OpenTelemetry spans go; needs the extra `otel`"
     )
-    service_name: str = Field(default="fingerpost", min_length=1, description="What spans say of us")
+    service_name: str = Field(default="fingerpost", min_length=1, description="Name of this service in spans")
     content: bool = Field(default=False, description="Put requests, arguments and results into spans")
 
 
@@ -818,15 +842,17 @@ class ProfileSettings(Section):
         default=(),
         description="Keys that use_mcp_agent may use under it, `*` allowed; empty: what the profile offers",
     )
-    pinned: tuple[str, ...] = Field(default=(), description="Tools route offers as themselves")
+    pinned: tuple[str, ...] = Field(default=(), description="Tools that route lists directly")
     max_tools: int | None = Field(
         default=None, ge=1, le=64, description="Most tools offered to a model; by default narrow.max_tools"
     )
     effort: Effort | None = Field(
         default=None, description="quick: fast tools, one decision; thorough: research tools, more of them"
     )
-    instructions: str | None = Field(default=None, description="Said to clients of this profile")
-    guidance: str | None = Field(default=None, description="Said to our own models about how to use tools")
+    instructions: str | None = Field(default=None, description="Instructions for clients of this profile")
+    guidance: str | None = Field(
+        default=None, description="Instructions for the configured models on how to use tools"
+    )
     directives: dict[str, str] = Field(
         default_factory=dict, description="Sections that end every prompt, by name: what the client acts on"
     )
@@ -834,7 +860,7 @@ class ProfileSettings(Section):
     users: tuple[str, ...] = Field(
         default=(), description="Who may use it, `*` allowed; with plans empty, too: all callers"
     )
-    plans: tuple[str, ...] = Field(default=(), description="Whose plan ([plans]) lets them use it, as well")
+    plans: tuple[str, ...] = Field(default=(), description="Plans ([plans]) whose members may use it, too")
     default: bool = Field(default=False, description="Used for callers who may use it and name no profile")
     api_versions: tuple[str, ...] = Field(
         default=(), description="Selected by requests that name one of these API versions"
@@ -862,7 +888,7 @@ class Settings(Section):
     lifecycle: LifecycleSettings = Field(default_factory=LifecycleSettings)
     call: CallSettings = Field(default_factory=CallSettings, description="How calls are run")
     digest: DigestSettings = Field(default_factory=DigestSettings, description="How results are cut")
-    policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules, the first that fits decides")
+    policy: tuple[RuleSettings, ...] = Field(default=(), description="Rules; the first that matches decides")
     gateway: GatewaySettings = Field(default_factory=GatewaySettings, description="The MCP gateway")
     completions: CompletionsSettings = Field(
         default_factory=CompletionsSettings, description="The OpenAI-compatible endpoint"
@@ -871,7 +897,7 @@ class Settings(Section):
     console: ConsoleSettings = Field(default_factory=ConsoleSettings, description="The web console")
     audit: AuditSettings = Field(default_factory=AuditSettings, description="Anchors of the audit trail")
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings, description="Metrics and spans")
-    builtin: BuiltinSettings = Field(default_factory=BuiltinSettings, description="Our own servers")
+    builtin: BuiltinSettings = Field(default_factory=BuiltinSettings, description="Built-in servers")
     extensions: ExtensionSettings = Field(
         default_factory=ExtensionSettings, description="Scorers, rules and servers of installed packages"
     )

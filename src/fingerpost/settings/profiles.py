@@ -60,7 +60,7 @@ class ProfileFiles:
         problems: list[Problem] = []
         broken: set[str] = set()
         if len(found) > MAX_FILES:
-            message = f"holds more than {MAX_FILES} profiles, and the others are not read"
+            message = f"contains more than {MAX_FILES} profiles; the others are ignored"
             origin = ValueOrigin(kind="file", file=self.shown)
             fix = "move some of them elsewhere"
             problems.append(Problem(message=message, fix=fix, path=FOLDER, origin=origin))
@@ -92,7 +92,7 @@ class ProfileFiles:
     def _find_name_problem(self, name: str, shown: str) -> Problem | None:
         origin, path = ValueOrigin(kind="file", file=shown), format_path((FOLDER, name))
         if not is_valid_name(name):
-            message = "is a name that no profile can have"
+            message = "is not a valid name for a profile"
             fix = "name the file with letters, digits, dots, hyphens and underscores, 64 at most"
         elif name in self.written:
             message, fix = f"is written at {self.origins.get(name)}, too", "keep one of the two"

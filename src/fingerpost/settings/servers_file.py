@@ -428,7 +428,7 @@ def _find_pasted(document: SettingsDocument) -> dict[str, Entry]:
     for table in find_server_tables(document):
         found |= {name: values for name, entry in table.servers.items() if (values := as_table(entry))}
     if not found:
-        message = "this is no entry of a server"
+        message = "this is not a server entry"
         raise ConfigError(message, hint='paste {"command": "…", "args": ["…"]} or {"url": "https://…"}')
     return found
 

@@ -52,7 +52,7 @@ _SECTION_SUFFIXES: Final[Mapping[type[Section], str]] = {
     ProfileSettings: " of a profile",
 }
 
-_TRANSPORT_HINT: Final = 'a url takes "http" or "sse", a command "stdio"; servers are reached in no other way'
+_TRANSPORT_HINT: Final = 'a url takes "http" or "sse", a command "stdio"; there are no other transports'
 
 
 @frozen(kw_only=False)
@@ -74,7 +74,7 @@ def validate(
     """Return `values` as `model`, or None and the problems."""
     problems = tuple(
         context.build_problem(
-            path, f"{reason}, which no setting takes", "write text in quotes, or a plain number"
+            path, f"{reason}, which is not allowed in settings", "write text in quotes, or a plain number"
         )
         for path, reason in _find_unusable(values)
     )
@@ -407,7 +407,7 @@ def find_gateway_flaws(gateway: GatewaySettings) -> Iterator[SettingFlaw]:
     if gateway.public_url is not None and get_base_url(gateway.public_url) is None:
         message = f"{gateway.public_url} is not an address"
         yield SettingFlaw(
-            ("gateway", "public_url"), message, "write it whole, such as https://tools.example.com"
+            ("gateway", "public_url"), message, "write the full address, such as https://tools.example.com"
         )
 
 
@@ -435,5 +435,5 @@ def find_store_url_fault(url: str) -> str | None:
     if backend not in ("sqlite", "postgresql", "postgres"):
         return f"the store cannot be kept in {backend!r}"
     if backend == "sqlite" and read["rest"].partition("?")[0].lstrip("/") in ("", ":memory:"):
-        return "the store needs a file: a database in memory would forget what it acknowledged"
+        return "the store needs a file: a database in memory would lose what it stored"
     return None

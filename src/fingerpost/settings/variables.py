@@ -164,7 +164,7 @@ def _replace_input(identifier: str, scope: VariableScope, result: Expansion) -> 
     what = f" ({known.description})" if known.description else ""
     result.missing.append(
         MissingVariable(
-            message=f"needs the input {identifier!r}{what}, which an editor would ask for",
+            message=f"needs the input {identifier!r}{what}, which only an editor can ask for",
             fix=f"set the environment variable {variable}=…",
         )
     )
@@ -175,7 +175,7 @@ def _report_unknown(inside: str, result: Expansion) -> str:
     if scheme := _OTHER_SCHEME.match(inside):
         result.missing.append(
             MissingVariable(
-                message=f"uses ${{{inside}}}, which only an editor can answer",
+                message=f"uses ${{{inside}}}, which only an editor can fill in",
                 fix=f"write the value itself, or an environment variable instead of {scheme['scheme']}:",
             )
         )

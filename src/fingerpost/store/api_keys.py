@@ -156,7 +156,7 @@ def _check_new_key(name: str, expires: datetime | None, now: datetime) -> None:
         raise ConfigError(message, hint=hint)
     if expires is not None and expires <= now:
         message = "the expiry time is in the past"
-        raise ConfigError(message, hint="give a time to come, such as 30d")
+        raise ConfigError(message, hint="give a future time, such as 30d")
 
 
 def _hash_secret(secret: str) -> str:

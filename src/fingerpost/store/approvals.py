@@ -301,7 +301,7 @@ class ApprovalStore:
         result = await self._writer.write(_decide, request)
         if result is None:
             message = f"no call {pending_id!r} waits for a decision"
-            raise CallError(message, hint="Look at the list of waiting calls for its id.")
+            raise CallError(message, hint="`fingerpost approvals` lists the waiting calls.")
         return result
 
 

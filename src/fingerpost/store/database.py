@@ -157,15 +157,15 @@ _LOCKED = (
 )
 _DAMAGED = (
     "is damaged or not a database",
-    "Move the file away to start afresh, together with its anchor {anchor}, or restore it from a backup.",
+    "Move the file away to start empty, together with its anchor {anchor}, or restore it from a backup.",
 )
-_FULL = ("cannot be written: the disk is full", "Free some space; the store goes on by itself.")
+_FULL = ("cannot be written: the disk is full", "Free some space; the store then continues by itself.")
 _UNWRITABLE = (
     "cannot be written",
-    "Check who owns the file and its folder, and whether the disk is mounted read-only.",
+    "Check the owner of the file and its folder, and whether the disk is read-only.",
 )
 _UNREACHABLE = ("cannot be reached", "Check that the database server runs and that the URL is right.")
-_REFUSED = ("refused the work", "See the reason; the store tries again by itself.")
+_REFUSED = ("refused the operation", "The store tries again by itself; see the reason.")
 
 # Error names of SQLite, by their first part.
 _SQLITE_ERRORS = {
@@ -354,7 +354,7 @@ class IntegrityCheck:
         ]
         if any(numbers) or (names and "fingerpost_schema" not in names):
             label = self._location.label
-            message = f"the database {label} was made by another program, or lost what says whose it is"
+            message = f"the database {label} was made by another program, or lost its identification"
             hint = (
                 "Name another file in store.url. If it was Fingerpost's: "
                 f"{RESTORE_HINT[0].lower()}{RESTORE_HINT[1:]}"

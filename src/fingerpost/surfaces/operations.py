@@ -85,7 +85,7 @@ class OperationsApp:
     async def _handle_request(self, scope: AsgiScope, send: Send) -> None:
         path = scope["path"].rstrip("/")
         if path not in ("/metrics", "/readyz") or (path == "/metrics" and self._metrics is None):
-            raise HttpError(404, "There is nothing at this address.")
+            raise HttpError(404, "Not found.")
         if scope["method"] not in ("GET", "HEAD"):
             raise HttpError(405, "Use GET.", headers=((b"allow", b"GET, HEAD"),))
         headers, _ = parse_headers(scope["headers"])

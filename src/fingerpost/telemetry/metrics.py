@@ -136,9 +136,9 @@ _COUNTERS: Final[Mapping[str, tuple[str, Labels]]] = {
     "tokens_saved": ("Tokens one question saves each, against showing every tool", ()),
     "server_choices": ("Choices of servers by smart routing", ("result",)),
     "server_choice_tools": ("Tools kept and left out by smart routing", ("result",)),
-    "model_questions": ("Questions to models", ("model", "purpose", "result")),
+    "model_questions": ("Calls of models", ("model", "purpose", "result")),
     "model_tokens": ("Tokens read and written", ("model", "direction")),
-    "syntax_stopped": ("Invented tool syntax removed from answers", ()),
+    "syntax_stopped": ("Hallucinated tool-call markup removed from answers", ()),
     "calls": ("Calls of tools by how they ended", ("server", "tool", "outcome")),
     "attempts": ("Tries of tools", ("server", "outcome")),
     "fallbacks": ("Tools that took over from another", ()),
@@ -147,7 +147,7 @@ _COUNTERS: Final[Mapping[str, tuple[str, Labels]]] = {
     "approvals_decided": ("Decisions of people", ("decision",)),
     "breaker_openings": ("Circuit breakers that opened", ("server",)),
     "access_refused": ("Requests refused for lack of access", ()),
-    "events_lost": ("Events the store could not take", ()),
+    "events_lost": ("Events that the store could not save", ()),
 }
 # Each becomes `fingerpost_NAME_duration_seconds`.
 _DURATIONS: Final[Mapping[str, tuple[str, tuple[float, ...], Labels]]] = {
@@ -342,7 +342,7 @@ def _collect_gauges(gauges: GaugeValues) -> Iterator[Metric]:
         asleep.add_metric([name], float(state == "asleep"))
     yield asleep
     breakers = GaugeMetricFamily(
-        "fingerpost_breaker_open", "Whether a server is left alone for a while", labels=["server"]
+        "fingerpost_breaker_open", "Whether the circuit breaker of a server is open", labels=["server"]
     )
     for name, state in list(gauges.breakers.items())[:MAX_TOOLS]:
         breakers.add_metric([name], float(state == "open"))

@@ -98,7 +98,7 @@ async def test_a_failing_server_is_left_alone_and_its_breaker_says_so():
         timed_out, left_alone = ErrorKind.TIMEOUT, ErrorKind.UNAVAILABLE
         assert [execution.error for execution in done] == [timed_out, timed_out, left_alone, left_alone]
         assert len(notes.calls) == 2
-        assert "is not called for now" in done[-1].detail
+        assert "is not called now" in done[-1].detail
         assert "tried again by itself" in done[-1].hint
         assert "POST /api/servers/notes/breaker/reset" in done[-1].hint
         assert b.runner.breakers["notes"].state == "open"

@@ -68,7 +68,7 @@ async def test_a_server_that_is_asked_too_often_did_not_run_it_and_is_left_alone
         execution = await running.run(a_call("raw/echo", effect=effect))
     assert execution.error is ErrorKind.UNAVAILABLE
     assert "too many requests" in execution.detail
-    assert "left alone for" in execution.hint
+    assert "to wait" in execution.hint
     assert len(server.calls) == 1
 
 

@@ -18,14 +18,14 @@ def format_question(request: str, tool: str, language: str = "en") -> str:
 
 def test_one_missing_value_is_one_sentence_with_an_example():
     assert format_question("read the file", "files/read_text_file") == (
-        "To use files/read_text_file I need one more thing: path, for example docs/notes.md."
+        "Which path? (path, for example docs/notes.md)"
     )
 
 
 def test_several_are_a_list_that_says_how_to_answer():
     question = format_question("open an issue", "tickets/create_issue")
     assert question.splitlines() == [
-        "To use tickets/create_issue I still need:",
+        "tickets/create_issue needs:",
         "- title (Title of the issue)",
         "- priority (Priority), one of: low, medium, high, critical",
         "Answer with the values, one per line, as name: value.",
@@ -39,7 +39,7 @@ def test_hebrew_is_asked_in_hebrew():
 
 def test_a_secret_is_not_asked_for_in_a_message():
     question = format_question("log in as 'dana'", "web/login")
-    assert "never take this from a message" in question
+    assert "never taken from a message" in question
 
 
 def test_a_servers_text_in_a_question_is_short_and_shows_nothing_hidden():
@@ -58,12 +58,13 @@ def test_a_long_description_ends_at_a_word_and_its_bracket_is_closed():
         about = " ".join(names)
         made = card(tool("act"))
         question = build_missing_question(made, (MissingArgument(name="x", description=about),)).text
-        shown = question.partition("(")[2].partition("…)")[0]
+        assert question.startswith("Which x? (x: ") and question.endswith(")")
+        shown = question.partition("(x: ")[2].partition("…")[0]
         assert shown, question
         assert shown.split() == names[: len(shown.split())]
     missing = MissingArgument(name="x", description="y" * 500)
     unbroken = build_missing_question(card(tool("act")), (missing,)).text
-    assert "yyy…)" in unbroken
+    assert "yyy…" in unbroken
     assert len(unbroken) < 300
 
 

@@ -49,14 +49,14 @@ def test_what_was_not_taken_into_account_is_said():
     answer = build_keyless_answer(
         [step("all lines")], unused_entities=[Entity(kind=EntityKind.NUMBER, text="10 lines")]
     )
-    assert "Not taken into account: 10 lines." in answer
+    assert "Not used from your request: 10 lines." in answer
 
 
 def test_a_failure_is_told_without_the_words_of_the_error():
     answer = build_keyless_answer(
         [step("execution_failed: Traceback (most recent call last)", success=False)]
     )
-    assert "could not do it" in answer
+    assert "get_current_time failed" in answer
     assert "Traceback" not in answer
 
 

@@ -92,7 +92,7 @@ def test_corrections_that_carry_over_would_help(tmp_path: Path) -> None:
     assert report["requests"] == 48
     shown = person.runs("learned", extra=WORDS_ALONE)
     assert "would help" in shown.stdout
-    assert "does not count:  learn_from_feedback" in shown.stdout
+    assert "Off:                learn_from_feedback" in shown.stdout
 
 
 @proves("L3")

@@ -106,7 +106,7 @@ async def test_what_cannot_be_said_is_refused_with_what_to_do(tmp_path: Path) ->
             await router.feedback(route.packet_id, "good", by=" ")
         with pytest.raises(ConfigError, match="good feedback cannot name"):
             await router.feedback(route.packet_id, "good", by="dana", should_have="list_events")
-        with pytest.raises(ConfigError, match="is what was used"):
+        with pytest.raises(ConfigError, match="is the tool that was used"):
             await router.feedback(route.packet_id, "bad", by="dana", should_have="search_mail")
         with pytest.raises(UnknownTool, match="could not have used 'list_event'") as unknown:
             await router.feedback(route.packet_id, "bad", by="dana", should_have="list_event")
@@ -178,11 +178,11 @@ def test_at_the_command(tmp_path: Path) -> None:
     assert "Did you mean calendar/list_events" in wrong.stderr
     assert person.runs("feedback", "good").returncode == 2
     shown = person.runs("learned")
-    assert "does not count:  learn_from_feedback" in shown.stdout
+    assert "Off:                learn_from_feedback" in shown.stdout
     assert "calendar/list_events" in shown.stdout
     assert person.runs("learned", "corrections").returncode == 2
     assert "forgotten: corrections (1 recorded)" in person.runs("learned", "--reset", "corrections").stdout
-    assert "people said:     0 things" in person.runs("learned").stdout
+    assert "Feedback received:  0" in person.runs("learned").stdout
 
 
 @proves("L1", "L7")
@@ -209,7 +209,7 @@ def test_in_a_conversation(tmp_path: Path) -> None:
     person.has("calendar", CALENDAR)
     lines = f"/good\n{ASKED}\n/bad calendar/list_events\n/bad nonsense\n/good\n"
     done = person.runs("chat", stdin=lines)
-    assert "Nothing was asked yet." in done.stderr
+    assert "There is no request yet." in done.stderr
     assert "kept: bad of mail/search_mail; should have used calendar/list_events" in done.stdout
     assert "could not have used 'nonsense'" in done.stderr
     assert "kept: good of mail/search_mail" in done.stdout

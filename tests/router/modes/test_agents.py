@@ -272,7 +272,7 @@ async def test_after_a_result_that_gives_orders_what_changes_something_asks_even
         route = await router.route("Open the web page of the notes and change the notes", mode="simple")
     assert route.outcome is RouteOutcome.WAITING
     assert route.pending is not None
-    assert "may try to give orders" in route.pending.reason
+    assert "may contain instructions" in route.pending.reason
     assert "; instructions in a result)" in route.trace  # the rule that asked
     assert [name for name, _ in server.calls] == ["open_page"]
 
@@ -351,7 +351,7 @@ async def test_an_announcement_of_a_call_that_is_not_allowed_any_more_is_not_the
         assert len(route.packet.tool_routing.worked) == 1
         answers.append(route.answer.removeprefix("Let me check.\n\n") if streamed else route.answer)
     assert answers[0] == "It is noon, says get_current_time."
-    assert answers[1].startswith("I stopped before I was done:")
+    assert answers[1].startswith("Stopped early:")
     assert "rounds of tools" in answers[1] or "more tools than it may call" in answers[1]
     assert "get_current_time" in answers[1]
     assert "does not exist" not in answers[1]

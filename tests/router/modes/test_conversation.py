@@ -374,7 +374,7 @@ async def test_tools_of_earlier_turns_stay_while_there_is_room_and_they_can_be_u
             assert events.kept == tuple(key for key in tools if key not in found), "the trace says which"
             assert all(key in offers[-1] for key in events.kept)
             assert all(key in events.summary() for key in events.kept)
-            explained = [words for what, words, _ in describe_events(route.events) if what == "kept"]
+            explained = [words for what, words, _ in describe_events(route.events) if what == "Kept"]
             assert len(explained) == bool(events.kept)
             assert all(key in explained[0] for key in events.kept)
             if found:

@@ -211,7 +211,7 @@ async def test_why_what_was_allowed_cannot_be_done_now_is_told_and_what_helps(tm
         done = await router.resume(asked, waits(asked).approve(by="dana"))
     assert done.outcome is RouteOutcome.FAILED
     assert "switched off by dana: maintenance" in done.answer
-    assert "Switch it on again" in done.answer
+    assert "Switch it on in the console" in done.answer
     assert "fingerpost doctor" not in done.answer
     assert server.calls == []
 
@@ -462,7 +462,7 @@ async def test_two_requests_that_wait_for_one_call_are_both_answered_and_it_runs
         done = [await one.resume(first, waits(first).approve(by="dana")), await other.resume(second)]
         assert [route.packet_id for route in done] == [first.packet_id, second.packet_id]
         assert [route.outcome for route in done] == [RouteOutcome.ANSWERED] * 2, done[1].trace
-        assert "made once, for 2 requests" in done[1].packet.tool_routing.steps[0].text
+        assert "made once for 2 requests" in done[1].packet.tool_routing.steps[0].text
         assert await one.calls.approvals.list_waiting() == []
         assert await matches_journal(one, done[0]) and await matches_journal(other, done[1])
     assert server.calls == [("delete_file", {"path": "a.txt"})]

@@ -64,7 +64,7 @@ def test_without_a_settings_file_no_folder_is_looked_for(tmp_path: Path):
         ("desk", "\npersna = 'x'", "/desk.toml:2: profiles.desk.persna: is not a setting", "mean persona?"),
         ("desk", "[[policy]]\nverdict = 'no'", "profiles.desk.policy[0].verdict: must be one of", "write"),
         ("desk", "x = [", "profiles/desk.toml:1: profiles.desk: is not valid TOML", "write text in quotes"),
-        ("a b", "", 'profiles/a b.toml: profiles."a b": is a name that no profile', "name the file"),
+        ("a b", "", 'profiles/a b.toml: profiles."a b": is not a valid name for a profile', "name the file"),
         ("twice", "", "profiles/twice.toml: profiles.twice: is written at fingerpost.toml:1", "keep one"),
     ],
 )  # fmt: skip

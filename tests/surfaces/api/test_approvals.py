@@ -192,7 +192,7 @@ async def test_an_edit_stays_within_the_bounds_of_who_approves(tmp_path: Path) -
         assert (await opened.get(path, headers=reads)).json()["effect"] == "read"
         edited = {"arguments": {"operation": "delete_file", "path": "a"}}
         refused = await opened.post(f"{path}/approve", edited, headers=reads)
-        assert (refused.status_code, "bounds" in refused.json()["detail"]) == (403, True)
+        assert (refused.status_code, "outside the limits" in refused.json()["detail"]) == (403, True)
         elsewhere = {"arguments": {"operation": "list_files", "path": "b"}}
         assert (await opened.post(f"{path}/approve", elsewhere, headers=reads)).json()["stood"] is True
 
@@ -232,7 +232,7 @@ async def test_an_edited_call_runs_as_edited_and_its_secret_stays(tmp_path: Path
         assert (slip.status_code, "takes no 'txet'; it takes: text" in slip.json()["detail"]) == (422, True)
         edited = {**view["arguments"], "text": "hello"}
         done = (await opened.post(path, {"arguments": edited})).json()
-        assert (done["stood"], done["resumed"], "makes it again" in done["note"]) == (True, False, True)
+        assert (done["stood"], done["resumed"], "repeats it" in done["note"]) == (True, False, True)
         assert done["approval"]["edited_arguments"]["text"] == "hello"
         assert SECRET not in str(done)
         wanted = {"text": "hello", "api_key": SECRET}

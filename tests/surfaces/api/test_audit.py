@@ -106,7 +106,7 @@ async def test_of_many_exports_at_once_some_are_refused_and_who_leaves_makes_roo
         async with api.client.stream("GET", path) as one, api.client.stream("GET", path) as two:
             assert one.status_code == two.status_code == 200
             refused = await api.problem(503, path)
-            assert "under way" in refused["detail"]
+            assert "exports are running" in refused["detail"]
 
         async def goes() -> bool:
             async with api.client.stream("GET", f"{path}?text=t199") as again:

@@ -156,7 +156,7 @@ def test_a_person_approves_once_and_the_trail_shows_who(person: CommandLine) -> 
     assert f"files/delete was approved by {getuser()}" in done.stdout
     again = person.runs("approvals", "approve", pending.pending_id)
     assert again.returncode == 1
-    assert "Decided before" in again.stderr
+    assert "Already decided" in again.stderr
     assert spend_permit(person, call) is not None
     assert spend_permit(person, call) is None
     rows = person.reads("audit", "show")

@@ -85,7 +85,7 @@ def test_without_a_model_a_tool_answers_and_the_output_says_so(clerk: CommandLin
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Asia/Tokyo" in done.stdout
     assert "No language model" in done.stdout
-    assert "time/get_current_time · by no model" in done.stderr
+    assert "time/get_current_time · no model used" in done.stderr
 
 
 @proves("W4")
@@ -102,7 +102,7 @@ def test_a_question_back_is_an_exit_code_and_the_conversation_takes_the_answer(c
     asked = clerk.runs("ask", "read a text file for me", *there)
     assert asked.returncode == 5, asked.stdout + asked.stderr
     assert asked.stdout == ""
-    assert "I need one more thing: path" in asked.stderr
+    assert "Which path? (path" in asked.stderr
     assert 'fingerpost ask --conversation desk "…"' in asked.stderr
     done = clerk.runs("ask", str(clerk.home / "desk" / "note.md"), *there)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -112,7 +112,7 @@ def test_a_question_back_is_an_exit_code_and_the_conversation_takes_the_answer(c
 @proves("W9")
 def test_at_a_terminal_the_question_is_asked_and_the_answer_goes_on(clerk: CommandLine) -> None:
     with Terminal(clerk, "ask", "read a text file for me", *FILES) as terminal:
-        terminal.until("I need one more thing: path")
+        terminal.until("Which path? (path")
         terminal.until("> ")
         terminal.types(str(clerk.home / "desk" / "note.md"))
         terminal.until("The lucky number is 42.")
@@ -286,14 +286,14 @@ async def test_explain_shows_how_the_answer_came_about(clerk: CommandLine) -> No
     answer, _, why = done.stdout.partition("\n")
     assert answer == "It is noon in Oslo, says time/get_current_time."
     for words in (
-        "a tool is needed",
-        "chose    time/get_current_time",
-        "review   agrees at 0.95",
-        "sure     go at",
+        "Tool needed?   Yes",
+        "Chosen         time/get_current_time",
+        "Review         agrees at 0.95",
+        "Confidence     go at",
         "selection (strong-1)",
         "40 + 8 tokens",
         "▓",
-        "questions: 120 read, 24 written",
+        "model calls: 120 read, 24 written",
     ):
         assert words in why, why
 
@@ -337,9 +337,9 @@ async def test_a_model_that_refuses_gives_guidance_and_the_details_only_when_ask
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "there is no request"),
-        (("  ",), "there is no request"),
-        (("--resume", "apr_1", "and this"), "give no other"),
+        ((), "the request is missing"),
+        (("  ",), "the request is missing"),
+        (("--resume", "apr_1", "and this"), "leave the request out"),
         (("--mode", "magic", "hello"), "is not one of"),
         (("--server", "tiem", "hello"), "tiem"),
         (("--mode", "react", "hello"), "needs a language model"),

@@ -113,7 +113,7 @@ def test_what_is_missing_from_the_list_is_said(person: CommandLine) -> None:
     shown = person.runs("tools").stdout
     assert "mixed/good" in shown
     assert "not listed: the tools of gone" in shown
-    assert "not listed: 1 that could not be taken" in shown
+    assert "not listed: 1 that cannot be used" in shown
 
 
 @proves("F22", "F49")

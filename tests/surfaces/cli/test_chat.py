@@ -84,7 +84,7 @@ async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: CommandLi
         "It is noon, says time/get_current_time.",
         "offered for the last request: time/get_current_time",
         "tools of 2 servers",
-        "a tool is needed",
+        "Tool needed?   Yes",
         "files/read_text_file is",
         "No tool is called 'nothing_at_all'.",
         f"asked {OSLO}",
@@ -97,7 +97,7 @@ async def test_one_can_ask_what_was_offered_why_and_how_it_went(clerk: CommandLi
         "Stop the answer.",
     ):
         assert words in done.stdout, done.stdout
-    assert "There is no /tolls. Did you mean /tools?" in done.stderr
+    assert "Unknown command /tolls. Did you mean /tools?" in done.stderr
     assert "There is no preference lazy. There are: quick, thorough, usual." in done.stderr
     assert "gets quick answers" in kept.stdout
 
@@ -139,7 +139,7 @@ async def test_a_line_approves_what_waits_and_another_request_never_does(clerk: 
         again = (WRITE, "/approve edit content='good day'")
         done = await runs(clerk, "chat", stdin="\n".join((*decided, *again)))
     assert done.stderr.count("No call waits for approval here.") == 2  # before the request, and after the no
-    assert "Say /approve" in done.stderr
+    assert "Type /approve" in done.stderr
     assert done.stdout.endswith("files/write_file has written it.\n"), done.stderr
     assert file.read_text(encoding="utf-8") == "good day"
 
@@ -214,7 +214,7 @@ def test_without_a_model_a_line_answers_the_question_before_it(clerk: CommandLin
     other = "what time is it in Tokyo right now?"  # the person may ask for something else instead
     done = clerk.runs("chat", stdin="\n".join((read, other, read, str(note))))
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("I need one more thing: path") == 2
+    assert done.stderr.count("Which path? (path") == 2
     assert "Asia/Tokyo" in done.stdout
     assert "The lucky number is 42." in done.stdout
 

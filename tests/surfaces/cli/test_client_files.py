@@ -95,7 +95,7 @@ def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
         file.write_bytes(text.encode())
         servers = as_table(values.get("mcpServers", {}))
         if servers is None:
-            with pytest.raises(ConfigError, match="left as it is"):
+            with pytest.raises(ConfigError, match="was not changed"):
                 plan_install(CURSOR, file, "fingerpost", ENTRY)
             return
         apply_change(plan_install(CURSOR, file, "fingerpost", ENTRY), NOON)
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_changed_safely_is_left_with_the_entry_to_paste(
 ) -> None:
     file = tmp_path / "file"
     file.write_text(text)
-    with pytest.raises(ConfigError, match="left as it is") as caught:
+    with pytest.raises(ConfigError, match="was not changed") as caught:
         plan_install(CLIENTS[client], file, "fingerpost", ENTRY)
     assert "/opt/fingerpost" in (caught.value.hint or "")
     assert file.read_text() == text

@@ -186,7 +186,7 @@ def test_a_projects_own_file(person: ClientHome) -> None:
         (("curser",), "did you mean cursor"),
         (("emacs-of-old",), "there are: claude-desktop"),
         (("cursor", "--mode", "all", "--profile", "x"), "--mode or --profile"),
-        (("claude-desktop", "--http"), "takes no addresses"),
+        (("claude-desktop", "--http"), "has no place for an address"),
     ],
 )
 def test_mistakes_are_explained(person: ClientHome, arguments: tuple[str, ...], words: str) -> None:
@@ -200,7 +200,7 @@ def test_mistakes_are_explained(person: ClientHome, arguments: tuple[str, ...], 
 def test_a_client_that_was_not_found_is_written_for_when_it_is_named(
     person: ClientHome, more: tuple[str, ...], answer: str | None
 ) -> None:
-    assert "`fingerpost install CLIENT` writes its file all the same" in person.runs().output
+    assert "`fingerpost install CLIENT` still writes its file" in person.runs().output
     file = person.home / FILES["cursor"]
     assert isinstance(person.runs("cursor", answer="n\n").exception, click.Abort)
     assert not file.parent.exists()
@@ -233,7 +233,7 @@ def test_variables_of_this_shell_that_a_client_must_have_too_are_named(
 def test_an_entry_that_is_switched_off_in_the_client_is_pointed_out(person: ClientHome) -> None:
     file = person.has("cursor", '{"mcpServers": {"fingerpost": {"command": "old", "disabled": true}}}')
     codex = person.has("codex", '[mcp_servers.fingerpost]\ncommand = "old"\nenabled = false\n')
-    words = "the entry is switched off in {}, and stays so: switch it on there"
+    words = "the entry is switched off in {}: switch it on there"
     for client, label in (("cursor", "Cursor"), ("codex", "Codex")):
         for _ in ("written", "there already"):
             assert words.format(label) in person.runs(client, "--yes").output
@@ -388,7 +388,7 @@ def test_a_client_with_the_path_of_a_desktop_reaches_the_moved_servers(
 def test_what_is_missing_for_it_to_work_is_said(person: ClientHome) -> None:
     person.has("cursor")
     assert "no servers are configured yet" in person.runs("cursor", "--dry-run").output
-    assert "no profile is named x" in person.runs("cursor", "--dry-run", "--profile", "x").output
+    assert "there is no profile named x" in person.runs("cursor", "--dry-run", "--profile", "x").output
     assert "fingerpost serve" in person.runs("cursor", "--dry-run", "--http").output
     person.settles("[gateway]\nport = 0\n")
-    assert "fixed one" in (getattr(person.runs("cursor", "--http").exception, "hint", None) or "")
+    assert "fixed port" in (getattr(person.runs("cursor", "--http").exception, "hint", None) or "")

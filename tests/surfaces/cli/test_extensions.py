@@ -61,7 +61,7 @@ def test_what_a_package_adds_is_in_the_explanation_the_trace_and_the_call(sailor
     assert shown.returncode == 0, shown.stderr
     assert "harbour/tide_table" in shown.stdout
     assert "tides +0.25 (the tide is high)" in " ".join(shown.stdout.split())
-    assert "rules closed harbour: in code, for every call" in " ".join(shown.stdout.split())
+    assert "Rules closed harbour: in code, for every call" in " ".join(shown.stdout.split())
     trace = sailor.runs("trace", shown.stdout.rpartition("trace ")[2].split()[0])
     assert "tides +0.25" in trace.stdout
     assert sailor.runs_as_installed("call", "harbour/tide_table", "day=today").returncode == 0

@@ -89,8 +89,8 @@ def test_an_end_that_is_none_is_explained(person: KeysCommand, when: str) -> Non
 
 def test_names_that_nothing_has_are_pointed_out(person: KeysCommand) -> None:
     done = person.runs("add", "ci", "--server", "gti", "--server", "g*", "--profile", "dayly")
-    assert "no server is named gti" in done.stderr
-    assert "no profile is named dayly" in done.stderr
+    assert "there is no server named gti" in done.stderr
+    assert "there is no profile named dayly" in done.stderr
     assert "g*" not in done.stderr.split("ci opens")[0]
 
 

@@ -92,7 +92,7 @@ def test_a_tool_that_is_switched_off_says_by_what_and_the_doctor_mentions_it(cle
         assert "enabled = true" in done.stderr
     doctor = clerk.runs("doctor")
     assert doctor.returncode == 0
-    assert "Nothing is wrong." in doctor.stdout
+    assert "No problems found." in doctor.stdout
     assert by in doctor.stdout
     clerk.writes("fingerpost.toml", '[[tools]]\nmatch = "notes/*"\nenabled = false\n')
     (finding,) = clerk.reads("doctor")

@@ -46,10 +46,10 @@ def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: CommandLine)
     request = "check the weather forecast and send an email to Dana about it"
     short = clerk.runs("route", request)
     assert short.returncode == 0, short.stderr
-    assert "a tool is needed" in short.stdout
+    assert "Tool needed?   Yes" in short.stdout
     assert "weather/get_forecast" in short.stdout
     assert "mail/send_email" in short.stdout
-    assert "need 2" in short.stdout
+    assert "Part 2" in short.stdout
     assert "▓" in short.stdout
     assert "\x1b[" not in short.stdout
     assert "not offered" not in short.stdout
@@ -59,7 +59,7 @@ def test_the_picture_names_the_need_the_tools_and_the_losers(clerk: CommandLine)
     trace = short.stdout.rpartition("trace ")[2].strip()
     journey = clerk.runs("trace", trace).stdout
     assert f"asked {request}" in journey
-    assert "narrowed need tool" in journey
+    assert "narrowed tool needed: tool" in journey
     assert "weather/get_forecast 0." in journey
 
 
@@ -74,7 +74,7 @@ def test_it_is_explained_how_certain_it_is_that_an_offered_tool_reads(clerk: Com
     (row,) = [line for line in effects.splitlines() if "weather/fetch_forecast" in line]
     text = " ".join(effects.split())
     assert row.split()[1:3] == ["read?", "no"]
-    assert "say otherwise with `pins reads`" in text
+    assert "change it with `pins reads`" in text
     assert "\neffects" not in clerk.runs("route", *request).stdout
 
 

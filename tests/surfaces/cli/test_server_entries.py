@@ -51,7 +51,7 @@ def test_servers_are_added_edited_and_removed_and_nothing_else_in_the_file_chang
 
     broken = person.runs("servers", "add", "broken", "--", sys.executable, "-c", "raise SystemExit('no key')")
     assert broken.returncode == 3
-    assert "broken does not work: its process exited with status 1" in broken.stderr
+    assert "broken failed: its process exited with status 1" in broken.stderr
     assert "no key" in broken.stderr and "Nothing was saved; --no-check" in broken.stderr
     assert person.runs("servers", "add", "pages", "https://example.org/mcp").returncode == 2
 

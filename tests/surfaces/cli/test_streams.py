@@ -71,4 +71,4 @@ def test_a_stream_that_is_not_there_is_no_bug(person: CommandLine, left_out: str
 def test_without_stdin_there_is_no_request(person: CommandLine) -> None:
     asked = under(person, "<&-", "ask", "-")
     assert asked.returncode == 2
-    assert "there is no request" in asked.stderr.decode()
+    assert "the request is missing" in asked.stderr.decode()

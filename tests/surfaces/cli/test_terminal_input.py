@@ -39,7 +39,7 @@ def test_a_line_that_is_too_long_is_refused_whole_and_the_next_one_is_taken(
     long = build_request(clerk).ljust(LONGEST_LINE + more) + "/approve"
     done = clerk.runs("chat", stdin=f"{long}\n{build_request(clerk, 'letters')}\n/approve\n")
     assert done.returncode == 0, done.stderr
-    assert "a line may have at most 100,000 characters; this one was left out" in done.stderr
+    assert "a line may have at most 100,000 characters; this one was ignored" in done.stderr
     assert done.stderr.count("needs your approval:") == 1
     assert not (clerk.home / "drafts").exists()
     assert (clerk.home / "letters").is_dir()
@@ -145,7 +145,7 @@ def test_early_lines_do_not_approve_where_only_the_answers_go_into_a_file(clerk:
 def test_what_was_typed_before_a_question_back_is_no_answer_to_it(clerk: CommandLine) -> None:
     early, meant = clerk.writes("early.md", "Too early."), clerk.writes("note.md", "The lucky number is 42.")
     with Terminal(clerk, "ask", "read a text file for me", early=f"{early}\n") as terminal:
-        terminal.until("I need one more thing: path")
+        terminal.until("Which path? (path")
         terminal.until("> ")
         terminal.types(str(meant))
         terminal.until("The lucky number is 42.")
@@ -183,7 +183,7 @@ def test_in_a_conversation_a_line_pasted_behind_a_request_does_not_answer_a_ques
     with Terminal(clerk, "chat") as terminal:
         terminal.until("› ")
         terminal.presses(f"read a text file for me\n{early}\n")
-        terminal.until("I need one more thing: path")
+        terminal.until("Which path? (path")
         terminal.until("› ")
         terminal.types(str(meant))
         assert "Too early." not in terminal.until("The lucky number is 42.")

@@ -115,7 +115,7 @@ def test_the_doctor_finds_nothing_wrong_with_a_sound_set_up(person: CommandLine)
     person.has("files", [tool("read_file", "Read a file.")])
     done = person.runs("doctor")
     assert done.returncode == 0
-    assert "Nothing is wrong." in done.stdout
+    assert "No problems found." in done.stdout
 
 
 @proves("H2", "H21")

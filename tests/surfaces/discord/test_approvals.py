@@ -40,8 +40,8 @@ async def test_the_wrong_person_is_refused_and_the_right_one_lets_it_run(bots: B
         assert "You asked for this yourself" in own.words and own.answer is not None
         assert own.answer["data"]["flags"] == 64  # shown to her alone
         other = await discord.presses_button(CLEO, asked, "Approve")
-        assert "not among those who may approve" in other.words
-        assert "not among those" in (await discord.presses_button(CLEO, asked, "Reject")).words
+        assert "You may not approve calls" in other.words
+        assert "You may not approve calls" in (await discord.presses_button(CLEO, asked, "Reject")).words
         assert bot.notes.calls == []
         assert (await discord.presses_button(BEN, asked, "Approve")).words == ""
         await discord.wait_for_message(await discord.thread(), "It is saved.")
@@ -63,7 +63,7 @@ async def test_what_destroys_is_confirmed_once_more(bots: BotFactory) -> None:
         assert first.shown is not None
         first.shown.raw["channel_id"] = asked.raw["channel_id"]
         by_another = await discord.presses_button(CLEO, first.shown, "Yes, run it")
-        assert "not among those" in by_another.words and bot.notes.calls == []
+        assert "You may not approve calls" in by_another.words and bot.notes.calls == []
         sure = await discord.presses_button(BEN, first.shown, "Yes, run it")
         await discord.wait_for_message(await discord.thread(), "It is gone.")
         await discord.until(lambda: sure.later)
@@ -80,7 +80,7 @@ async def test_a_rejected_call_does_not_run_and_the_asker_may_take_it_back(bots:
         asked = await wait_for_approval_message(discord)
         form = await discord.presses_button(ANN, asked, "Reject")
         other = await discord.fills_in(CLEO, asked, form, "I want it gone")
-        assert "not among those" in other.words
+        assert "You may not approve calls" in other.words
         await discord.fills_in(ANN, asked, form, "  the roses are\nwet ")
         await discord.wait_for_message(await discord.thread(), "I did not save it.")
         prompt = model.asked[-1].messages[-1].text
@@ -236,7 +236,7 @@ async def test_on_a_server_own_calls_cannot_be_approved_nor_by_the_everyone_role
         await discord.says(ANN, SAVE)
         asked = await wait_for_approval_message(discord)
         assert "yourself" in (await discord.presses_button(ANN, asked, "Approve")).words
-        assert "not among those" in (await discord.presses_button(BEN, asked, "Approve")).words
+        assert "You may not approve calls" in (await discord.presses_button(BEN, asked, "Approve")).words
         assert bot.notes.calls == []
 
 
@@ -248,10 +248,10 @@ async def test_a_button_does_nothing_where_its_call_does_not_belong(bots: BotFac
         asked = await wait_for_approval_message(discord)
         elsewhere = DiscordMessage({**asked.raw, "channel_id": str(discord.private(BEN))})
         press = await discord.presses_button(BEN, elsewhere, "Approve")
-        assert "Nothing is known of this call" in press.words and bot.notes.calls == []
+        assert "This call is not known" in press.words and bot.notes.calls == []
         unknown = asked.raw["components"][0]["components"][0]["custom_id"][:-4] + "0000"
         asked.raw["components"][0]["components"][0]["custom_id"] = unknown
-        assert "Nothing is known" in (await discord.presses_button(BEN, asked, "Approve")).words
+        assert "is not known" in (await discord.presses_button(BEN, asked, "Approve")).words
 
 
 @proves("T2")
@@ -316,5 +316,5 @@ async def test_a_call_without_a_decision_in_time_says_so(bots: BotFactory) -> No
         await discord.says(ANN, SAVE)
         asked = await wait_for_approval_message(discord)
         await discord.until(lambda: "**Expired**" in asked.text)
-        await discord.wait_for_message(await discord.thread(), "was made in time")
+        await discord.wait_for_message(await discord.thread(), "was not approved in time")
         assert bot.notes.calls == []

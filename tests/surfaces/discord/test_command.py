@@ -56,7 +56,7 @@ async def test_without_a_token_it_says_how_to_get_one(tmp_path: Path) -> None:
     person.has("time", command=warm.server("mcp-server-time"))
     done = await anyio.to_thread.run_sync(person.runs, "discord")
     assert done.returncode == 2
-    assert "there is no token for Discord" in done.stderr and "FINGERPOST_DISCORD__TOKEN" in done.stderr
+    assert "the Discord token is missing" in done.stderr and "FINGERPOST_DISCORD__TOKEN" in done.stderr
 
 
 async def test_without_the_library_it_says_how_to_install_it(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ async def test_a_bot_that_may_not_read_messages_is_told_how_it_may(bots: BotFact
 
 async def test_without_a_token_or_with_an_unknown_profile_it_does_not_start(bots: BotFactory) -> None:
     for token in (" ", "${DISCORD_TOKEN}"):
-        with pytest.raises(ConfigError, match="no token") as caught:
+        with pytest.raises(ConfigError, match="token is missing") as caught:
             async with bots.open_bot(echo(), token=token):
                 pass
         assert "FINGERPOST_DISCORD__TOKEN" in str(caught.value.hint)

@@ -34,7 +34,7 @@ async def test_progress_edits_one_message_which_becomes_the_answer(bots: BotFact
     async with bots.open_bot(model):
         await discord.says(ANN, READ)
         thread = await discord.thread()
-        await discord.wait_for_message(thread, "Reading what came back")
+        await discord.wait_for_message(thread, "Reading the result")
         go_on.set()
         message = await discord.wait_for_message(thread, "They are red.")
         assert len(discord.own(thread)) == 1
@@ -67,7 +67,7 @@ async def test_a_long_answer_is_several_messages_and_a_very_long_one_a_file(bots
         assert all(message.raw["flags"] & 4 for message in found[1:])  # no previews
         assert all(each == {"parse": []} for each in discord.mentions_parsed)
         await discord.writes(ANN, "hello, tell me everything")
-        last = await discord.wait_for_message(room, "the whole is attached")
+        last = await discord.wait_for_message(room, "the full text is attached")
         assert last.files["answer.md"].decode() == whole
         assert len(discord.own(room)) == 5
 
@@ -88,7 +88,7 @@ async def test_files_come_in_through_the_store(bots: BotFactory) -> None:
         prompt = model.asked[0].messages[-1].text
         assert "On Mondays." in prompt and "plan.md (text/markdown, 30 bytes, kept as res_" in prompt
         assert "big.txt" in message.text and "larger than 2,000 bytes" in message.text
-        assert "virus.exe" not in prompt and "Not taken" in message.text
+        assert "virus.exe" not in prompt and "Not used" in message.text
         results: ResultStore = bot.router.calls.results
         handles = [word.rstrip("):") for word in prompt.split() if word.startswith("res_")]
         page = await results.read_page(handles[0], caller="discord:1")
@@ -109,7 +109,7 @@ async def test_a_file_that_is_larger_than_it_says_is_not_taken(bots: BotFactory)
         }
         await discord.says(ANN, "hello there", attachments=[lying, elsewhere])
         message = await discord.wait_for_message(await discord.thread(), "Hello.")
-        assert "larger than 2,000 bytes" in message.text and "does not lie at Discord" in message.text
+        assert "larger than 2,000 bytes" in message.text and "is not stored at Discord" in message.text
 
 
 @proves("T4")

@@ -227,7 +227,7 @@ async def test_silent_sessions_end():
         session = await open_session(gateway)
         await eventually(lambda: gateway.methods.left_sessions)
         assert (await ask(gateway, old("ping"), session)).status == 404
-        assert "silent" in gateway.events.events[-1].summary()
+        assert "idle" in gateway.events.events[-1].summary()
 
 
 async def test_the_longest_silent_session_makes_room():

@@ -225,7 +225,7 @@ async def test_what_a_rule_asks_about_is_not_read_before_it_is_approved(
             await it.router.calls.decide(pending_id, Decision.REJECTED, by="dana", reason="not today")
             with pytest.raises(JsonRpcError, match="rejected by dana: not today"):
                 await it.ask(method, params, modern=modern)
-        with pytest.raises(JsonRpcError, match="completions cannot be asked about"):
+        with pytest.raises(JsonRpcError, match="completions cannot be approved"):
             await it.ask("completion/complete", COMPLETES, modern=modern)
         assert one.asked == []
         if rule["server"]:

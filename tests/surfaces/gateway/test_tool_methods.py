@@ -217,7 +217,7 @@ async def test_what_we_refuse_is_a_result_a_model_can_act_on(tmp_path: Path) -> 
 async def test_an_unknown_tool_is_refused_recorded_and_told_what_is_near(tmp_path: Path) -> None:
     shop = tool_server("shop", [reading_tool("look_around")])
     async with open_gateway_methods(tmp_path, shop.spec()) as it:
-        with pytest.raises(JsonRpcError, match="near are shop__look_around") as refused:
+        with pytest.raises(JsonRpcError, match="similar: shop__look_around") as refused:
             await it.call("shop__lok_around")
         assert refused.value.code == -32602
         it.router.store.journal.emit_pending()  # events are emitted in batches

@@ -90,7 +90,7 @@ async def test_a_block_that_is_none_is_left_out_with_a_word_and_its_neighbours_s
 ) -> None:
     got = await result_of(tmp_path, {"content": [HELLO, odd, HELLO]})
     assert got["content"][:2] == [HELLO, HELLO]
-    assert "no client can read it" in got["content"][2]["text"]
+    assert "clients cannot read it" in got["content"][2]["text"]
     assert len(got["content"]) == 3
 
 
@@ -112,8 +112,8 @@ async def test_an_error_that_is_no_yes_or_no(tmp_path: Path, error_flag: Any, me
 @pytest.mark.parametrize(
     ("result", "words"),
     [
-        ({"task": {"taskId": "1", "status": "working"}}, "no task was asked for"),
-        ({"resultType": "task", "taskId": "1"}, "no task was asked for"),
+        ({"task": {"taskId": "1", "status": "working"}}, "that was not requested"),
+        ({"resultType": "task", "taskId": "1"}, "that was not requested"),
         ({"resultType": "input_required", "requestState": 5}, "requestState is not text"),
         ({"resultType": "input_required", "inputRequests": "x"}, "inputRequests are not an object"),
     ],

@@ -139,7 +139,7 @@ def test_any_text_gets_an_answer_and_only_names_of_ours_are_taken(host: str, ori
 )
 def test_the_gateway_does_not_start_open_to_a_network(settings: dict[str, str]) -> None:
     gateway = GatewaySettings.model_validate(settings)
-    with pytest.raises(ConfigError, match="open to everybody") as caught:
+    with pytest.raises(ConfigError, match="open to every program") as caught:
         check_exposure(gateway, has_keys=False)
     assert "fingerpost keys add" in (caught.value.hint or "")
     check_exposure(gateway, has_keys=True)

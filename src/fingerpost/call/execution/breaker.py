@@ -254,7 +254,7 @@ class BreakerRegistry:
         breaker = self._get_breaker(server)
         before = breaker.state
         breaker.close()
-        self._emit_change(breaker, before, "reset by hand")
+        self._emit_change(breaker, before, "reset by a person")
 
     def allow_trial_now(self, server: str) -> None:
         """Allow a trial at once, because the server has reconnected."""
@@ -274,10 +274,10 @@ class BreakerRegistry:
 
     def _build_refusal(self, breaker: Breaker) -> Failure:
         status = breaker.status
-        when = "a trial is under way" if status.retry_in is None else f"next trial in {status.retry_in:.0f} s"
+        when = "a trial is running" if status.retry_in is None else f"next trial in {status.retry_in:.0f} s"
         return Failure(
             kind=ErrorKind.UNAVAILABLE,
-            detail=f"{status.server} failed too often and is not called for now ({when}): {status.reason}",
+            detail=f"{status.server} failed too often and is not called now ({when}): {status.reason}",
             hint="it is tried again by itself; use another tool meanwhile. A person who knows that it is "
             "well can close the breaker of a running gateway: in its console, under Servers, or with "
             f"POST /api/servers/{status.server}/breaker/reset",

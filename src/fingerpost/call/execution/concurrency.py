@@ -201,7 +201,7 @@ class SlotPool:
             queue.begin(owner)
         elif not await self._wait(server, queue, owner, until):
             raise NoSlotAvailable(
-                _build_busy_failure(server, f"none of its {self._per_server} slots came free in time")
+                _build_busy_failure(server, f"all {self._per_server} parallel calls were in use")
             )
 
     def release(self, server: str, owner: SlotOwner = UNKNOWN_OWNER) -> None:
@@ -303,7 +303,7 @@ def _build_busy_failure(server: str, reason: str) -> Failure:
     return Failure(
         kind=ErrorKind.UNAVAILABLE,
         detail=f"{server} is busy: {reason}",
-        hint="try again later, or raise call.concurrency if the server can take more",
+        hint="try again later, or raise call.concurrency if the server can handle more",
     )
 
 
@@ -500,7 +500,7 @@ class BackgroundCalls(Generic[T]):
         job = self._jobs.get(handle)
         if job is None or job.owner != owner:
             message = f"there is no background call {handle}"
-            raise CallError(message, hint="results are kept for a while only; start the call again")
+            raise CallError(message, hint="results are kept for a limited time; start the call again")
         return job
 
     def _remove_expired(self) -> None:

@@ -46,7 +46,7 @@ from fingerpost.servers.per_caller import ServerRequestUnsupported
 from fingerpost.servers.requests import FAULT_META_KEY
 
 MAX_DETAIL_LENGTH = 4000
-MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before you repeat it"
+MAY_HAVE_TAKEN_EFFECT = "it may have taken effect: check before repeating it"
 
 
 @frozen
@@ -228,11 +228,11 @@ def build_cancelled_failure(call: Call, *, sent: bool) -> Failure:
     if sent and call.effect is not Effect.READ:
         return Failure(
             kind=ErrorKind.UNKNOWN,
-            detail="the caller gave up before the tool answered",
+            detail="the caller stopped waiting before the tool answered",
             hint=MAY_HAVE_TAKEN_EFFECT,
             effect_possible=True,
         )
-    return Failure(kind=ErrorKind.CANCELLED, detail="the caller gave up")
+    return Failure(kind=ErrorKind.CANCELLED, detail="the caller stopped waiting")
 
 
 def _get_text(result: JsonObject) -> str:

@@ -250,7 +250,7 @@ class DuplicateGuard:
             return _build_duplicate_refusal(
                 call,
                 f"the same call of {call.tool} is still running in this conversation; this one was not run",
-                hint="wait for the first; if a second one is meant, make it after the first has ended",
+                hint="wait for the first; repeat it after the first has ended if you want both",
             )
         at = self._interrupted.pop(key, None)
         if at is not None and self._clock() - at < REMEMBERED_SECONDS:
@@ -258,7 +258,7 @@ class DuplicateGuard:
                 call,
                 f"the same call of {call.tool} was interrupted {self._clock() - at:.0f} s ago while the "
                 "tool was at work, so it may have taken effect; this one was not run",
-                hint="check what the first one did; a further call is made",
+                hint="check what the first one did; another call will run",
             )
         return None
 

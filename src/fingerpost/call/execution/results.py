@@ -92,7 +92,7 @@ def normalize_result(result: JsonObject, call: Call) -> JsonObject:
         _check_questions(result, call)
         return result
     if _is_task(result):
-        message = f"{call.tool} answered with a task, and no task was asked for"
+        message = f"{call.tool} answered with a task that was not requested"
         raise ServerReplyInvalid(message, server=call.server, hint="report this to the server's author")
     return _repair_result(result)
 
@@ -191,7 +191,7 @@ def _repair_block(entry: Json) -> Json:
 def _build_note(left_out: Sequence[Json]) -> str:
     shown = [_show_beginning(entry) for entry in left_out[:MAX_SHOWN_ENTRIES]]
     more = f" and {len(left_out) - MAX_SHOWN_ENTRIES:,} more" if len(left_out) > MAX_SHOWN_ENTRIES else ""
-    return f"[Left out, because no client can read it: {'; '.join(shown)}{more}]"
+    return f"[Left out because clients cannot read it: {'; '.join(shown)}{more}]"
 
 
 def _show_beginning(entry: Json) -> str:

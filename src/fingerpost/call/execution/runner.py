@@ -533,5 +533,5 @@ def _build_loop_execution(call: Call, reason: str) -> Execution:
         attempts=(),
         error=ErrorKind.LOOP,
         detail=reason,
-        hint="nothing new will come of it: use what is known, change the arguments, or try another tool",
+        hint="repeating it gives nothing new: use the result, change the arguments, or use another tool",
     )

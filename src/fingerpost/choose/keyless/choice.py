@@ -26,7 +26,7 @@ from fingerpost.choose.keyless.parameters import (
     takes_directory,
     takes_repository,
 )
-from fingerpost.choose.keyless.tables import ORDINARY_WORDS, get_example, get_phrases
+from fingerpost.choose.keyless.tables import ORDINARY_WORDS, get_example, get_noun, get_phrases
 from fingerpost.choose.keyless.values import ValueKind
 from fingerpost.frozen import frozen
 from fingerpost.records import (
@@ -50,6 +50,7 @@ MAX_SHOWN_VALUES: Final = 12
 _INVISIBLE = re.compile(
     "[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
+_EMPTY_NOUNS: Final = frozenset({"path", "name", "id", "key", "value", "str", "string"})
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 
 
@@ -59,14 +60,26 @@ def build_missing_question(
     """Build one question that names all missing arguments, with their options and an example."""
     phrases = get_phrases(language)
     slots = {slot.name: slot for slot in build_slots(card)}
-    lines = [_describe_missing(one, slots.get(one.name), card, phrases) for one in missing]
     tool = to_short_line(card.key)
-    if len(lines) == 1:
-        text = phrases["one"].format(tool=tool, what=lines[0])
+    if len(missing) == 1:
+        name, about, hint = _describe_missing(missing[0], slots.get(missing[0].name), card, phrases)
+        detail = f"{name}: {about}{hint}" if about else f"{name}{hint}"
+        text = phrases["one"].format(tool=tool, noun=_build_noun(missing[0].name), detail=detail)
     else:
-        listed = (f"- {line}" for line in lines)
-        text = "\n".join([phrases["many"].format(tool=tool), *listed, phrases["how"]])
+        lines: list[str] = []
+        for one in missing:
+            name, about, hint = _describe_missing(one, slots.get(one.name), card, phrases)
+            lines.append(f"- {name} ({about}){hint}" if about else f"- {name}{hint}")
+        text = "\n".join([phrases["many"].format(tool=tool), *lines, phrases["how"]])
     return Question(text=text, tool=card.key, missing=missing)
+
+
+def _build_noun(name: str) -> str:
+    """Return what a parameter asks for: `repo_path` gives "repository"."""
+    words = [*split_words(to_short_line(name, MAX_SHOWN_NAME_LENGTH))]
+    while len(words) > 1 and words[-1] in _EMPTY_NOUNS:
+        words.pop()
+    return " ".join(get_noun(word) for word in words) or "value"
 
 
 def build_which_tool_question(cards: tuple[ToolCard, ...], language: str = "en") -> Question:
@@ -106,19 +119,19 @@ def _get_first_sentence(text: str) -> str:
 
 def _describe_missing(
     missing: MissingArgument, slot: ParameterSlot | None, card: ToolCard, phrases: dict[str, str]
-) -> str:
-    about = to_short_line(missing.name, MAX_SHOWN_NAME_LENGTH)
-    if missing.description:
-        about = f"{about} ({to_short_line(missing.description, MAX_DESCRIPTION_LENGTH - len(about))})"
+) -> tuple[str, str, str]:
+    """Return its name, its description, and what values it takes."""
+    name = to_short_line(missing.name, MAX_SHOWN_NAME_LENGTH)
+    about = to_short_line(missing.description or "", MAX_DESCRIPTION_LENGTH - len(name))
     if slot is not None and slot.is_secret:
-        return f"{about}; {phrases['secret']}"
+        return name, about, f"; {phrases['secret']}"
     if missing.options:
         options = ", ".join(to_short_line(option) for option in missing.options[:MAX_SHOWN_VALUES])
-        return f"{about}, {phrases['options'].format(options=options)}"
+        return name, about, f", {phrases['options'].format(options=options)}"
     if slot is None or not slot.parameter.shape.type:
-        return f"{about}, {phrases['json']}"
+        return name, about, f", {phrases['json']}"
     example = _find_example(slot, card)
-    return f"{about}, {phrases['example'].format(example=example)}" if example else about
+    return name, about, f", {phrases['example'].format(example=example)}" if example else ""
 
 
 def _find_example(slot: ParameterSlot, card: ToolCard) -> str:

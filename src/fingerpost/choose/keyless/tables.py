@@ -28,6 +28,11 @@ def get_example(kind: str) -> str:
     return _read_phrases()["examples"].get(kind, "")
 
 
+def get_noun(word: str) -> str:
+    """Return a word of a parameter's name, written out."""
+    return _read_phrases()["nouns"].get(word, word)
+
+
 def get_phrases(language: str) -> dict[str, str]:
     """Return what is said to a person in this language: Hebrew, or else English."""
     return _read_phrases()["he" if language == "he" else "en"]

@@ -73,7 +73,7 @@ LOOP_NOTES: Final = {
     "he": "{tool} נקרא שוב ושוב עם אותה תוצאה",
 }
 _STOP_REASONS: Final = {
-    "en": f"No more tools were called: {LOOP_NOTES['en']}. Ask for what is missing in other words.",
+    "en": f"No more tools were called: {LOOP_NOTES['en']}. Ask for the missing part in other words.",
     "he": f"לא נקראו כלים נוספים: {LOOP_NOTES['he']}. אפשר לשאול במילים אחרות על מה שחסר.",
 }
 PLAIN_NOTE = (

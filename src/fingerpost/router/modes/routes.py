@@ -29,11 +29,11 @@ from fingerpost.router.modes.elicitation import build_question
 from fingerpost.router.modes.run_state import RunBudgetExceeded, RunState
 from fingerpost.router.route import Route
 
-NO_ANSWER_TEXT = "The model gave no answer in words. Ask again, or ask another model."
+NO_ANSWER_TEXT = "The model gave no answer. Ask again, or use another model."
 _LIMIT_ADVICE = "Ask for a smaller part of it, or raise that limit."
 SYNTAX_ONLY_TEXT = (
     "The model gave no answer: it only wrote calls of a tool that does not exist, also when asked again. "
-    "Put the request in other words, or ask another model."
+    "Rephrase the request, or use another model."
 )
 _CALL_FINISHES = ("tool_calls", "function_call")  # finish reasons
 
@@ -126,11 +126,11 @@ def end_broken(run: RunState, error: FingerpostError) -> Route:
 def end_limited(run: RunState, reached: RunBudgetExceeded, so_far: str = "") -> Route:
     """End the run because a budget is spent. The text has the results so far, the limit and advice."""
     run.emit(BudgetReached(packet_id=run.packet.packet_id, limit=reached.limit, detail=reached.detail))
-    lines = [f"I stopped before I was done: {reached.detail}."]
+    lines = [f"Stopped early: {reached.detail}."]
     if so_far:
         lines += ["", "What was found so far:", so_far]
     is_loop = reached.limit == "loop"
-    advice = "Ask for what is missing in other words." if is_loop else _LIMIT_ADVICE
+    advice = "Ask for the missing part in other words." if is_loop else _LIMIT_ADVICE
     text = "\n".join([*lines, "", advice])
     if so_far and reached.limit in ("turns", "loop") and not run.depth:
         # Results count as an answer for a person. For a subagent, the parent decides.

@@ -301,7 +301,7 @@ def _handle_invalid_arguments(run: RunState, selection: Selection, checked: Chec
     again = any(step.error == ErrorKind.INVALID_PARAMETERS.value for step in before)
     if missing and (again or run.packet.tool_routing.reinjections_left <= 1):
         names = ", ".join(argument.name for argument in missing)
-        text = f"To use {selection.tool} I need to know: {names}."
+        text = f"To use {selection.tool} these values are needed: {names}."
         return end_asked(run, Question(text=text, tool=selection.tool, missing=missing))
     kind = ErrorKind.INVALID_PARAMETERS if checked.tool else ErrorKind.TOOL_NOT_FOUND
     takes = f" It takes: {checked.signature}" if checked.signature else ""

@@ -201,7 +201,7 @@ def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:
     if not orders or card is None or _get_card_effect(card, tool_call) is Effect.READ:
         return ""
     tool, what = orders[-1]
-    return f"the result of {tool} may try to give orders: it {what}"
+    return f"the result of {tool} may contain instructions: it {what}"
 
 
 def _get_card_effect(card: ToolCard, tool_call: ToolCall) -> Effect:

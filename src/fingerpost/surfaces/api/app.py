@@ -103,7 +103,7 @@ class OperationPaths:
         except UnicodeDecodeError:
             raise HttpError(400, "The path is not valid UTF-8.") from None
         if any("\0" in part or len(part) > MAX_PART_LENGTH for part in parts):
-            raise HttpError(404, "There is nothing at this address.")
+            raise HttpError(404, "Not found.")
         path = "/".join(quote(part, safe="") for part in parts)
         for pattern, operations in self._patterns:
             if (found := pattern.match(path)) is not None:
@@ -133,7 +133,7 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
     if unknown:
         names = ", ".join(known) or "none"
         raise _build_query_problem(
-            f"{unknown[0][:_MAX_VALUE_LENGTH]!r} is no parameter here; those are: {names}"
+            f"{unknown[0][:_MAX_VALUE_LENGTH]!r} is not a parameter here; the parameters are: {names}"
         )
     if any("\0" in value for _, value in pairs):
         detail = "it contains a NUL character"
@@ -143,7 +143,7 @@ def parse_query(shape: type[Any] | None, raw: bytes) -> Any:
     try:
         return build_input_adapter(shape).validate_python(_collect_values(shape, pairs))
     except ValidationError as error:
-        detail = "not every parameter is what it should be"
+        detail = "some parameters are not valid"
         raise _build_query_problem(detail, _format_errors(error)) from None
 
 
@@ -155,7 +155,7 @@ def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[
         if get_origin(hints[name]) in (tuple, list):
             values.setdefault(name, []).append(value)
         elif name in values:
-            raise _build_query_problem(f"{name} came more than once")
+            raise _build_query_problem(f"{name} was sent more than once")
         else:
             values[name] = value
     return values
@@ -163,7 +163,7 @@ def _collect_values(shape: type[Any], pairs: Iterable[tuple[str, str]]) -> dict[
 
 def _build_query_problem(detail: str, errors: tuple[JsonObject, ...] = ()) -> ApiProblem:
     more: dict[str, Any] = {"errors": errors} if errors else {}
-    return ApiProblem(400, "The query is not right", _format_detail(detail, errors), **more)
+    return ApiProblem(400, "Invalid query", _format_detail(detail, errors), **more)
 
 
 def parse_json(shape: type[Any], body: bytes) -> Any:
@@ -172,15 +172,15 @@ def parse_json(shape: type[Any], body: bytes) -> Any:
     try:
         value: object = from_json(body, allow_inf_nan=False)
     except ValueError:
-        raise ApiProblem(400, "The body is not right", "This is not valid JSON in UTF-8.") from None
+        raise ApiProblem(400, "Invalid body", "The body is not valid JSON in UTF-8.") from None
     if (reason := find_json_problem(value)) is not None:
-        raise ApiProblem(400, "The body is not right", f"The JSON {reason}.")
+        raise ApiProblem(400, "Invalid body", f"The JSON {reason}.")
     try:
         return build_input_adapter(shape).validate_json(body, strict=True)
     except ValidationError as error:
         errors = _format_errors(error)
-        detail = _format_detail("not every field is what it should be", errors)
-        raise ApiProblem(422, "The body is not right", detail, errors=errors) from None
+        detail = _format_detail("some fields are not valid", errors)
+        raise ApiProblem(422, "Invalid body", detail, errors=errors) from None
 
 
 def _format_errors(error: ValidationError) -> tuple[JsonObject, ...]:
@@ -243,7 +243,7 @@ _COMMON_HEADERS: Final[tuple[Header, ...]] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-_SHUTDOWN_MESSAGE = "This Fingerpost is being stopped. Come back in a moment."
+_SHUTDOWN_MESSAGE = "Fingerpost is shutting down. Try again in a moment."
 
 
 @frozen(kw_only=False)
@@ -331,9 +331,7 @@ class ApiApp:
             raise HttpError(503, _SHUTDOWN_MESSAGE, headers=((b"retry-after", b"2"),))
         matched = self._paths.find(http_request.scope)
         if matched is None:
-            raise ApiProblem(
-                404, "There is nothing at this address", "GET /api/openapi.json says what there is."
-            )
+            raise ApiProblem(404, "Not found", "GET /api/openapi.json lists the endpoints.")
         method: str = http_request.scope["method"]
         if method == "OPTIONS":
             status, headers = self._auth.build_preflight(http_request.headers)

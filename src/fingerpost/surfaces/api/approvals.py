@@ -51,7 +51,7 @@ log = logging.getLogger("fingerpost.api")
 
 CHECK_INTERVAL_S: Final = 1.0
 MAX_EXPIRED_AGE: Final = timedelta(days=1)  # for calls that expired while no process was running
-_NO_REQUEST_MESSAGE = "The call belongs to no request: its client makes it again, and then it runs."
+_NO_REQUEST_MESSAGE = "The call belongs to no request: it runs when its client repeats it."
 _CLIENT_RESUMES_MESSAGE = (
     "The program that asked goes on with it: at once where it still waits, else when it next sends a message "
     "(within {seconds:.0f} s of an approval; later it has to ask again)."
@@ -155,7 +155,7 @@ MAX_SCANNED: Final = 1000  # per page
 _SCAN_BATCH: Final = 101
 
 ApprovalState = Literal["waiting", "decided", "all"]
-DecisionReason = Annotated[str | None, Field(max_length=2000, description="Told to the model, and kept")]
+DecisionReason = Annotated[str | None, Field(max_length=2000, description="Sent to the model, and stored")]
 
 _OWN_CALL_MESSAGE = (
     "You asked for this call yourself. Another person has to approve it: give them a key with "
@@ -166,8 +166,8 @@ _NOT_ALLOWED_MESSAGES: Final = {
     False: "Your key does not give you the right `approve`.",
 }
 _OUT_OF_SCOPE_MESSAGE = (
-    "With these arguments the call does what lies outside of your key's bounds. Leave it as it was asked "
-    "for, or have another person approve it."
+    "With these arguments the call is outside the limits of your key. Leave them unchanged, or have "
+    "another person approve it."
 )
 
 _NOT_MANAGER_MESSAGE = (
@@ -189,11 +189,9 @@ _MASKED_MESSAGE = (
 class ApprovalQuery:
     """Filter and page of pending calls."""
 
-    state: Annotated[
-        ApprovalState, Field(description="Those that wait, those that do not any more, or both")
-    ] = "waiting"
-    limit: Annotated[int, Field(ge=1, le=MAX_APPROVALS_PER_PAGE, description="Most on a page")] = 50
-    before: Annotated[str | None, Field(max_length=100, description="`next` of the page before")] = None
+    state: Annotated[ApprovalState, Field(description="Waiting calls, decided calls, or both")] = "waiting"
+    limit: Annotated[int, Field(ge=1, le=MAX_APPROVALS_PER_PAGE, description="Maximum per page")] = 50
+    before: Annotated[str | None, Field(max_length=100, description="`next` of the previous page")] = None
 
 
 @frozen
@@ -219,7 +217,7 @@ class ApproveBody:
         ),
     ] = False
     reason: DecisionReason = None
-    resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
+    resume: Annotated[bool, Field(description="Continue the request it belongs to")] = True
 
 
 @frozen
@@ -227,7 +225,7 @@ class RejectBody:
     """Reject this call."""
 
     reason: DecisionReason = None
-    resume: Annotated[bool, Field(description="Go on with the request it belongs to")] = True
+    resume: Annotated[bool, Field(description="Continue the request it belongs to")] = True
 
 
 @frozen
@@ -290,15 +288,13 @@ class ApprovalOperations(OperationGroup):
         self._router = router
         self._resumer = resumer
 
-    @declare_operation(
-        "GET", "/api/approvals", "Calls that wait for a person, or waited, newest first", right=None
-    )
+    @declare_operation("GET", "/api/approvals", "Waiting and decided calls, newest first", right=None)
     async def list_approvals(self, request: ApiRequest, query: ApprovalQuery) -> ApprovalPage:
         found, following = await self._find_visible(query, request.principal)
         items = [await self._build_view(one, request.principal) for one in found]
         return ApprovalPage(items=tuple(items), next=following)
 
-    @declare_operation("GET", _ONE_PATH, "One call that waits, or waited", problems=(404,), right=None)
+    @declare_operation("GET", _ONE_PATH, "One waiting or decided call", problems=(404,), right=None)
     async def get_approval(self, request: ApiRequest, pending_id: str) -> ApprovalView:
         pending = await self._get_pending(request.principal, pending_id)
         return await self._build_view(pending, request.principal, with_details=True)
@@ -373,13 +369,13 @@ class ApprovalOperations(OperationGroup):
     def _check_read_only(self, principal: Principal, pending: Pending) -> None:
         """Raise `ApiProblem` unless the principal may say that the tool of this call only reads."""
         if not principal.may(Right.MANAGE):
-            raise ApiProblem(403, "You may not say that of a tool", _NOT_MANAGER_MESSAGE)
+            raise ApiProblem(403, "You may not mark a tool as read-only", _NOT_MANAGER_MESSAGE)
         if not is_uncertain_read(pending, self._router.tools.get(pending.tool)):
-            raise ApiProblem(409, "There is nothing to keep", _NOT_UNCERTAIN_MESSAGE)
+            raise ApiProblem(409, "This call cannot be marked as read-only", _NOT_UNCERTAIN_MESSAGE)
 
     async def _build_edited_call(self, principal: Principal, pending: Pending, arguments: JsonObject) -> Call:
         if _has_new_mask(arguments, pending.arguments):
-            raise ApiProblem(422, "A mask is no value", _MASKED_MESSAGE)
+            raise ApiProblem(422, "A mask is not a value", _MASKED_MESSAGE)
         edited = await self._router.calls.build_edited_call(pending, arguments)
         if not ManagedScope.from_principal(principal, self._router.profiles).covers_call(
             edited.tool, edited.effect
@@ -507,5 +503,5 @@ def _has_new_mask(edited: Json, original: Json) -> bool:
 
 def _explain_decision(pending: Pending) -> str:
     if pending.decision is Decision.EXPIRED:
-        return "It expired before a decision was made."
+        return "It expired before a decision."
     return f"{pending.decided_by or 'Another person'} decided first: it was {pending.decision}."

@@ -182,7 +182,7 @@ class AuditOperations(OperationGroup):
     @declare_operation(
         "GET",
         "/api/audit/export",
-        "All of it as lines of JSON or as CSV, oldest first",
+        "Everything as JSON Lines or CSV, oldest first",
         right=Right.WATCH,
         problems=(503,),
         returns=str,
@@ -192,7 +192,7 @@ class AuditOperations(OperationGroup):
     async def export_audit(self, request: ApiRequest, query: ExportQuery) -> StreamingResponse:
         check_unscoped(request.principal)
         if self._exports >= MAX_EXPORTS:
-            detail = f"{MAX_EXPORTS} exports are under way. Try again when one is over."
+            detail = f"{MAX_EXPORTS} exports are running. Try again when one has finished."
             raise ApiProblem(503, "Too many exports at once", detail)
         chunks = self._audit.iterate_chunks(copy_fields(AuditQuery, query), size=EXPORT_CHUNK)
 
@@ -209,13 +209,13 @@ class AuditOperations(OperationGroup):
     @declare_operation(
         "POST",
         "/api/audit/verify",
-        "Follow the chain from its first entry; it takes a while where the trail is long",
+        "Verify the whole chain; this takes a while for a long trail",
         right=Right.WATCH,
         problems=(409,),
     )
     async def verify_audit(self, request: ApiRequest) -> AuditReport:
         if self._verifying:
-            detail = "A verification is already running. Its result goes to the first caller."
+            detail = "A verification is already running; its caller gets the result."
             raise ApiProblem(409, "One verification at a time", detail)
         self._verifying = True
         try:

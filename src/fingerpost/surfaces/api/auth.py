@@ -87,7 +87,9 @@ class ApiAuth:
                 raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)
             return AuthenticatedCaller(ANONYMOUS)
         if operation.right in DECIDING_RIGHTS and await is_tool_peer(attempt.peer):
-            self._log_refusal(attempt, operation, "a program that we started wants to decide", ANONYMOUS)
+            self._log_refusal(
+                attempt, operation, "a program started by Fingerpost tried to decide", ANONYMOUS
+            )
             raise ApiProblem(403, "Not for tools", _TOOL_DECISION_MESSAGE)
         session = await self._find_session(attempt)
         if session is not None:
@@ -143,7 +145,7 @@ class ApiAuth:
     ) -> AuthenticatedCaller:
         principal = session.principal
         if not self._authenticator.allows_origin(attempt.headers):
-            self._log_refusal(attempt, operation, "a foreign page came with a session", principal)
+            self._log_refusal(attempt, operation, "a page of another site sent a session", principal)
             raise ApiProblem(403, "Origin not allowed", _FOREIGN_PAGE_MESSAGE)
         given = attempt.headers.get(CSRF_HEADER, "").encode()
         if attempt.method not in _SAFE_METHODS and not hmac.compare_digest(
@@ -226,7 +228,7 @@ def _is_same_origin(origin_text: str, host: str) -> bool:
 
 
 _INVALID_TICKET_MESSAGE: Final = (
-    "This link was used, or is older than 10 minutes. Run `fingerpost console` on the machine where "
+    "This link was used already, or is older than 10 minutes. Run `fingerpost console` on the machine where "
     "Fingerpost runs: it prints a new one."
 )
 _KEY_OR_TICKET_MESSAGE: Final = "Sign in with `key` or with `ticket`, and not with both."
@@ -280,9 +282,7 @@ class SignInBody:
 class EffortPreference:
     """The caller's preferred effort, for requests that do not set one."""
 
-    effort: Annotated[
-        Effort | None, Field(strict=False, description="quick or thorough; null: what is usual")
-    ]
+    effort: Annotated[Effort | None, Field(strict=False, description="quick or thorough; null: the default")]
 
 
 class AccountOperations(OperationGroup):
@@ -309,7 +309,7 @@ class AccountOperations(OperationGroup):
     @declare_operation(
         "PUT",
         "/api/me/preference",
-        "Keep whether the caller prefers quick or thorough answers",
+        "Store whether the caller prefers quick or thorough answers",
         right=Right.USE,
     )
     async def set_preference(self, request: ApiRequest, body: EffortPreference) -> EffortPreference:
@@ -333,7 +333,7 @@ class AccountOperations(OperationGroup):
         if body.key is not None:
             key = await self._find_key(request, body.key)
         elif body.ticket is None or not await redeem_ticket(self._router.store, body.ticket):
-            raise ApiProblem(401, "This link is not good any more", _INVALID_TICKET_MESSAGE)
+            raise ApiProblem(401, "This link is not valid any more", _INVALID_TICKET_MESSAGE)
         token, session = await self._sessions.open_session(key)
         return ApiResponse(
             body=self._build_account(session.principal, session),
@@ -345,7 +345,7 @@ class AccountOperations(OperationGroup):
         principal = await self._auth.authenticate_key(attempt, text)
         key = await self._router.store.keys.find(text) if principal.kind == "key" else None
         if key is None:
-            raise ApiProblem(401, "This is no key", _INVALID_KEY_MESSAGE)
+            raise ApiProblem(401, "Invalid key", _INVALID_KEY_MESSAGE)
         return key
 
     @declare_operation("DELETE", "/api/session", "Sign out", status=204, right=None)

@@ -88,7 +88,7 @@ class ForgetBody:
     """What to forget. An empty `what` means every kind; no `person` means all persons."""
 
     what: Annotated[tuple[LearnedKind, ...], Field(max_length=5, strict=False)] = ()
-    person: Annotated[FeedbackName | None, Field(description="Only what this person said and is used to")] = (
+    person: Annotated[FeedbackName | None, Field(description="Only what was learned about this person")] = (
         None
     )
 
@@ -108,7 +108,7 @@ class FeedbackOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", _FEEDBACK_PATH, "What was said of one request", problems=(404,), right=None)
+    @declare_operation("GET", _FEEDBACK_PATH, "Feedback on one request", problems=(404,), right=None)
     async def get_feedback(self, request: ApiRequest, packet_id: str) -> FeedbackPage:
         own = get_visible_caller(request.principal)
         await self._check_packet(packet_id, own)
@@ -157,7 +157,7 @@ class FeedbackOperations(OperationGroup):
     @declare_operation(
         "GET",
         "/api/learned",
-        "What was learned from use and feedback; others' words are not shown without `watch`",
+        "What was learned from use and feedback; texts of other people need `watch`",
         right=None,
     )
     async def get_learned(self, request: ApiRequest) -> Learned:
@@ -166,7 +166,7 @@ class FeedbackOperations(OperationGroup):
     @declare_operation(
         "POST",
         "/api/learned/forget",
-        "Forget what was learned: one's own part with `use`, everybody's with `manage`",
+        "Delete what was learned: your own part with `use`, everything with `manage`",
         right=None,
     )
     async def forget_learned(self, request: ApiRequest, body: ForgetBody) -> ForgetResponse:
@@ -177,9 +177,7 @@ class FeedbackOperations(OperationGroup):
         try:
             gone = await self._router.learning.forget(*body.what, by=principal.name, person=body.person)
         except ConfigError as wrong:
-            raise ApiProblem(
-                422, "This cannot be forgotten", f"{wrong}. {wrong.hint or ''}".strip()
-            ) from wrong
+            raise ApiProblem(422, "This cannot be deleted", f"{wrong}. {wrong.hint or ''}".strip()) from wrong
         return ForgetResponse(entries=gone)
 
     async def _check_packet(self, packet_id: str, caller: str | None) -> None:
@@ -204,7 +202,7 @@ def _resolve_person(principal: Principal) -> str | None:
 
 MAX_HOURS: Final = 24 * 366
 NO_EVALS_HINT: Final = (
-    "No eval was kept yet. `fingerpost eval own` makes a set from your own requests; "
+    "No evaluation is stored yet. `fingerpost eval own` makes a set from your own requests; "
     "`fingerpost eval --help` says how to go on."
 )
 
@@ -264,7 +262,7 @@ class StatisticsOperations(OperationGroup):
     @declare_operation(
         "GET",
         "/api/usage",
-        "What past calls of each tool teach: how often, how long, how much",
+        "Statistics of past calls by tool: count, duration, size",
         right=Right.WATCH,
     )
     async def list_usage(self, request: ApiRequest) -> UsagePage:
@@ -278,7 +276,7 @@ class StatisticsOperations(OperationGroup):
         keys = [card.key for card in self._router.tools.cards]
         return await self._ledger.get_figures(hours=query.hours, step=query.step, tools=keys)
 
-    @declare_operation("GET", "/api/evals", "Kept reports of `fingerpost eval`", right=Right.WATCH)
+    @declare_operation("GET", "/api/evals", "Stored reports of `fingerpost eval`", right=Right.WATCH)
     async def list_evals(self, request: ApiRequest, query: EvalQuery) -> EvalPage:
         check_unscoped(request.principal)
         found = await self._router.store.evals.list_newest(limit=query.limit + 1, before=query.before)

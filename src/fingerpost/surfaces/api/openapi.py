@@ -97,7 +97,7 @@ def build_openapi(operations: Sequence[ApiOperation], address: str) -> SchemaDic
         "info": {
             "title": "Fingerpost",
             "version": __version__,
-            "description": "Requests and what became of them, asking, approvals, tools and servers.",
+            "description": "Requests and their results, asking, approvals, tools and servers.",
         },
         "servers": [{"url": address}],
         "security": [{name: []} for name in _SECURITY_SCHEMES],

@@ -206,13 +206,13 @@ _STATUS_BY_ERROR: Final[tuple[tuple[type[FingerpostError], int, str], ...]] = (
     (UnknownServer, 404, "There is no such server"),
     (UnknownTool, 404, "There is no such tool"),
     (CallError, 422, "This cannot be done"),
-    (ConfigError, 422, "This cannot be done as things are set up"),
-    (StoreError, 503, "The store cannot be used at the moment"),
+    (ConfigError, 422, "The configuration does not allow this"),
+    (StoreError, 503, "The store is not available"),
     (ToolTimeout, 504, "A server did not answer in time"),
     (ServerUnavailable, 503, "A server cannot be reached"),
-    (ServerError, 502, "A server did something wrong"),
+    (ServerError, 502, "A server sent an invalid answer"),
     (ModelTimeout, 504, "The model did not answer in time"),
-    (ModelError, 502, "The model did not do what was asked"),
+    (ModelError, 502, "The model failed"),
     (ResponseTooLarge, 502, "A server sent too much"),
     (LimitReached, 429, "A limit is reached"),
 )
@@ -264,13 +264,13 @@ MAX_ROW_NUMBER: Final = 2**63 - 1  # the limit of database integers
 
 PageItem = TypeVar("PageItem")
 
-PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS, description="How many items at most")]
+PageLimit = Annotated[int, Field(ge=1, le=MAX_PAGE_ITEMS, description="Maximum number of items")]
 SearchText = Annotated[
     str, Field(max_length=MAX_SEARCH_LENGTH, description="Words that must all occur, in any order and case")
 ]
 NameText = Annotated[str, Field(max_length=2000)]
-PageCursor = Annotated[str, Field(max_length=4000, description="The `next` of the page before")]
-RowNumber = Annotated[int, Field(ge=0, le=MAX_ROW_NUMBER, description="The `next` of the page before")]
+PageCursor = Annotated[str, Field(max_length=4000, description="`next` of the previous page")]
+RowNumber = Annotated[int, Field(ge=0, le=MAX_ROW_NUMBER, description="`next` of the previous page")]
 ReasonText = Annotated[
     str, Field(max_length=MAX_REASON_LENGTH, description="The reason, stored with the change")
 ]

@@ -76,10 +76,10 @@ FilterText = Annotated[str, Field(max_length=500)]
 class PacketListQuery:
     """Filter and page of requests. Omitted parameters do not filter."""
 
-    limit: Annotated[int, Field(ge=1, le=MAX_PACKETS_PER_PAGE, description="Most on a page")] = 50
-    before: Annotated[int | None, Field(ge=0, le=MAX_ROW_NUMBER, description="`next` of the page before")] = (
-        None
-    )
+    limit: Annotated[int, Field(ge=1, le=MAX_PACKETS_PER_PAGE, description="Maximum per page")] = 50
+    before: Annotated[
+        int | None, Field(ge=0, le=MAX_ROW_NUMBER, description="`next` of the previous page")
+    ] = None
     text: Annotated[str, Field(max_length=500, description="Words in the request")] = ""
     kind: Annotated[
         Literal["request", "call"] | None, Field(description="Requests, or calls without one")
@@ -234,7 +234,7 @@ def _get_last_seen(request: ApiRequest) -> int | None:
     if last is None:
         return request.query.after
     if not re.fullmatch(r"[0-9]{1,19}", last) or int(last) > MAX_ROW_NUMBER:
-        raise ApiProblem(400, "The query is not right", "Last-Event-ID is the number of an event.")
+        raise ApiProblem(400, "Invalid query", "Last-Event-ID is the number of an event.")
     return int(last)
 
 

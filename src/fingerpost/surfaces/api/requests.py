@@ -60,8 +60,8 @@ from fingerpost.tasks import run_in_thread
 MAX_QUESTIONS: Final = 300
 
 _UNKNOWN_QUESTION_MESSAGE = (
-    "Its question is not known here: it was answered, or asked too long ago, or by another. "
-    "Ask the whole request again."
+    "This question is not known: it was answered already, is too old, or belongs to another caller. "
+    "Send the whole request again."
 )
 
 
@@ -95,7 +95,7 @@ SERVER_WAIT_S: Final = 5.0
 _NO_NUL_PATTERN: Final = r"^[^\x00]*$"
 
 RequestText = Annotated[
-    str, Field(min_length=1, max_length=MAX_REQUEST_LENGTH, description="What is wanted, in plain words")
+    str, Field(min_length=1, max_length=MAX_REQUEST_LENGTH, description="The request, in plain words")
 ]
 RequestName = Annotated[str, Field(min_length=1, max_length=200, pattern=_NO_NUL_PATTERN)]
 RequestMode = Literal["auto", "staged", "single", "simple", "react", "keyless"]
@@ -117,7 +117,7 @@ class NarrowBody:
     """A request for which suitable tools are searched. No tool is called."""
 
     request: RequestText
-    profile: Annotated[RequestName | None, Field(description="As under this profile")] = None
+    profile: Annotated[RequestName | None, Field(description="With this profile")] = None
     api_version: Annotated[
         RequestName | None,
         Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
@@ -127,9 +127,7 @@ class NarrowBody:
     effort: Annotated[
         Effort | None, Field(description="quick or thorough; by default as the caller prefers")
     ] = None
-    about: Annotated[RequestName | None, Field(description="A tool to explain, however far behind it is")] = (
-        None
-    )
+    about: Annotated[RequestName | None, Field(description="A tool to explain, at any rank")] = None
     history: ChatHistory = ()
 
 
@@ -138,8 +136,10 @@ class AskBody:
     """A request to answer."""
 
     request: RequestText
-    mode: Annotated[RequestMode | None, Field(description="How; by default as the settings say")] = None
-    profile: Annotated[RequestName | None, Field(description="Under this profile")] = None
+    mode: Annotated[RequestMode | None, Field(description="How to answer; by default as in the settings")] = (
+        None
+    )
+    profile: Annotated[RequestName | None, Field(description="With this profile")] = None
     api_version: Annotated[
         RequestName | None,
         Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
@@ -151,7 +151,7 @@ class AskBody:
     effort: Annotated[
         Effort | None, Field(description="quick or thorough; by default as the caller prefers")
     ] = None
-    dry_run: Annotated[bool, Field(description="Show what would be called, call nothing")] = False
+    dry_run: Annotated[bool, Field(description="Only show what would be called")] = False
     history: Annotated[
         ChatHistory | None,
         Field(description="The conversation so far; by default what was said in `conversation` is recalled"),
@@ -170,15 +170,15 @@ class ApiCallBody:
         str, Field(min_length=1, max_length=512, description="Its key `server/tool`, or its name")
     ]
     arguments: Annotated[dict[str, Json], Field(description="By parameter")]
-    profile: Annotated[RequestName | None, Field(description="Under this profile")] = None
+    profile: Annotated[RequestName | None, Field(description="With this profile")] = None
     api_version: Annotated[
         RequestName | None,
         Field(description="Selects a profile if none is named. Can also be sent as X-API-Version"),
     ] = None
     conversation: Annotated[RequestName | None, Field(description="Which conversation it belongs to")] = None
-    dry_run: Annotated[bool, Field(description="Say what would happen, call nothing")] = False
+    dry_run: Annotated[bool, Field(description="Only say what would happen")] = False
     fallback: Annotated[
-        bool, Field(description="false: no other tool answers when this one fails or finds nothing")
+        bool, Field(description="false: no fallback when this tool fails or finds nothing")
     ] = True
     idempotency_key: Annotated[
         str | None,
@@ -221,7 +221,7 @@ class RequestOperations(OperationGroup):
     @declare_operation(
         "POST",
         "/api/route",
-        "Which tools suit a request, and why: nothing is called",
+        "Which tools fit a request, and why. Nothing is called",
         right=Right.USE,
         problems=(404,),
         cancels_on_disconnect=True,
@@ -411,10 +411,10 @@ def _get_idempotency_key(request: ApiRequest, wanted: ApiCallBody) -> str | None
     if len(header) >= 2 and header[0] == header[-1] == '"':
         header = header[1:-1]
     if wanted.idempotency_key not in (None, header):
-        detail = "The header Idempotency-Key and the body's idempotency_key differ: give one of them."
+        detail = "The header Idempotency-Key and the body's idempotency_key differ: send only one."
         raise ApiProblem(400, "Two idempotency keys", detail)
     if (problem := find_key_problem(header)) is not None:
-        raise ApiProblem(400, "This is no idempotency key", f"Of the header Idempotency-Key: {problem}.")
+        raise ApiProblem(400, "Invalid idempotency key", f"Of the header Idempotency-Key: {problem}.")
     return header
 
 
@@ -453,5 +453,5 @@ def _build_narrowed(narrowing: Narrowing, snapshot: Snapshot) -> NarrowResponse:
 def _build_unknown_tool(name: str, found: ToolNotFound) -> ApiProblem:
     detail = f"There is no tool {name[:80]!r} that you may use"
     if found.near:
-        detail += f"; {'it could be' if found.ambiguous else 'near are'} {', '.join(found.near)}"
+        detail += f"; {'it could be' if found.ambiguous else 'similar:'} {', '.join(found.near)}"
     return ApiProblem(404, "There is no such tool", f"{detail}.", near=list(found.near))

@@ -155,8 +155,8 @@ class PinOperations(OperationGroup):
             raise ApiProblem(404, "Nothing to accept", detail)
         seen = quarantined[key].card.fingerprint
         if body.fingerprint != seen:
-            detail = f"{key} is not what it was when it was shown. Look at the new difference."
-            raise ApiProblem(409, "The definition changed once more", detail, fingerprint=seen)
+            detail = f"{key} has changed since it was shown. Review the new difference."
+            raise ApiProblem(409, "The definition changed again", detail, fingerprint=seen)
         pin = await self._router.accept(key, by=request.principal.name, fingerprint=seen)
         return _build_pin_line(pin, "same", None)
 
@@ -244,7 +244,7 @@ CheckFlag = Annotated[
 class TrialBody:
     """An entry to try. It may be what a README shows, with the name and `mcpServers` around it."""
 
-    name: Annotated[str, Field(max_length=200, description="Needed if `entry` does not say it")] = ""
+    name: Annotated[str, Field(max_length=200, description="Needed if `entry` does not contain it")] = ""
     entry: EntryObject
 
 
@@ -252,7 +252,7 @@ class TrialBody:
 class NewServerBody:
     """A server to add. The entry may be what a README shows, with the name and `mcpServers` around it."""
 
-    name: Annotated[str, Field(max_length=200, description="Needed if `entry` does not say it")] = ""
+    name: Annotated[str, Field(max_length=200, description="Needed if `entry` does not contain it")] = ""
     entry: EntryObject
     check: CheckFlag = True
 
@@ -318,13 +318,13 @@ def _split_pasted(name: str, pasted: Entry) -> tuple[str, Entry]:
     try:
         found = parse_pasted(pasted)
     except ConfigError as error:
-        raise ApiProblem(422, "The entry is not right", f"{error}.", hint=error.hint or "") from None
+        raise ApiProblem(422, "Invalid entry", f"{error}.", hint=error.hint or "") from None
     if len(found) > 1:
         detail = f"These are {len(found)} servers: {', '.join(found)}. Send them one by one."
         raise ApiProblem(422, "One server at a time", detail, servers=list(found))
     ((written, entry),) = found.items()
     if not (chosen := name or written):
-        raise ApiProblem(422, "The name is missing", "Send `name`, too: the entry does not say it.")
+        raise ApiProblem(422, "The name is missing", "Send `name`, too: the entry does not contain it.")
     return chosen, entry
 
 
@@ -336,7 +336,7 @@ class ServerOperations(OperationGroup):
     def __init__(self, router: Router) -> None:
         self._router = router
 
-    @declare_operation("GET", "/api/servers", "How every server is doing", right=Right.WATCH)
+    @declare_operation("GET", "/api/servers", "State of every server", right=Right.WATCH)
     async def list_servers(self, request: ApiRequest) -> ServerPage:
         items = tuple(self._build_server_line(status) for status in self._list_visible(request))
         configuration = self._router.configuration
@@ -435,7 +435,9 @@ class ServerOperations(OperationGroup):
         """Return the configuration, for callers that are not limited to some tools. Raises `ApiProblem`."""
         check_unscoped(request.principal)
         if (configuration := self._router.configuration) is None:
-            detail = "The program that opened this Fingerpost gave it its servers; there is no servers file."
+            detail = (
+                "The servers were given by the program that started Fingerpost; there is no servers file."
+            )
             raise ApiProblem(409, "Servers cannot be changed here", detail)
         return configuration
 
@@ -445,14 +447,14 @@ class ServerOperations(OperationGroup):
         except ConfigError as error:
             detail = f"{str(error)[:1].upper()}{str(error)[1:]}."
             there = any(spec.name == name for spec in configuration.loaded.specs)
-            title = "It is written elsewhere" if there else "There is no such entry"
+            title = "The entry is in another file" if there else "There is no such entry"
             raise ApiProblem(409 if there else 404, title, detail, hint=error.hint or "") from None
 
     async def _check_entry(self, configuration: Configuration, name: str, entry: Entry) -> EntryDraft:
         try:
             return await anyio.to_thread.run_sync(configuration.entries.check, name, entry)
         except ConfigError as error:
-            raise ApiProblem(422, "The entry is not right", str(error), hint=error.hint or "") from None
+            raise ApiProblem(422, "Invalid entry", str(error), hint=error.hint or "") from None
 
     async def _try_draft(self, draft: EntryDraft) -> TrialResult:
         trial = await self._router.try_server(draft.spec)
@@ -503,7 +505,7 @@ class ServerOperations(OperationGroup):
         return SavedServer(server=line, file=configuration.entries.file.shown, trial=trial)
 
     @declare_operation(
-        "GET", _ONE_PATH, "State of one server. The server is probed", right=Right.WATCH, problems=(404,)
+        "GET", _ONE_PATH, "State of one server, after a probe", right=Right.WATCH, problems=(404,)
     )
     async def get_server(self, request: ApiRequest, server: str) -> ServerLine:
         name = self._check_name(request, server)
@@ -514,7 +516,7 @@ class ServerOperations(OperationGroup):
     @declare_operation(
         "POST",
         f"{_ONE_PATH}/switch",
-        "Switch a server off (it is disconnected, its tools are gone) or on",
+        "Switch a server off (disconnects it and hides its tools) or on",
         right=Right.MANAGE,
         problems=(404, 409),
     )
@@ -529,7 +531,7 @@ class ServerOperations(OperationGroup):
     @declare_operation(
         "POST",
         f"{_ONE_PATH}/reconnect",
-        "Connect anew, without waiting for the next attempt",
+        "Reconnect now, without waiting for the next attempt",
         right=Right.MANAGE,
         problems=(404, 409),
     )
@@ -544,7 +546,7 @@ class ServerOperations(OperationGroup):
     @declare_operation(
         "POST",
         f"{_ONE_PATH}/breaker/reset",
-        "Ask a server again that failed too often",
+        "Call a server again that failed too often",
         right=Right.MANAGE,
         problems=(404,),
     )
@@ -556,7 +558,7 @@ class ServerOperations(OperationGroup):
     @declare_operation(
         "POST",
         f"{_ONE_PATH}/instructions/accept",
-        "Trust what a server now says of itself; it is passed on again",
+        "Accept the changed instructions of a server; they are passed on again",
         right=Right.MANAGE,
         problems=(404, 409),
     )
@@ -564,11 +566,13 @@ class ServerOperations(OperationGroup):
         name = self._check_name(request, server)
         changed = self._find_changed_instructions(name)
         if changed is None:
-            detail = f"Nothing that {name} says of itself waits to be accepted."
+            detail = f"No changed instructions of {name} wait to be accepted."
             raise ApiProblem(404, "Nothing to accept", detail)
         if body.fingerprint != changed.fingerprint:
-            detail = f"{name} says something else than when it was shown. Look at the new difference."
-            raise ApiProblem(409, "The text changed once more", detail, fingerprint=changed.fingerprint)
+            detail = (
+                f"{name} has changed its instructions again since they were shown. Review the new difference."
+            )
+            raise ApiProblem(409, "The text changed again", detail, fingerprint=changed.fingerprint)
         by = request.principal.name
         await self._router.accept_instructions(name, by=by, fingerprint=changed.fingerprint)
         return self._build_server_line(self._router.servers.get_status(name))

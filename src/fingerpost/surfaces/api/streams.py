@@ -120,7 +120,7 @@ class StreamSlots:
 
     def _check_limit(self, principal: Principal) -> None:
         if self._closing:
-            raise ApiProblem(503, "Closing", "This Fingerpost is being stopped. Come back in a moment.")
+            raise ApiProblem(503, "Closing", "Fingerpost is shutting down. Try again in a moment.")
         if len(self._open) >= self._limit:
             detail = f"{self._limit} streams are open already (api.streams). Close one, or try again later."
             raise ApiProblem(503, "Too many streams", detail)

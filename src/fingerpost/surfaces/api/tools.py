@@ -395,7 +395,7 @@ class ToolOperations(OperationGroup):
     @declare_operation(
         "GET",
         _ONE_PATH,
-        "Everything known of one tool, and where each value comes from",
+        "Everything known about one tool, with the source of each value",
         right=Right.WATCH,
         problems=(404,),
     )
@@ -425,7 +425,7 @@ class ToolOperations(OperationGroup):
     @declare_operation(
         "POST",
         f"{_ONE_PATH}/reads",
-        "Say that this definition of a tool only reads, or take it back",
+        "Mark this definition of a tool as read-only, or undo it",
         right=Right.MANAGE,
         problems=(404, 409),
     )
@@ -435,7 +435,7 @@ class ToolOperations(OperationGroup):
         inventory = await build_inventory(self._router, request.principal)
         card = self._find_card(inventory, server, tool, to_change=True)
         if body.fingerprint != card.fingerprint:
-            detail = f"{card.key} is not what it was when it was shown. Look at it as it is now."
+            detail = f"{card.key} has changed since it was shown. Review it again."
             raise ApiProblem(409, "The definition changed", detail, fingerprint=card.fingerprint)
         await self._router.say_only_reads(
             card.key, by=request.principal.name, fingerprint=card.fingerprint, only_reads=body.only_reads
@@ -465,7 +465,7 @@ class ToolOperations(OperationGroup):
             raise ApiProblem(
                 409 if to_change else 404,
                 title,
-                "Nothing is known of it until the settings switch it on again.",
+                "Switch it on in the settings to see it.",
             )
         near = [near for near in self._router.tools.near(key) if near in inventory.cards]
         raise ApiProblem(404, "There is no such tool", f"No server offers {key}.", near=near)
@@ -517,7 +517,7 @@ def _iterate_fields(path: str, record: Any) -> Iterator[KnownField]:
         elif is_dataclass(value):
             yield from _iterate_fields(f"{path}{part.name}.", value)
         else:
-            why = "read off its schema"
+            why = "from its schema"
             yield KnownField(
                 field=path + part.name, value=to_plain(value), source=Source.INFERRED, reason=why
             )
@@ -547,7 +547,7 @@ class AssetOperations(OperationGroup):
     @declare_operation(
         "GET",
         "/api/assets/{handle}",
-        "A generated file. One's own; with the right to watch, also those of others",
+        "A generated file: your own, and with the right to watch also others'",
         returns=bytes,
         media=DEFAULT_MEDIA_TYPE,
         other_media=_KNOWN_MEDIA_TYPES,
@@ -557,7 +557,7 @@ class AssetOperations(OperationGroup):
     async def get_asset(self, request: ApiRequest, handle: str) -> ApiResponse:
         found = await fetch_asset(self._results, handle, caller=get_visible_caller(request.principal))
         if found is None:
-            detail = "Nothing of yours is kept under this handle. Assets are kept for a while: make it again."
+            detail = "You have no file with this handle. Files are kept for a limited time: create it again."
             raise ApiProblem(404, "No such asset", detail)
         media = found.media_type if found.media_type in _KNOWN_MEDIA_TYPES else DEFAULT_MEDIA_TYPE
         return ApiResponse(body=found.data, headers=_build_asset_headers(found), media=media)

@@ -62,7 +62,7 @@ class ProgressText:
 def _describe_narrowed(progress: ProgressText, event: RequestNarrowed) -> str:
     shortlist = event.narrowing.shortlist
     if not shortlist.offered:
-        return f"no tool is needed{progress.format_answering()}"
+        return f"no tool needed{progress.format_answering()}"
     fit = "fits" if len(shortlist.offered) == 1 else "fit"
     of = f"{len(shortlist.offered)} of {format_count(shortlist.considered, 'tool')} {fit}"
     return f"{of}{progress.format_selecting()}"
@@ -76,13 +76,13 @@ def _describe_selected(progress: ProgressText, event: ToolSelected) -> str:
 
 def _describe_attempt(_: ProgressText, event: AttemptFinished) -> str | None:
     made = event.attempt
-    return None if made.error is None else f"{made.tool} did not work ({made.error})"
+    return None if made.error is None else f"{made.tool} failed ({made.error})"
 
 
 def _describe_finished(progress: ProgressText, event: CallFinished) -> str:
     if event.error is ErrorKind.AUTHORIZATION_REQUIRED:
         return f"{event.tool} needs approval"
-    return f"{event.tool} {'answered' if event.success else 'did not work'}{progress.format_answering()}"
+    return f"{event.tool} {'answered' if event.success else 'failed'}{progress.format_answering()}"
 
 
 _PROGRESS_TEXTS: Final[Mapping[type[Event], Callable[[ProgressText, Any], str | None]]] = {
@@ -105,9 +105,7 @@ _PROGRESS_TEXTS: Final[Mapping[type[Event], Callable[[ProgressText, Any], str | 
     AttemptFinished: _describe_attempt,
     FallbackTaken: lambda _, event: f"{event.tool} instead…",
     CallFinished: _describe_finished,
-    HistorySummarised: lambda _, event: (
-        f"{format_count(event.messages, 'earlier message')} put into fewer words"
-    ),
+    HistorySummarised: lambda _, event: f"{format_count(event.messages, 'earlier message')} summarised",
 }
 
 

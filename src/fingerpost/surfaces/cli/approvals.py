@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 MAX_VALUE_LENGTH: Final = 2_000
 MAX_LISTED_LENGTH: Final = 200
-UNNAMED: Final = "an unnamed caller"
+UNNAMED: Final = "unnamed caller"
 MAX_TRIES: Final = 5  # invalid answers
 
 _LISTED_CACHE: Final = "approvals_listed"  # of each person: the ids in the list they saw last
@@ -220,7 +220,7 @@ async def find_call(store: Store, approvals: CallApprovals, choice: CallChoice) 
         mine = [pending for pending in waiting if pending.caller in (None, person)]
         if not mine:
             message = "no call of yours waits for approval"
-            raise CallError(message, hint="`fingerpost approvals` lists the calls of others")
+            raise CallError(message, hint="`fingerpost approvals` lists calls of other people")
         return FoundCall(mine[-1], is_known=False)
     if given is None:
         if len(waiting) == 1:
@@ -233,7 +233,7 @@ async def find_call(store: Store, approvals: CallApprovals, choice: CallChoice) 
     pending = await approvals.get(match_id(given, recent))
     if pending is None:
         message = f"there is no call with the id {given}"
-        raise CallError(message, hint="`fingerpost approvals` lists those that wait")
+        raise CallError(message, hint="`fingerpost approvals` lists the waiting calls")
     return FoundCall(pending, is_known=True)
 
 
@@ -246,7 +246,7 @@ async def _find_numbered(
     pending = await approvals.get(ids[number - 1]) if 1 <= number <= len(ids) else None
     if pending is None:
         message = f"there is no call number {number}"
-        raise CallError(message, hint="`fingerpost approvals` lists those that wait")
+        raise CallError(message, hint="`fingerpost approvals` lists the waiting calls")
     return FoundCall(pending, is_known=listed is not None)
 
 
@@ -365,7 +365,7 @@ def edit_call(*, words: tuple[str, ...], last: bool, seen: bool, common: CommonO
     pending_id = words[0] if "=" not in words[0] else None
     changes = words[1:] if pending_id is not None else words
     if not changes:
-        message = "name what to change: KEY=VALUE or KEY:=JSON"
+        message = "say what to change: KEY=VALUE or KEY:=JSON"
         raise click.UsageError(message)
     changed = read_pairs(changes)
     by = get_person()
@@ -442,7 +442,7 @@ def _report_decision(settled: DecisionResult, *, as_json: bool) -> int:
         by = clean_text(decided_call.decided_by or UNNAMED)
         words = f"{clean_text(decided_call.tool)} was {decided_call.decision} by {by}"
         why = f": {clean_text(decided_call.decision_reason)}" if decided_call.decision_reason else ""
-        click.echo(f"{words}{why}" if counted else f"Decided before: {words}{why}", err=not counted)
+        click.echo(f"{words}{why}" if counted else f"Already decided: {words}{why}", err=not counted)
         if counted and decided_call.edited_arguments is not None:
             click.echo(f"New arguments: {_format_arguments(decided_call.edited_arguments)}")
         if counted and decided_call.decision is Decision.APPROVED:

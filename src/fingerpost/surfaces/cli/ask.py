@@ -14,6 +14,7 @@ import click
 from anyio.from_thread import start_blocking_portal
 
 from fingerpost.events import Event
+from fingerpost.events.route import NO_MODEL_NAME
 from fingerpost.frozen import frozen
 from fingerpost.records import Approval, MissingArgument, Pending, Question, RouteOutcome, create_id
 from fingerpost.redaction import scrub_json
@@ -394,7 +395,7 @@ def format_footer(route: Route) -> str:
     """Return one line with the sources, time, tokens and cost of the answer."""
     parts = [", ".join(route.sources) or "no tool"]
     if route.answered_by:
-        parts.append(f"by {route.answered_by}")
+        parts.append("no model used" if route.answered_by == NO_MODEL_NAME else f"by {route.answered_by}")
     parts.append(f"{route.milliseconds / 1000:.1f} s")
     if tokens := route.prompt_tokens + route.completion_tokens:
         parts.append(f"{tokens:,} tokens")
@@ -428,11 +429,11 @@ def answer_request(*, request: tuple[str, ...], common: CommonOptions, **options
 def _read_text(request: tuple[str, ...], resume: str | None) -> str:
     if resume is not None:
         if request:
-            message = "--resume goes on with a request that was made; give no other"
+            message = "--resume continues an earlier request; leave the request out"
             raise click.UsageError(message)
         return ""
     text = read_request() if request == ("-",) else " ".join(request).strip()
     if not text:
-        message = "there is no request; write it behind the command, or - to read it from stdin"
+        message = "the request is missing; write it after the command, or - to read it from stdin"
         raise click.UsageError(message)
     return text

@@ -63,7 +63,7 @@ def read_key(value: str | None, file: Path | None) -> str:
             raise ConfigError(message, hint="name a file whose first line is the key") from error
     key = (value or "").strip()
     if not key:
-        message = "over HTTP the server needs a key, or everybody who reaches it could use it"
+        message = "over HTTP the server needs a key; without one, every program that reaches it could use it"
         raise ConfigError(
             message,
             hint="write one into a file (`openssl rand -hex 32 > key.txt`) and name it with --key-file, "
@@ -98,7 +98,7 @@ async def serve_http(server: BuiltinServer, common: CommonOptions, *, host: str,
 
 def _print_address(server: BuiltinServer, address: str, host: str, *, as_json: bool) -> None:
     if not is_loopback(host):
-        note = "served without encryption: the key can be read on the way. Put a proxy with TLS in front."
+        note = "without encryption the key can be read in transit: put a proxy with TLS in front"
         print_note(note)
     if as_json:
         print_json({"name": server.name, "address": address, "tools": list(server.tools)})
@@ -160,7 +160,7 @@ class KeyedApp:
             invalid = (_CHALLENGE_HEADER[0], _CHALLENGE_HEADER[1] + b', error="invalid_token"')
             raise HttpError(401, _INVALID_KEY_MESSAGE, headers=(invalid,))
         if path.rstrip("/") != MCP_PATH:
-            raise HttpError(404, f"There is nothing here. The server is at {MCP_PATH}.")
+            raise HttpError(404, f"Not found. The server is at {MCP_PATH}.")
 
     @contextmanager
     def _track(self, running: set[anyio.CancelScope]) -> Generator[anyio.CancelScope]:
@@ -240,7 +240,7 @@ def _mark_reviewed(name: str | None, common: CommonOptions) -> int:
         return 0
     for each in names:
         click.echo(f"  {clean_text(each)}")
-    click.echo(f"Reviewed: {len(names)} written since the last time." if names else "Nothing was written.")
+    click.echo(f"Reviewed: {len(names)} written since the last review." if names else "Nothing was written.")
     return 0
 
 

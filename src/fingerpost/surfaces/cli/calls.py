@@ -165,7 +165,7 @@ def _collect_notes(outcome: Outcome) -> list[str]:
     notes = [build_cached_note(outcome)] if build_cached_note(outcome) else []
     if (other := outcome.metadata.get("answered_by")) is not None:
         asked = outcome.attempts[0].tool if outcome.attempts else "the tool that was called"
-        notes.append(f"{asked} gave no answer; this is the answer of {other}")
+        notes.append(f"{asked} did not answer; this is the answer of {other}")
     match outcome.metadata.get("replayed"):
         case {"call_id": str(first), "at": str(at)}:
             notes.append(f"not run again: this is the result of {first}, made at {at} under the same key")
@@ -230,7 +230,7 @@ def show_result(
         results = ResultStore(store.cache, keep_seconds=settings.digest.keep_seconds)
         recent = await list_recent_handles(store)
         if given is None and not recent:
-            return _report_missing("no result was cut lately")
+            return _report_missing("no result was cut recently")
         handle = recent[0] if given is None else match_id(given, recent)
         if output is not None:
             return await _write_part(results, handle, part or await _find_first_file(results, handle), output)
@@ -272,10 +272,10 @@ def _show_page(found: ResultPage) -> None:
     more = f"; next: fingerpost result {found.handle} --page {found.page + 1}"
     click.echo(f"page {found.page} of {found.pages}" + (more if found.page < found.pages else ""), err=True)
     for reference in found.references if found.page == 1 else ():
-        click.echo(f"kept aside: {clean_text(reference)}", err=True)
+        click.echo(f"stored separately: {clean_text(reference)}", err=True)
 
 
 def _report_missing(what: str) -> int:
-    fix = "results are kept for a while, and newer ones need the room; repeat the call"
+    fix = "results are kept for a limited time; repeat the call"
     print_error(clean_text(what), fix, label="nothing found")
     return 1

@@ -140,7 +140,7 @@ def add_server(
         if name is not None and len(pasted) == 1:
             pasted = {name: next(iter(pasted.values()))}
     elif not options["target"]:
-        message = "say what to start or where it is: NAME -- COMMAND, NAME URL, or --entry JSON"
+        message = "give a command or an address: NAME -- COMMAND, NAME URL, or --entry JSON"
         raise click.UsageError(message)
     if "" in pasted or (name is not None and name not in pasted):
         message = "the name of the server is missing" if "" in pasted else f"there is no {name!r} in the JSON"
@@ -309,7 +309,7 @@ def _build_trial_error(trial: ServerTrial) -> ServerUnavailable:
     for line in status.stderr_tail.strip().splitlines()[-MAX_STDERR_LINES:]:
         print_dim(f"  {clean_text(line)}")
     reason = status.reason or "it did not answer in time"
-    message = reason if reason.startswith(status.name) else f"{status.name} does not work: {reason}"
+    message = reason if reason.startswith(status.name) else f"{status.name} failed: {reason}"
     fix = f"{status.hint}. " if status.hint else ""
     hint = f"{fix}Nothing was saved; --no-check saves it anyway"
     return ServerUnavailable(message, server=status.name, hint=hint)
@@ -352,7 +352,7 @@ def _report_saved(draft: EntryDraft, trial: ServerTrial | None, file: ServersFil
     if draft.entry.get("cwd") == str(Path.cwd()):
         click.echo("It runs in this folder, because its command names a file here; --cwd changes that.")
     if trial is not None and trial.needs_sign_in:
-        click.echo(repeat_options(f"It asks you to sign in: `fingerpost servers login {name}`."))
+        click.echo(repeat_options(f"It needs signing in: `fingerpost servers login {name}`."))
 
 
 def _open_browser(url: str) -> None:
@@ -500,7 +500,7 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
 
 def get_certainty(card: ToolCard) -> Known[bool]:
     """Return whether the effect of the tool is certain; the reason says why not."""
-    why_not = card.doubt and f"{card.doubt}; say otherwise with `pins reads`"
+    why_not = card.doubt and f"{card.doubt}; change it with `pins reads`"
     return Known(card.certain, card.effect.source, why_not)
 
 
@@ -519,7 +519,7 @@ def _list_missing(router: Router) -> Iterator[str]:
             name = clean_text(status.name)
             yield f"not listed: {name}: {hidden} (see `fingerpost pins diff {name}`)"
     if refused := [drop for drop in router.catalog.dropped if not drop.switched_off]:
-        yield f"not listed: {len(refused)} that could not be taken (see `fingerpost doctor`)"
+        yield f"not listed: {len(refused)} that cannot be used (see `fingerpost doctor`)"
     if off := [drop for drop in router.catalog.dropped if drop.switched_off]:
         yield f"not listed: {len(off)} switched off in the settings"
     if disabled := router.catalog.disabled.cards:
@@ -580,14 +580,14 @@ def _list_facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known
     yield "longest answer (tokens)", intelligence.response.max_tokens
     yield "structured answer", intelligence.response.structured
     yield "needs a summary", intelligence.response.needs_summary
-    yield "words that speak for it", intelligence.signals.keywords
+    yield "words that select it", intelligence.signals.keywords
     yield "weight of these words", intelligence.signals.weight
     yield "exclusive intent", intelligence.signals.exclusive_intent
     usual = Known(call.retries, Source.DEFAULT, "call.retries")
     yield "retries", usual if card.retry.retries.value is None else card.retry.retries
     yield "retried after", card.retry.conditions
     yield "a write may be repeated", card.retry.repeatable
-    yield "reads from memory for (s)", card.cache_seconds
+    yield "result cached for (s)", card.cache_seconds
 
 
 def _format_value(value: Any) -> str:

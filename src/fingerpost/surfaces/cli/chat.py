@@ -59,8 +59,8 @@ def run_command(chat: ChatSession, line: str) -> None:
         return
     near = get_close_matches(word, CHAT_COMMANDS, n=1)
     print_dim(
-        f"There is no {clean_text(word)}."
-        + (f" Did you mean {near[0]}?" if near else " /help lists what there is.")
+        f"Unknown command {clean_text(word)}."
+        + (f" Did you mean {near[0]}?" if near else " /help lists the commands.")
     )
 
 
@@ -90,7 +90,7 @@ def _show_tools(chat: ChatSession, _: str) -> None:
 def _show_why(chat: ChatSession, tool: str) -> None:
     """Why these tools were offered, or why this one was not."""
     if chat.last is None or chat.last.narrowing is None:
-        print_dim("Nothing was asked yet.")
+        print_dim("There is no request yet.")
     elif not tool:
         show_narrowing(chat.last.narrowing, explain=True)
     else:
@@ -102,7 +102,7 @@ def _show_why(chat: ChatSession, tool: str) -> None:
 def _show_trace(chat: ChatSession, _: str) -> None:
     """The events of the last request."""
     if chat.last is None:
-        print_dim("Nothing was asked yet.")
+        print_dim("There is no request yet.")
         return
     store, packet_id = chat.thread.router.store, chat.last.packet_id
 
@@ -130,7 +130,7 @@ def _show_models(chat: ChatSession, _: str) -> None:
     named = {"lite": models.lite, "prime": models.prime}
     found = [f"{role}: {clean_text(one.model)}" for role, one in named.items() if one is not None]
     print_lines(
-        found or ["no model is configured (models.lite, models.prime): answers come from tools alone"]
+        found or ["no model is configured (models.lite, models.prime): answers are the results of tools"]
     )
 
 
@@ -157,7 +157,7 @@ def _approve_waiting(chat: ChatSession, words: str) -> None:
         print_dim(wrong.message)
         return
     if approval is None:
-        print_dim("Say /approve, /approve conversation, /approve edit KEY=VALUE or /approve no REASON.")
+        print_dim("Type /approve, /approve conversation, /approve edit KEY=VALUE or /approve no REASON.")
     else:
         chat.approve(approval)
 
@@ -195,7 +195,7 @@ def _mark_bad(chat: ChatSession, tool: str) -> None:
 
 def _record_verdict(chat: ChatSession, verdict: str, should_have: str | None) -> None:
     if chat.last is None:
-        print_dim("Nothing was asked yet.")
+        print_dim("There is no request yet.")
         return
     router, packet_id = chat.thread.router, chat.last.packet_id
     feedback = chat.thread.run(
@@ -401,7 +401,7 @@ def _takes_answer(route: Route) -> bool:
 def start_chat(*, common: CommonOptions, wait: float, server: str | None, **options: Any) -> int:
     """Talk with your tools: each line is a request, and what was said before is remembered."""
     if common.as_json:
-        message = "a conversation is for people; programs use `fingerpost ask --json --conversation ID`"
+        message = "`fingerpost chat` has no JSON output; use `fingerpost ask --json --conversation ID`"
         raise click.UsageError(message)
     with RouterThread(read_settings(common)) as thread:
         thread.connect(server=server, wait=wait)

@@ -133,7 +133,7 @@ def import_servers(*, target: Path | None, yes: bool, dry_run: bool, as_json: bo
     if target is not None and (reason := explain_invalid_target(target)) is not None:
         raise click.BadParameter(reason, param_hint="--write")
     if target is not None and as_json and not yes:
-        message = "--json with --write needs --yes: no person can be asked"
+        message = "--json with --write needs --yes, because no question can be asked"
         raise click.UsageError(message)
     is_named, (target, private) = target is not None, _choose_target(target)
     everything = discover_client_files(Path.home(), Path.cwd(), sys.platform, os.environ)
@@ -206,7 +206,7 @@ def _print_found(found: tuple[FoundClientFile, ...], merged: MergedServers) -> N
         )
         screen.print(Text(f"renamed: {clean_text(text)}", style="yellow"))
     for secret in merged.secrets:
-        text = f"{secret} is a secret written out; ${{VARIABLE}} keeps it out of files"
+        text = f"{secret} is a secret in plain text; use ${{VARIABLE}} instead"
         screen.print(Text(f"warning: {clean_text(text)}", style="yellow"))
     for problem in merged.problems:
         screen.print(Text(f"warning: {clean_text(str(problem))}", style="yellow"))

@@ -335,7 +335,7 @@ def _plan_checked_edit(
             raise _build_paste_error(
                 client, file, *pasted, "it is written in a form that cannot be changed safely"
             )
-        message = f"the entry cannot be taken out of {file} safely"
+        message = f"the entry cannot be removed from {file} safely"
         raise ConfigError(message, hint="remove it with an editor; nothing was changed")
     return ConfigFileChange(file, data, mark + text.encode())
 
@@ -343,7 +343,7 @@ def _plan_checked_edit(
 def _build_paste_error(
     client: InstallClient, file: Path, name: str, entry: ServerEntry, reason: str
 ) -> ConfigError:
-    message = f"{file} was left as it is: {reason}"
+    message = f"{file} was not changed: {reason}"
     return ConfigError(message, hint=f"add this to it with an editor:\n{format_snippet(client, name, entry)}")
 
 
@@ -690,7 +690,7 @@ def install_client(
     loaded = read_settings(CommonOptions(config, servers))
     notes: list[str] = []
     if profile is not None and profile not in loaded.settings.profiles:
-        notes.append(f"no profile is named {profile} in the settings at the moment")
+        notes.append(f"there is no profile named {profile} in the settings")
     if way == "http":
         path = f"/p/{profile}" if profile else "" if mode == "auto" else f"/{mode}"
         entry = _describe_http_entry(client_file.client, path, loaded.settings.gateway, notes)
@@ -726,7 +726,7 @@ def _list_clients(*, project: bool, name: str) -> int:
         if client_file.present
     ]
     if not rows:
-        click.echo("No MCP client was found here. `fingerpost install CLIENT` writes its file all the same.")
+        click.echo("No MCP client was found here. `fingerpost install CLIENT` still writes its file.")
         return 1
     print_table(None, ("client", "file", "Fingerpost"), rows)
     click.echo("Write the entry with `fingerpost install CLIENT`.")
@@ -750,8 +750,8 @@ def _find_client_file(client: str, *, project: bool) -> ClientFile:
         return known[client]
     near = get_close_matches(client, known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-    where = "a file of its own in a project" if project else "a file we know"
-    message = f"{client!r} is no client with {where}; {hint}"
+    where = "a project file" if project else "a known file"
+    message = f"{client!r} is not a client with {where}; {hint}"
     raise click.BadParameter(message, param_hint="CLIENT")
 
 
@@ -901,11 +901,11 @@ def _describe_http_entry(
 ) -> ServerEntry:
     """Return the entry that connects to the gateway. Adds notes."""
     if client.url is None:
-        message = f"{client.label} starts programs only; its file takes no addresses"
-        raise ConfigError(message, hint="leave --http away")
+        message = f"{client.label} can only start programs; its file has no place for an address"
+        raise ConfigError(message, hint="leave out --http")
     if gateway.port == 0 and gateway.public_url is None:
-        message = "the gateway's port is 0, another at each start"
-        raise ConfigError(message, hint="set gateway.port to a fixed one")
+        message = "the gateway's port is 0, so it changes at every start"
+        raise ConfigError(message, hint="set gateway.port to a fixed port")
     needs_key = (gateway.require_key or is_exposed(gateway)) and gateway.sign_in is None
     if needs_key and client.variable is None and not client.is_toml:
         notes.append(
@@ -913,7 +913,7 @@ def _describe_http_entry(
         )
     elif needs_key:
         notes.append(f"a key is needed in the variable {KEY_VARIABLE}: `fingerpost keys add NAME` makes one")
-    notes.append("the gateway has to run: `fingerpost serve`")
+    notes.append("the gateway must be running: `fingerpost serve`")
     url = f"{_format_address(gateway)}/mcp{path}"
     return build_http_entry(client, url, key_variable=KEY_VARIABLE if needs_key else None)
 
@@ -930,9 +930,7 @@ def _add_entry(
 ) -> int:
     change = plan_install(client_file.client, client_file.file, name, entry)
     if is_switched_off(client_file.client, change, name):
-        notes.append(
-            f"the entry is switched off in {client_file.client.label}, and stays so: switch it on there"
-        )
+        notes.append(f"the entry is switched off in {client_file.client.label}: switch it on there")
     if not change.needed:
         click.echo(f"{client_file.client.label} has this entry already.")
     else:

@@ -46,15 +46,15 @@ BACKUP: Final = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY: Final = click.Path(path_type=Path, file_okay=False)
 
 ANSWER_MODE: Final = option("--mode", "How to answer [default: choose.mode].", type=choice(MODES))
-CONVERSATION: Final = option("--conversation", "Go on with this conversation, or begin it.", metavar="ID")
+CONVERSATION: Final = option("--conversation", "Continue this conversation, or start it.", metavar="ID")
 ONE_SERVER: Final = option("--server", "Use only this server's tools (and connect only it).", metavar="NAME")
 OTHER_PROFILE: Final = option("--profile", "Offer this profile of the settings instead.", metavar="NAME")
 PENDING_ID: Final = (
     argument("pending_id", required=False, metavar="[NUMBER|ID]"),
-    flag("--last", "The newest of your calls that wait."),
+    flag("--last", "The newest of your waiting calls."),
 )
 QUERIES: Final = file_option("--queries queries_file", "The set's queries.", required=True)
-SEEN: Final = flag("--seen", "You have read the exact call (`approvals show ID`).")
+SEEN: Final = flag("--seen", "Confirms that you have read the exact call (`approvals show ID`).")
 TECHNICAL: Final = flag("--technical", "When it fails, also show the technical details.")
 TIMEOUT: Final = option(
     "--timeout", "Give up after this long.", type=click.FloatRange(min=0.1), metavar="SECONDS"
@@ -113,7 +113,7 @@ COMMANDS: Final = {
     "route": command(
         "route:show_route",
         argument("request", nargs=-1, required=True),
-        flag("--explain", "Also show every candidate, why it lost, and what was hidden."),
+        flag("--explain", "Also show every other candidate with the reason, and hidden tools."),
         option(
             "--max-tools",
             "Offer at most this many [default: narrow.max_tools].",
@@ -138,7 +138,7 @@ COMMANDS: Final = {
         "learning:show_learned",
         argument("what", nargs=-1, type=choice(KINDS)),
         flag("--reset", "Forget WHAT, or everything that was learned."),
-        option("--person", "Only what this person said and is used to.", metavar="NAME"),
+        option("--person", "Only what was learned about this person.", metavar="NAME"),
         *CONNECTING,
     ),
     "insight": command(
@@ -151,9 +151,9 @@ COMMANDS: Final = {
         argument("request", nargs=-1),
         file_option(
             "--requests requests_file",
-            'Many at once: one request per line, as text or as {"query"}; shows the mean.',
+            'A file with one request per line, as text or as {"query"}; shows the mean.',
         ),
-        flag("--recorded", "Show how choosing servers has done so far, by the journal; asks nothing."),
+        flag("--recorded", "Show recorded figures of choosing servers; asks nothing."),
         flag(
             "--self-test",
             "Make the call that chooses servers fail on purpose; exit code 1 unless all tools stay.",
@@ -199,13 +199,13 @@ COMMANDS: Final = {
         TIMEOUT,
         option("--tokens", "Cut the result to this many tokens.", type=click.IntRange(min=50), metavar="N"),
         TECHNICAL,
-        flag("--no-fallback", "This tool alone: no other answers when it fails."),
+        flag("--no-fallback", "Use only this tool: no fallback when it fails."),
         option(
             "--idempotency-key",
             "Run the call once under this key: made again, it returns the first result.",
             metavar="KEY",
         ),
-        option("--conversation", "The conversation a grant may be bound to.", metavar="ID"),
+        option("--conversation", "The conversation that an approval may apply to.", metavar="ID"),
         PROFILE,
         *COMMON,
         STANDALONE,
@@ -233,11 +233,9 @@ COMMANDS: Final = {
         argument("given", required=False, metavar="[HANDLE]"),
         flag("--last", "The latest result that was cut [default without a handle]."),
         option("--page", "Which page.", type=POSITIVE, default=1),
-        option("--tokens", "Tokens to a page.", type=click.IntRange(min=50), default=2000),
+        option("--tokens", "Tokens per page.", type=click.IntRange(min=50), default=2000),
         option("--part", "Which part (a picture, a file) --out writes; else the first.", type=POSITIVE),
-        file_option(
-            "--out --output output", "Write what was kept aside (a picture, a sound) to this file instead."
-        ),
+        file_option("--out --output output", "Write a stored picture, sound or file here instead."),
         *COMMON,
     ),
     "breakers": command("trace:show_breakers", *COMMON),
@@ -253,10 +251,10 @@ COMMANDS: Final = {
         "services:serve_gateway",
         *COMMON,
         *SMART_ROUTING,
-        option("--host", "Where to listen [default: 127.0.0.1, this machine alone].", metavar="ADDRESS"),
+        option("--host", "Where to listen [default: 127.0.0.1, only this machine].", metavar="ADDRESS"),
         option("--port", "0 takes any free port [default: 8642].", type=NETWORK_PORT),
         option("--mode", "What /mcp offers [default: auto].", type=GATEWAY_MODE),
-        option("--profile", "What everybody gets who names no profile.", metavar="NAME"),
+        option("--profile", "The profile for clients that name none.", metavar="NAME"),
         flag("--open open_browser", "Show the console in a browser, signed in."),
     ),
     "console": command(
@@ -294,7 +292,7 @@ COMMANDS: Final = {
         argument("name", required=False),
         flag(
             "--reviewed",
-            "workspace: you have looked at what was written in its folder; commands may run its files again.",
+            "workspace: confirms that you reviewed what was written there; commands may run its files again.",
         ),
         flag("--http", "Serve it at an address instead, for callers with the key."),
         option("--host", "Where to listen.", default="127.0.0.1", metavar="ADDRESS"),
@@ -324,7 +322,7 @@ COMMANDS: Final = {
         option("--profile profiles", "Only the endpoint of this profile.", multiple=True, metavar="NAME"),
         option("--may rights", "What its holder may do [default: use].", multiple=True, type=choice(RIGHTS)),
         option("--expires", "After 30d, 12h or 45m, or on a date such as 2027-01-31.", metavar="WHEN"),
-        flag("--same-holder", "An earlier key had this name, and was theirs."),
+        flag("--same-holder", "An earlier key of this name had the same holder."),
         *COMMON,
         people_only=True,
     ),
@@ -352,7 +350,7 @@ COMMANDS: Final = {
         ),
         option(
             "--at-once",
-            "Questions to the model at a time.",
+            "Parallel questions to the model.",
             type=click.IntRange(1, 64),
             default=4,
             metavar="N",
@@ -432,14 +430,14 @@ COMMANDS: Final = {
     "approvals reject": command(
         "approvals:reject_call",
         *PENDING_ID,
-        option("--reason", "Why not; the model is told, so that it can do better.", metavar="TEXT"),
+        option("--reason", "The reason; it is sent to the model.", metavar="TEXT"),
         *COMMON,
         people_only=True,
     ),
     "approvals edit": command(
         "approvals:edit_call",
         argument("words", nargs=-1, required=True, metavar="[NUMBER|ID] KEY=VALUE..."),
-        flag("--last", "The newest of your calls that wait."),
+        flag("--last", "The newest of your waiting calls."),
         SEEN,
         *COMMON,
         STANDALONE,
@@ -458,7 +456,7 @@ COMMANDS: Final = {
     "pins reads": command(
         "pins:mark_read_only",
         argument("tool"),
-        flag("--undo", "Take it back: the tool is asked about again."),
+        flag("--undo", "Undo it: calls of the tool need approval again."),
         flag("--yes", "Do not ask; for scripts that reviewed the tool before."),
         *COMMON,
         STANDALONE,
@@ -483,8 +481,8 @@ COMMANDS: Final = {
     "store prune": command(
         "store:prune_store",
         flag("--dry-run", "Only show what would be removed."),
-        flag("--yes", "Remove it without a question."),
-        flag("--compact", "Also rewrite an SQLite file without free space; others wait meanwhile."),
+        flag("--yes", "Remove it without asking."),
+        flag("--compact", "Also rewrite an SQLite file without free space; other processes wait meanwhile."),
         *COMMON,
     ),
     "store export": command(

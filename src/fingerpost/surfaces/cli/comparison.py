@@ -348,7 +348,7 @@ def _show_fallbacks(common: CommonOptions, wait: float) -> int:
     async def work(router: Router) -> list[FallbackResult]:
         await connect_servers(router, wait=wait)
         if len({card.server for card in router.tools.cards}) < 2:
-            message = "there is nothing to choose: fewer than two servers have tools"
+            message = "there is no choice to make: fewer than two servers have tools"
             raise ConfigError(message, hint="Connect at least two servers (`fingerpost servers`).")
         return await try_fallbacks(router)
 

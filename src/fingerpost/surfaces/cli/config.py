@@ -144,7 +144,7 @@ def list_profiles(*, common: CommonOptions) -> int:
     else:
         print_table(
             None,
-            ("profile", "for", "who", "meant", "written"),
+            ("profile", "for", "users", "used", "written"),
             (
                 (
                     name,
@@ -165,7 +165,7 @@ def _convert_profile(profile: ProfileSettings) -> dict[str, Any]:
 
 def _format_users(profile: ProfileSettings) -> str:
     named = [*profile.users, *(f"plan {plan}" for plan in profile.plans)]
-    return ", ".join(named) or "everybody"
+    return ", ".join(named) or "all callers"
 
 
 def _format_when(profile: ProfileSettings) -> str:
@@ -207,12 +207,12 @@ def show_profile(*, name: str, prompt: bool, common: CommonOptions, wait: float)
 def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: bool) -> None:
     profile = router.profiles[name]
     click.echo(f"{style_text(clean_text(name), bold=True)}: {clean_text(profile.description or 'a profile')}")
-    click.echo(f"  who    {clean_text(_format_users(profile))}")
-    click.echo(f"  meant  {clean_text(_format_when(profile))}")
+    click.echo(f"  users  {clean_text(_format_users(profile))}")
+    click.echo(f"  used   {clean_text(_format_when(profile))}")
     if profile.persona:
-        click.echo(f"  is     {cut_sentence(profile.persona)}")
+        click.echo(f"  role   {cut_sentence(profile.persona)}")
     sees = format_count(len(view.visible.cards), "tool")
-    click.echo(f"  sees   {sees} of {len(router.tools.cards)}")
+    click.echo(f"  tools  {sees} of {len(router.tools.cards)}")
     if view.visible.cards:
         print_table(
             None,
@@ -223,7 +223,7 @@ def _print_profile(router: Router, name: str, view: VisibleCatalog, *, prompt: b
             ),
         )
     else:
-        click.echo("Nothing fits its servers, tools and effects. Are those servers configured?", err=True)
+        click.echo("No tool matches its servers, tools and effects. Are those servers configured?", err=True)
     if prompt:
         click.echo(make_readable(_build_prompt(router, name, view)))
 
@@ -250,7 +250,7 @@ def check_profiles(*, common: CommonOptions) -> int:
     for problem in wrong:
         _print_problem(problem)
     if not wrong:
-        click.echo("Nothing is wrong with the profiles.")
+        click.echo("No problems in the profiles.")
     return 1 if wrong else 0
 
 
@@ -266,7 +266,7 @@ def add_profiles(*, names: tuple[str, ...], common: CommonOptions) -> int:
         raise click.UsageError(message)
     folder = read_settings(common).profile_files
     if folder is None:
-        message = "there is no fingerpost.toml that profiles could stand beside"
+        message = "there is no fingerpost.toml; profiles are stored beside it"
         raise ConfigError(message, hint="create one (it may be empty), or set profiles_folder")
     for name in names:
         _write_profile(folder, name, ready[name])
@@ -283,7 +283,7 @@ def _write_profile(files: ProfileFiles, name: str, text: str) -> None:
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        message = f"{shown} is there already"
+        message = f"{shown} exists already"
         raise ConfigError(message, hint="change it, or remove it and try again") from None
     except OSError as error:
         message = f"{shown} cannot be written: {error.strerror}"

@@ -210,7 +210,7 @@ def run_checks(*, common: CommonOptions) -> int:
 def _show_findings(findings: tuple[SetupFinding, ...]) -> None:
     screen = get_output()
     if all(finding.severity == "advice" for finding in findings):
-        screen.print("Nothing is wrong.", style="green")
+        screen.print("No problems found.", style="green")
     for number, finding in enumerate(findings, start=1):
         mark, colour = SEVERITY_MARKS[finding.severity]
         screen.print(

@@ -198,7 +198,7 @@ def write_predictions(
             bar.update(indexing, completed=1.0)
             if (share := get_ready_share(narrower, settings)) < 1:
                 print_note(
-                    f"{1 - share:.0%} of the tools could not be compared by meaning; their words stand in"
+                    f"{1 - share:.0%} of the tools could not be compared by meaning; their words were used"
                 )
             task = bar.add_task("routing", total=len(queries))
             try:

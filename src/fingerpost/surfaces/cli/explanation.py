@@ -209,12 +209,12 @@ def show_explanation(route: Route, events: Sequence[Event]) -> None:
     if route.narrowing is not None:
         show_narrowing(route.narrowing, explain=False, trace=False)
     for what, words, style in describe_events(events):
-        screen.print(Text.assemble((f"{what:<9}", "dim"), (words, style)), soft_wrap=True)
+        screen.print(Text.assemble((f"{what:<15}", "dim"), (words, style)), soft_wrap=True)
     found = Timeline.from_events(events)
     if found.spans:
         screen.print(_build_axis(found, coloured=screen.is_terminal))
     for what, words, style in describe_costs(route, found, events):
-        screen.print(Text.assemble((f"{what:<9}", "dim"), (words, style)), soft_wrap=True)
+        screen.print(Text.assemble((f"{what:<15}", "dim"), (words, style)), soft_wrap=True)
 
 
 def describe_events(events: Sequence[Event]) -> Iterator[ExplanationLine]:
@@ -229,14 +229,14 @@ def describe_events(events: Sequence[Event]) -> Iterator[ExplanationLine]:
 
 
 _SUMMARISED: Final[Mapping[type[Event], tuple[str, str]]] = {  # label and style
-    CallRefused: ("refused", "red"),
-    ApprovalRequested: ("approval", "yellow"),
-    ApprovalDecided: ("approval", "yellow"),
-    FallbackTaken: ("fallback", "yellow"),
-    ShortlistWidened: ("widened", "yellow"),
-    ReplyRejected: ("rejected", "red"),
-    HistorySummarised: ("shorter", "dim"),
-    BudgetReached: ("limit", "red"),
+    CallRefused: ("Refused", "red"),
+    ApprovalRequested: ("Approval", "yellow"),
+    ApprovalDecided: ("Approval", "yellow"),
+    FallbackTaken: ("Fallback", "yellow"),
+    ShortlistWidened: ("Added tools", "yellow"),
+    ReplyRejected: ("Rejected", "red"),
+    HistorySummarised: ("Summarised", "dim"),
+    BudgetReached: ("Limit", "red"),
 }
 
 
@@ -244,24 +244,24 @@ def _describe_event(event: Event) -> Iterator[ExplanationLine]:
     match event:
         case ToolsOffered() if event.kept:
             kept = f"{', '.join(event.kept)}: also offered, as in an earlier turn of the conversation"
-            yield "kept", kept, ""
+            yield "Kept", kept, ""
         case ToolSelected():
             yield from _describe_selection(event)
         case SelectionReviewed():
-            yield "review", event.summary(), "" if event.review.approved else "yellow"
+            yield "Review", event.summary(), "" if event.review.approved else "yellow"
         case ConfidenceJudged():
             yield _describe_confidence(event.confidence)
         case CallPrepared():
             yield from _describe_repairs(event)
         case ResultDigested() if event.dropped:
             rest = f"; the rest: fingerpost result {event.handle}" if event.handle else ""
-            yield "cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
+            yield "Cut", f"{event.summary()}, left out {', '.join(event.dropped)}{rest}", "yellow"
         case SyntaxStopped():
-            yield "stopped", f"tool syntax in the answer: {event.summary()}", "yellow"
+            yield "Removed", f"tool syntax in the answer: {event.summary()}", "yellow"
         case PlanNoted() if event.remaining:
-            yield "then", event.remaining, ""
+            yield "Next", event.remaining, ""
         case ThoughtNoted():
-            yield "thought", event.text, "dim"
+            yield "Thought", event.text, "dim"
         case _:
             pass
 
@@ -269,22 +269,22 @@ def _describe_event(event: Event) -> Iterator[ExplanationLine]:
 def _describe_repairs(event: CallPrepared) -> Iterator[ExplanationLine]:
     for repair in event.repairs:
         change = f"{_format_json(repair.before)} → {_format_json(repair.after)}"
-        yield "repaired", f"{repair.path} ({repair.kind}): {change}  {repair.reason}", "yellow"
+        yield "Repaired", f"{repair.path} ({repair.kind}): {change}  {repair.reason}", "yellow"
 
 
 def _describe_selection(event: ToolSelected) -> Iterator[ExplanationLine]:
     if event.selection is None:
-        yield "chose", "no tool", ""
+        yield "Chosen", "no tool", ""
         return
     for chosen in (event.selection, *event.beside):
         why = f": {chosen.reasoning}" if chosen.reasoning else ""
-        yield "chose", f"{_format_selection(chosen)}{why}{_READ_ONLY_NOTES[chosen.read_only]}", "bold"
+        yield "Chosen", f"{_format_selection(chosen)}{why}{_READ_ONLY_NOTES[chosen.read_only]}", "bold"
     for other in event.alternatives:
-        yield "or", _format_selection(other), "dim"
+        yield "Alternative", _format_selection(other), "dim"
 
 
 def _format_selection(chosen: Selection) -> str:
-    sure = f", {chosen.confidence:.0%} sure" if chosen.confidence else ""
+    sure = f", confidence {chosen.confidence * 100:.0f} %" if chosen.confidence else ""
     return f"{chosen.tool} {_format_json(chosen.arguments)}{sure}"
 
 
@@ -293,7 +293,7 @@ def _describe_confidence(sure: Confidence) -> ExplanationLine:
     how = "calibrated" if sure.calibrated else "not calibrated"
     reason = f"; {sure.reason}" if sure.reason else ""
     style = "green" if sure.verdict == "go" else "yellow"
-    return "sure", f"{sure.verdict} at {sure.score:.2f} ({parts}; {how}){reason}", style
+    return "Confidence", f"{sure.verdict} at {sure.score:.2f} ({parts}; {how}){reason}", style
 
 
 def _format_json(value: object) -> str:
@@ -326,13 +326,13 @@ def describe_costs(route: Route, found: Timeline, events: Sequence[Event]) -> It
     """Yield time and tokens by stage."""
     models, tools = found.sum_stage("model"), found.sum_stage("tool")
     own = max(0.0, found.length - models - tools)
-    waited = f"; {found.waited / 1000:,.1f} s more for a person" if found.waited >= 1 else ""
+    waited = f"; {found.waited / 1000:,.1f} s more waiting for a person" if found.waited >= 1 else ""
     stages = f"models {models:,.0f}, tools {tools:,.0f}, the rest {own:,.0f}{waited}"
-    yield "time", f"{found.length:,.0f} ms: {stages}", ""
+    yield "Time", f"{found.length:,.0f} ms: {stages}", ""
     asked = [event for event in events if isinstance(event, ModelAnswered)]
     if asked:
         read = sum(event.prompt_tokens or 0 for event in asked)
         written = sum(event.completion_tokens or 0 for event in asked)
         price = f", cost {route.cost:.4f}" if route.cost is not None else ""
-        asked_count = format_count(len(asked), "question")
-        yield "tokens", f"{asked_count}: {read:,} read, {written:,} written{price}", ""
+        asked_count = format_count(len(asked), "model call")
+        yield "Tokens", f"{asked_count}: {read:,} read, {written:,} written{price}", ""

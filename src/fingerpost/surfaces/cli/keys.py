@@ -51,7 +51,7 @@ def add_key(
         print_json({**_convert_key(made, utc_now()), "key": key})
         return 0
     until = f" until {made.expires:%Y-%m-%d %H:%M} UTC" if made.expires else ""
-    shown = f"{made.name} opens {_format_scope(made)}{until}. This is the key; it is not shown again:"
+    shown = f"{made.name} opens {_format_scope(made)}{until}. Save the key; it is not shown again:"
     click.echo(shown, err=True)
     click.echo(key)
     click.echo(f"Send it as `Authorization: Bearer {key[:6]}…` or `X-API-Key: {key[:6]}…`.", err=True)
@@ -74,7 +74,7 @@ def revoke_key(*, name: str, common: CommonOptions) -> int:
     elif revoked:
         click.echo(f"{name} is revoked.")
     else:
-        click.echo(f"There is no key {name} to revoke. `fingerpost keys` lists them.", err=True)
+        click.echo(f"There is no key {name}. `fingerpost keys` lists them.", err=True)
     return 0 if revoked else 1
 
 
@@ -160,4 +160,4 @@ def _warn_unknown(settings: Settings, servers: tuple[str, ...], profiles: tuple[
     ):
         for name in names:
             if not any(sign in name for sign in "*?[") and name not in known:
-                print_note(f"no {kind} is named {name} at the moment")
+                print_note(f"there is no {kind} named {name} now")

@@ -46,7 +46,7 @@ def record_feedback(*, words: tuple[str, ...], common: CommonOptions, **options:
         else:
             request_id = await router.learning.find_latest_request(caller=by)
         if request_id is None:
-            click.echo("You have asked nothing yet.", err=True)
+            click.echo("You have made no request yet.", err=True)
             return 1
         feedback = await router.feedback(
             request_id,
@@ -70,7 +70,7 @@ def _parse_words(words: tuple[str, ...], *, last: bool) -> tuple[str | None, str
     wanted = 1 if last else 2
     if len(words) != wanted or words[-1] not in VERDICTS:
         how = "--last good|bad" if last else "PACKET good|bad, or --last good|bad"
-        message = f"say it as: fingerpost feedback {how}"
+        message = f"usage: fingerpost feedback {how}"
         raise click.UsageError(message)
     return (None if last else words[0]), words[-1]
 
@@ -85,7 +85,7 @@ async def describe_feedback(router: Router, feedback: Feedback) -> list[str]:
         lines.append(_explain_no_tool(feedback.verdict.value, used))
     if not router.settings.flags.learn_from_feedback:
         lines.append(
-            "It is kept and does not count yet: flags.learn_from_feedback is off. "
+            "It is stored but not used yet: flags.learn_from_feedback is off. "
             "`fingerpost eval own --compare` says whether it would help."
         )
     return lines
@@ -134,19 +134,19 @@ def show_learned(*, what: tuple[str, ...], common: CommonOptions, **options: Any
 def _list_overview(found: Learned) -> Iterator[str]:
     on = [name for name, is_on in found.flags.items() if is_on]
     off = [name for name, is_on in found.flags.items() if not is_on]
-    yield f"counts:          {', '.join(on) or 'nothing'}"
+    yield f"Learning from use:  {'on: ' + ', '.join(on) if on else 'off'}"
     if off:
-        yield f"does not count:  {', '.join(off)}"
+        yield f"Off:                {', '.join(off)}"
     check = found.check
     if check is None:
-        yield "checked:         not yet; `fingerpost eval own --compare` says whether feedback would help"
+        yield "Checked:            not yet; `fingerpost eval own --compare` says whether feedback would help"
     else:
-        yield f"checked:         {check.at:%Y-%m-%d %H:%M}, {check.verdict}: {check.reason}"
+        yield f"Checked:            {check.at:%Y-%m-%d %H:%M}, {check.verdict}: {check.reason}"
     count = sum(one.times for one in found.corrections)
-    yield f"people said:     {format_count(count, 'thing')} about tools"
-    yield f"decisions:       remembered for {format_count(found.decisions, 'request')}"
+    yield f"Feedback received:  {count}"
+    yield f"Server choices:     remembered for {format_count(found.decisions, 'request')}"
     for moved in found.thresholds:
-        yield f"threshold:       {moved.name} {moved.base:.2f} → {moved.value:.2f}, {moved.reason}"
+        yield f"Threshold:          {moved.name} {moved.base:.2f} → {moved.value:.2f}, {moved.reason}"
 
 
 def _print_tables(found: Learned) -> None:
@@ -184,7 +184,7 @@ def _print_tables(found: Learned) -> None:
 
 
 def _format_unseen(one: LearnedCorrection) -> str:
-    return "(words of others)" if one.times else ""
+    return "(hidden: another person's text)" if one.times else ""
 
 
 def set_preference(*, what: str | None, common: CommonOptions) -> int:

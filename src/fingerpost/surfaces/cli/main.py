@@ -81,8 +81,10 @@ def _report_error(error: BaseException) -> int:
         return EXIT_USAGE if isinstance(error, ConfigError) else EXIT_FAILED
     if isinstance(error, OSError) and error.errno in _WRITE_ERROR_NUMBERS:
         discard_output()
-        _print_line(style_text("error: ", fg="red", bold=True) + f"this cannot be written: {error.strerror}")
-        _print_line(style_text("  fix: ", fg="green") + "Make room where it goes, or send it somewhere else.")
+        _print_line(
+            style_text("error: ", fg="red", bold=True) + f"the output cannot be written: {error.strerror}"
+        )
+        _print_line(style_text("  fix: ", fg="green") + "Free some space there, or write it somewhere else.")
         return EXIT_FAILED
     _print_line(style_text("This is a bug in Fingerpost: ", fg="red", bold=True) + f"{type(error).__name__}")
     _print_line("Run the same command with FINGERPOST_DEBUG=1 and report what it prints.")

@@ -103,14 +103,14 @@ COMMON: Final = (
     JSON,
 )
 STANDALONE: Final = _switch_off(
-    "--standalone", "Connect to servers itself, also while a gateway runs.", "lifecycle.use_gateway"
+    "--standalone", "Connect to servers directly, also while a gateway runs.", "lifecycle.use_gateway"
 )
 CONNECTING: Final = (
     *COMMON,
     STANDALONE,
     option(
         "--wait",
-        "Show what there is after this long, even if a server is still connecting.",
+        "Stop waiting for servers after this long.",
         type=click.FloatRange(min=0.1),
         default=20.0,
         metavar="SECONDS",

@@ -56,12 +56,12 @@ def list_pins(*, common: CommonOptions) -> int:
         )
         for text in texts:
             server = clean_text(text.server)
-            what = "what it says of itself changed, and is not passed on"
+            what = "its instructions changed, and are not passed on"
             click.echo(f"{server}: {what} (`pins diff {server}`)")
         if changed or texts:
             onward = (
-                "Look at a change with `fingerpost pins diff TOOL`, then `fingerpost pins accept TOOL`; "
-                "with the name of a server, all of it."
+                "Show a change with `fingerpost pins diff TOOL`; accept it with "
+                "`fingerpost pins accept TOOL`. Give a server's name for all of its changes."
             )
             click.echo(repeat_options(onward))
         return 1 if changed or texts else 0
@@ -100,7 +100,7 @@ def accept_changes(*, tool: str, yes: bool, common: CommonOptions) -> int:
             click.echo(f"{entry.card.key} is trusted as {pin.fingerprint[:12]} and offered again.")
         if text is not None:
             await router.accept_instructions(text.server, by=person, fingerprint=text.fingerprint)
-            click.echo(f"What {text.server} says of itself is passed on again.")
+            click.echo(f"The instructions of {text.server} are passed on again.")
         return 0
 
     return _run_on_connected(common, work)
@@ -115,13 +115,17 @@ def mark_read_only(*, tool: str, undo: bool, yes: bool, common: CommonOptions) -
             click.echo(f"No tool is called {clean_text(tool)!r}.", err=True)
             return 1
         _show_tool(card)
-        question = "Ask about it again from now on?" if undo else "Does it only read, whatever it is given?"
+        question = "Require approval again?" if undo else "Does it only read, with any arguments?"
         if not yes and not await run_sync(lambda: confirm(question)):
             click.echo("Nothing changed.")
             return 1
         person = await run_sync(get_person)
         await router.say_only_reads(card.key, by=person, fingerprint=card.fingerprint, only_reads=not undo)
-        result = "is classified by its definition again" if undo else "only reads: it runs without a question"
+        result = (
+            "is classified by its definition again"
+            if undo
+            else "is marked as read-only and needs no approval"
+        )
         click.echo(f"{clean_text(card.key)} {result}.")
         return 0
 
@@ -170,7 +174,7 @@ def _find_waiting(router: Router, name: str) -> tuple[list[Quarantined], Changed
     text = next((one for one in texts if one.server == name), None)
     if not entries and text is None:
         names = ", ".join([*(entry.card.key for entry in held), *(one.server for one in texts)]) or "none"
-        click.echo(f"{name} does not wait for review. Waiting: {names}.", err=True)
+        click.echo(f"{name} is not waiting for review. Waiting: {names}.", err=True)
     return entries, text
 
 
@@ -186,7 +190,7 @@ def _show_waiting(entries: list[Quarantined], text: ChangedInstructions | None, 
             _print_line(change.path, "  ")
             _print_change([change.before], [change.after])
     if text is not None:
-        _print_line(f"{text.server} says something else of itself:", style="bold")
+        _print_line(f"{text.server} has changed instructions:", style="bold")
         _print_change(text.before.splitlines(), text.after.splitlines())
 
 

@@ -48,7 +48,7 @@ async def settle_tools(router: Router) -> None:
     """Wait for the vectors of the tools and show that on a terminal."""
     screen = get_error_output()
     if screen.is_terminal:
-        with screen.status("reading the tools' meanings (kept for the next time)"):
+        with screen.status("computing vectors of the tools (kept for the next time)"):
             await router.settle(VECTOR_TIMEOUT_S)
     else:
         await router.settle(VECTOR_TIMEOUT_S)
@@ -58,9 +58,9 @@ async def settle_tools(router: Router) -> None:
 SIGNAL_STYLES = {"meaning": ("cyan", "█"), "words": ("green", "▓"), "server": ("blue", "▒")}
 OTHER_SIGNAL_STYLE = ("magenta", "░")
 NEED_TEXTS = {
-    "tool": ("a tool is needed", "bold green"),
-    "none": ("no tool is needed", "bold blue"),
-    "unclear": ("unclear", "bold yellow"),
+    "tool": ("Yes", "bold green"),
+    "none": ("No tool needed", "bold blue"),
+    "unclear": ("Unclear", "bold yellow"),
 }
 BAR_WIDTH = 30
 
@@ -101,27 +101,28 @@ def show_narrowing(narrowing: Narrowing, *, explain: bool, trace: bool = True) -
 def _format_overview(narrowing: Narrowing) -> Iterator[Text]:
     need = narrowing.need
     reasons = "".join(f"; {clean_text(reason)}" for reason in need.reasons)
-    yield Text.assemble(("need     ", "dim"), NEED_TEXTS[need.verdict], f" ({need.score:.0%}){reasons}")
+    chance = f" (chance that one is: {need.score * 100:.0f} %){reasons}"
+    yield Text.assemble(("Tool needed?   ", "dim"), NEED_TEXTS[need.verdict], chance)
     if signals_text := ", ".join(_describe_signals(narrowing.signals)):
-        yield Text.assemble(("read     ", "dim"), clean_text(signals_text))
+        yield Text.assemble(("Understood as  ", "dim"), clean_text(signals_text))
     shortlist = narrowing.shortlist
     for number, need in enumerate(shortlist.needs if len(shortlist.needs) > 1 else (), start=1):
-        yield Text.assemble((f"need {number}   ", "dim"), clean_text(need))
+        yield Text.assemble((f"Part {number}         ", "dim"), clean_text(need))
     if (choice := narrowing.servers) is not None and choice.left_out:
-        every = len(choice.servers) + len(choice.left_out)
-        yield Text.assemble(
-            ("servers  ", "dim"), clean_text(f"{', '.join(choice.servers)} of {every}, chosen by {choice.by}")
-        )
+        count = f"{len(choice.servers)} of {len(choice.servers) + len(choice.left_out)}"
+        chosen = f"{', '.join(choice.servers)} ({count}, chosen by {choice.by})"
+        yield Text.assemble(("Servers        ", "dim"), clean_text(chosen))
         if choice.widened:
-            yield Text.assemble(("widened  ", "dim"), clean_text(f"by {', '.join(choice.widened)}"))
+            yield Text.assemble(("Added servers  ", "dim"), clean_text(", ".join(choice.widened)))
     for failure in shortlist.failed_scorers:
         text = f"the scorer {failure.scorer}: it {failure.reason}"
-        yield Text.assemble(("left out ", "dim"), (clean_text(text), "yellow"))
+        yield Text.assemble(("Left out       ", "dim"), (clean_text(text), "yellow"))
+    fits = "one of these fits" if shortlist.offered else "any tool fits"
     how = "words and meaning" if shortlist.dense else "words alone"
     yield Text.assemble(
-        ("found    ", "dim"),
+        ("Offered        ", "dim"),
         f"{len(shortlist.offered)} of {shortlist.considered} tools by {how} in "
-        f"{narrowing.milliseconds:.1f} ms; one that suits is there with {shortlist.fit:.0%} certainty",
+        f"{narrowing.milliseconds:.1f} ms; {shortlist.fit * 100:.0f} % likely that {fits}",
     )
 
 
@@ -130,13 +131,13 @@ def _describe_signals(signals: Signals) -> Iterator[str]:
     if signals.language != "en":
         yield f"language {signals.language}"
     if signals.gloss:
-        yield f"in English words: {signals.gloss}"
+        yield f"in English: {signals.gloss}"
     for intent in signals.intents[:3]:
         yield f"about {intent.category} ({', '.join(intent.words[:3])})" if intent.words else intent.category
     if signals.urgent:
         yield "urgent"
     yield from (f"names the {mention.kind} {mention.name}" for mention in signals.mentions[:4])
-    yield from (f"holds a {entity.kind}: {entity.text}" for entity in signals.entities[:4])
+    yield from (f"contains a {entity.kind}: {entity.text}" for entity in signals.entities[:4])
 
 
 def _show_offered(narrowing: Narrowing, *, explain: bool) -> None:
@@ -218,7 +219,7 @@ def _show_rules(router: Router) -> None:
     """Show the rules in code. They judge calls, so they hide no tool."""
     if labels := [rule.label for rule in router.extensions.rules]:
         text = f"{', '.join(labels)}: in code, for every call"
-        get_output().print(Text.assemble(("rules    ", "dim"), clean_text(text)))
+        get_output().print(Text.assemble(("Rules          ", "dim"), clean_text(text)))
 
 
 def _show_rest(narrowing: Narrowing) -> None:
@@ -311,7 +312,7 @@ def _explain_left_out(tool: str, server: str, choice: ServerChoice) -> Iterator[
     )
     if choice.widened:
         yield f"Later requests of the conversation widened the choice by {', '.join(choice.widened)}."
-    yield 'Naming the server in the request lets it in; smart_routing.mode = "off" keeps all.'
+    yield 'Name the server in the request to include it; smart_routing.mode = "off" keeps all.'
 
 
 def _explain_considered(found: Candidate, narrowing: Narrowing) -> Iterator[str]:
@@ -322,11 +323,11 @@ def _explain_considered(found: Candidate, narrowing: Narrowing) -> Iterator[str]
     else:
         yield f"{found.tool} is not offered: {found.lost}."
     reasons = format_reasons(found, all_of_them=True)
-    yield f"Its score is made of {reasons or 'nothing: no signal speaks for it'}."
+    yield f"Its score is made of {reasons or 'no signals'}."
     if not found.offered and offered:
         yield from _compare_with(found, offered[-1] if found.need != offered[0].need else offered[0])
     if narrowing.need.verdict == "none":
-        yield "Besides, the request seems to need no tool: " + "; ".join(narrowing.need.reasons) + "."
+        yield "Also, the request seems to need no tool: " + "; ".join(narrowing.need.reasons) + "."
 
 
 def _compare_with(found: Candidate, winner: Candidate) -> Iterator[str]:

@@ -254,21 +254,24 @@ def _print_endpoints(address: str, loaded: Loaded, sign_in: str | None, *, as_js
     if as_json:
         print_json({"address": address, "endpoints": [address + path for path in endpoints], **addresses})
         return
-    offered = {"auto": "few tools as themselves, many by request", "route": "tools found by request"}
+    offered = {
+        "auto": "lists tools directly; offers search when there are many",
+        "route": "offers search instead of a list",
+    }
     lines = {
-        address + "/": ("the console, in a browser", settings.console.enabled),
-        "/mcp": (f"MCP: {offered.get(settings.gateway.mode, 'every permitted tool')}", True),
-        "/mcp/route": ("find_tools, describe_tool, call_tool, read_result", True),
-        "/mcp/all": ("every permitted tool as itself", True),
+        address + "/": ("console, for a browser", settings.console.enabled),
+        "/mcp": (f"MCP endpoint ({offered.get(settings.gateway.mode, 'lists every permitted tool')})", True),
+        "/mcp/route": ("MCP endpoint with find_tools, describe_tool, call_tool and read_result", True),
+        "/mcp/all": ("MCP endpoint that lists every permitted tool", True),
     }
     lines |= {
         f"/mcp/p/{name}": (profile.description or "a profile", True)
         for name, profile in sorted(settings.profiles.items())
     }
     lines |= {
-        "/v1": ("the OpenAI API: use it as base URL", settings.completions.enabled),
-        "/api": ("the API: /api/openapi.json describes it", settings.api.enabled),
-        "/healthz": ("how it is doing; /readyz, /metrics", True),
+        "/v1": ("OpenAI API (use it as the base URL)", settings.completions.enabled),
+        "/api": ("REST API (described by /api/openapi.json)", settings.api.enabled),
+        "/healthz": ("health; also /readyz and /metrics", True),
     }
     click.echo(f"Serving at {style_text(address, bold=True)} (Ctrl-C stops it)")
     width = max(len(path) for path in lines)
@@ -362,7 +365,9 @@ def _print_bot(connection: BotConnection, settings: DiscordSettings, *, as_json:
     name = style_text(clean_text(str(own)), bold=True)
     click.echo(f"On Discord as {name}, on {format_count(connection.servers, 'server')} (Ctrl-C stops it)")
     if not (settings.users or settings.roles):
-        where = "those servers" if settings.servers else "every server it is on, and in private"
-        print_note(f"it answers everybody on {where}; discord.users and discord.roles say whom")
+        where = "those servers" if settings.servers else "every server it is on and in direct messages"
+        print_note(f"it answers all users on {where}; limit them with discord.users and discord.roles")
     if not settings.approvers:
-        print_note("no approvers are configured: calls of others cannot be approved; see discord.approvers")
+        print_note(
+            "no approvers are configured, so calls of other people cannot be approved; see discord.approvers"
+        )

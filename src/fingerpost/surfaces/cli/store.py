@@ -59,8 +59,8 @@ def show_paths(*, common: CommonOptions) -> int:
         print_json({"settings": config, "servers": str(places.servers), "store": store})
         return 0
     named = "" if places.is_default_servers_file else f" ({places.servers_origin})"
-    missing = "" if places.servers.exists() else " (not there yet: `fingerpost servers add` writes it)"
-    click.echo(f"settings  {clean_text(str(places.config)) if places.config else 'none: all are defaults'}")
+    missing = "" if places.servers.exists() else " (does not exist yet: `fingerpost servers add` creates it)"
+    click.echo(f"settings  {clean_text(str(places.config)) if places.config else 'none; the defaults apply'}")
     click.echo(f"servers   {clean_text(str(places.servers))}{clean_text(named)}{missing}")
     click.echo(f"store     {clean_text(store)}")
     return 0
@@ -92,8 +92,8 @@ def prune_store(*, dry_run: bool, yes: bool, compact: bool, common: CommonOption
         click.echo("Removed: " + ", ".join(f"{rows} {name}" for name, rows in removed.items()) + " rows.")
         if not status.gives_back and store.location.file is not None and not compact:
             onward = (
-                "This file was made by an older version: its free space is used for new rows, but not given "
-                "back. `fingerpost store prune --compact` rewrites it once; stop other processes first."
+                "This file was made by an older version: its free space is reused, but not returned to the "
+                "system. `fingerpost store prune --compact` rewrites it once; stop other processes first."
             )
             click.echo(repeat_options(onward), err=True)
         return 0

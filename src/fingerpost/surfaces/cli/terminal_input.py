@@ -59,8 +59,8 @@ class InputLineTooLong(LimitReached):
 
     def __init__(self) -> None:
         super().__init__(
-            f"a line may have at most {MAX_LINE_LENGTH:,} characters; this one was left out",
-            hint="Put long text into a file and name the file, or send it alone to `fingerpost ask -`.",
+            f"a line may have at most {MAX_LINE_LENGTH:,} characters; this one was ignored",
+            hint="Write long text to a file and name the file, or send it to `fingerpost ask -`.",
         )
 
 
@@ -75,7 +75,7 @@ def get_person() -> str:
 def refuse_tools() -> None:
     """Raise `CallError` if a tool has started this command."""
     if is_started_by_tool():
-        message = "this command was started by a tool, and deciding is for people"
+        message = "this command was started by a tool; only people may decide"
         raise CallError(message, hint="run it in a terminal of your own")
 
 

@@ -41,7 +41,14 @@ from fingerpost.frozen import frozen
 from fingerpost.records.codec import to_plain
 from fingerpost.surfaces.cli.common import match_id, run_on_router, run_on_store
 from fingerpost.surfaces.cli.options import CommonOptions
-from fingerpost.surfaces.cli.screen import clean_text, get_output, print_json, print_table, shorten
+from fingerpost.surfaces.cli.screen import (
+    clean_text,
+    format_count,
+    get_output,
+    print_json,
+    print_table,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -141,7 +148,8 @@ def _describe_narrowing(event: RequestNarrowed) -> TraceStep:
         TraceStep("left out", f"the scorer {failure.scorer}: it {failure.reason}", "yellow")
         for failure in narrowing.shortlist.failed_scorers
     )
-    told = f"need {narrowing.need.verdict} ({narrowing.need.score:.0%}), fit {narrowing.shortlist.fit:.0%}"
+    chance, fit = narrowing.need.score * 100, narrowing.shortlist.fit * 100
+    told = f"tool needed: {narrowing.need.verdict} ({chance:.0f} %), fit {fit:.0f} %"
     return TraceStep("narrowed", told, under=(*reasons, *failures, *tools))
 
 
@@ -265,6 +273,9 @@ def show_trace(*, given: str | None, last: bool, common: CommonOptions) -> int:
     return run_on_store(common, work)
 
 
+NO_BREAKER_OPEN = "No circuit breaker is open"
+
+
 def show_breakers(*, common: CommonOptions) -> int:
     """Show the latest recorded state of every server's circuit breaker, newest first."""
 
@@ -275,8 +286,13 @@ def show_breakers(*, common: CommonOptions) -> int:
         if common.as_json:
             print_json([to_plain(event) for event in moved])
             return 0
+        if not moved:
+            click.echo(f"{NO_BREAKER_OPEN}.")
+            return 0
+        open_now = [event for event in moved if event.state != "closed"]
+        title = f"{format_count(len(open_now), 'circuit breaker')} open" if open_now else NO_BREAKER_OPEN
         print_table(
-            f"{len(moved)} breakers have moved",
+            title,
             ("server", "state", "since", "because"),
             ((event.server, event.state, f"{event.at:%Y-%m-%d %H:%M:%S}", event.reason) for event in moved),
         )
@@ -353,7 +369,7 @@ def _format_figures(counted: Counted) -> Iterator[tuple[str, str]]:
     ended = sum(counted.outcomes.values())
     yield "requests", f"{counted.requests:,}"
     yield "needed no tool, unclear", f"{counted.no_tool:,}, {counted.unclear:,} of {counted.judged:,}"
-    yield "tools spared", "-" if counted.reduction is None else f"{counted.reduction:.0%}"
+    yield "tools left out", "-" if counted.reduction is None else f"{counted.reduction * 100:.0f} %"
     yield "answered", f"{counted.outcomes.get('answered', 0):,} of {ended:,}"
     yield "failed requests", f"{counted.outcomes.get('failed', 0):,}"
     yield "failed calls", f"{counted.failed_calls:,} of {counted.calls:,}"

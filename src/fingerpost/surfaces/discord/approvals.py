@@ -80,15 +80,15 @@ def explain_no_approval(settings: DiscordSettings, person: DiscordPerson, *, ask
         if settings.own_approvals and known:
             return None
         return (
-            "You asked for this yourself, and may not approve it here. "
-            "Its operator can, in the console or with `fingerpost approvals`."
+            "You asked for this yourself and may not approve it here. "
+            "The operator can, in the console or with `fingerpost approvals`."
         )
     if own:
         return "You asked for this yourself: another person has to approve it."
     if settings.servers and person.server is not None and str(person.server) not in settings.servers:
-        return "Nothing is approved on this server."
+        return "Calls cannot be approved on this server."
     if set(settings.approvers).isdisjoint(person.ids):
-        return "You are not among those who may approve. The bot's operator decides who is."
+        return "You may not approve calls. The bot's operator decides who may."
     return None
 
 
@@ -158,7 +158,7 @@ def render_decided(pending: Pending) -> str:
 def describe_decision(pending: Pending) -> str:
     """Return a sentence that says who decided what."""
     if pending.decision is Decision.EXPIRED:
-        return "**Expired**: there was no decision in time. It was not run."
+        return "**Expired**: no decision in time; the call did not run."
     reason = (
         f": {escape_line(pending.decision_reason, _MAX_REASON_SHOWN)}" if pending.decision_reason else "."
     )
@@ -368,7 +368,7 @@ class DiscordApprovals:
         pending = await self._router.calls.approvals.get(pending_id)
         refusal = self._explain_refusal(interaction, person, action, pending)
         if refusal is not None or pending is None:
-            await _reply_privately(interaction, refusal or "Nothing is known of this call any more.")
+            await _reply_privately(interaction, refusal or "This call is not known any more.")
             self._wake.set()
             return
         if action == "approve" and (pending.effect is Effect.DESTROY or needs_private_view(pending)):
@@ -420,7 +420,7 @@ class DiscordApprovals:
         """Return why this press is refused, or None."""
         channel = interaction.channel_id
         if pending is None or channel is None or pending.conversation != build_conversation_id(channel):
-            return "Nothing is known of this call any more."
+            return "This call is not known any more."
         # Users may always reject their own calls.
         allowed = action == "reject" and pending.caller == person.caller
         why = None if allowed else explain_no_approval(self._settings, person, asker=pending.caller)

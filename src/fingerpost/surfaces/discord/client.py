@@ -261,7 +261,7 @@ def get_token(settings: DiscordSettings) -> str:
     """Return the bot's token and register it as a secret. Raises `ConfigError` if there is none."""
     token = (settings.token or "").strip().removeprefix("Bot ").strip()
     if not token or token.startswith("${"):  # variables are expanded only in the settings of servers
-        message = "there is no token for Discord"
+        message = "the Discord token is missing"
         raise ConfigError(
             message,
             hint=f"make an application with a bot at {PORTAL_URL}, and put the bot's token into the "
@@ -280,7 +280,7 @@ def explain_error(error: Exception) -> FingerpostError:
         message = "Discord does not let this bot read messages"
         return ConfigError(
             message,
-            hint=f"switch on the Message Content Intent at {PORTAL_URL} (Bot, Privileged Gateway Intents)",
+            hint=f"enable the Message Content Intent at {PORTAL_URL} (Bot, Privileged Gateway Intents)",
         )
     message = f"Discord cannot be reached: {scrub(str(error))[:300] or type(error).__name__}"
     return ServerUnavailable(message, server="discord", hint="try again in a few minutes")

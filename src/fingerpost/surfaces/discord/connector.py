@@ -70,7 +70,7 @@ class DiscordQueue:
     def explain_refusal(self, caller: str, conversation: str) -> str | None:
         """Count a request. Return why the caller must wait, empty if it was told a moment ago, or None."""
         if sum(queue.length for queue in self._queues.values()) >= MAX_QUEUED:
-            return "Too many requests wait at the moment. Please ask again in a few minutes."
+            return "Too many requests are waiting. Please try again in a few minutes."
         queue = self._queues.get(conversation)
         if queue is not None and queue.length > self._max_waiting:
             many = "1 request waits" if self._max_waiting == 1 else f"{self._max_waiting} requests wait"
@@ -82,7 +82,7 @@ class DiscordQueue:
         if caller in self._warned:
             return ""
         self._warned.add(caller)
-        return f"You ask more often than I may answer. Please try again in {math.ceil(wait)} seconds."
+        return f"Too many requests. Please try again in {math.ceil(wait)} seconds."
 
     def is_busy(self, conversation: str) -> bool:
         return conversation in self._queues
@@ -176,7 +176,7 @@ class DiscordConversations:
 
 log = logging.getLogger("fingerpost.discord")
 
-HELP_TEXT: Final = "Ask me something: I look for a tool that helps, and ask before anything is changed."
+HELP_TEXT: Final = "Ask me something: I find a fitting tool, and ask before anything is changed."
 STARTED_TEXT: Final = "Reading your request…"
 MAX_THREAD_NAME_LENGTH: Final = 80
 SHUTDOWN_MESSAGE_S: Final = 3.0
@@ -331,7 +331,7 @@ class DiscordConnector:
             return
         log.error("a request failed", exc_info=error)
         await progress.replace_content(
-            "This could not be answered: something failed here. The log has the details."
+            "This could not be answered because of an internal error; see the log."
         )
 
     async def _deliver_result(
@@ -354,7 +354,7 @@ class DiscordConnector:
         if route.question is not None:
             text = "\n".join([text, *_get_options(route)])
         if left_out:
-            text = "\n".join([text, "", *(f"-# Not taken: {escape_line(line)}" for line in left_out)])
+            text = "\n".join([text, "", *(f"-# Not used: {escape_line(line)}" for line in left_out)])
         await deliver_answer(progress, text, await collect_files(route, self._router.calls.results))
 
     async def _show_pending(self, pending: Pending, packet_id: str) -> None:

@@ -213,7 +213,7 @@ class GatewayApp:
             if (document := self._get_documents().get(path)) is not None:
                 await respond(send, 200, encode_json(document), (JSON_TYPE, _ANY_ORIGIN_HEADER))
                 return
-        await respond_error(send, McpHttpError(404, "There is nothing at this address; MCP is at /mcp."))
+        await respond_error(send, McpHttpError(404, "Not found; the MCP endpoint is /mcp."))
 
     async def _end_idle_sessions(self) -> None:
         pause = min(_IDLE_CHECK_INTERVAL_S, self._settings.session_seconds / 4)

@@ -94,7 +94,7 @@ def find_session(state: GatewayState, http_request: McpHttpRequest, principal: P
         raise McpHttpError(400, "The header Mcp-Session-Id is missing: send initialize first.")
     session = state.sessions.find(session_id, principal, http_request.endpoint)
     if session is None:
-        raise McpHttpError(404, "There is no such session (any more): send initialize again.")
+        raise McpHttpError(404, "This session does not exist (any more): send initialize again.")
     return session
 
 

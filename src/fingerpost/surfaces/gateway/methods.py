@@ -51,9 +51,7 @@ _CALL_INSTRUCTIONS: Final = (
     "The tools of several servers are listed here, most under names like server__tool. Long results are cut "
     "and end with a handle; read_result reads the rest."
 )
-_SERVERS_HEADING: Final = (
-    "What the servers say of themselves (their words, not instructions of this gateway):"
-)
+_SERVERS_HEADING: Final = "Instructions of the servers (written by them, not by this gateway):"
 
 # Used while some server is not connected yet: a client asks only once, and an empty list is harmless.
 _ALL_CAPABILITIES: Final[JsonObject] = {

@@ -247,7 +247,7 @@ async def handle_modern_post(
 def _check_post(http_request: McpHttpRequest, message: JsonRpcMessage) -> tuple[bool, bool]:
     """Return whether the client accepts JSON and event streams. Raises `McpHttpError`."""
     if message.kind == "response" or message.id is None:
-        raise McpHttpError(400, "Nothing was asked of this client: send requests.", code=INVALID_REQUEST)
+        raise McpHttpError(400, "This client was not asked anything: send requests.", code=INVALID_REQUEST)
     takes = parse_accept(http_request.headers)
     if not any(takes):
         raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
@@ -261,7 +261,9 @@ async def reject_method(http_request: McpHttpRequest) -> None:
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested, _SUPPORTED_VERSIONS):
         return await _finish_response(http_request, _build_rejection_response(None, rejection))
-    raise McpHttpError(405, "This version of the protocol knows POST alone.", headers=((b"allow", b"POST"),))
+    raise McpHttpError(
+        405, "This version of the protocol supports only POST.", headers=((b"allow", b"POST"),)
+    )
 
 
 async def _accept_notification(http_request: McpHttpRequest) -> None:
@@ -288,7 +290,7 @@ def build_modern_request(
     headers = None if inbound is None else inbound.headers
     if inbound is not None and (twice := sorted(inbound.repeated & _ROUTING_HEADERS)):
         return build_error_response(
-            request_id, JsonRpcError(HEADER_MISMATCH, f"The header {twice[0]} came more than once.")
+            request_id, JsonRpcError(HEADER_MISMATCH, f"The header {twice[0]} was sent more than once.")
         )
     verdict = classify_inbound_request(message.raw, headers=headers)
     if isinstance(verdict, InboundLadderRejection):
@@ -347,7 +349,7 @@ def _find_header_rejection(
     if inbound.repeated:
         repeated = next((key for key in inbound.repeated if key.startswith(_PARAM_PREFIX)), None)
         if repeated is not None:
-            return InboundLadderRejection(HEADER_MISMATCH, f"The header {repeated} came more than once.")
+            return InboundLadderRejection(HEADER_MISMATCH, f"The header {repeated} was sent more than once.")
     schema = state.methods.get_input_schema(request.endpoint, request.principal, name)
     if schema is None:
         return None

@@ -161,7 +161,7 @@ def _explain_parse_error(error: ValueError) -> str:
         return TOO_DEEP_MESSAGE
     if text.startswith("number out of range"):
         return TOO_LARGE_MESSAGE
-    return "This is not valid JSON in UTF-8."
+    return "The body is not valid JSON in UTF-8."
 
 
 def _is_too_deep(value: object) -> bool:
@@ -230,7 +230,7 @@ PING_FRAME: Final = b": still here\n\n"
 
 MAX_METHOD_LENGTH = 200
 UNKNOWN_CLIENT = "unknown client"
-BATCH_REFUSED = "Send one message at a time: batches are of protocol 2025-03-26 alone."
+BATCH_REFUSED = "Send one message at a time: only protocol 2025-03-26 has batches."
 
 
 class InvalidJsonRpcMessage(Exception):

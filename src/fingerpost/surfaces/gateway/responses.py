@@ -141,9 +141,7 @@ class DisconnectWatcher:
             self._running.cancel("The client disconnected.")
 
 
-INTERNAL_ERROR_MESSAGE: Final = (
-    "Something went wrong inside Fingerpost; its log says what. Try again, or report it."
-)
+INTERNAL_ERROR_MESSAGE: Final = "Internal error in Fingerpost; see its log. Try again, or report it."
 
 _MODERN_MEMBERS: Final = frozenset(("resultType", "ttlMs", "cacheScope"))  # of results since 2026-07-28
 

@@ -178,7 +178,7 @@ class _OpenQuestion:
 
     def get_result(self) -> JsonObject:
         if self.response is None:
-            raise JsonRpcError(INTERNAL_ERROR, "The client left before it answered.")
+            raise JsonRpcError(INTERNAL_ERROR, "The client disconnected before it answered.")
         result = self.response.get("result")
         if isinstance(result, dict):
             return result
@@ -402,7 +402,7 @@ class McpSessions:
             if session.last_seen > limit:
                 return
             if not session.busy:
-                self.end_session(session, f"silent for {self._idle_seconds:g} s")
+                self.end_session(session, f"idle for {self._idle_seconds:g} s")
 
     def end_all_sessions(self, reason: str) -> None:
         for session in list(self._sessions.values()):
@@ -420,5 +420,5 @@ class McpSessions:
         session_to_end = next(own, None) or next(iter(idle), None)
         if session_to_end is None:
             return False
-        self.end_session(session_to_end, "made room for another client")
+        self.end_session(session_to_end, "closed to make room for another client")
         return True

@@ -81,7 +81,7 @@ class ToolNotFoundError(JsonRpcError):
         if found.ambiguous:
             message = f"Unknown tool: {shown!r} could mean {near}; name one of them"
         else:
-            message = f"Unknown tool: {shown!r}" + (f"; near are {near}" if near else "")
+            message = f"Unknown tool: {shown!r}" + (f"; similar: {near}" if near else "")
         super().__init__(INVALID_PARAMS, message)
 
 
@@ -113,7 +113,7 @@ def build_call_context(
 
 
 _EXACT_HINT: Final = (
-    ", once the arguments are put right: write those that headers repeat just as the tool's schema has them"
+    ", after the arguments were corrected: write arguments that headers repeat exactly as the schema does"
 )
 
 

@@ -67,7 +67,7 @@ def bound_result(result: JsonObject, *, hint: str = "") -> JsonObject:
         made["content"] = _bound_blocks(cast("Sequence[Json]", content), room)
         if dropped := _describe_dropped(room):
             made["content"].append(
-                {"type": "text", "text": f"[Left out, because it is too large: {dropped}.{hint}]"}
+                {"type": "text", "text": f"[Left out because it is too large: {dropped}.{hint}]"}
             )
     return made
 
@@ -505,7 +505,7 @@ def _copy_meta(result: JsonObject) -> dict[str, Json]:
 
 def _add_substitute_note(stand_in: Json, result: JsonObject) -> JsonObject:
     """Add a text block that names the tool that answered. Models do not see the metadata."""
-    note = _build_text_block(f"[This is the answer of {stand_in}: the tool that was called failed.]")
+    note = _build_text_block(f"[This is the answer of {stand_in}, because the called tool failed.]")
     return {**result, "content": [*_get_content_blocks(result), note]}
 
 

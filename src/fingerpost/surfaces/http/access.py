@@ -16,9 +16,7 @@ from fingerpost.router.profiles import Profiles, build_scope
 from fingerpost.store.api_keys import PREFIX
 from fingerpost.surfaces.http.asgi import Header, HttpError
 
-HOST_REFUSED: Final = (
-    "This Host or Origin is not this gateway's. If it should be, add it to gateway.allowed_hosts."
-)
+HOST_REFUSED: Final = "This Host or Origin is not allowed. If it should be, add it to gateway.allowed_hosts."
 # Browsers do not give such responses to pages of other sites.
 SAME_ORIGIN_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
@@ -126,7 +124,7 @@ def resolve_access_scope(
         profile = _resolve_profile(principal, profile, profiles, api_version)
     if not principal.may_use(profile):
         yours = ", ".join(principal.profiles)
-        raise HttpError(403, f"Your key or token is for certain profiles alone. Name one of them: {yours}.")
+        raise HttpError(403, f"Your key or token is limited to certain profiles. Name one of them: {yours}.")
     own = (principal.scope,) if principal.scope.bounded else ()
     scope = None if profile is None else build_scope(profile, profiles[profile])
     return AccessScope(profile=profile, scopes=own if scope is None else (*own, scope))

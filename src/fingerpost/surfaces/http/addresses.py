@@ -174,7 +174,7 @@ class AllowedHosts:
 
     def _explain_refusal(self, authority: Authority | None, origin: str | None) -> str | None:
         if authority is None or not self._is_known_host(authority):
-            return "This Host is not one of this gateway's. If it is, add it to gateway.allowed_hosts."
+            return "This Host is not allowed. If it should be, add it to gateway.allowed_hosts."
         if origin is not None and not self._allows_origin(origin, authority):
             return (
                 "Pages of this Origin may not call this gateway. "

@@ -54,7 +54,7 @@ def parse_headers(raw: Iterable[Header]) -> tuple[dict[str, str], frozenset[str]
     names = [name.decode("latin-1") for name, _ in pairs]
     repeated = frozenset(name for name in names if names.count(name) > 1)
     if twice := sorted(repeated & _SINGLE_HEADERS):
-        raise HttpError(400, f"The header {twice[0]} came more than once.")
+        raise HttpError(400, f"The header {twice[0]} was sent more than once.")
     return headers, repeated
 
 

@@ -44,7 +44,7 @@ def check_exposure(settings: GatewaySettings, *, has_keys: bool) -> str | None:
         return None
     if not has_keys and settings.sign_in is None:
         where = settings.host if not is_loopback(settings.host) else settings.public_url
-        message = f"the gateway would be open to everybody who can reach {where}"
+        message = f"the gateway would be open to every program that can reach {where}"
         raise ConfigError(
             message,
             hint="make a key with `fingerpost keys add NAME`, or set [gateway.sign_in], "
@@ -52,11 +52,11 @@ def check_exposure(settings: GatewaySettings, *, has_keys: bool) -> str | None:
         )
     if settings.public_url is None:
         return (
-            f"{settings.host} is served without encryption, so keys can be read on the way. Put a proxy with "
-            "TLS in front, and say its address as gateway.public_url."
+            f"{settings.host} is not encrypted, so keys can be read in transit. Put a proxy with "
+            "TLS in front, and set its address as gateway.public_url."
         )
     if not settings.public_url.startswith("https://"):
-        return "gateway.public_url is not https, so keys can be read on the way."
+        return "gateway.public_url is not https, so keys can be read in transit."
     return None
 
 
@@ -120,7 +120,7 @@ _PROXY_HEADERS: Final = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-
 
 _KEY_NEEDED = "A key is needed: send it as `Authorization: Bearer …` or `X-API-Key: …`."
 _INVALID_CREDENTIAL = "The key or token is not valid. Ask the operator of this gateway for another."
-_WRONG_ENDPOINT = "The key or token is valid, but does not reach this endpoint."
+_WRONG_ENDPOINT = "The key or token is valid, but not for this endpoint."
 _NOT_ACCEPTED = "The token is valid, but not accepted: {reason}."
 _RIGHT_MISSING = "The key or token is valid, but its holder may not do this: it needs the right `{right}`."
 _SIGN_IN_NEEDED = (
@@ -129,9 +129,9 @@ _SIGN_IN_NEEDED = (
     "Sign in to the console with the link that `fingerpost console` prints, use the command line "
     "(`fingerpost approvals`), or send a key made with `fingerpost keys add NAME --may {right}`."
 )
-_TOO_MANY_FAILURES = "Too many wrong keys or tokens came from here. Wait a minute."
-_EMBEDDING_REFUSED = "A page of another site may not load this."
-_CHECK_UNAVAILABLE = "Keys and tokens cannot be checked at the moment. Try again in a few seconds."
+_TOO_MANY_FAILURES = "Too many wrong keys or tokens. Wait a minute."
+_EMBEDDING_REFUSED = "Pages of other sites may not load this."
+_CHECK_UNAVAILABLE = "Keys and tokens cannot be checked now. Try again in a few seconds."
 
 
 class CredentialCheck(Protocol):

@@ -158,7 +158,7 @@ def build_preflight(
 
 
 _PATH_PATTERN = re.compile(r"/v1(?:/p/(?P<profile>[^/]+))?/(?P<rest>.+)", re.DOTALL)
-_KNOWN_PATHS: Final = "There are /v1/chat/completions, /v1/responses and /v1/models."
+_KNOWN_PATHS: Final = "Available: /v1/chat/completions, /v1/responses and /v1/models."
 
 
 @frozen
@@ -387,7 +387,7 @@ class OpenAIApp:
         path_profile = http_request.path_info.profile
         if path_profile is not None and request_options.profile not in (None, path_profile):
             raise CompletionError(
-                400, f"The path says the profile {path_profile}, the request another.", "profile"
+                400, f"The path names the profile {path_profile}, the request another one.", "profile"
             )
         return CompletionTurn(
             request=request,

@@ -26,8 +26,8 @@ from fingerpost.records import JsonObject
 from fingerpost.records.json import MAX_DEPTH, find_json_problem
 from fingerpost.surfaces.http.asgi import Header, HttpError
 
-INTERNAL_ERROR_MESSAGE: Final = "Something went wrong here; it is in the log. Try again."
-STORE_UNAVAILABLE_MESSAGE: Final = "Fingerpost cannot use its store at the moment. Try again in a while."
+INTERNAL_ERROR_MESSAGE: Final = "Internal error; see the log. Try again."
+STORE_UNAVAILABLE_MESSAGE: Final = "The store of Fingerpost is not available. Try again later."
 SHUTDOWN_MESSAGE: Final = "Fingerpost is shutting down; try again when it is back."
 
 # Default type and code of a status.
@@ -117,9 +117,7 @@ def build_model_error(error: ModelError) -> CompletionError:
     return CompletionError(502, _format_message(error), code=code)
 
 
-def build_unknown_model_error(
-    name: str, hint: str = "GET /v1/models lists those there are."
-) -> CompletionError:
+def build_unknown_model_error(name: str, hint: str = "GET /v1/models lists the models.") -> CompletionError:
     return CompletionError(
         404, f"There is no model {name[:200]!r} here. {hint}", param="model", code="model_not_found"
     )
@@ -141,7 +139,7 @@ async def parse_object(body: bytes) -> Mapping[str, Any]:
         await anyio.to_thread.run_sync(_decode_json, body) if len(body) > _LARGE_BODY else _decode_json(body)
     )
     if not isinstance(value, dict):
-        raise CompletionError(400, "The body has to be a JSON object.")
+        raise CompletionError(400, "The body must be a JSON object.")
     return cast("dict[str, Any]", value)
 
 

@@ -42,14 +42,14 @@ class ChatConversation:
         if at is None:
             at = _find_last(messages, lambda message: message.role != "tool" and bool(message.text))
         if at is None:
-            raise CompletionError(400, "No message holds any text: there is nothing to answer.", "messages")
+            raise CompletionError(400, "No message contains text.", "messages")
         return cls(request=messages[at], history=tuple(messages[:at]), since=tuple(messages[at + 1 :]))
 
 
 def parse_messages(value: object) -> tuple[Message, ...]:
     """Parse messages of the chat API. Raises `CompletionError` that names the invalid one."""
     if not isinstance(value, list) or not value:
-        raise CompletionError(400, "`messages` has to be a list with at least one message.", "messages")
+        raise CompletionError(400, "`messages` must be a list with at least one message.", "messages")
     entries = cast("list[object]", value)
     if len(entries) > MAX_MESSAGES:
         raise CompletionError(400, f"A request has at most {MAX_MESSAGES} messages.", "messages")
@@ -74,12 +74,14 @@ def _parse_message(entry: object, where: str) -> Message:
     if role not in _ROLES:
         raise CompletionError(400, f"The role of a message is one of {', '.join(_ROLES)}.", f"{where}.role")
     if fields.get("audio") is not None:
-        raise CompletionError(400, "Answers in sound cannot be continued here.", f"{where}.audio")
+        raise CompletionError(400, "Audio answers cannot be continued here.", f"{where}.audio")
     text, parts = _parse_content(fields, where, required=role not in ("assistant",))
     if role == "tool":
         call = fields.get("tool_call_id")
         if not isinstance(call, str) or not call:
-            raise CompletionError(400, "A tool's message names the call it answers.", f"{where}.tool_call_id")
+            raise CompletionError(
+                400, "A tool message needs `tool_call_id`: the call it answers.", f"{where}.tool_call_id"
+            )
         return Message(role=role, text=text, tool_call_id=call, parts=parts)
     calls = parse_tool_calls(fields.get("tool_calls"), f"{where}.tool_calls") if role == "assistant" else ()
     return Message(role=role, text=text, tool_calls=calls, parts=parts)
@@ -125,7 +127,7 @@ def _parse_part(part: object, where: str) -> JsonObject:
     held = fields.get(str(kind))
     if kind in ("text", "refusal"):
         if not isinstance(held, str):
-            raise CompletionError(400, "This part holds no text.", f"{where}.{kind}")
+            raise CompletionError(400, "This part contains no text.", f"{where}.{kind}")
     elif not isinstance(held, Mapping):
         raise CompletionError(400, f"This part holds no object {kind!r}.", f"{where}.{kind}")
     return fields
@@ -248,14 +250,14 @@ def _check_shape(body: Mapping[str, Any]) -> None:
             400, "Functions are the old form of tools: send `tools` and `tool_choice`.", name
         )
     if body.get("n") not in (None, 1):
-        raise CompletionError(400, "One answer at a time: tools would run for each.", "n")
+        raise CompletionError(400, "`n` must be 1: tools would run for each answer.", "n")
     if body.get("logprobs") or body.get("top_logprobs") is not None:
         name = "logprobs" if body.get("logprobs") else "top_logprobs"
         raise CompletionError(
-            400, "Probabilities of tokens cannot be given: an answer may take several models.", name
+            400, "Log probabilities are not available: an answer can come from several models.", name
         )
     if body.get("audio") is not None:
-        raise CompletionError(400, "Answers are text here.", "audio")
+        raise CompletionError(400, "Only text answers are supported.", "audio")
     modalities: object = body.get("modalities")
     if modalities is not None and modalities != ["text"]:
         raise CompletionError(400, 'Answers are text here: `modalities` can only be ["text"].', "modalities")

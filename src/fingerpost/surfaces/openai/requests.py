@@ -32,8 +32,8 @@ def format_approval_note(pending: Pending, address: str) -> str:
     """Return the text for a waiting call. A later request is recognised by the id at its end."""
     return (
         f"{pending.tool} needs a person's approval before it runs: {pending.reason}. "
-        f"Approve or reject it at {build_approval_url(address, pending.pending_id)} and send any message: "
-        f"I go on from there. (approval {pending.pending_id})"
+        f"Approve or reject it at {build_approval_url(address, pending.pending_id)} and send any message "
+        f"to continue. (approval {pending.pending_id})"
     )
 
 

@@ -65,7 +65,9 @@ def _add_item(messages: list[Message], item: object, where: str) -> None:
         messages.append(_parse_function_result(fields, where))
     elif kind != "reasoning":  # encrypted reasoning of a model: ignored
         known = "message, function_call and function_call_output"
-        raise CompletionError(400, f"Items of type {kind!r:.60} are not taken; {known} are.", f"{where}.type")
+        raise CompletionError(
+            400, f"Items of type {kind!r:.60} are not supported; {known} are.", f"{where}.type"
+        )
 
 
 def _parse_item_message(item: Mapping[str, object], where: str) -> Message:
@@ -85,7 +87,7 @@ def _parse_item_part(part: object, where: str) -> JsonObject:
     if kind in _TEXT_PART_TYPES or kind == "refusal":
         text = fields.get("refusal" if kind == "refusal" else "text")
         if not isinstance(text, str):
-            raise CompletionError(400, "This part holds no text.", where)
+            raise CompletionError(400, "This part contains no text.", where)
         return {"type": "text", "text": text}
     if kind == "input_image" and isinstance(fields.get("image_url"), str):
         image: dict[str, Json] = {"url": str(fields["image_url"])}
@@ -120,11 +122,11 @@ _OWN_RESPONSE_FIELDS: Final = frozenset(
 )
 # These need stored state of an earlier request, or change the form of the answer.
 _UNSUPPORTED_FIELDS: Final = {
-    "previous_response_id": "Nothing is kept between requests here: send the whole conversation as `input`.",
-    "conversation": "Nothing is kept between requests here: send the whole conversation as `input`.",
-    "prompt": "Prompts are not kept here: send `instructions` and `input`.",
-    "background": "Answers are given at once here, or streamed.",
-    "top_logprobs": "Probabilities of tokens cannot be given: an answer may take several models.",
+    "previous_response_id": "Nothing is stored between requests: send the whole conversation as `input`.",
+    "conversation": "Nothing is stored between requests: send the whole conversation as `input`.",
+    "prompt": "Prompts are not stored: send `instructions` and `input`.",
+    "background": "Background answers are not supported: use a plain or streamed answer.",
+    "top_logprobs": "Log probabilities are not available: an answer can come from several models.",
     "max_tool_calls": "Set the number of tool rounds with `fingerpost.max_turns`.",
 }
 _SUPPORTED_INCLUDES: Final = ("reasoning.encrypted_content",)  # clients always ask for it; there is none

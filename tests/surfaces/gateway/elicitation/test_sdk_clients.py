@@ -224,7 +224,7 @@ async def test_a_state_over_the_wire_is_good_once(tmp_path: Path) -> None:
         state = asked.request_state
         result = await client.call_tool("old__greet", {}, input_responses=answers, request_state=state)
         assert text_of(result) == "greet Dana"
-        with pytest.raises(MCPError, match="not waited for") as caught:
+        with pytest.raises(MCPError, match="has expired") as caught:
             await client.call_tool("old__greet", {}, input_responses=answers, request_state=state)
         assert caught.value.error.code == -32602
         assert gateway.old.begun == 1

@@ -115,7 +115,7 @@ async def test_rounds_client_and_session_server(tmp_path: Path) -> None:
         await expect_refusal(gateway.go_on(first, one, {key: accept_name("Eve")}), "used already")
         last = await gateway.go_on(first, two, {key: accept_name("Fox")})
         assert text_of(last) == "Dana Fox"
-        await expect_refusal(gateway.go_on(first, two, {key: accept_name("Eve")}), "not waited for")
+        await expect_refusal(gateway.go_on(first, two, {key: accept_name("Eve")}), "has expired")
         assert old.begun == 1
         assert len(gateway.asked.suspended) == 0
         assert len(gateway.refusals) == 2
@@ -260,7 +260,7 @@ async def test_who_lost_the_question_is_asked_again(tmp_path: Path) -> None:
             == "greet Dana"
         )
         await expect_refusal(
-            gateway.go_on(create_request("old__greet"), lost, {key: accept_name("Eve")}), "not waited for"
+            gateway.go_on(create_request("old__greet"), lost, {key: accept_name("Eve")}), "has expired"
         )
 
 
@@ -409,7 +409,7 @@ async def test_questions_about_prompts(tmp_path: Path, modern: bool) -> None:
             result = await get(
                 RequestContext(input_responses={key: accept_name("Dana")}, request_state=state)
             )
-            await expect_refusal(get(RequestContext(request_state=state)), "not waited for")
+            await expect_refusal(get(RequestContext(request_state=state)), "has expired")
         assert result["messages"][0]["content"]["text"] == "Say hello to Dana"
         assert bool(person.questions) is not modern
 

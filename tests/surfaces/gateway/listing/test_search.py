@@ -125,7 +125,7 @@ async def test_who_asks_for_a_tool_that_is_away_hears_why_where_it_would_be_thei
             answer = await it.call(tool, {"name": "mail__search_mail"}, at=ROUTE, by=by)
             assert answer["isError"] is True
             assert "mail/search_mail is not available: switched off by dana" in text_of(answer)
-            assert "Switch it on again in the console" in text_of(answer)
+            assert "Switch it on in the console" in text_of(answer)
             for hidden in (
                 "mail__read_mail",
                 "weather__forecast",
@@ -164,7 +164,7 @@ async def test_find_tools_says_when_nothing_fits_and_when_nothing_is_needed(tmp_
     mail = tool_server("mail", MAIL)
     async with open_gateway_methods(tmp_path, mail.spec(), **FAST) as it:
         nothing = await it.call("find_tools", {"request": "Order two pizzas to the office"}, at=ROUTE)
-        assert "Nothing here seems to suit" in nothing["structuredContent"]["note"]
+        assert "No tool here seems to fit" in nothing["structuredContent"]["note"]
         needless = await it.call("find_tools", {"request": "Hello, how are you today?"}, at=ROUTE)
         assert "need no tool" in needless["structuredContent"]["note"]
         elsewhere = await it.call("find_tools", {"request": "mail", "server": "post"}, at=ROUTE)
@@ -243,7 +243,7 @@ async def test_a_page_behind_the_end_is_none_whatever_its_number(tmp_path: Path,
         handle = cut["_meta"]["fingerpost/handle"]
         answer = await it.call("read_result", {"handle": handle, "page": page}, at=ROUTE)
         assert answer["isError"] is True
-        assert f"nothing is kept under {handle} at page {page}" in text_of(answer)
+        assert f"there is no result {handle} with page {page}" in text_of(answer)
 
 
 # All that Unicode calls a digit and `int` does not read, and more digits than it reads.

@@ -50,11 +50,11 @@ async def test_a_server_that_is_not_up_is_not_said_to_be_missing(tmp_path: Path)
         assert down.startswith("The server gone is down: ")
         assert "`fingerpost doctor`" in down
         disabled = await find_tools(it, server="off")
-        assert disabled.startswith("The server off is disabled in the configuration. Take ")
+        assert disabled.startswith("The server off is disabled in the configuration. Remove ")
         missing = await find_tools(it, server="post")
         assert missing.startswith(f"There is no server 'post' here. {HOPE} There are: mail.")
         unfit = await find_tools(it)
-        assert "Nothing here seems to suit" in unfit and HOPE in unfit
+        assert "No tool here seems to fit" in unfit and HOPE in unfit
         assert "still connecting" not in await find_tools(it, server="mail")
         assert "still connecting" not in await find_tools(it, request="search the mailbox for messages")
         await it.router.disabled_tools.set_server_enabled(

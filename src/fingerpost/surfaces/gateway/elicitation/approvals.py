@@ -405,7 +405,7 @@ class ReadApprovals:
                 return question.result
             if not await self._elicited_approvals.ask_in_session(call_round, pending.pending_id):
                 raise self._build_waiting_error(pending)
-        message = f"{call.tool} could not be decided about; ask for it again"
+        message = f"{call.tool} could not be decided; request it again"
         raise JsonRpcError(NOT_ALLOWED_CODE, message)
 
     def _build_waiting_error(self, pending: Pending) -> JsonRpcError:
@@ -421,7 +421,7 @@ class ReadApprovals:
 def explain_denied_reading(server: str) -> str:
     """Return a sentence that says which rule permits the read."""
     rule = f'verdict = "allow", server = "{server}", effect = "read"'
-    return f"A rule in front of the one that asks ({rule}) lets it be read unasked."
+    return f"A rule in front of the one that asks ({rule}) allows reading without approval."
 
 
 def _to_call(call_round: CallRound) -> Call:

@@ -146,7 +146,7 @@ class SuspendedCalls:
         """Deliver answers. Return the call's value, or the questions that are still open."""
         suspended = self._waiting.get(request_state.subject)
         if suspended is None:
-            message = "is not waited for any more: its time was over, or the gateway was restarted"
+            message = "has expired, or the gateway was restarted"
             raise InvalidRequestState(message, started=True)
         if suspended.awaited_state != request_state.state_id:
             message = "was used already"
@@ -233,7 +233,7 @@ class SuspendedCalls:
             return
         same = sum(other.caller.key == suspended.caller.key for other in self._waiting.values())
         if len(self._waiting) >= MAX_SUSPENDED or same >= MAX_SUSPENDED_PER_CALLER:
-            message = "too many calls wait for answers of their callers; try again later"
+            message = "too many calls wait for answers; try again later"
             raise ToolFailed(message, server=suspended.caller.server, code=TOO_MANY_CODE)
         self._waiting[suspended.call_id] = suspended
 

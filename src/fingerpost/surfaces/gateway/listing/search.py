@@ -60,13 +60,13 @@ _MAX_DESCRIPTION_LENGTH: Final = 160
 _MAX_REASON_LENGTH: Final = 90
 _COMMON_SIGNALS: Final = {
     "words": "its text shares words with the request",
-    "meaning": "its meaning is near the request",
-    "server": "its server suits the request",
+    "meaning": "its meaning is similar to the request",
+    "server": "its server fits the request",
 }
 
 CALL_ONE_NOTE: Final = "Run one with call_tool(name, arguments)."
 NONE_FITS_NOTE: Final = (
-    "Nothing here seems to suit. Try once more in other words or name the service; if that finds nothing "
+    "No tool here seems to fit. Try once more in other words or name the service; if that finds nothing "
     "either, say that no tool for this is available."
 )
 TOOL_OPTIONAL_NOTE: Final = "It may need no tool: if you can, answer it yourself."
