@@ -27,6 +27,7 @@ from tests.kit import chat_completions as kit
 from tests.kit.chat_completions import ServedCompletions, ask, open_served_completions, user
 from tests.kit.model_server import KEY, Hanging, ModelServer, chunk, create_error, create_reply, events
 from tests.kit.routers import build_settings
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO: dict[str, Any] = {"model": "fingerpost", "messages": [user("Hello!")]}
@@ -93,7 +94,7 @@ WRONG: list[tuple[dict[str, Any], str | None]] = [
 
 
 @proves("O5")
-@pytest.mark.parametrize(("wrong", "param"), WRONG, ids=[str(param) for _, param in WRONG])
+@table(("wrong", "param"), WRONG, ids=[str(param) for _, param in WRONG])
 async def test_what_is_wrong_with_a_request_is_named(
     completions: ServedCompletions, wrong: dict[str, Any], param: str | None
 ):
@@ -105,7 +106,7 @@ async def test_what_is_wrong_with_a_request_is_named(
 
 
 @proves("O5")
-@pytest.mark.parametrize(
+@table(
     ("wrong", "param"),
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
@@ -251,14 +252,14 @@ async def in_front_of(
     ],
     ids=["key", "model", "request", "overloaded", "broken", "nonsense"],
 )
-@pytest.mark.parametrize("stream", [False, True])
-async def test_an_upstream_that_refuses(tmp_path: Path, answer: Any, status: int, code: str, stream: bool):
+async def test_an_upstream_that_refuses(tmp_path: Path, answer: Any, status: int, code: str):
     async with in_front_of(ModelServer(answer), tmp_path) as (_, client):
-        with pytest.raises(openai.APIStatusError) as caught:
-            await client.chat.completions.create(**HELLO, stream=stream)
-    assert (caught.value.status_code, caught.value.code) == (status, code)
-    assert KEY not in caught.value.response.text
-    assert "Traceback" not in caught.value.response.text
+        for stream in (False, True):
+            with pytest.raises(openai.APIStatusError) as caught:
+                await client.chat.completions.create(**HELLO, stream=stream)
+            assert (caught.value.status_code, caught.value.code) == (status, code), stream
+            assert KEY not in caught.value.response.text
+            assert "Traceback" not in caught.value.response.text
 
 
 @proves("O5")
