@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from fingerpost.servers import Server
 from fingerpost.surfaces.gateway.protocol import JsonRpcError
 from tests.kit.gateway_methods import OpenMethods, open_gateway_methods, text_of
 from tests.kit.raw_http import raw_server, with_length
+from tests.kit.tables import table
 from tests.requirements import proves
 
 HELLO: dict[str, Any] = {"type": "text", "text": "hello"}
@@ -24,7 +25,7 @@ MUCH = "z" * 2_000_000
 
 @asynccontextmanager
 async def open_raw_gateway(folder: Path, **reply: Any) -> AsyncGenerator[OpenMethods]:
-    """A gateway in front of a server whose tool answers with exactly this."""
+    """A gateway in front of a server whose tool answers with exactly `reply`, as it is at that time."""
 
     def answer(usual: bytes) -> list[bytes]:
         return [with_length(json.dumps({"jsonrpc": "2.0", "id": json.loads(usual)["id"], **reply}).encode())]
@@ -37,13 +38,30 @@ async def open_raw_gateway(folder: Path, **reply: Any) -> AsyncGenerator[OpenMet
         yield it
 
 
-async def result_of(folder: Path, result: Any, *, modern: bool = True) -> Any:
-    async with open_raw_gateway(folder, result=result) as it:
-        return await it.call("raw__echo", modern=modern)
+AskRaw = Callable[[Any], Awaitable[Any]]
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="module")
+async def result_of(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[AskRaw]:
+    """Returns what a client gets for a result. One gateway for all results that are no failures."""
+    result: dict[str, Any] = {}
+
+    async def ask(wanted: Any) -> Any:
+        result.clear()
+        result.update(wanted)
+        return await it.call("raw__echo", modern=True)
+
+    async with open_raw_gateway(tmp_path_factory.mktemp("raw"), result=result) as it:
+        yield ask
 
 
 @proves("G8", "G14")
-@pytest.mark.parametrize(
+@table(
     ("result", "content"),
     [
         ({"content": "hello"}, [HELLO]),
@@ -60,15 +78,15 @@ async def result_of(folder: Path, result: Any, *, modern: bool = True) -> Any:
         ({"content": [{"type": "hologram", "x": 1}]}, [{"type": "hologram", "x": 1}]),  # not yet known to us
     ],
 )
-async def test_what_is_certainly_meant_is_mended(tmp_path: Path, result: Any, content: Any) -> None:
-    got = await result_of(tmp_path, result)
+async def test_what_is_certainly_meant_is_mended(result_of: AskRaw, result: Any, content: Any) -> None:
+    got = await result_of(result)
     assert got["content"] == content
     assert not got.get("isError")
     assert got.get("structuredContent") == result.get("structuredContent")
 
 
 @proves("G8", "G14")
-@pytest.mark.parametrize(
+@table(
     "odd",
     [
         7,
@@ -86,9 +104,9 @@ async def test_what_is_certainly_meant_is_mended(tmp_path: Path, result: Any, co
     ],
 )
 async def test_a_block_that_is_none_is_left_out_with_a_word_and_its_neighbours_stay(
-    tmp_path: Path, odd: Any
+    result_of: AskRaw, odd: Any
 ) -> None:
-    got = await result_of(tmp_path, {"content": [HELLO, odd, HELLO]})
+    got = await result_of({"content": [HELLO, odd, HELLO]})
     assert got["content"][:2] == [HELLO, HELLO]
     assert "clients cannot read it" in got["content"][2]["text"]
     assert len(got["content"]) == 3
@@ -129,7 +147,7 @@ async def test_what_is_no_result_is_an_invalid_reply(tmp_path: Path, result: Any
 
 
 @proves("G14")
-@pytest.mark.parametrize(
+@table(
     ("result", "named"),
     [
         ({"content": [HELLO], "_meta": {"a": MUCH}}, "`_meta`"),
@@ -145,16 +163,16 @@ async def test_what_is_no_result_is_an_invalid_reply(tmp_path: Path, result: Any
     ],
 )
 async def test_what_is_too_much_beside_the_text_is_left_out_with_a_word(
-    tmp_path: Path, result: Any, named: str
+    result_of: AskRaw, result: Any, named: str
 ) -> None:
-    got = await result_of(tmp_path, result)
+    got = await result_of(result)
     assert len(json.dumps(got, separators=(",", ":"))) < 1_100_000  # the bound, and our own words
     assert text_of(got).startswith(HELLO["text"])
     assert named in text_of(got)
 
 
 @proves("G14")
-@pytest.mark.parametrize(
+@table(
     "block",
     [
         {"type": "hologram", "data": {"x": MUCH}},
@@ -162,8 +180,8 @@ async def test_what_is_too_much_beside_the_text_is_left_out_with_a_word(
         {"type": "hologram", "data": "x", "resource": {"uri": "a:b", "blob": MUCH * 3}},
     ],
 )
-async def test_an_unknown_kind_of_block_has_the_same_bound(tmp_path: Path, block: Any) -> None:
-    got = await result_of(tmp_path, {"content": [block]})
+async def test_an_unknown_kind_of_block_has_the_same_bound(result_of: AskRaw, block: Any) -> None:
+    got = await result_of({"content": [block]})
     assert len(json.dumps(got)) < 100_000
 
 
@@ -189,8 +207,8 @@ async def test_what_comes_with_an_error_has_a_bound(tmp_path: Path) -> None:
 
 
 @proves("G8")
-async def test_a_good_deal_beside_the_text_goes_through_as_it_is(tmp_path: Path) -> None:
+async def test_a_good_deal_beside_the_text_goes_through_as_it_is(result_of: AskRaw) -> None:
     meta = {"widget.example/state": "z" * 500_000}
-    got = await result_of(tmp_path, {"content": [HELLO], "_meta": meta, "foo": "bar"})
+    got = await result_of({"content": [HELLO], "_meta": meta, "foo": "bar"})
     assert (got["content"], got["foo"]) == ([HELLO], "bar")
     assert got["_meta"]["widget.example/state"] == meta["widget.example/state"]
