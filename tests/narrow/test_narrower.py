@@ -476,3 +476,27 @@ def test_each_need_prefers_tools_that_do_what_it_wants() -> None:
     by_tool = {one.tool: {part.signal: part for part in one.parts} for one in found.shortlist.candidates}
     assert by_tool["git/git_commit"]["mood"].note == "the request only asks, and this tool changes something"
     assert by_tool["graph/read_graph"]["mood"].note == "the request wishes a change, and this tool only reads"
+
+
+@proves("Q6")
+def test_a_long_request_stays_with_the_servers_it_is_about() -> None:
+    tools = {
+        "hospital": [
+            tool("list_patients", "Lists patients of a ward"),
+            tool("get_lab_results", "Laboratory results of a patient"),
+            tool("get_medication", "Medication of a patient"),
+        ],
+        "library": [tool("search_results", "Search results of the library"), tool("lend", "Lends a book")],
+    }
+    short = "lab results of the patients on the ward, and their medication"
+    long = f"{short}. {'I am new on this ward and would like to know what is going on there today. ' * 8}"
+
+    def get_distance(text: str) -> float:
+        found = {one.tool: one for one in narrow(text, tools).shortlist.candidates}
+        parts = [
+            sum(part.points for part in found[name].parts if part.signal == "server")
+            for name in ("hospital/get_lab_results", "library/search_results")
+        ]
+        return parts[0] - parts[1]
+
+    assert get_distance(long) > 3 * get_distance(short) > 0

@@ -51,6 +51,9 @@ def list_score_parts(contributions: Iterable[ScoreContribution], row: int) -> tu
 
 # A tool gains this share of the mean of its server's best scores.
 SERVER_WEIGHT: Final = 0.2
+# A long request is about few servers and needs several tools of each: the lead of the best one counts more.
+LONG_REQUEST_WORDS: Final = (60, 100)  # where the weight begins to rise, and where it is highest
+MAX_LEAD_WEIGHT: Final = 2.0
 SERVER_BEST_COUNT: Final = 3
 
 # Meaning estimated from words, while the vectors are being computed.
@@ -126,9 +129,12 @@ def _estimate_meaning(words: Scores, meaning: Scores, known: NDArray[np.bool_]) 
     return np.asarray(_PRIOR_LEVEL + min(max(slope, 0.0), 2 * _PRIOR_SLOPE) * words, np.float32)
 
 
-def compute_server_bonus(base: Scores, columns: ToolColumns, eligible: Rows) -> ScoreContribution:
+def compute_server_bonus(
+    base: Scores, columns: ToolColumns, eligible: Rows, *, words: int = 0
+) -> ScoreContribution:
     """Compute what each tool gains from the best tools of its server. It is 0 when there is only one server.
 
+    `words` is the length of the whole request: in a long one, tools of servers behind the best one lose.
     Only eligible tools count, so that a hidden tool has no visible effect.
     """
     points = np.zeros(columns.size, np.float32)
@@ -137,7 +143,10 @@ def compute_server_bonus(base: Scores, columns: ToolColumns, eligible: Rows) -> 
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     if len(starts) > 1:
         mean = _average_best(base[eligible], starts)
-        points[eligible] = SERVER_WEIGHT * np.repeat(mean, np.diff(starts, append=len(owners)))
+        lead = float(np.interp(words, LONG_REQUEST_WORDS, (SERVER_WEIGHT, MAX_LEAD_WEIGHT)))
+        best = float(mean.max())
+        gained = np.asarray(SERVER_WEIGHT * best + lead * (mean - best), np.float32)
+        points[eligible] = np.repeat(gained, np.diff(starts, append=len(owners)))
     return ScoreContribution(signal="server", points=points, note="its server fits the request")
 
 

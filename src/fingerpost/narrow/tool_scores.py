@@ -292,6 +292,7 @@ class ToolScorer:
         ]
         sole = self._find_exclusive_tools(text, signals, feedback, columns)
         reranker = self.components.reranker if rerank else None
+        words = len(text.split())
 
         def combine(
             text: str,
@@ -306,7 +307,7 @@ class ToolScorer:
             own = list(common)
             if self.flags.intent_signals:
                 own += adjust_for_mood(columns, evidence.base, text, signals)
-            made = self._combine_contributions(evidence, own, feedback, columns, eligible, sole)
+            made = self._combine_contributions(evidence, own, feedback, columns, eligible, sole, words)
             if reranker is None or not final:
                 return made
             scores = sum_contributions(made, columns.size)
@@ -315,7 +316,9 @@ class ToolScorer:
                 failures, reranker = (*failures, found), None
             if not isinstance(found, ScoreContribution):
                 return made
-            return self._combine_contributions(evidence, [*own, found], feedback, columns, eligible, sole)
+            return self._combine_contributions(
+                evidence, [*own, found], feedback, columns, eligible, sole, words
+            )
 
         contributions = combine(text, signals, whole, sole, final=len(needs) < 2)
         score = sum_contributions(contributions, columns.size)
@@ -386,11 +389,12 @@ class ToolScorer:
         columns: ToolColumns,
         eligible: Rows,
         sole: Mapping[int, str],
+        words: int,
     ) -> tuple[ScoreContribution, ...]:
         """Combine text, server and common contributions. Decisive feedback comes last."""
         contributions = (
             *evidence.to_contributions(),
-            compute_server_bonus(evidence.base, columns, eligible),
+            compute_server_bonus(evidence.base, columns, eligible, words=words),
             *common,
         )
         order = (
