@@ -54,11 +54,14 @@ node_modules/.ready: package.json package-lock.json
 		|| echo "Chromium cannot be installed here: the console's tests will be skipped"; }
 	@touch $@
 
-up: install ## Set up everything, answer requests with the example servers, and start the console (PORT=8642)
+up: install docs ## Set up everything, answer requests with the example servers, and start the console (PORT=8642)
 	@fingerpost servers --servers examples/servers.json
-	@for request in "hello" "what time is it in Tokyo right now?" 'read the file "notes.md"'; do \
+	@for request in "hello" "what time is it in Tokyo right now?" 'read the file "notes.md"' \
+		"what is the latest commit in this repository?" "list the files in the folder"; do \
 		printf "\n$$ fingerpost ask '%s'\n" "$$request"; \
 		fingerpost ask --servers examples/servers.json "$$request" || exit 1; done
+	@printf "\n$$ fingerpost route 'find the newest commit and note it in my knowledge graph'\n"
+	@fingerpost route --servers examples/servers.json "find the newest commit and note it in my knowledge graph"
 	@# Our own servers: what notes say, a search, a write that asks, a command that is switched off.
 	@for request in "what does notes/retries.md say about writes?" "which files mention retry?" \
 		'create a file "hello.txt" with the content "Hello"' "run the tests"; do \
