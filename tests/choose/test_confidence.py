@@ -196,7 +196,7 @@ def test_past_outcomes_can_hold_a_selection_back_and_never_let_one_through() -> 
     assert poor.verdict is GateVerdict.ASK
     assert poor.score == pytest.approx(0.5, abs=0.02)
     assert poor.raw == 0.9
-    assert poor.reason == "the review agrees, at 0.90, but such selections were right only 50% of the time"
+    assert poor.reason == "the review agrees, at 0.90, but such selections were right only 50 % of the time"
     good = score(review=yes(0.6), calibration=fit_calibration(0.95, raw=0.6))
     assert good.score > 0.9
     assert good.verdict is GateVerdict.ASK

@@ -77,7 +77,7 @@ def _explain_doubt(evidence: GateEvidence, threshold: float) -> str:
     if not evidence.raw >= threshold:
         return f", but {_describe_objection(evidence)} lowers that to {evidence.raw:.2f}"
     if not evidence.score >= threshold:
-        return f", but such selections were right only {evidence.score:.0%} of the time"
+        return f", but such selections were right only {100 * evidence.score:.0f} % of the time"
     return ""
 
 
@@ -227,13 +227,13 @@ def adapt_threshold(
         else _find_lowered_threshold(seen, bounds)
     )
     if abs(value - bounds.base) < MIN_MOVE:
-        kept = f"{share:.0%} of the calls above it were right"
+        kept = f"{100 * share:.0f} % of the calls above it were right"
         return AdaptedThreshold(value=bounds.base, reason=kept, samples=len(seen))
     if value > bounds.base:
-        why = f"of the calls above {bounds.base:.2f} only {share:.0%} were right"
+        why = f"of the calls above {bounds.base:.2f} only {100 * share:.0f} % were right"
     else:
         between, count = _compute_share_right(seen, value, bounds.base)
-        why = f"{between:.0%} of {count} calls between {value:.2f} and {bounds.base:.2f} were right"
+        why = f"{100 * between:.0f} % of {count} calls between {value:.2f} and {bounds.base:.2f} were right"
     return AdaptedThreshold(value=value, reason=why, samples=len(seen))
 
 

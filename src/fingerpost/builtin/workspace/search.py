@@ -369,7 +369,7 @@ class MeaningIndex:
         if not hits:
             return f"[Nothing in {within} is like {query[:100]!r}; {len(self._known)} files are known{note}]"
         if self._index.ready < 1:
-            note += f"; by meaning so far {self._index.ready:.0%} of it, the rest by its words"
+            note += f"; by meaning so far {100 * self._index.ready:.0f} % of it, the rest by its words"
         heading = f"[{len(hits)} passages, the best first; {len(self._known)} files are known{note}]"
         return "\n\n".join((heading, *(_format_hit(hit) for hit in hits)))
 

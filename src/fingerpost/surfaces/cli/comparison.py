@@ -332,9 +332,9 @@ def _show_recorded(common: CommonOptions) -> int:
         print_lines(
             [
                 f"{figures.runs:,} choices of servers, {by}",
-                f"tools left out   {figures.reduction:.1%}",
-                f"fallback rate    {figures.fallback_rate:.1%} of choices, after which all tools stayed",
-                f"success rate     {figures.success_rate:.1%}",
+                f"tools left out   {100 * figures.reduction:.1f} %",
+                f"fallback rate    {100 * figures.fallback_rate:.1f} % of choices; all tools stayed then",
+                f"success rate     {100 * figures.success_rate:.1f} %",
                 f"time             {figures.p50_ms:.1f} ms (p50), {figures.p99_ms:.1f} ms (p99)",
                 f"tokens saved     {figures.tokens_saved:,}",
             ]
@@ -437,8 +437,8 @@ def _format_model_cells(variant: RoutingVariant) -> tuple[str, str]:
 
 def _summarise(comparison: RoutingComparison) -> list[str]:
     lines = [
-        f"Routing leaves out {comparison.fewer_tools:.0%} of the tools "
-        f"and {comparison.fewer_tokens:.0%} of the tokens, "
+        f"Routing leaves out {100 * comparison.fewer_tools:.0f} % of the tools "
+        f"and {100 * comparison.fewer_tokens:.0f} % of the tokens, "
         f"and adds {comparison.added_ms:.1f} ms"
         + (
             f", {comparison.choosing_ms:.1f} of them for choosing servers." if comparison.choosing_ms else "."
@@ -447,7 +447,7 @@ def _summarise(comparison: RoutingComparison) -> list[str]:
     if comparison.less_time is not None:
         change = "less" if comparison.less_time >= 0 else "more"
         lines.append(
-            f"With it the model took {abs(comparison.less_time):.0%} {change} time, routing included."
+            f"With it the model took {100 * abs(comparison.less_time):.0f} % {change} time, routing included."
         )
     if comparison.offered:
         lines.append(f"Offered: {', '.join(comparison.offered)}")

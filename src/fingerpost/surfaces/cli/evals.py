@@ -197,9 +197,7 @@ def write_predictions(
         ) as narrower:
             bar.update(indexing, completed=1.0)
             if (share := get_ready_share(narrower, settings)) < 1:
-                print_note(
-                    f"{1 - share:.0%} of the tools could not be compared by meaning; their words were used"
-                )
+                print_note(f"{100 * (1 - share):.0f} % of the tools were compared by words alone")
             task = bar.add_task("routing", total=len(queries))
             try:
                 for prediction in select(
@@ -460,7 +458,7 @@ def _compare_configurations(
 def _show_shadow(found: ShadowReport) -> None:
     click.echo(
         f"{len(found.differing):,} of {format_count(len(found.contrasts), 'request')} "
-        f"({found.share:.0%}) would be offered other tools"
+        f"({100 * found.share:.0f} %) would be offered other tools"
     )
     if not found.differing:
         return
@@ -534,7 +532,7 @@ def tune_weights(
     note_left_out(catalog, len(tools))
     with _build_progress() as bar, open_ready_narrower(catalog.snapshot, settings) as narrower:
         if (share := get_ready_share(narrower, settings)) < 1:
-            message = f"{1 - share:.0%} of the tools could not be compared by meaning"
+            message = f"{100 * (1 - share):.0f} % of the tools could not be compared by meaning"
             raise ConfigError(message, hint="Is the encoder there? See narrow.encoder.")
         task = bar.add_task("routing", total=len(queries))
         report = tune_meaning_weight(catalog, queries, narrower, settings, progress=lambda: bar.advance(task))
