@@ -34,6 +34,8 @@ def test_every_page_is_one_link_or_two_keys_away(browser: Browser, server: Conso
         page.get_by_role("link", name="Ask", exact=True).click()
         expect(page.get_by_role("heading", level=1, name="Ask")).to_be_focused()
         expect(page.get_by_role("link", name="Docs")).to_have_attribute("href", "/docs/")
+        page.goto(f"{server.address}/#/nonsense")
+        expect(page.get_by_text("There is no such page")).to_be_visible()
 
 
 def test_keys_are_listed_and_can_be_switched_off(browser: Browser, server: ConsoleServer):

@@ -225,7 +225,12 @@ def _report_servers(router: Router) -> Callable[[], None]:
     reported: dict[str, bool] = {}
 
     def report_server(name: str) -> None:
-        status = router.servers.get_status(name)
+        try:
+            status = router.servers.get_status(name)
+        except UnknownServer:
+            reported.pop(name, None)
+            click.echo(f"  {'removed':9} {clean_text(name)}", err=True)
+            return
         good = status.state in ("ready", "degraded", "asleep", "disabled")
         if status.state in ("idle", "connecting") or reported.get(name) is good:
             return

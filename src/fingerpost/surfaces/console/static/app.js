@@ -21,11 +21,11 @@ const PAGES = {
   audit: () => import("./pages/audit.js"),
 };
 
-/** Parses a hash: {name, params, query}. Unknown pages become Live. */
+/** Parses a hash: {name, params, query}. No name is Live; an unknown one is kept, and shown as such. */
 export function parseHash(hash) {
   const [, path, search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash);
   const [name, ...params] = path.split("/").filter(Boolean).map(decodePart);
-  return { name: Object.hasOwn(PAGES, name ?? "") ? name : "live", params, query: new URLSearchParams(search) };
+  return { name: name ?? "live", params, query: new URLSearchParams(search) };
 }
 
 function decodePart(part) {
@@ -55,13 +55,19 @@ function useModule(name) {
   const [loaded, setLoaded] = useState({ name: null, Found: null, error: null });
   useEffect(() => {
     let wanted = true;
-    PAGES[name]().then(
+    const load = Object.hasOwn(PAGES, name) ? PAGES[name] : () => Promise.resolve({ default: MissingPage });
+    load().then(
       (module) => wanted && setLoaded({ name, Found: module.default, error: null }),
       (error) => wanted && setLoaded({ name, Found: null, error }),
     );
     return () => (wanted = false);
   }, [name]);
   return loaded.name === name ? loaded : { Found: null, error: null };
+}
+
+function MissingPage() {
+  const problem = { title: "There is no such page", detail: "Choose one of the pages in the navigation." };
+  return html`<${Page} title="Not found"><${Problem} error=${problem} /><//>`;
 }
 
 function CurrentPage({ route, person }) {

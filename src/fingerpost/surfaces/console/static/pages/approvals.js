@@ -289,7 +289,7 @@ function DecisionStatus({ approval, answer }) {
     ${approval.decided_at && html` <${Time} at=${approval.decided_at} />`}${approval.decision_reason &&
     html`: <q><${Bidi} text=${approval.decision_reason} /></q>`}.
     ${answer?.stood && answer.note && html` ${answer.note}`}
-    ${answer?.stood && answer.resumed && html` The request continues.`}
+    ${answer?.stood && answer.resumed && (approval.decision === "rejected" ? " The request goes on without it." : " The request continues.")}
   </p>`;
 }
 

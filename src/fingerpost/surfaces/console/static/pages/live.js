@@ -62,6 +62,7 @@ function List() {
     ${allLines.length && !older.done && older.lines.length < MAX_LINES
       ? html`<div class="row"><${Button} tone="quiet" busy=${older.busy} onClick=${loadOlder}>${filter.text ? "Search older requests" : "Show older requests"}<//></div>`
       : null}
+    ${older.done ? html`<p class="faint">There are no older requests.</p>` : null}
   <//>`;
 }
 
