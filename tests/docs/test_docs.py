@@ -52,9 +52,10 @@ def test_every_block_is_of_a_kind_that_is_checked() -> None:
 @proves("H24")
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
 def test_python_blocks_run(block: Block, tmp_path: Path, surroundings: dict[str, str]) -> None:
+    (folder := tmp_path / "project").mkdir()
     done = subprocess.run(
         [*warm.python(), "-W", "error", "-c", block.body],
-        cwd=tmp_path,
+        cwd=folder,
         env=surroundings,
         capture_output=True,
         text=True,

@@ -57,7 +57,11 @@ class ToolRoutingSettings(Section):
     max_reinjections: int = Field(
         default=3, ge=0, le=20, description="How often a request may be processed again"
     )
-    allow_write: bool = Field(default=False, description="Built-in write tools act; otherwise dry run")
+    allow_write: bool = Field(
+        default=False,
+        description="Built-in write tools act; otherwise dry run. "
+        "The workspace then writes and overwrites inside its folder without asking",
+    )
     allow_execute: bool = Field(default=False, description="Built-in command tools act; otherwise dry run")
 
 
@@ -663,7 +667,9 @@ OwnServerName = Literal["workspace", "knowledge", "memory", "collaboration", "sp
 class WorkspaceSettings(Section):
     """Our own server for files and commands. tool_routing.allow_write and allow_execute switch it on."""
 
-    root: str | None = Field(default=None, description="Its folder; by default the working directory")
+    root: str | None = Field(
+        default=None, description="Its folder; by default the working directory. Not / or the home directory"
+    )
     commands: tuple[str, ...] = Field(
         default=(),
         description="The only commands that may run, without approval; empty: any, each with approval",

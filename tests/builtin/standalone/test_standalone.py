@@ -43,6 +43,17 @@ def test_a_server_that_is_none_is_named_with_those_that_are(person: CommandLine)
     assert "there is no server 'nothing'" in done.stderr and "knowledge" in done.stderr
 
 
+@proves("U3")
+def test_the_workspace_is_never_the_whole_disk_or_the_whole_home(person: CommandLine):
+    for root, what in (("/", "all of /"), (".", "all of your home directory")):
+        on = {"FINGERPOST_BUILTIN__WORKSPACE__ROOT": root, "FINGERPOST_BUILTIN__ENABLED": "workspace"}
+        for arguments in (("builtin", "workspace"), ("tools",)):
+            done = person.runs(*arguments, extra=on, stdin="")
+            assert done.returncode == 2
+            assert f"builtin.workspace would be {what}" in done.stderr
+            assert "set builtin.workspace.root to a folder" in done.stderr
+
+
 @proves("U1")
 @pytest.mark.parametrize("era", ["2025-11-25", "2026-07-28"])
 async def test_alone_it_speaks_to_any_client_that_starts_programs(

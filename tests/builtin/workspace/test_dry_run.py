@@ -24,6 +24,7 @@ async def test_writes_show_a_diff_and_how_to_switch_them_on(open_workspace: Open
         ):
             assert outcome.startswith("Dry run, nothing was changed. `[tool_routing] allow_write = true`")
             assert "FINGERPOST_TOOL_ROUTING__ALLOW_WRITE=true" in outcome
+            assert "and overwrite, without asking inside its folder" in outcome
             assert "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n one\n-two\n+2" in outcome
         assert "Would create x/y/new.txt" in await workspace.expect_success(
             "create_file", path="x/y/new.txt", content="x"

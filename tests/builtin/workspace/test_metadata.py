@@ -67,8 +67,13 @@ async def test_a_missing_file_and_a_needed_approval_are_named_in_the_metadata_of
 @pytest.mark.process
 @proves("C7", "C11")
 def test_the_command_prints_the_same_metadata(person: CommandLine) -> None:
-    (person.home / "old.txt").write_text("old")
-    extra = {"FINGERPOST_BUILTIN__ENABLED": "workspace", "FINGERPOST_TOOL_ROUTING__ALLOW_WRITE": "true"}
+    (person.home / "work").mkdir()
+    (person.home / "work" / "old.txt").write_text("old")
+    extra = {
+        "FINGERPOST_BUILTIN__ENABLED": "workspace",
+        "FINGERPOST_BUILTIN__WORKSPACE__ROOT": "work",
+        "FINGERPOST_TOOL_ROUTING__ALLOW_WRITE": "true",
+    }
     for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
         done = person.runs("call", FILES, "--args", json.dumps(arguments), "--json", extra=extra)
         assert has(json.loads(done.stdout)["metadata"], wanted), done

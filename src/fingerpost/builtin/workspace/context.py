@@ -78,8 +78,12 @@ class ToolArguments:
 
 _ENABLE_HINT: Final = (
     "`[tool_routing] {name} = true` in fingerpost.toml, or FINGERPOST_TOOL_ROUTING__{upper}=true, "
-    "lets Fingerpost do it."
+    "lets Fingerpost do it"
 )
+_ASKED_HINT: Final = {
+    "allow_write": ", and overwrite, without asking inside its folder.",
+    "allow_execute": ".",
+}
 
 
 @frozen(kw_only=False)
@@ -111,7 +115,9 @@ class ActionSwitches:
 
 def _build_run_mode(on: bool, name: str, *, dry_run: bool) -> RunMode:
     if not on:
-        return RunMode(is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()))
+        return RunMode(
+            is_dry_run=True, reason=_ENABLE_HINT.format(name=name, upper=name.upper()) + _ASKED_HINT[name]
+        )
     return RunMode(is_dry_run=True, reason="`dry_run` was requested.") if dry_run else RunMode()
 
 

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from anyio import to_thread
+
 from fingerpost.builtin.passages import get_vector_folder
 from fingerpost.builtin.toolkit import BuiltinHost, BuiltinServer
 from fingerpost.builtin.workspace.context import ActionSwitches, UnreviewedWrites, WorkspaceContext
@@ -29,6 +31,7 @@ from fingerpost.builtin.workspace.tools import (
     build_tools,
     format_boundary,
 )
+from fingerpost.errors import ConfigError
 from fingerpost.records import Effect
 from fingerpost.settings import OwnRule, Settings
 from fingerpost.store import StoreLocation, get_data_directory, resolve_location
@@ -66,6 +69,7 @@ def make(host: BuiltinHost) -> BuiltinServer:
 
     @asynccontextmanager
     async def open_all() -> AsyncGenerator[None]:
+        await to_thread.run_sync(_check_root, root)
         try:
             async with jobs:
                 yield
@@ -82,6 +86,22 @@ def make(host: BuiltinHost) -> BuiltinServer:
         is_granted=host.is_granted,
         note_write=work.unreviewed.note_foreign_write,
     )
+
+
+def _check_root(root: Path) -> None:
+    """Raise `ConfigError` if the folder is the file system root or the home directory itself.
+
+    A desktop client starts its servers in one of them, and writes inside of the folder are not asked about.
+    """
+    folder, home = root.resolve(), Path("~").expanduser()
+    if folder == Path(folder.anchor):
+        name = str(folder)
+    elif home.is_absolute() and folder == home.resolve():
+        name = f"your home directory {folder}"
+    else:
+        return
+    message = f"builtin.workspace would be all of {name}"
+    raise ConfigError(message, hint="set builtin.workspace.root to a folder")
 
 
 def _build_outside_access(host: BuiltinHost) -> OutsideAccess | None:
