@@ -16,9 +16,10 @@ import pytest
 from anyio import to_thread
 
 import fingerpost
-from fingerpost import Agent, ConfigError, Policy, Router, Server, load
+from fingerpost import Agent, Call, CallContext, ConfigError, FingerpostError, Policy, Router, Server, load
+from fingerpost.embed import Embedded
 from fingerpost.llm import OpenAIChat
-from fingerpost.records import Decision, ServerStatus
+from fingerpost.records import ServerStatus
 from fingerpost.router.agent import AgentStats, AgentStatus
 from fingerpost.router.options import CallOptions, RouteOptions
 from fingerpost.testing import tool_server
@@ -62,21 +63,83 @@ def test_a_traceback_says_what_to_do() -> None:
     assert traceback.format_exception(raised.value)[-1].strip() == raised.value.hint
 
 
+class AsyncRule:
+    label = "async"
+
+    async def judge(self, call: Call, context: CallContext) -> None:
+        """Have no opinion."""
+
+
+class WordRule:
+    label = "word"
+
+    def judge(self, call: Call, context: CallContext) -> str:
+        return "deny"
+
+
+def make_server_named(name: str) -> object:
+    return Server.stdio(name, ["b"])
+
+
+def make_server(**options: Any) -> object:
+    return Server.stdio("a", ["b"], **options)
+
+
 @proves("H31")
 @table(
     "make, said",
     [
         (lambda: Router(cast("Any", ["time"])), "a str where a server belongs"),
         (lambda: Router(model=cast("Any", "small")), "a str where a model belongs"),
+        (lambda: Router(cast("Any", tool_server("a", []).spec())), "servers is a list of servers"),
+        (lambda: Embedded(cast("Any", tool_server("a", []).spec())), "servers is a list of servers"),
+        (lambda: Router(cast("Any", "mcp.json")), "a str where servers belong"),
+        (lambda: Router(settings=cast("Any", load())), "settings takes Settings, not a Loaded"),
+        (lambda: Router(policy=cast("Any", {})), "policy takes a Policy, not a dict"),
+        (lambda: Router(scorers=cast("Any", [AsyncRule])), "scorers takes objects, and AsyncRule is a class"),
+        (lambda: Router(rules=cast("Any", [AsyncRule])), "rules takes objects, and AsyncRule is a class"),
+        (lambda: Router(rules=cast("Any", [AsyncRule()])), "judge of the rule AsyncRule must not be async"),
+        (lambda: Policy(deny=cast("Any", {1})), "deny of a Policy is a collection of names, not {1}"),
         (lambda: Server.http("far", "far.example.org/mcp"), "the address of server 'far' is not a URL"),
+        (lambda: make_server(lifecycle="allways"), "server 'a' cannot have lifecycle='allways'"),
+        (lambda: make_server(era="old"), "server 'a' cannot have era='old'"),
+        (lambda: make_server(connect_timeout="3"), "connect_timeout of server 'a' is a number of seconds"),
+        (lambda: make_server(env={"A": 1}), "'A' of server 'a' is text, not a int"),
     ],
 )
-def test_what_is_no_server_or_model_is_refused_where_it_is_given(
-    make: Callable[[], object], said: str
-) -> None:
+def test_what_is_of_another_kind_is_refused_where_it_is_given(make: Callable[[], object], said: str) -> None:
     with pytest.raises(ConfigError, match=said) as raised:
         make()
     assert raised.value.hint
+
+
+@proves("H31")
+async def test_values_of_another_kind_are_refused_in_calls() -> None:
+    asked = "place an order"
+    shop = tool_server("shop", [{"name": "place_order", "description": "Place an order."}])
+    async with Router([shop.spec()], rules=cast("Any", [WordRule()])) as router:
+        wrong: dict[str, Any] = {
+            "max_tools": "3",
+            "seconds": "a",
+            "history": "x",
+            "conversation": 7,
+            "caller": 3,
+        }
+        for name, value in wrong.items():
+            with pytest.raises(ConfigError, match=f"^{name} is .*, not {value!r}"):
+                await router.route(asked, **cast("Any", {name: value}))
+        for attempt, said in (
+            (lambda: router.narrow(asked, max_tools=0), "max_tools is a whole number of at least 1, not 0"),
+            (lambda: router.route(cast("Any", 3)), "a request is text, not 3"),
+            (lambda: router.register(make_server_named, effect="reed"), "there is no effect 'reed'"),
+            (lambda: router.resume(cast("Any", None)), "resume takes a Route"),
+            (lambda: router.calls.decide("apr_1", "maybe", by="dana"), "approved or rejected, not 'maybe'"),
+        ):
+            with pytest.raises(FingerpostError, match=said) as raised:
+                await attempt()
+            assert raised.value.hint
+        denied = await router.call("shop/place_order", {})
+        assert "judge of the rule word must return a Ruling or None" in denied.content
 
 
 @proves("H31")
@@ -90,7 +153,11 @@ async def test_a_router_without_a_store_keeps_nothing_outside_memory(
     async with Router([shop.spec()]) as router:
         held = await router.call("shop/place_order", {})
         assert held.pending_id is not None
-        await router.calls.decide(held.pending_id, Decision.APPROVED, by="dana")
+        assert f"then router.resume_call('{held.pending_id}')" in held.advice
+        waiting = (await router.calls.approvals.list_waiting())[0]
+        with pytest.raises(ConfigError, match="by is the name of the person"):
+            waiting.approve(by="")
+        await router.calls.decide(held.pending_id, "approved", by="dana")
         assert (await router.resume_call(held.pending_id)).success
         assert (await router.narrow("place an order")).shortlist.candidates
         assert (await router.store.audit.verify()).intact

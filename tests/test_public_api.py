@@ -133,6 +133,7 @@ def test_the_public_names_are_these_and_no_others() -> None:
         "CallContext",
         "Catalog",
         "ConfigError",
+        "Decision",
         "Effect",
         "Event",
         "EventSink",

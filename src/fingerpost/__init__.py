@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         Approval,
         Call,
         CallContext,
+        Decision,
         Effect,
         Message,
         Mode,
@@ -54,8 +55,8 @@ _NAMES = {
     "events": "Event EventSink",
     "narrow.scorer": "Scorer ScorerRequest ToolScore",
     "policy.rules": "PolicyRule",
-    "records": "Approval Call CallContext Effect Message Mode Narrowing Outcome Packet Pending Question "
-    "RouteOutcome Ruling Selection ServerSpec ToolCard Verdict",
+    "records": "Approval Call CallContext Decision Effect Message Mode Narrowing Outcome Packet Pending "
+    "Question RouteOutcome Ruling Selection ServerSpec ToolCard Verdict",
     "router": "Agent AnswerPiece Policy Route Router",
     "servers": "Server",
     "settings": "Settings load",
@@ -71,6 +72,7 @@ __all__ = [
     "CallContext",
     "Catalog",
     "ConfigError",
+    "Decision",
     "Effect",
     "Event",
     "EventSink",

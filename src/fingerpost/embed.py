@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         ServerStatus,
         ToolCard,
     )
-    from fingerpost.router import CallKeywords, NarrowKeywords, Route, RouteKeywords
+    from fingerpost.router import CallKeywords, NarrowKeywords, Policy, Route, RouteKeywords
     from fingerpost.router.agent import AgentStats, AgentStatus
     from fingerpost.router.options import RuntimeSwitches
 
@@ -213,8 +213,10 @@ class Embedded:
         servers: str | PathLike[str] | Iterable[ServerSpec] | None = None,
         *,
         settings: Settings | None = None,
+        model: ChatModel | None = None,
         lite: ChatModel | None = None,
         prime: ChatModel | None = None,
+        policy: Policy | None = None,
         sinks: Iterable[EventSink] = (),
         scorers: Iterable[Scorer] = (),
         rules: Iterable[PolicyRule] = (),
@@ -232,8 +234,10 @@ class Embedded:
         self.router = Router(
             specs,
             settings=settings,
+            model=model,
             lite=lite,
             prime=prime,
+            policy=policy,
             sinks=sinks,
             scorers=scorers,
             rules=rules,
@@ -449,9 +453,9 @@ def _refuse_event_loop() -> None:
 
 def _load_servers(
     servers: str | PathLike[str] | Iterable[ServerSpec] | None, settings: Settings | None
-) -> tuple[tuple[ServerSpec, ...], Settings]:
+) -> tuple[Iterable[ServerSpec], Settings | None]:
     if servers is not None and not isinstance(servers, str | PathLike):
-        return tuple(servers), settings or Settings()
+        return servers, settings
     loaded = load(servers=None if servers is None else Path(servers))
     for warning in loaded.warnings:
         log.warning("%s", warning)

@@ -560,14 +560,20 @@ class CallPipeline:
     async def decide(
         self,
         pending_id: str,
-        decision: Decision,
+        decision: Decision | str,
         *,
         by: str,
         reason: str | None = None,
         edited_arguments: JsonObject | None = None,
         for_conversation: bool = False,
     ) -> Pending:
-        """Record a person's decision on a pending call. Edited arguments must fit the tool's schema."""
+        """Record a person's decision on a pending call: approved or rejected. Edited arguments must fit the
+        tool's schema.
+        """
+        if decision not in (Decision.APPROVED, Decision.REJECTED):
+            message = f"a decision is approved or rejected, not {decision!r:.60}"
+            raise CallError(message, hint='Write decide(pending_id, "approved", by=…).')
+        decision = Decision(decision)
         edited = None
         if edited_arguments is not None and (pending := await self.approvals.get(pending_id)) is not None:
             edited = await self.build_edited_call(pending, edited_arguments)

@@ -57,7 +57,7 @@ class ToolScore:
     """The score of one tool with the reason, which explanations show.
 
     Fields:
-        value: points that are added
+        value: score from -1 to 1; times the weight of its scorer it is added
         note: the reason
     """
 
@@ -127,9 +127,15 @@ def check_scorers(scorers: Iterable[Scorer]) -> tuple[AddedScorer, ...]:
 
 def _get_label(scorer: object) -> str:
     label = getattr(scorer, "label", None)
+    if isinstance(scorer, type):
+        message = f"scorers takes objects, and {scorer.__name__} is a class"
+        raise ConfigError(message, hint=f"Write {scorer.__name__}().")
     if not callable(getattr(scorer, "scores", None)):
         message = f"{type(scorer).__name__} is no scorer: it has no method `scores`"
         raise ConfigError(message, hint="A scorer has `label`, `weight` and `scores(request, cards)`.")
+    if label is None:
+        message = f"the scorer {type(scorer).__name__} has no `label`"
+        raise ConfigError(message, hint=f"It is text of at most {MAX_LABEL_LENGTH} characters.")
     if not isinstance(label, str) or not label or clean_line(label, MAX_LABEL_LENGTH) != label:
         message = f"the label of the scorer {type(scorer).__name__} is no short line of text"
         raise ConfigError(message, hint=f"Give it a `label` of at most {MAX_LABEL_LENGTH} characters.")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, Protocol, cast
 
 import anyio
 import anyio.to_thread
@@ -580,6 +580,9 @@ def _judge_by_extra_rule(rule: PolicyRule, call: Call, context: CallContext) -> 
         ruling = rule.judge(call, context)
         if ruling is None:
             return None
+        if not isinstance(cast("object", ruling), Ruling):
+            reason = f"judge of the rule {label} must return a Ruling or None, and must not be async"
+            return Ruling(verdict=Verdict.DENY, reason=reason, rule=label)
         return replace(ruling, verdict=Verdict(ruling.verdict), reason=str(ruling.reason), rule=label)
     except Exception as error:
         log.exception("the rule %s failed, so the call of %s is denied", label, call.tool)

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Final, Literal
 
+from fingerpost.errors import ConfigError
 from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.json import JsonObject
 from fingerpost.records.tools import Effect
@@ -179,7 +180,10 @@ class Pending:
     def approve(
         self, *, by: str, arguments: JsonObject | None = None, for_conversation: bool = False
     ) -> Approval:
-        """Approve this exact call, the call with other arguments, or its operation for the conversation."""
+        """Approve this exact call, the call with other arguments, or its operation for the conversation.
+        Raises `ConfigError` if `by` is empty.
+        """
+        _check_person(by)
         return Approval(
             pending_id=self.pending_id,
             decision=Decision.APPROVED,
@@ -189,7 +193,15 @@ class Pending:
         )
 
     def reject(self, *, by: str, reason: str | None = None) -> Approval:
+        """Reject this call. Raises `ConfigError` if `by` is empty."""
+        _check_person(by)
         return Approval(pending_id=self.pending_id, decision=Decision.REJECTED, by=by, reason=reason)
+
+
+def _check_person(by: object) -> None:
+    if not isinstance(by, str) or not by.strip():
+        message = f"by is the name of the person who decides, not {by!r:.60}"
+        raise ConfigError(message, hint='Write by="dana".')
 
 
 @frozen

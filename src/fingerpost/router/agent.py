@@ -22,6 +22,8 @@ from fingerpost.router.options import (
     RouteOptions,
     build_options,
     check_option_names,
+    check_option_values,
+    check_request,
 )
 
 if TYPE_CHECKING:
@@ -242,7 +244,9 @@ class Agent:
 
     async def _ask_router(self, text: str, keywords: RouteKeywords) -> Route:
         state = self._state
+        check_request(text)
         check_option_names(RouteOptions, keywords)
+        check_option_values(keywords)
         options = replace(_build_options(state), **keywords)
         try:
             route = await self._router.requests.route(text, options)

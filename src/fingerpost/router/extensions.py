@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
+from inspect import iscoroutinefunction
 from typing import Final, Literal, cast
 
 from fingerpost.errors import ConfigError
@@ -124,9 +125,18 @@ def check_rules(rules: Iterable[PolicyRule]) -> tuple[PolicyRule, ...]:
     found: dict[str, PolicyRule] = {}
     for rule in rules:
         label: object = getattr(rule, "label", None)
+        if isinstance(rule, type):
+            message = f"rules takes objects, and {rule.__name__} is a class"
+            raise ConfigError(message, hint=f"Write {rule.__name__}().")
         if not callable(getattr(rule, "judge", None)):
             message = f"{type(rule).__name__} is no rule: it has no method `judge`"
             raise ConfigError(message, hint="A rule has a `label` and `judge(call, context)`.")
+        if iscoroutinefunction(rule.judge):
+            message = f"judge of the rule {type(rule).__name__} must not be async"
+            raise ConfigError(message, hint="Write `def judge(…)`; it returns a Ruling or None.")
+        if label is None:
+            message = f"the rule {type(rule).__name__} has no `label`"
+            raise ConfigError(message, hint=f"It is text of at most {MAX_RULE_LABEL_LENGTH} characters.")
         if not isinstance(label, str) or not label or clean_line(label, MAX_RULE_LABEL_LENGTH) != label:
             message = f"the label of the rule {type(rule).__name__} is no short line of text"
             raise ConfigError(

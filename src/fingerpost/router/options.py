@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import field, fields, replace
 from difflib import get_close_matches
 from threading import Lock
-from typing import Any, Final, TypedDict, TypeVar
+from typing import Any, Final, TypedDict, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -234,7 +234,62 @@ Options = TypeVar("Options", CallOptions, NarrowOptions, RouteOptions)
 def build_options(kind: type[Options], given: Mapping[str, Any]) -> Options:
     """Return the options with these values. Raises `TypeError` for an unknown one, with the nearest name."""
     check_option_names(kind, given)
+    check_option_values(given)
     return kind(**given)
+
+
+def check_request(text: object) -> None:
+    """Raise `ConfigError` if a request is no text."""
+    if not isinstance(text, str):
+        message = f"a request is text, not {text!r:.60}"
+        raise ConfigError(message, hint='Write the request in words: route("what time is it in Tokyo?").')
+
+
+def check_option_values(given: Mapping[str, object]) -> None:
+    """Raise `ConfigError` for an option whose value is of another kind. None stands for the default."""
+    for name, value in given.items():
+        kind, fits = _VALUE_CHECKS.get(name, (None, None))
+        if fits is not None and value is not None and not fits(value):
+            message = f"{name} is {kind}, not {value!r:.60}"
+            raise ConfigError(message, hint=f"Leave {name} out for its default.")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _are_messages(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(
+        isinstance(one, Message) for one in cast("Iterable[object]", value)
+    )
+
+
+def _are_texts(value: object) -> bool:
+    return isinstance(value, tuple | list) and all(map(_is_text, cast("Iterable[object]", value)))
+
+
+_TEXTS: Final = (
+    "about api_version authorization caller conversation directives doubt idempotency_key mode model "
+    "packet_id parent persona profile request server"
+)
+_VALUE_CHECKS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
+    **dict.fromkeys(_TEXTS.split(), ("text", _is_text)),
+    "max_tools": ("a whole number of at least 1", _is_count),
+    "max_turns": ("a whole number of at least 1", _is_count),
+    "seconds": ("a number of seconds", _is_number),
+    "tokens": ("a number of tokens", _is_number),
+    "history": ("a tuple of Message", _are_messages),
+    "since": ("a tuple of Message", _are_messages),
+    "used": ("a tuple of tool keys", _are_texts),
+}
 
 
 def check_option_names(kind: type[CallOptions | NarrowOptions], given: Iterable[str]) -> None:

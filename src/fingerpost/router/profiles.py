@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
-from typing import Final, TypeVar
+from typing import Final, TypeVar, cast
 
 import anyio
 import anyio.to_thread
@@ -44,6 +44,11 @@ class Policy:
             if isinstance(given, str):  # a text would be read as single letters and deny nothing
                 message = f"{field.name} of a Policy is a collection of names, not the text {given!r}"
                 raise ConfigError(message, hint=f"Write {field.name}={{{given!r}}}.")
+            if not isinstance(given, Collection) or not all(
+                isinstance(name, str) for name in cast("Collection[object]", given)
+            ):
+                message = f"{field.name} of a Policy is a collection of names, not {given!r:.60}"
+                raise ConfigError(message, hint=f"Write {field.name}={{'server/tool'}}.")
         wrong = {*self.deny_effects, *self.ask_for} - set(Effect)
         if wrong:
             message = f"no such effect: {', '.join(sorted(wrong))}"

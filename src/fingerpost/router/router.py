@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, su
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
@@ -75,6 +76,7 @@ from fingerpost.router.options import (
     RuntimeSwitches,
     build_options,
     check_option_names,
+    check_request,
     close_models,
     resolve_model_names,
 )
@@ -158,9 +160,10 @@ class Requests:
     ) -> Route:
         """Continue a request that waited for a person."""
         async with self._track():
+            pending_id = _get_pending_id(waiting)
             named = packet_id or (None if isinstance(waiting, str | Pending) else waiting.packet_id)
             runner = await self._get_runner(None)
-            return await runner.resume(_get_pending_id(waiting), approval, options, packet_id=named)
+            return await runner.resume(pending_id, approval, options, packet_id=named)
 
     async def reply(self, asked: Route, answer: str, options: RouteOptions) -> Route:
         """Continue a request after the person answered its question."""
@@ -192,8 +195,8 @@ class Router:
 
         Models are closed together with the router.
         """
-        servers = tuple(servers)
-        _check_parts(servers, [model, lite, prime])
+        servers = _check_servers(servers)
+        _check_parts([model, lite, prime], settings, policy)
         settings = settings or Settings()
         given = () if policy is None else policy.rules
         self._rules = (given, settings.policy)  # before and after the rules of profiles
@@ -476,6 +479,7 @@ class Router:
 
     async def narrow(self, text: str, **options: Unpack[NarrowKeywords]) -> Narrowing:
         """Return whether the request needs a tool and which few tools suit it, with reasons."""
+        check_request(text)
         return await self._narrow(text, build_options(NarrowOptions, options))
 
     async def _narrow(self, text: str, options: NarrowOptions) -> Narrowing:
@@ -507,13 +511,27 @@ class Router:
     async def route(self, text: str, **options: Unpack[RouteKeywords]) -> Route:
         """Answer a request: narrow, choose, call, answer. The `Route` says how it ended or what it waits
         for.
+
+        Options, all with defaults (`help(fingerpost.router.options.RouteOptions)` says more of each):
+            conversation, history: what was said before, by id or as messages
+            caller, profile, scopes, authorization: who asks, and what they may use
+            server, max_tools, used: which tools are offered
+            mode, effort, model, max_turns, ask_model: how tools are chosen
+            seconds, tokens: limits of the request
+            working_directory, persona, directives, options, parts: for tools and the answering model
+            dry_run: show what would be called, call nothing
+            on_text: receives the answer piece by piece
+            caller_tools, tool_choice, own_terms: the caller's own tools and limits
+            about, api_version, asked_for_tools, chosen_servers, parent, since: for other surfaces
         """
+        check_request(text)
         return await self.requests.route(text, build_options(RouteOptions, options))
 
     async def stream(self, text: str, **options: Unpack[RouteKeywords]) -> AsyncGenerator[StreamItem]:
         """Answer a request as `route` does. Yield events, pieces of the answer, and the `Route` as the last
         item.
         """
+        check_request(text)
         async with aclosing(self.requests.stream(text, build_options(RouteOptions, options))) as items:
             async for item in items:
                 yield item
@@ -539,6 +557,7 @@ class Router:
 
     async def reply(self, asked: Route, answer: str, **options: Unpack[RouteKeywords]) -> Route:
         """Continue a request after the person answered its question (`asked.question`)."""
+        check_request(answer)
         return await self.requests.reply(asked, answer, build_options(RouteOptions, options))
 
     async def select(
@@ -553,7 +572,7 @@ class Router:
     def _check_open(self) -> None:
         if not self._open:
             message = "the router is not open"
-            raise ConfigError(message, hint="Ask inside of `async with Router(…) as router:`.")
+            raise ConfigError(message, hint="Use it inside of `async with Router(…) as router:`.")
 
     def _check_not_open(self) -> None:
         if self._opened:
@@ -746,6 +765,12 @@ class Router:
             )
             outcome = await self.calls.call(tool_call, context)
         self.learn(given.request, outcome, given.conversation, caller=given.caller)
+        if outcome.pending_id is not None and self.settings.store.url is None:  # no command sees this store
+            waiting = outcome.pending_id
+            decide = f"router.calls.decide({waiting!r}, 'approved', by=…), "
+            decide += f"then router.resume_call({waiting!r})"
+            advice = outcome.advice.replace(f"fingerpost approvals approve {waiting}", decide)
+            return replace(outcome, advice=advice)
         return outcome
 
     async def resume_call(self, pending_id: str) -> Outcome:
@@ -903,13 +928,35 @@ def _check_event_loop() -> None:
         raise ConfigError(message, hint=hint) from None
 
 
-def _check_parts(servers: Sequence[object], models: Sequence[object]) -> None:
-    """Raise where the router is made, not at the first request, for what is no server or no model."""
-    for server in servers:
+def _check_servers(servers: Iterable[ServerSpec]) -> tuple[ServerSpec, ...]:
+    """Return the servers. Raises where the router is made, not at the first request, for what is none."""
+    if isinstance(servers, ServerSpec):
+        message = "servers is a list of servers, and this is one server"
+        raise ConfigError(message, hint="Write Router([server]).")
+    if isinstance(servers, str | PathLike):
+        message = f"the router got a {type(servers).__name__} where servers belong"
+        hint = 'Write Router([Server.stdio("name", ["program"])]), or Embedded("mcp.json") for a file.'
+        raise ConfigError(message, hint=hint)
+    found = tuple(servers)
+    for server in cast("tuple[object, ...]", found):
         if not isinstance(server, ServerSpec):
             message = f"the router got a {type(server).__name__} where a server belongs"
             hint = 'Write Server.stdio("name", ["program"]) or Server.http("name", "https://host/path").'
             raise ConfigError(message, hint=hint)
+    return found
+
+
+def _check_parts(models: Sequence[object], settings: object, policy: object) -> None:
+    """Raise where the router is made for models, settings and a policy that are of another kind."""
+    if settings is not None and not isinstance(settings, Settings):
+        message = f"settings takes Settings, not a {type(settings).__name__}"
+        known = isinstance(settings, Loaded)
+        raise ConfigError(
+            message, hint="Write settings=load().settings." if known else "Write settings=Settings(…)."
+        )
+    if policy is not None and not isinstance(policy, Policy):
+        message = f"policy takes a Policy, not a {type(policy).__name__}"
+        raise ConfigError(message, hint='Write policy=Policy(deny={"server/tool"}).')
     for model in models:
         if model is not None and not callable(getattr(model, "complete", None)):
             message = f"the router got a {type(model).__name__} where a model belongs"
@@ -920,6 +967,9 @@ def _check_parts(servers: Sequence[object], models: Sequence[object]) -> None:
 def _get_pending_id(waiting: Route | Pending | str) -> str:
     if isinstance(waiting, str):
         return waiting
+    if not isinstance(waiting, Pending) and not hasattr(waiting, "pending"):
+        message = f"resume takes a Route, its `pending` or the id of that, not {waiting!r:.60}"
+        raise CallError(message, hint="Write resume(route, route.pending.approve(by=…)).")
     pending = waiting if isinstance(waiting, Pending) else waiting.pending
     if pending is None:
         message = "this route does not wait for an approval"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, cast, get_args
 from urllib.parse import urlsplit
 
 import anyio.to_thread
@@ -69,6 +69,7 @@ class Server:
         if isinstance(command, str) or not command:
             message = f"the command of server {name!r} is a list of the program and its arguments"
             raise ConfigError(message, hint=f'write Server.stdio({name!r}, ["program", "argument"])')
+        _check_entry(name, era, connect_timeout, lifecycle, env)
         return ServerSpec(
             name=name,
             transport="stdio",
@@ -95,6 +96,7 @@ class Server:
     ) -> ServerSpec:
         """Return a server at a URL that uses streamable HTTP. `trust_hints` works as for `stdio`."""
         _check_url(name, url)
+        _check_entry(name, era, connect_timeout, variables=headers)
         return ServerSpec(
             name=name,
             transport="http",
@@ -112,6 +114,7 @@ class Server:
     ) -> ServerSpec:
         """Return a server at a URL that supports only the HTTP+SSE transport of 2024."""
         _check_url(name, url)
+        _check_entry(name, "auto", connect_timeout, variables=headers)
         return ServerSpec(
             name=name,
             transport="sse",
@@ -126,9 +129,32 @@ class Server:
         name: str, server: object, *, era: Era = "auto", connect_timeout: float = 30.0
     ) -> ServerSpec:
         """Return an MCP server object in this process, used without a transport."""
+        _check_entry(name, era, connect_timeout)
         return ServerSpec(
             name=name, transport="in_process", in_process=server, era=era, connect_timeout=connect_timeout
         )
+
+
+def _check_entry(
+    name: str,
+    era: object,
+    connect_timeout: object,
+    lifecycle: object = None,
+    variables: Mapping[Any, object] | None = None,
+) -> None:
+    """Raise `ConfigError` for a value of an entry that is of another kind."""
+    choices = (("era", era, get_args(Era)), ("lifecycle", lifecycle, (None, *get_args(Lifecycle))))
+    for option, value, known in choices:
+        if value not in known:
+            message = f"server {name!r} cannot have {option}={value!r:.60}"
+            raise ConfigError(message, hint=f"It is one of {', '.join(filter(None, known))}.")
+    if isinstance(connect_timeout, bool) or not isinstance(connect_timeout, int | float):
+        message = f"connect_timeout of server {name!r} is a number of seconds, not {connect_timeout!r:.60}"
+        raise ConfigError(message, hint="Write connect_timeout=30.")
+    for key, value in (variables or {}).items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            message = f"{key!r:.60} of server {name!r} is text, not a {type(value).__name__}"
+            raise ConfigError(message, hint="Names and values of env and headers are texts.")
 
 
 def _check_url(name: str, url: str) -> None:
@@ -390,8 +416,8 @@ class FunctionTool:
             raise ConfigError(message, hint=_FUNCTION_HINT)
         name = name or getattr(function, "__name__", "")
         if not name or name == "<lambda>":
-            message = "the function has no name"
-            raise ConfigError(message, hint='Give one: register(function, name="…").')
+            message = "the function has no name: give name=…"
+            raise ConfigError(message, hint='Write register(function, name="…").')
         arguments = _build_arguments_model(function, name)
         definition: dict[str, Any] = {
             "name": name,
@@ -401,6 +427,9 @@ class FunctionTool:
             },
         }
         if effect is not None:
+            if effect not in tuple(Effect):
+                message = f"there is no effect {effect!r:.60}"
+                raise ConfigError(message, hint=f"The effects are {', '.join(Effect)}.")
             definition["annotations"] = dict(_EFFECT_ANNOTATIONS[Effect(effect)])
         return cls(function=function, arguments=arguments, definition=definition)
 
