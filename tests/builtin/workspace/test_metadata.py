@@ -77,6 +77,10 @@ def test_the_command_prints_the_same_metadata(person: CommandLine) -> None:
     for arguments, wanted in ((MISSING, NOT_FOUND), (DELETE, WAITS)):
         done = person.runs("call", FILES, "--args", json.dumps(arguments), "--json", extra=extra)
         assert has(json.loads(done.stdout)["metadata"], wanted), done
+    off = {**extra, "FINGERPOST_TOOL_ROUTING__ALLOW_WRITE": "false", "COLUMNS": "200"}
+    shown = person.runs("tool", "ai.write", extra=off).stdout
+    assert "read (dry run only, until tool_routing.allow_write is on)" in shown
+    assert person.runs("tools", extra=off).stdout.count("read (dry run)") == 5
 
 
 @proves("C7")

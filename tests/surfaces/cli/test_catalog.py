@@ -47,6 +47,10 @@ def test_a_table_is_printed_and_the_exit_code_says_whether_anything_is_up(person
     done = person.runs("servers")
     assert done.returncode == 0
     assert "1 of 2 servers up, 1 tool" in done.stdout
+    person.has("files", [tool("read_file", "Read a file.")], lifecycle="always")  # known, and started at once
+    assert "1 of 2 servers up" in person.runs("servers").stdout
+    assert [entry["state"] for entry in person.reads("servers")] == ["down", "ready"]
+    assert "the tools of files" not in person.runs("tools").stdout
 
 
 @proves("H19")

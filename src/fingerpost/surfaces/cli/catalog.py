@@ -6,11 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
+from anyio import move_on_after
 from anyio.to_thread import run_sync
 from rich.live import Live
 from rich.text import Text
@@ -18,7 +20,7 @@ from rich.text import Text
 from fingerpost.call.build import find_absence
 from fingerpost.errors import ServerUnavailable
 from fingerpost.events import ServerEntryChanged, encode
-from fingerpost.records import Known, Source, ToolCall
+from fingerpost.records import Effect, Known, ServerState, Source, ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.router.configuration import (
     ConfiguredEntries,
@@ -32,6 +34,7 @@ from fingerpost.settings.document import as_table
 from fingerpost.settings.servers_file import Entry, ServersFile, change_entry, mask_entry, parse_pasted
 from fingerpost.surfaces.cli.common import (
     connect_servers,
+    format_tools,
     list_replaced_builtin,
     read_settings,
     run_on_router,
@@ -83,7 +86,13 @@ def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bo
         if watch:
             await _watch_servers(router, as_json=common.as_json)
             return 0
-        await connect_servers(router, wait=wait, wake=connect)
+        with move_on_after(wait):
+            await connect_servers(router, wait=wait, wake=connect)
+            # Known servers that run from the start count as connected before they are up.
+            for status in router.servers.statuses:
+                if status.state is ServerState.CONNECTING:
+                    with suppress(ServerUnavailable):  # its status has the reason
+                        await router.servers.ensure(status.name, timeout=wait)
         statuses = router.servers.statuses
         if common.as_json:
             print_json([_convert_status(router, status) for status in statuses])
@@ -384,16 +393,10 @@ def _build_status_table(router: Router) -> Table:
             status.transport,
             status.protocol or "",
             f"{status.connect_ms:.0f} ms" if status.connect_ms is not None else "",
-            _format_tools(router, status) if status.state in UP_STATES else "",
+            format_tools(router, status) if status.state in UP_STATES else "",
             _build_note(router, status),
         )
     return table
-
-
-def _format_tools(router: Router, status: ServerStatus) -> str:
-    """Return how many tools can be used; `1 of 3` if the server lists others."""
-    offered = router.catalog.count_offered(status.name)
-    return f"{offered}" if offered == status.tools else f"{offered} of {status.tools}"
 
 
 def _build_note(router: Router, status: ServerStatus) -> Text:
@@ -486,7 +489,7 @@ def _show_cards(router: Router, cards: list[ToolCard]) -> None:
         (
             (
                 Text(clean_text(card.key), style="bold"),
-                style_effect(card),
+                style_effect(card).append(" (dry run)" if _find_switch(router, card) else ""),
                 card.intelligence.category.value,
                 Text(cut_sentence(card.description)),
             )
@@ -508,10 +511,24 @@ def style_effect(card: ToolCard) -> Text:
     return Text(format_effect(card), style=EFFECT_COLOURS[card.effect_of(None)])
 
 
+def _find_switch(router: Router, card: ToolCard) -> str:
+    """Return the setting without which this tool of the built-in workspace only makes dry runs, or ""."""
+    if card.server != "workspace" or "workspace" not in router.settings.builtin.enabled:
+        return ""
+    annotations = as_table(card.definition.get("annotations")) or {}
+    if card.effect.value is not Effect.READ or annotations.get("readOnlyHint") is not False:
+        return ""
+    return "allow_write" if card.name in ("ai.write", "file_operations") else "allow_execute"
+
+
 def _list_missing(router: Router) -> Iterator[str]:
     """Yield lines that say which tools are not listed, and why."""
     for state, advice in (("down", "see `fingerpost servers`"), ("connecting", "give it longer with --wait")):
-        names = [clean_text(status.name) for status in router.servers.statuses if status.state == state]
+        names = [
+            clean_text(status.name)
+            for status in router.servers.statuses
+            if status.state == state and not router.catalog.count_offered(status.name)  # else they are known
+        ]
         if names:
             yield f"not listed: the tools of {', '.join(names)} ({state}; {advice})"
     for status in router.servers.statuses:
@@ -548,7 +565,7 @@ def _show_card(router: Router, card: ToolCard) -> None:
         ("what", "value", "from", "because"),
         (
             (label, _format_value(known.value), known.source, Text(clean_text(known.reason), style="dim"))
-            for label, known in _list_facts(card, router.settings.call)
+            for label, known in _list_facts(card, router.settings.call, _find_switch(router, card))
         ),
     )
     _show_parameters(card)
@@ -559,9 +576,10 @@ def _show_card(router: Router, card: ToolCard) -> None:
     )
 
 
-def _list_facts(card: ToolCard, call: CallSettings) -> Iterator[tuple[str, Known[Any]]]:
+def _list_facts(card: ToolCard, call: CallSettings, switch: str) -> Iterator[tuple[str, Known[Any]]]:
     intelligence = card.intelligence
-    yield "effect", replace(card.effect, value=format_effect(card))
+    dry = f" (dry run only, until tool_routing.{switch} is on)" if switch else ""
+    yield "effect", replace(card.effect, value=f"{format_effect(card)}{dry}")
     yield "certain", get_certainty(card)
     yield "category", intelligence.category
     yield "priority", intelligence.priority

@@ -17,6 +17,8 @@ from fingerpost.surfaces.cli.options import OVERRIDES_KEY, CommonOptions
 from fingerpost.surfaces.cli.screen import clean_text, get_error_output, print_note, print_warning
 
 if TYPE_CHECKING:
+    from fingerpost.records import ServerStatus
+
     # Imported in `open_any_router`, because it is slow.
     from fingerpost.router import Router
     from fingerpost.store import Store
@@ -171,6 +173,12 @@ async def connect_servers(
             group.start_soon(show)
             await router.connect(*given, timeout=wait)
             group.cancel_scope.cancel()
+
+
+def format_tools(router: Router, status: ServerStatus) -> str:
+    """Return how many tools can be used; `1 of 3` if the server lists others."""
+    offered = router.catalog.count_offered(status.name)
+    return f"{offered}" if offered == status.tools else f"{offered} of {status.tools}"
 
 
 def _format_waiting(router: Router) -> str:

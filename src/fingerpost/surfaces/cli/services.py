@@ -21,6 +21,7 @@ from fingerpost.records import utc_now
 from fingerpost.servers.relay import lend_connections
 from fingerpost.surfaces.cli.common import (
     CONNECTING_STATES,
+    format_tools,
     has_servers,
     open_service_router,
     read_settings,
@@ -238,7 +239,8 @@ def _report_servers(router: Router) -> Callable[[], None]:
         state = style_text(
             f"{status.state:9}", fg="green" if status.state in ("ready", "asleep") else "yellow"
         )
-        what = format_count(status.tools, "tool") if good else clean_text(status.reason or "")
+        tools = f"{format_tools(router, status)} {'tool' if status.tools == 1 else 'tools'}"
+        what = tools if good else clean_text(status.reason or "")
         click.echo(f"  {state} {clean_text(name)}: {what}", err=True)
 
     for status in router.servers.statuses:
