@@ -223,4 +223,4 @@ async def test_a_missing_program_is_named_whatever_the_event_loop_says():
     folder = await anyio.to_thread.run_sync(
         on_uvloop, Server.stdio("lost", [sys.executable], cwd="/no/folder")
     )
-    assert folder == "lost cannot be started: /no/folder was not found"
+    assert folder == "lost cannot be started: the folder /no/folder was not found"

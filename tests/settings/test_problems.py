@@ -70,6 +70,10 @@ TOML_MISTAKES = [
     ),
     ("[[tools]]\nmatch = 'a'\nconflicts = ['b',\n 3]", 4, "conflicts[1]: must be text, not 3", "conflicts ="),
     ("[profiles.x]\nservers = 'a'", 2, "profiles.x.servers: must be a list", 'write servers = ["…"]'),
+    ("[[policy]]\ntool = 'a'", 1, "policy[0].verdict: is missing", '"ask", "deny" or "allow"'),
+    ("[[policy]]\nverdict = 'ask'\naction = 'ask'", 3, "is not a setting", "did you mean verdict?"),
+    ("policy = 'x'", 1, "policy: must be a list", "a line [[policy]]"),
+    ("[builtin]\nenabled = ['workspce']", 2, "no built-in server 'workspce'", "did you mean workspace?"),
     ("[profiles.x]\nserver = ['a']", 2, "is not a setting of [profiles.x]", "did you mean servers?"),
     ('[store]\nurl = "mysql://me@db/x"', 2, "the store cannot be kept in 'mysql'", "postgresql://"),
     ('[store]\nurl = "sqlite://"', 2, "the store needs a file", "sqlite:///path"),
@@ -182,6 +186,7 @@ def test_one_wrong_server_does_not_hide_the_others(
 
 JSON_MISTAKES = [
     ('{"mcpServers": {\n  "a": {"command": "x"}\n  "b": {}\n}}', 3, "is not valid JSON", "put a comma"),
+    ('{"mcpServers": {\n  "a": {"command": "}"}\n}\n', 4, "is not valid JSON", "a } is missing at the end"),
     ('{"mcpServers": {\n  a: {}\n}}', 2, "is not valid JSON", "double quotes"),
     (
         '{"mcpServers": {\n  "a": {"command": "C:\\tools\\x"}\n}}',

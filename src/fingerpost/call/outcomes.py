@@ -312,7 +312,7 @@ class OutcomeBuilder:
             content = f"{pending.tool} was not approved in time; it did not run"
         else:
             why = f": {pending.decision_reason}" if pending.decision_reason else ""
-            content = f"{pending.tool} was cancelled by {pending.decided_by or 'a person'}{why}"
+            content = f"{pending.tool} was rejected by {pending.decided_by or 'a person'}{why}"
         outcome = self.build_failure(pending.tool, ErrorKind.CANCELLED, content)
         return replace(outcome, advice=get_advice_after_decision(pending))
 

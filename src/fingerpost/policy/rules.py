@@ -46,7 +46,11 @@ _STRICTNESS: Final = {Verdict.ALLOW: 0, Verdict.ASK: 1, Verdict.DENY: 2}
 _VERDICT_WORDS: Final = {Verdict.ALLOW: "allows", Verdict.ASK: "asks a person about", Verdict.DENY: "forbids"}
 _DEFAULT_RULINGS: Final = {
     Effect.READ: Ruling(verdict=Verdict.ALLOW, reason="it only reads", rule="default for read"),
-    Effect.WRITE: Ruling(verdict=Verdict.ASK, reason="no rule allows this write", rule="default for write"),
+    Effect.WRITE: Ruling(
+        verdict=Verdict.ASK,
+        reason="writes need approval unless a policy rule allows them",
+        rule="default for write",
+    ),
     Effect.DESTROY: Ruling(
         verdict=Verdict.ASK,
         reason="no rule allows overwriting or deleting",

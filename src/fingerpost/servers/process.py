@@ -55,9 +55,9 @@ async def spawn(spec: ServerSpec, mark: str) -> Process:
                 start_new_session=True,
             )
         except (FileNotFoundError, PermissionError) as error:
-            if error.filename is None:  # not every event loop sets it
-                no_folder = spec.cwd is not None and not await anyio.Path(spec.cwd).is_dir()
-                error.filename = spec.cwd if no_folder else spec.command
+            no_folder = spec.cwd is not None and not await anyio.Path(spec.cwd).is_dir()
+            if no_folder or error.filename is None:  # not every event loop sets it
+                error.filename = f"the folder {spec.cwd}" if no_folder else spec.command
             raise
     assert process is not None
     return process

@@ -356,6 +356,8 @@ def parse_json(text: str, shown_as: str, folder: Path) -> SettingsDocument | Pro
         values: object = json.loads(plain, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         fix = _JSON_FIXES.get(error.msg, "check the brackets, commas and quotes around this line")
+        if error.msg == "Expecting ',' delimiter" and not plain[error.pos :].strip():
+            fix = f"a {_find_open_bracket(plain)} is missing at the end"
         message = _lower_first(error.msg).replace("\\", "")
         return _build_problem(shown_as, error.lineno, f"is not valid JSON: {message}", fix)
     except ValueError as error:
@@ -379,6 +381,20 @@ _JSON_FIXES = {
     # Without a literal backslash: where control characters are escaped for terminals it would be doubled.
     "Invalid \\escape": "write every backslash twice, or / instead, as in C:/tools/x.cmd",
 }
+
+
+def _find_open_bracket(plain: str) -> str:
+    """Return the bracket that would close the innermost open object or list."""
+    missing: list[str] = []
+    for part in _JSON_BRACKETS.findall(plain):
+        if part in "{[":
+            missing.append("}" if part == "{" else "]")
+        elif part in "}]":
+            missing.pop()
+    return missing[-1]
+
+
+_JSON_BRACKETS = re.compile(r'"(?:\\.|[^"\\])*"|[{}\[\]]')
 
 
 def _find_toml_fix(message: str, text: str, line: int) -> str:

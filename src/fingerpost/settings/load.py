@@ -340,6 +340,11 @@ class SettingsPlaces:
     def is_default_servers_file(self) -> bool:
         return self.servers_origin.kind == "default"
 
+    @property
+    def new_config(self) -> Path:
+        """The settings file in use, or where to create one for all folders."""
+        return self.config or list_config_files(self.sources)[-1]
+
     def shorten(self, path: Path) -> str:
         """Return a path as the user would write it."""
         return self.sources.shorten(path)

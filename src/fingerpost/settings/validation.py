@@ -20,6 +20,7 @@ from fingerpost.records import find_json_problem
 from fingerpost.settings.document import as_list, as_table
 from fingerpost.settings.model import (
     GatewaySettings,
+    OwnServerName,
     ProfileSettings,
     RolloutSettings,
     Section,
@@ -53,6 +54,12 @@ _SECTION_SUFFIXES: Final[Mapping[type[Section], str]] = {
 }
 
 _TRANSPORT_HINT: Final = 'a url takes "http" or "sse", a command "stdio"; there are no other transports'
+
+_RULE_HINT: Final = (
+    'write each rule as a table of its own: a line [[policy]], below it verdict = "ask" and tool = "git/*"'
+)
+# Names that other programs use for a setting, and the setting.
+_OTHER_NAMES: Final[Mapping[str, str]] = dict.fromkeys(("action", "decision", "permission"), "verdict")
 
 
 @frozen(kw_only=False)
@@ -114,14 +121,24 @@ def _explain_error(
             path, "is missing", f"add {_format_example(full, field, context.origin(path))}"
         )
     is_field = field is not get_field(model, path[:-1])  # not an item of one
-    wanted = describe_expected(field) if is_field else "text"
     value = _get_value(values, path)
+    if full[:-1] == ("builtin", "enabled") and not is_field:
+        return context.build_problem(path, *_explain_unknown_builtin(value))
+    wanted = describe_expected(field) if is_field else "text"
     message = f"must be {wanted}, not {format_value(value, full)}"
     if (model, path) == (ServerSettings, ("transport",)):
         return context.build_problem(path, message, _TRANSPORT_HINT)
+    if (model, path) == (Settings, ("policy",)):
+        return context.build_problem(path, message, _RULE_HINT)
     return context.build_problem(
         path, message, f"write {_format_example(full, field, context.origin(path), given=value)}"
     )
+
+
+def _explain_unknown_builtin(value: object) -> tuple[str, str]:
+    near = find_nearest(str(value), get_args(OwnServerName))
+    fix = f"did you mean {near}?" if near else f"there are: {', '.join(get_args(OwnServerName))}"
+    return f"there is no built-in server {str(value)!r}", fix
 
 
 def _explain_unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str]:
@@ -140,7 +157,8 @@ def _explain_unknown_name(model: type[Section], path: KeyPath) -> tuple[str, str
     for leaf in iterate_fields() if model is Settings else ():
         if leaf.path[-1] == name:
             return message, f"it belongs in [{format_path(leaf.path[:-1])}]"
-    if near := find_nearest(name, known):
+    meant = _OTHER_NAMES.get(name)
+    if near := meant if meant in known else find_nearest(name, known):
         return message, f"did you mean {near}?"
     return message, f"remove it; known here: {', '.join(known)}"
 
@@ -193,6 +211,8 @@ def _format_example(
         name = get_variable_name(names) if known else origin.name
         return f"{name}={value.strip(chr(34))}"
     name = names[-1] if names else ""
+    if name == "verdict":
+        value = '"ask", "deny" or "allow"'  # the first choice alone would allow everything
     in_json = origin.file is not None and not origin.file.endswith(".toml")
     return (
         f'"{name}": {value.replace("NAME =", json.dumps("NAME") + ":")}' if in_json else f"{name} = {value}"

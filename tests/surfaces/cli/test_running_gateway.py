@@ -157,7 +157,7 @@ def test_status_and_logs_show_what_runs_and_what_its_servers_wrote(
         assert "no licence" in states["broken"]["reason"]
         assert status["approvals"] == 1
         shown = person.runs("status").stdout
-        for words in (running["address"], "1 of 2 up, 1 tool", "1 call waits", status["logs"]):
+        for words in (running["address"], "1 of 2 usable, 1 tool", "1 call waits", status["logs"]):
             assert words in shown, words
     assert "no licence" in logged
     everything = person.runs("logs").stdout

@@ -159,6 +159,9 @@ def test_without_any_server_the_next_step_is_named(person: CommandLine, argument
     [
         (("frobnicate",), 2, "There is no command 'frobnicate'"),
         (("tols",), 2, "Did you mean `fingerpost tools`"),
+        (("statsu",), 2, "Did you mean `fingerpost status`"),
+        (("servers", "ad"), 2, "Did you mean `fingerpost servers add`"),
+        (("servers", "add", "git", "mcp-git", "--repository", "x"), 2, "servers add git -- mcp-git …"),
         (("search",), 2, "Did you mean `fingerpost route`"),
         (("keys", "new"), 2, "It has: add, list, revoke."),
         (("tools", "--nope"), 2, "No such option"),

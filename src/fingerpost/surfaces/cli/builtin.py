@@ -268,7 +268,9 @@ def _list_builtins(common: CommonOptions) -> int:
             for name in SERVER_NAMES
         ),
     )
-    click.echo(
-        "Switch one on with builtin.enabled in the settings; run it alone with `fingerpost builtin NAME`."
-    )
+    places = read_settings(common).places
+    assert places is not None  # they were loaded from files
+    click.echo(f"To switch one on, put these two lines into {clean_text(str(places.new_config))}:")
+    click.echo('  [builtin]\n  enabled = ["workspace"]')
+    click.echo("`fingerpost builtin NAME` runs one alone.")
     return 0

@@ -201,8 +201,8 @@ def _format_fix(outcome: Outcome) -> str:
 
 
 def _make_readable(text: str) -> str:
-    """Return `text` with control characters made visible; line breaks are kept."""
-    return escape_invisible_except(text, keep="\n\t")
+    """Return `text` with control characters made visible; line breaks and backslashes are kept."""
+    return escape_invisible_except(text, keep="\n\t\\")
 
 
 _MAX_SEARCHED_PARTS = 20  # parts searched for the first file

@@ -148,6 +148,8 @@ def import_servers(*, target: Path | None, yes: bool, dry_run: bool, as_json: bo
         return 1
     if yes or is_named or (is_at_terminal() and not as_json and not dry_run):
         _write_merged(target, merged, yes=yes, quiet=as_json, private=private, dry_run=dry_run)
+    elif not as_json and len(set(merge_text(target, merged, review=True))) == 1:
+        click.echo(f"Nothing new: {target} has all of them.")
     elif not as_json:
         click.echo(f"Nothing is written. `fingerpost import --yes` adds them to {target}.")
     return 0

@@ -729,7 +729,10 @@ def _list_clients(*, project: bool, name: str) -> int:
         click.echo("No MCP client was found here. `fingerpost install CLIENT` still writes its file.")
         return 1
     print_table(None, ("client", "file", "Fingerpost"), rows)
-    click.echo("Write the entry with `fingerpost install CLIENT`.")
+    click.echo(
+        "`fingerpost install CLIENT --replace` connects it and moves its servers to Fingerpost; "
+        "without --replace they stay there, too."
+    )
     return 0
 
 
@@ -932,7 +935,8 @@ def _add_entry(
     if is_switched_off(client_file.client, change, name):
         notes.append(f"the entry is switched off in {client_file.client.label}: switch it on there")
     if not change.needed:
-        click.echo(f"{client_file.client.label} has this entry already.")
+        undo = f"fingerpost install {client_file.client.name} --undo"
+        click.echo(f"{client_file.client.label} has this entry already. `{undo}` removes it.")
     else:
         _show_change(change)
     for note in notes:
@@ -997,6 +1001,7 @@ def _remove_entry(client_file: ClientFile, name: str, *, yes: bool, dry_run: boo
         _apply_change(one, now)
     if record is not None:
         forget_move(record)
+    click.echo(f"Restart {label} to apply the change.")
     return 0
 
 

@@ -62,7 +62,10 @@ def check_settings(*, common: CommonOptions) -> int:
     loaded = load(config=common.config, servers=common.servers)
     given = sum(origin.kind != "default" for origin in loaded.origins.values())
     verdict = f"no problems, {warnings}" if problems else "no problems"
-    click.echo(f"{format_count(len(loaded.specs), 'server')}, {format_count(given, 'setting')}, {verdict}")
+    without = ", no settings file" if loaded.places and loaded.places.config is None else ""
+    click.echo(
+        f"{format_count(len(loaded.specs), 'server')}, {format_count(given, 'setting')}{without}, {verdict}"
+    )
     return 0
 
 

@@ -21,13 +21,17 @@ import os
 import re
 import sys
 from importlib import import_module
-from typing import Final, NamedTuple
+from itertools import takewhile
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from fingerpost import __version__
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.surfaces.cli.streams import discard_errors, discard_output, make_streams_usable, style_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 EXIT_OK = 0
 EXIT_USAGE = 2
@@ -46,6 +50,8 @@ def run_guarded(command: click.Command) -> int:
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code
     except click.ClickException as misuse:
+        if isinstance(misuse, click.NoSuchOption) and (advice := _advise_on_server_command(sys.argv[1:])):
+            misuse = click.UsageError(f"{misuse.message} {advice}", misuse.ctx)
         misuse.show()
         return misuse.exit_code
     except (click.Abort, KeyboardInterrupt):
@@ -57,6 +63,17 @@ def run_guarded(command: click.Command) -> int:
     except Exception as error:  # noqa: BLE001 - the boundary: nothing raw goes past it
         return _report_error(error)
     return result if isinstance(result, int) else EXIT_OK
+
+
+def _advise_on_server_command(words: list[str]) -> str | None:
+    """Return advice if an option of the command of `servers add NAME COMMAND` was taken for one of ours."""
+    given = list(takewhile(lambda word: not word.startswith("-"), words))
+    if given[:2] not in (["servers", "add"], ["servers", "edit"]) or len(given) < len(
+        ("servers", "add", "NAME", "COMMAND")
+    ):
+        return None
+    command = " ".join(given[3:])
+    return f"Put -- before the command: fingerpost servers {given[1]} {given[2]} -- {command} …"
 
 
 def _report_group(group: BaseExceptionGroup[BaseException]) -> int:
@@ -152,7 +169,8 @@ def _parse_help(heading: str, summary: str, body: str) -> CommandHelp:
     text, _, epilog = body.partition("---\n")
     keep_lines = "\b\n"  # click then keeps the line breaks of a paragraph
     text = _EXAMPLES.sub(keep_lines, text.strip())
-    return CommandHelp(heading, summary, text, f"{keep_lines}{epilog.strip()}" if epilog else "")
+    epilog = keep_lines + epilog.strip().replace("\n\n", f"\n\n{keep_lines}") if epilog else ""
+    return CommandHelp(heading, summary, text, epilog)
 
 
 HELP: Final = _read_help()
@@ -180,7 +198,11 @@ class CommandGroup(click.Group):
         if args and args[0] not in known and not args[0].startswith("-"):
             if not self.name:
                 ctx.fail(f"There is no command {args[0]!r}.{_suggest_command(args[0], known)}")
-            ctx.fail(f"`fingerpost {self.name}` has no command {args[0]!r}. It has: {', '.join(known)}.")
+            near = _suggest_spelling(args[0], known)
+            advice = f" Did you mean `fingerpost {self.name} {near}`?" if near else ""
+            ctx.fail(
+                f"`fingerpost {self.name}` has no command {args[0]!r}.{advice} It has: {', '.join(known)}."
+            )
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -237,15 +259,25 @@ _COMMANDS_BY_MEANING: Final = {
 
 
 def _suggest_command(word: str, known: list[str]) -> str:
-    """Suggest the command with this meaning, else the one spelled most alike."""
-    from difflib import get_close_matches
-
+    """Suggest the command with this meaning, else the one spelled most alike, else one with a similar
+    meaning.
+    """
     paths = {other: path for path, words in _COMMANDS_BY_MEANING.items() for other in words.split()}
     paths |= {name: name for name in known}
-    near = get_close_matches(word.lower(), paths, n=1, cutoff=0.6)
-    if not near:
+    lower = word.lower()
+    near = (
+        lower if lower in paths else _suggest_spelling(lower, known, 0.75) or _suggest_spelling(lower, paths)
+    )
+    if near is None:
         return " `fingerpost --help` lists all commands."
-    return f" Did you mean `fingerpost {paths[near[0]]}`?"
+    return f" Did you mean `fingerpost {paths[near]}`?"
+
+
+def _suggest_spelling(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known word spelled most like this one, or None."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word.lower(), [*known], n=1, cutoff=cutoff)), None)
 
 
 fingerpost = CommandGroup(

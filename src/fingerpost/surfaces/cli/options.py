@@ -128,7 +128,7 @@ PROFILE: Final = option("--profile", "Under this profile (`fingerpost profiles` 
 SMART_ROUTING: Final = (
     _override(
         "--smart-routing",
-        "Choose among servers first: always, never, or above both thresholds.",
+        "Choose among servers first: above both thresholds (auto), always (on) or never (off).",
         "smart_routing.mode",
         type=choice(["auto", "on", "off"]),
     ),

@@ -153,8 +153,9 @@ def _format_status(status: RuntimeStatus) -> Iterator[str]:
         yield from _format_part("Review", [repeat_options(f"{tools} {wait} for review: `fingerpost pins`")])
     models = ", ".join(f"{role}: {clean_text(name)}" for role, name in status.models.items())
     yield from _format_part("Models", [models or "none; answers are the results of tools"])
+    no_file = repeat_options("none; the defaults apply (`fingerpost config path` names the file to create)")
     files = [
-        f"settings  {status.settings_file or 'none; the defaults apply'}",
+        f"settings  {status.settings_file or no_file}",
         f"servers   {_describe_file(status.servers_file)}",
         f"store     {status.store}",
         f"logs      {status.logs}",
@@ -184,7 +185,7 @@ def _format_servers(servers: Sequence[ServerSummary], tools: int) -> Iterator[st
     up = sum(one.state in _UP_STATES for one in servers)
     unknown = sum(one.state == "idle" for one in servers)
     not_tried = f", {unknown} not connected yet" if unknown else ""
-    yield f"{up} of {len(servers)} up{not_tried}, {format_count(tools, 'tool')}"
+    yield f"{up} of {len(servers)} usable{not_tried}, {format_count(tools, 'tool')}"
     width = max(len(clean_text(one.name)) for one in servers)
     for one in servers:
         reason = f"  {clean_text(one.reason)}" if one.reason else ""
@@ -223,6 +224,12 @@ def show_logs(*, server: str | None, lines: int, follow: bool, common: CommonOpt
         _print_log_line(line, name, width)
     if not found:
         print_dim(f"Nothing is logged yet in {folder}.")
+        print_dim(
+            repeat_options(
+                "Only `fingerpost serve` and `fingerpost stdio` write logs. "
+                "`fingerpost doctor` shows what is wrong with a server."
+            )
+        )
     if follow:
         _follow_logs(logs, ends, width)
     return 0 if found or follow else 1

@@ -60,7 +60,10 @@ def show_paths(*, common: CommonOptions) -> int:
         return 0
     named = "" if places.is_default_servers_file else f" ({places.servers_origin})"
     missing = "" if places.servers.exists() else " (does not exist yet: `fingerpost servers add` creates it)"
-    click.echo(f"settings  {clean_text(str(places.config)) if places.config else 'none; the defaults apply'}")
+    missing_config = (
+        "" if places.config else " (does not exist: the defaults apply; create it to change them)"
+    )
+    click.echo(f"settings  {clean_text(str(places.new_config))}{missing_config}")
     click.echo(f"servers   {clean_text(str(places.servers))}{clean_text(named)}{missing}")
     click.echo(f"store     {clean_text(store)}")
     return 0

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 import click
 
-from fingerpost.errors import CallError, LimitReached
+from fingerpost.errors import CallError, ConfigError, LimitReached
 from fingerpost.surfaces.http.local_callers import is_started_by_tool
 
 QUIET_SECONDS: Final = 0.05  # seconds without a key press; longer than the repeat interval of a held key
@@ -124,7 +124,17 @@ def ask_line(prompt: str, *, keep_typed_ahead: bool = False) -> str | None:
 def confirm(question: str, *, err: bool = False, abort: bool = False) -> bool:
     """Ask a yes/no question and return the answer; discards what was typed before."""
     discard_typed_ahead()
-    return click.confirm(question, err=err, abort=abort)
+    try:
+        answer = click.confirm(question, err=err)
+    except click.Abort as ended:
+        if is_at_terminal() or not isinstance(ended.__context__, EOFError):
+            raise
+        click.echo(err=err)
+        message = "no answer was given: stdin is not a terminal"
+        raise ConfigError(message, hint="run it in a terminal, or add --yes") from None
+    if abort and not answer:
+        raise click.Abort
+    return answer
 
 
 def read_request() -> str:
