@@ -306,11 +306,7 @@ def build_http_refusal(server: str, status: int, retry_after: str | None = None)
 def _from_os(server: str, error: OSError) -> FingerpostError:
     if isinstance(error, FileNotFoundError):
         message = f"{server} cannot be started: {clean_text(str(error.filename))} was not found"
-        hint = (
-            f"install it, or correct it with `fingerpost servers edit {server} -- COMMAND` (a folder with "
-            f"--cwd); `fingerpost servers remove {server}` removes the server"
-        )
-        return ServerUnavailable(message, server=server, hint=hint)
+        return ServerUnavailable(message, server=server, hint="install it, or correct command and cwd")
     if isinstance(error, PermissionError):
         message = f"{server} cannot be started: no permission to run {clean_text(str(error.filename))}"
         return ServerUnavailable(

@@ -101,7 +101,7 @@ def test_the_doctor_names_what_to_fix_most_urgent_first(person: CommandLine) -> 
     assert severities == sorted(severities, key=["broken", "limited", "advice"].index)
     subjects = {finding["subject"]: finding for finding in findings}
     assert "was not found" in subjects["server gone"]["what"]
-    assert "install" in subjects["server gone"]["fix"]
+    assert "`fingerpost servers edit gone" in subjects["server gone"]["fix"]
     assert subjects["server crashing"]["severity"] == "broken"
     assert "pins diff" in subjects["tool files/read_file"]["fix"]
     assert subjects["tool files/bad"]["severity"] == "limited"

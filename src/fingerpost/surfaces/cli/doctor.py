@@ -137,13 +137,18 @@ def _examine_server(status: ServerStatus) -> Iterator[SetupFinding]:
             fix = "callers send it as `Authorization`, beside their `X-API-Key`: see docs/how-to/servers.md"
             yield SetupFinding("advice", subject, status.reason, fix)
     elif status.state is not ServerState.IDLE:
+        fix = (
+            status.hint or f"look at its entry and try `fingerpost servers --watch`; it is {status.transport}"
+        )
+        if "cannot be started" in (status.reason or ""):
+            edit, remove = (f"fingerpost servers {verb} {status.name}" for verb in ("edit", "remove"))
+            fix += f": `{edit}`, or `{remove}`"
         lines = tuple(line for line in status.stderr_tail.splitlines() if line.strip())
         yield SetupFinding(
             "limited" if status.state is ServerState.DEGRADED else "broken",
             subject,
             f"{status.state}: {status.reason or 'no reason given'}",
-            status.hint
-            or f"look at its entry and try `fingerpost servers --watch`; it is {status.transport}",
+            fix,
             lines[-MAX_STDERR_LINES:],
         )
 
