@@ -83,7 +83,8 @@ async def test_a_rule_in_code_denies_and_is_named(tmp_path: Path) -> None:
         denied = await router.call("notes/read", {"note": "secret plans"}, caller="dana")
         fine = await router.call("notes/read", {"note": "plans"}, caller="dana")
     assert (denied.success, denied.error, fine.success) == (False, "denied", True)
-    assert "dana said secret" in denied.content
+    assert denied.content == "notes/read is not permitted by the rule 'house rule': dana said secret"
+    assert "fingerpost.toml" not in denied.advice
     assert server.calls == [("read", {"note": "plans"})]
     rulings = [(one.verdict, one.rule) for one in seen.events if isinstance(one, CallRuled)]
     assert rulings == [("deny", "house rule"), ("allow", "default for read")]

@@ -113,10 +113,12 @@ def build_guidance(
     detail: str = "",
     hint: str = "",
     fix: str = "",
+    reason: str = "",
 ) -> FailureGuidance:
     """Build guidance for a person after this error and these attempts.
 
-    A specific `fix` replaces the general advice for this kind of error.
+    A specific `fix` replaces the general advice for this kind of error. With a known `reason` there is no
+    advice on how to rephrase the request.
     """
     if fix:
         return FailureGuidance(
@@ -129,10 +131,10 @@ def build_guidance(
     kinds = dict.fromkeys([error, *(one.error for one in attempts if one.error is not None)])
     changes = dict.fromkeys(change for kind in kinds for change in _TEXTS[kind]["can_change"])
     return FailureGuidance(
-        summary=_summarise(attempts, error, tool),
+        summary=_summarise(attempts, error, tool, reason),
         tried=_list_tried(attempts),
         can_change=tuple(changes)[:4],
-        rephrase=_TEXTS[error].get("rephrase", ""),
+        rephrase="" if reason else _TEXTS[error].get("rephrase", ""),
         technical=_list_technical(attempts, error, detail, hint),
     )
 
@@ -159,6 +161,17 @@ def explain_to_person(outcome: Outcome) -> str:
     return known.format(path=path) if path else ""
 
 
+def get_failure_reason(outcome: Outcome) -> str:
+    """Return why the call failed, on one line: the tool's own message, or why it was not called.
+
+    An empty text if the connection failed: raw errors are technical details.
+    """
+    if outcome.result is None and outcome.attempts:
+        return ""
+    wrong = "; ".join(one.message.rstrip(".") for one in outcome.parameter_errors)
+    return _sanitize_line(wrong or explain_to_person(outcome) or outcome.content, _MAX_DETAIL_LENGTH)
+
+
 def format_tool_name(key: str) -> str:
     """Return a readable name: `perplexity/perplexity_research` becomes `perplexity research`."""
     server, _, name = key.partition("/")
@@ -171,12 +184,15 @@ def format_tool_name(key: str) -> str:
     )
 
 
-def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str) -> str:
+def _summarise(attempts: Sequence[Attempt], error: ErrorKind, tool: str, reason: str) -> str:
     tools = dict.fromkeys(one.tool for one in attempts)
-    if len(tools) > 1:
-        return f"This failed: {len(tools)} tools were tried and none succeeded."
     name = format_tool_name(tool or next(iter(tools), ""))
-    return f"{name} could not be used: {_TEXTS[error]['description']}."
+    if len(tools) > 1:
+        said = f" {name}: {reason}" if reason else ""
+        return f"This failed: {len(tools)} tools were tried and none succeeded.{said}"
+    return (
+        f"{name} failed: {reason}" if reason else f"{name} could not be used: {_TEXTS[error]['description']}."
+    )
 
 
 def _list_tried(attempts: Sequence[Attempt]) -> tuple[str, ...]:
@@ -234,7 +250,7 @@ class OutcomeBuilder:
         found = (
             f"{self.tool_call.name!r} could mean"
             if ambiguous
-            else f"there is no tool {self.tool_call.name!r}; similar:"
+            else f"there is no tool {self.tool_call.name!r}; similar"
         )
         content = f"{found}: {', '.join(near)}" if near else f"there is no tool {self.tool_call.name!r}"
         return self.build_failure(self.tool_call.name, ErrorKind.TOOL_NOT_FOUND, content, near=near)
@@ -271,8 +287,13 @@ class OutcomeBuilder:
         )
 
     def build_denied(self, call: Call, ruling: Ruling) -> Outcome:
-        content = f"{call.tool} is not allowed: {ruling.reason}"
-        fix = self._describe_scope_fix() if ruling.rule == SCOPE_RULE else ""
+        if ruling.rule == SCOPE_RULE:
+            content, fix = f"{call.tool} is not allowed: {ruling.reason}", self._describe_scope_fix()
+        else:
+            numbered = ruling.rule.startswith("rule ")
+            rule = ruling.rule if numbered else f"the rule {ruling.rule!r}"
+            content = f"{call.tool} is not permitted by {rule}: {ruling.reason}"
+            fix = f"Ask for something that {rule} permits, or change the rule, if you may."
         return self.build_failure(
             call.tool, ErrorKind.DENIED, content, repairs=call.repairs, detail=ruling.rule, fix=fix
         )

@@ -590,7 +590,7 @@ def _judge_by_extra_rule(rule: PolicyRule, call: Call, context: CallContext) -> 
         return replace(ruling, verdict=Verdict(ruling.verdict), reason=str(ruling.reason), rule=label)
     except Exception as error:
         log.exception("the rule %s failed, so the call of %s is denied", label, call.tool)
-        reason = f"the rule {label} failed with {type(error).__name__}, so it is unknown whether it denies"
+        reason = f"the rule failed with {type(error).__name__}, so the call was denied"
         return Ruling(verdict=Verdict.DENY, reason=reason, rule=label)
 
 

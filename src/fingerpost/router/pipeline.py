@@ -141,7 +141,7 @@ async def continue_request(run: RunState) -> Route:
     if run.mode is Mode.KEYLESS or not run.deps.pool.ready:
         if run.rejection and not routing.worked:
             return end_declined(run, run.rejection)
-        return conclude_without_model(run)
+        return await conclude_without_model(run)
     if run.mode is Mode.STAGED:
         last = routing.steps[-1]
         error = None if last.error is None else ErrorKind(last.error)

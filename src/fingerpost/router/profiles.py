@@ -174,7 +174,7 @@ class Profiles(Mapping[str, ProfileSettings]):
             return replace(options, effort=effort)
         max_tools, most = options.max_tools, self._current[name].max_tools
         if most is not None:
-            max_tools = min(max_tools or most, most)
+            max_tools = most if max_tools is None else min(max_tools, most)
         return replace(options, effort=effort, profile=name, max_tools=max_tools)
 
     def _choose_effort(self, options: NarrowOptions, profile: str | None) -> Effort | None:

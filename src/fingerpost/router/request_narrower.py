@@ -318,8 +318,7 @@ class RequestNarrower:
             self._narrower.clear_cache()
         if self._settings.flags.adaptive_thresholds:
             await self._routing_stats.refresh()
-        who = (options.caller, options.profile, options.scopes)
-        view = await self._visibility.compute_view(snapshot, *who)
+        view = await self.find_visible(snapshot, options)
         request = self._build_request(snapshot, packet, view, options)
         if settings is not self._settings:
             request = replace(request, settings=settings)
@@ -345,13 +344,17 @@ class RequestNarrower:
             packet, narrowing, *await self._count_tokens(snapshot, view, narrowing), arms
         )
 
+    async def find_visible(self, snapshot: Snapshot, options: NarrowOptions) -> VisibleCatalog:
+        """Return the tools that the caller may see, and the hidden ones with the rules that hide them."""
+        return await self._visibility.compute_view(snapshot, options.caller, options.profile, options.scopes)
+
     async def filter_usable(
         self, snapshot: Snapshot, tools: Sequence[str], options: NarrowOptions
     ) -> tuple[str, ...]:
         """Return those of `tools` (keys) that the caller may use now, in the same order."""
         if not tools:
             return ()
-        view = await self._visibility.compute_view(snapshot, options.caller, options.profile, options.scopes)
+        view = await self.find_visible(snapshot, options)
         unusable, server = self._get_unusable(), options.server
         found = [card for key in tools if (card := view.visible.get(key)) is not None]
         return tuple(

@@ -666,7 +666,9 @@ class Router:
         """Return servers that should have tools but do not, with the reasons."""
         connected = (ServerState.READY, ServerState.ASLEEP, ServerState.DISABLED)
         absent = {
-            status.name: status.reason or f"it is {status.state.value}"
+            status.name: "; ".join(
+                part for part in (status.reason or f"it is {status.state.value}", status.hint) if part
+            )
             for status in self.servers.statuses
             if status.state not in connected
         }

@@ -624,7 +624,7 @@ class ServerPool:
         supervisor = self._supervisors.get(name)
         if supervisor is None:
             near = difflib.get_close_matches(name, self._supervisors, n=3, cutoff=0.5)
-            hint = f"did you mean {' or '.join(near)}?" if near else "`fingerpost servers` lists them all"
+            hint = f"Did you mean {' or '.join(near)}?" if near else "`fingerpost servers` lists them all"
             message = f"there is no server named {name!r}"
             raise UnknownServer(message, hint=hint)
         return supervisor

@@ -163,3 +163,31 @@ async def test_what_was_read_is_shown_where_it_cannot_go_on(
     assert "Buy milk." in route.answer
     assert text in route.answer
     assert "Buy milk." in "".join(pieces)
+
+
+@proves("W4", "D11")
+async def test_without_a_usable_tool_the_reason_is_the_answer(tmp_path: Path) -> None:
+    question = "What time is it in Tokyo right now?"
+    deny = [{"verdict": "deny", "effect": "read", "reason": "closed today"}]
+    async with open_router(tmp_path / "a", [create_clock_server()], policy=deny) as router:
+        denied = await router.route(question)
+    async with open_router(tmp_path / "b", [create_clock_server()]) as router:
+        unoffered = await router.route(question, max_tools=0)
+    for route, reason in ((denied, "closed today (rule 1"), (unoffered, "max_tools is 0")):
+        assert route.outcome is RouteOutcome.DECLINED
+        assert route.answer.startswith(f"No tool may be used: {reason}")
+        assert "time/" not in route.answer
+    async with open_router(tmp_path / "c", [Server.stdio("x", ["no-such-program"])]) as router:
+        down = await router.route(question)
+    assert down.outcome is RouteOutcome.FAILED
+    assert "x cannot be started: no-such-program was not found; install it" in down.answer
+    assert "fingerpost doctor" not in down.answer
+
+
+@proves("D11")
+async def test_a_failed_call_shows_the_message_of_the_tool(tmp_path: Path) -> None:
+    async with open_router(tmp_path, [create_file_server(tmp_path)]) as router:
+        route = await router.route(f"Read the file {tmp_path}/absent.txt")
+    assert route.outcome is RouteOutcome.FAILED
+    assert "absent.txt" in route.answer.splitlines()[0]
+    assert "city library" not in route.answer

@@ -79,7 +79,7 @@ def test_an_unknown_server_is_answered_with_the_near_one(person: CommandLine) ->
     person.has("weather", [tool("forecast")])
     done = person.runs("tools", "--server", "wether")
     assert done.returncode == 3
-    assert "did you mean weather" in done.stderr
+    assert "Did you mean weather" in done.stderr
 
 
 @proves("H19", "D1", "D14")

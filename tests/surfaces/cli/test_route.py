@@ -85,7 +85,7 @@ def test_the_number_of_tools_and_the_server_can_be_chosen(clerk: CommandLine) ->
     assert all(key.startswith("mail/") for key in only["offered"])
     unknown = clerk.runs("route", "--server", "mial", "anything")
     assert unknown.returncode == 3
-    assert "did you mean mail" in unknown.stderr
+    assert "Did you mean mail" in unknown.stderr
 
 
 @proves("E11", "D3", "N1")

@@ -123,6 +123,7 @@ def _format_decimal(value: Fraction, places: int) -> str:
 
 MAX_REPLY_LENGTH: Final = 20_000
 MAX_LISTED_ITEMS: Final = 6
+MAX_REASON_LENGTH: Final = 300
 
 # The format of the call path. The marker cannot occur in the text between.
 _DATA_FENCE = re.compile(
@@ -182,29 +183,33 @@ def build_direct_reply(
     *,
     abilities: Sequence[str] = (),
     down: Mapping[str, str] = MappingProxyType({}),
+    denied_by: Sequence[str] = (),
 ) -> str:
     """Build the reply to a request that needs no tool. `abilities` describes what the tools can do.
 
-    `down` maps unreachable servers to the reason.
+    `down` maps unreachable servers to the reason. `denied_by` are the reasons why no tool may be used.
     """
     phrases = get_phrases(language or narrowing.signals.language)
-    if (known := _find_known_reply(text, phrases)) is not None:
-        return "\n".join(
-            [known, *([_describe_abilities(abilities, down, phrases)] if known == phrases["hello"] else [])]
-        )
-    if down and not abilities:  # one of the unreachable servers may have the right tool
-        return f"{_describe_abilities(abilities, down, phrases)} {phrases['none']}."
-    return "\n".join([phrases["needs_model"], _describe_abilities(abilities, down, phrases)])
+    if denied_by and not abilities:
+        reasons = "; ".join(to_short_line(one) for one in denied_by[:MAX_LISTED_ITEMS])
+        offer = phrases["denied"].format(reasons=reasons)
+    else:
+        offer = _describe_abilities(abilities, down, phrases)
+    if (known := find_known_reply(text, phrases)) is not None:
+        return f"{known}\n{offer}" if known == phrases["hello"] else known
+    if (down or denied_by) and not abilities:  # one of these tools may be the right one
+        return f"{offer} {phrases['none']}."
+    return f"{phrases['needs_model']}\n{offer}"
 
 
 def build_routing_off_reply(text: str, language: str) -> str:
     """Build the reply when there is no model and tool routing is disabled."""
     phrases = get_phrases(language)
-    known = _find_known_reply(text, phrases)
+    known = find_known_reply(text, phrases)
     return phrases["off"] if known is None else phrases["greeting"] if known == phrases["hello"] else known
 
 
-def _find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
+def find_known_reply(text: str, phrases: dict[str, str]) -> str | None:
     """Return the reply to a greeting, thanks, a farewell or an arithmetic expression, or None."""
     stripped = text.strip()
     if len(stripped) <= _MAX_GREETING_LENGTH:
@@ -238,7 +243,7 @@ def _format_step(step: Step, phrases: dict[str, str]) -> str:
 def _describe_abilities(abilities: Sequence[str], down: Mapping[str, str], phrases: dict[str, str]) -> str:
     if not abilities and down:
         servers = (
-            f"{to_short_line(name)} ({to_short_line(reason)})"
+            f"{to_short_line(name)} ({to_short_line(reason, MAX_REASON_LENGTH)})"
             for name, reason in list(down.items())[:MAX_LISTED_ITEMS]
         )
         return phrases["down"].format(servers=", ".join(servers))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 from typing import Final
@@ -23,6 +24,7 @@ from fingerpost.choose.keyless.replies import (
     build_direct_reply,
     build_keyless_answer,
     build_routing_off_reply,
+    find_known_reply,
 )
 from fingerpost.choose.keyless.tables import get_phrases
 from fingerpost.events.route import NO_MODEL_NAME
@@ -46,6 +48,7 @@ from fingerpost.router.modes.routes import (
     end_declined,
     end_failed,
     end_waiting,
+    end_without_tools,
 )
 from fingerpost.router.modes.run_state import RunState
 from fingerpost.router.modes.tool_step import (
@@ -83,7 +86,7 @@ async def serve_needs(run: RunState, narrowing: Narrowing, first: int = 0) -> Ro
         stopped = await _use_option(run, choice.option, choice.reason, need)
         if stopped is not None:
             return stopped
-    return conclude_without_model(run, suitable=suitable)
+    return await conclude_without_model(run, suitable=suitable)
 
 
 async def resume_with_reply(run: RunState, question: Question, answer: str) -> Route:
@@ -111,13 +114,13 @@ async def resume_with_reply(run: RunState, question: Question, answer: str) -> R
     return await _run_selection(run, selection) or await serve_needs(run, narrowing, question.need + 1)
 
 
-def conclude_without_model(run: RunState, *, suitable: bool = True) -> Route:
+async def conclude_without_model(run: RunState, *, suitable: bool = True) -> Route:
     """Answer with the tools' results. Without results, return a text that needs no model.
 
     `suitable`: one of the offered tools may do it.
     """
     if not run.packet.tool_routing.steps:
-        return _ask_which_tool(run, suitable=suitable)
+        return await _ask_which_tool(run, suitable=suitable)
     good = run.packet.tool_routing.worked
     if not good:
         return end_failed(run)
@@ -170,7 +173,7 @@ async def _run_selection(run: RunState, selection: Selection) -> Route | None:
     return None
 
 
-def _ask_which_tool(run: RunState, *, suitable: bool) -> Route:
+async def _ask_which_tool(run: RunState, *, suitable: bool) -> Route:
     """Ask the person which tool to use, if the request needs one."""
     cards = run.get_cards()[:MAX_OPTIONS]
     narrowing = run.narrowing
@@ -178,16 +181,26 @@ def _ask_which_tool(run: RunState, *, suitable: bool) -> Route:
         if not suitable:
             return end_answered(run, get_phrases(get_language(run))["unfit"], by=NO_MODEL_NAME)
         return end_asked(run, build_which_tool_question(cards, get_language(run)))
-    return _answer_directly(run)
+    return await _answer_directly(run)
 
 
-def _answer_directly(run: RunState) -> Route:
+async def _answer_directly(run: RunState) -> Route:
     assert run.narrowing is not None
     prompt = run.packet.content.original_prompt
-    text = build_direct_reply(
-        run.narrowing, prompt, abilities=_describe_abilities(run), down=run.deps.narrower.get_absent()
-    )
-    return end_answered(run, text, by=NO_MODEL_NAME)
+    view = await run.deps.narrower.find_visible(run.deps.get_snapshot(), run.options)
+    if run.options.max_tools == 0:
+        abilities, denied_by = [], ["max_tools is 0"]
+    else:
+        abilities = _describe_abilities(view.visible.cards)
+        hidden = (one for one in view.hidden.values() if not one.personal)
+        denied_by = list(dict.fromkeys(f"{one.reason} ({one.rule})" for one in hidden))
+    down = run.deps.narrower.get_absent()
+    text = build_direct_reply(run.narrowing, prompt, abilities=abilities, down=down, denied_by=denied_by)
+    if abilities or find_known_reply(prompt, get_phrases(get_language(run))) is not None:
+        return end_answered(run, text, by=NO_MODEL_NAME)
+    if denied_by:
+        return end_declined(run, text)
+    return end_without_tools(run, text) if down else end_answered(run, text, by=NO_MODEL_NAME)
 
 
 async def answer_with_routing_off(run: RunState) -> Route:
@@ -197,10 +210,10 @@ async def answer_with_routing_off(run: RunState) -> Route:
     return end_answered(run, text, by=NO_MODEL_NAME)
 
 
-def _describe_abilities(run: RunState) -> list[str]:
+def _describe_abilities(visible: Iterable[ToolCard]) -> list[str]:
     """Return one example tool per server, preferably one that only reads."""
     first: dict[str, str] = {}
-    cards = (card for card in run.deps.get_snapshot().cards if not card.personal)
+    cards = (card for card in visible if not card.personal)
     for card in sorted(cards, key=lambda card: card.effect.value is not Effect.READ):
         first.setdefault(card.server, card.key)
     return list(first.values())[:MAX_ABILITIES]

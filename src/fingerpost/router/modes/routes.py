@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fingerpost.call.outcomes import build_guidance
+from fingerpost.call.outcomes import build_guidance, get_failure_reason
 from fingerpost.choose.answer import list_sources
 from fingerpost.choose.keyless.replies import build_keyless_answer
 from fingerpost.choose.prompts import to_tool_messages
@@ -74,6 +74,11 @@ def end_declined(run: RunState, text: str, *, by: str = NO_MODEL_NAME, detail: s
     return _end_run(run, RouteOutcome.DECLINED, text, by=by, detail=detail)
 
 
+def end_without_tools(run: RunState, text: str) -> Route:
+    """End the run because no server with tools could be reached."""
+    return _end_run(run, RouteOutcome.FAILED, text, by=NO_MODEL_NAME)
+
+
 def end_unanswered(run: RunState, reply: ModelReply, *, syntax_alone: bool = False) -> Route:
     """End the run with the model's refusal, or with a standard text if there is no answer.
 
@@ -103,6 +108,7 @@ def end_failed(run: RunState) -> Route:
         tool=last.tool if last is not None else "",
         detail=last.detail or last.content if last is not None else "",
         fix=_get_fix(last),
+        reason="" if last is None else get_failure_reason(last),
     )
     text = guidance.render()
     if last is not None and _get_fix(last):  # a specific fix is known, not only general advice

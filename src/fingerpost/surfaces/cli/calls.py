@@ -14,7 +14,7 @@ from anyio.to_thread import run_sync
 from rich.text import Text
 
 from fingerpost.call.digest import ResultStore, escape_invisible
-from fingerpost.call.outcomes import build_cached_note, build_guidance, explain_to_person
+from fingerpost.call.outcomes import build_cached_note, build_guidance, explain_to_person, get_failure_reason
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.events import CallProgressed
 from fingerpost.llm.content import read_arguments
@@ -186,7 +186,10 @@ def _show_failure(outcome: Outcome, *, technical: bool) -> None:
         tool=outcome.tool,
         detail=outcome.detail or ("" if explanation else outcome.content),
         fix=_format_fix(outcome),
+        reason=get_failure_reason(outcome),
     )
+    if explanation:  # printed above
+        help_ = replace(help_, summary="")
     click.echo(_make_readable(repeat_options(help_.render(technical=technical))), err=True)
 
 
