@@ -204,11 +204,11 @@ def test_shadow_mode_shows_which_requests_would_be_offered_other_tools(person: C
     person.has("office", OFFICE)
     requests = person.writes(
         "requests.txt",
-        'what will the weather be in Oslo\n{"query": "send an email about the forecast and the commits"}\n\n',
+        'what will the weather be in Oslo\n{"query": "look at the forecast, the commits and the email"}\n\n',
     )
     same = ("eval", "shadow", "--requests", str(requests), "--set", "narrow.candidates=3")
     unchanged = person.runs(*same)
-    assert (unchanged.returncode, "0 of 2 requests (0%)" in unchanged.stdout) == (0, True), unchanged.stderr
+    assert (unchanged.returncode, "0 of 2 requests (0 %)" in unchanged.stdout) == (0, True), unchanged.stderr
     changed = person.runs(
         "eval", "shadow", "--requests", str(requests), "--set", "narrow.max_tools=1", "--json"
     )

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from fingerpost.errors import (
+    ConfigError,
     FingerpostError,
     ResponseTooLarge,
     ServerReplyInvalid,
@@ -259,10 +260,10 @@ async def test_a_server_that_takes_no_notifications_does_not_hold_up_other_calls
         assert arguments_of(result) == {"quick": True}
 
 
-async def test_an_address_that_is_none_is_explained():
-    async with open_pool(Server.http("odd", "nonsense://x"), Server.http("empty", "")) as servers:
-        assert "not usable" in (servers.get_status("odd").reason or "")
-        assert "no address" in (servers.get_status("empty").reason or "")
+def test_an_address_that_is_none_is_refused_where_it_is_written():
+    for address in ("nonsense://x", ""):
+        with pytest.raises(ConfigError, match="is not a URL"):
+            Server.http("odd", address)
 
 
 async def test_a_pinned_era_the_server_does_not_speak_is_explained():

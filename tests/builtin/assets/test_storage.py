@@ -91,7 +91,7 @@ def test_the_command_makes_and_saves_one(tmp_path: Path):
     assert asked.returncode == 0, asked.stderr
     handle = asked.stdout.partition("kept as ")[2].partition(".")[0]
     shown = person.runs("result", handle)
-    assert "image/svg+xml" in shown.stdout and "kept aside" in shown.stderr
+    assert "image/svg+xml" in shown.stdout and "stored separately" in shown.stderr
     saved = person.runs("result", handle, "--out", "fruit.svg")
     assert saved.returncode == 0, saved.stderr
     assert (tmp_path / "fruit.svg").read_bytes().startswith(b"<svg ")
