@@ -150,3 +150,10 @@ def test_a_slip_in_an_edited_name_is_said_in_a_conversation_too(clerk: CommandLi
     assert "files/create_directory takes no 'paht'; it takes: path" in done.stderr
     assert meant.is_dir()
     assert not (clerk.home / "drafts").exists()
+
+
+def test_our_options_stand_before_the_command_of_a_server(tmp_path: Path) -> None:
+    person = CommandLine(tmp_path)
+    settings = person.writes("mine.toml", "")
+    commands = find_commands(person.runs("status", "--config", str(settings)).stdout)
+    assert ["servers", "add", "NAME", "--config", str(settings), "--", "COMMAND"] in commands

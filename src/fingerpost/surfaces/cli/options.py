@@ -175,7 +175,8 @@ def repeat_options(text: str) -> str:
 
 def _append_files(words: str, files: str) -> str:
     knows_none = words.startswith(_COMMANDS_WITHOUT_FILES) or words.endswith("--help")
-    return words if knows_none else f"{words}{files}"
+    own, separator, program = words.partition(" -- ")  # what follows is the command of a server
+    return words if knows_none else f"{own}{files}{separator}{program}"
 
 
 def _list_file_options() -> Iterator[str]:
