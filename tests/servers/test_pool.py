@@ -85,7 +85,7 @@ async def test_an_unknown_server_is_answered_with_near_names():
     async with open_pool(tool_server("github").spec(), tool_server("files").spec(), start=False) as servers:
         with pytest.raises(UnknownServer, match="gihtub") as caught:
             servers.get_status("gihtub")
-        assert caught.value.hint == "did you mean github?"
+        assert caught.value.hint == "Did you mean github?"
         with pytest.raises(UnknownServer):
             await servers.call("nothing", "x", {}, timeout=1)
 

@@ -34,7 +34,7 @@ def test_all_servers_are_listed_with_what_is_switched_on(person: CommandLine):
     assert [each["name"] for each in output if each["enabled"]] == ["knowledge"]
     assert all(each["tools"] and each["about"] for each in output)
     table = person.runs("builtin")
-    assert "search_knowledge_base" in table.stdout and "builtin.enabled" in table.stdout
+    assert "search_knowledge_base" in table.stdout and 'enabled = ["workspace"]' in table.stdout
 
 
 def test_a_server_that_is_none_is_named_with_those_that_are(person: CommandLine):

@@ -218,11 +218,10 @@ async def test_a_model_that_hangs_is_bounded_by_the_seconds_of_the_request(tmp_p
 
 
 @proves("W3")
-@pytest.mark.parametrize("seconds", [0.0, -1.0])
-async def test_no_time_at_all_is_said_at_once(tmp_path: Path, seconds: float) -> None:
+async def test_no_time_at_all_is_said_at_once(tmp_path: Path) -> None:
     server = library()
     async with open_router(tmp_path, [server.spec()], reader()) as router:
-        route = await router.route(WISH.format(1), seconds=seconds)
+        route = await router.route(WISH.format(1), seconds=0.0)
         assert route.outcome is RouteOutcome.LIMITED
     assert server.calls == []
 

@@ -188,12 +188,9 @@ async def _answer_directly(run: RunState) -> Route:
     assert run.narrowing is not None
     prompt = run.packet.content.original_prompt
     view = await run.deps.narrower.find_visible(run.deps.get_snapshot(), run.options)
-    if run.options.max_tools == 0:
-        abilities, denied_by = [], ["max_tools is 0"]
-    else:
-        abilities = _describe_abilities(view.visible.cards)
-        hidden = (one for one in view.hidden.values() if not one.personal)
-        denied_by = list(dict.fromkeys(f"{one.reason} ({one.rule})" for one in hidden))
+    abilities = _describe_abilities(view.visible.cards)
+    hidden = (one for one in view.hidden.values() if not one.personal)
+    denied_by = list(dict.fromkeys(f"{one.reason} ({one.rule})" for one in hidden))
     down = run.deps.narrower.get_absent()
     text = build_direct_reply(run.narrowing, prompt, abilities=abilities, down=down, denied_by=denied_by)
     if abilities or find_known_reply(prompt, get_phrases(get_language(run))) is not None:
