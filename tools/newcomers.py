@@ -176,7 +176,7 @@ def play_editor(person: Newcomer) -> None:
         },
     ]
     talk_to_program(person, entry, messages, "time__get_current_time", "+09:00")
-    person.run("fingerpost status", "1 of 1 up")
+    person.run("fingerpost status", "1 of 1 usable")
 
 
 def talk_to_program(
