@@ -28,6 +28,7 @@ from fingerpost.errors import (
 from fingerpost.llm import ResponseSchema, parse_structured
 from fingerpost.llm.base import ChatModel, ModelReply, ModelRequest
 from fingerpost.llm.content import as_list, as_mapping
+from fingerpost.llm.remote import build_status_failure, build_timeout_error, build_unreachable_failure
 from fingerpost.narrow.scorer import clean_line
 from fingerpost.records import Message
 from fingerpost.redaction import register_secret, scrub
@@ -45,13 +46,8 @@ MAX_DIMENSIONS: Final = 8192
 MAX_WAIT_S: Final = 60.0  # longest pause after repeated failures
 BATCH_SIZE: Final = 32
 BATCH_FACTOR: Final = 10  # a batch may take so many times as long as one request
-_MAX_MESSAGE_LENGTH: Final = 200
-_BUSY_STATUSES: Final = (408, 425, 429)
-_HINTS: Final = {
-    401: "Check its API key.",
-    403: "Check its API key.",
-    404: "Check the address and the model.",
-}
+# The endpoint refuses this body, and may accept another one.
+BODY_STATUSES: Final = (400, 413, 422)
 
 
 class ModelEndpoint:
@@ -104,12 +100,12 @@ class ModelEndpoint:
         with self._lock:
             if self._clock() < self._next_try:
                 message = f"{self.name} failed a moment ago and is not asked again yet"
-                raise ModelUnavailable(message, model=self.model)
+                raise ModelUnavailable(message, model=self.name)
         try:
             reply = self._post_once(f"{self.base_url}{path}", body, self._seconds * factor)
-        except ModelRefused:
-            raise  # it is there
-        except ModelError:
+        except ModelError as error:
+            if error.status in BODY_STATUSES:
+                raise
             with self._lock:
                 self._failures += 1
                 self._next_try = self._clock() + min(2.0 ** (self._failures - 1), MAX_WAIT_S)
@@ -129,22 +125,23 @@ class ModelEndpoint:
                     content += piece
                     if len(content) > MAX_REPLY_BYTES:
                         message = f"{self.name} answered with more than {MAX_REPLY_BYTES:,} bytes"
-                        raise ModelReplyInvalid(message, model=self.model, hint="Is its address right?")
+                        raise ModelReplyInvalid(message, model=self.name, hint="Is its address right?")
                     if time.monotonic() > deadline:
-                        raise self._build_timeout(seconds)
-                status = response.status_code
+                        raise build_timeout_error(self.name, seconds)
         except httpx2.TimeoutException as error:
-            raise self._build_timeout(seconds) from error
+            raise build_timeout_error(self.name, seconds) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-            message = f"{self.name} cannot be reached: {scrub(str(error) or type(error).__name__)}"
-            raise ModelUnavailable(message, model=self.model, hint="Is its server running?") from error
-        if status != 200:
-            raise self._build_status_error(status, bytes(content))
+            raise build_unreachable_failure(error, self.name).error from error
         try:
-            return json.loads(content)
-        except ValueError as error:
+            reply: object = json.loads(content)
+        except ValueError:
+            reply = None
+        if response.status_code != 200:
+            raise build_status_failure(response, reply, self.name, {}).error
+        if reply is None:
             message = f"{self.name} did not answer with JSON"
-            raise ModelReplyInvalid(message, model=self.model, hint="Is its address right?") from error
+            raise ModelReplyInvalid(message, model=self.name, hint="Is its address right?")
+        return reply
 
     def _open_client(self) -> httpx2.Client:
         import httpx2
@@ -154,16 +151,6 @@ class ModelEndpoint:
                 headers = {"authorization": f"Bearer {self._api_key}"} if self._api_key else {}
                 self._client = httpx2.Client(follow_redirects=False, headers=headers)
             return self._client
-
-    def _build_timeout(self, seconds: float) -> ModelTimeout:
-        return ModelTimeout(f"{self.name} did not answer within {seconds:g} s", model=self.model)
-
-    def _build_status_error(self, status: int, content: bytes) -> ModelError:
-        text = clean_line(scrub(content[:2000].decode(errors="replace")), _MAX_MESSAGE_LENGTH)
-        message = f"{self.name} answered with HTTP {status}: {text}"
-        if status in _BUSY_STATUSES or status >= 500 or status in _HINTS:
-            return ModelUnavailable(message, model=self.model, hint=_HINTS.get(status, ""))
-        return ModelRefused(message, model=self.model)
 
 
 class EndpointEncoder:
@@ -204,7 +191,7 @@ class EndpointEncoder:
         except (KeyError, TypeError, ValueError) as error:
             message = f"{self._endpoint.name} did not answer with one vector for each text"
             hint = "Is it an embedding model? (llama.cpp: --embedding)"
-            raise ModelReplyInvalid(message, model=self._endpoint.model, hint=hint) from error
+            raise ModelReplyInvalid(message, model=self._endpoint.name, hint=hint) from error
 
 
 def _read_vector(values: object) -> Vector:
@@ -227,7 +214,9 @@ class EndpointReranker:
         """Return the relevance of each text for the query. Raises a `ModelError`."""
         try:
             reply = self._ask(query, texts)
-        except ModelRefused:
+        except ModelRefused as error:
+            if error.status not in BODY_STATUSES:
+                raise
             # Text Embeddings Inference calls the field `texts`.
             self._texts_field = "texts" if self._texts_field == "documents" else "documents"
             reply = self._ask(query, texts)
@@ -237,7 +226,7 @@ class EndpointReranker:
             return [found[place] for place in range(len(texts))]
         except (KeyError, TypeError, ValueError) as error:
             message = f"{self._endpoint.name} did not answer with one score for each text"
-            raise ModelReplyInvalid(message, model=self._endpoint.model, hint="Is it a reranker?") from error
+            raise ModelReplyInvalid(message, model=self._endpoint.name, hint="Is it a reranker?") from error
 
     def close(self) -> None:
         self._endpoint.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.narrow.components import (
     NarrowComponents,
+    Reranker,
     Vector,
     build_scorer_contribution,
     rerank_close_tools,
@@ -246,6 +247,71 @@ class ScoredTools:
     failures: tuple[ScorerFailure, ...] = ()
 
 
+@dataclass(kw_only=True)
+class _ScoreCombiner:
+    """Combines the contributions to the scores of one request. A reranker that fails is not asked again."""
+
+    columns: ToolColumns
+    eligible: Rows
+    common: Sequence[ScoreContribution]  # for the request and each of its needs
+    feedback: FeedbackAdjustments
+    word_count: int  # of the whole request
+    is_mood_used: bool
+    reranker: Reranker | None
+    failures: tuple[ScorerFailure, ...]
+
+    def combine(
+        self, text: str, signals: Signals, evidence: TextEvidence, sole: Mapping[int, str], *, rerank: bool
+    ) -> tuple[ScoreContribution, ...]:
+        """Return the contributions for a text. With `rerank`, tools with close scores are reranked."""
+        own = list(self.common)
+        if self.is_mood_used:
+            own += adjust_for_mood(self.columns, evidence.base, text, signals)
+        combined = self._order(evidence, own, sole)
+        if self.reranker is None or not rerank:
+            return combined
+        scores = sum_contributions(combined, self.columns.size)
+        found = rerank_close_tools(self.reranker, text, self.columns, scores, self.eligible)
+        if isinstance(found, ScorerFailure):
+            self.failures, self.reranker = (*self.failures, found), None
+        return (
+            self._order(evidence, [*own, found], sole) if isinstance(found, ScoreContribution) else combined
+        )
+
+    def _order(
+        self, evidence: TextEvidence, own: Sequence[ScoreContribution], sole: Mapping[int, str]
+    ) -> tuple[ScoreContribution, ...]:
+        """Add text and server, then what decides the order: fallbacks, exclusive tools, feedback."""
+        columns, eligible = self.columns, self.eligible
+        contributions = (
+            *evidence.to_contributions(),
+            compute_server_bonus(evidence.base, columns, eligible, words=self.word_count),
+            *own,
+        )
+        order = (
+            adjust_for_fallbacks(columns, sum_contributions(contributions, columns.size))
+            if columns.ranked_pairs
+            else None
+        )
+        contributions = contributions if order is None else (*contributions, order)
+        alone = (
+            adjust_for_exclusive_intents(
+                columns, sum_contributions(contributions, columns.size), sole, eligible
+            )
+            if sole
+            else None
+        )
+        contributions = contributions if alone is None else (*contributions, alone)
+        if self.feedback is NO_FEEDBACK:
+            return contributions
+        return (
+            *contributions,
+            *self.feedback.compute_decisive_points(
+                columns, sum_contributions(contributions, columns.size), eligible
+            ),
+        )
+
+
 @frozen
 class ToolScorer:
     """Scores tools with the given components."""
@@ -284,77 +350,50 @@ class ToolScorer:
         query = replace(query, vector=self._get_vector(text, signals))
         feedback = self._read_feedback(query, request, columns)
         added, failures = self.components.added.run(query, columns, eligible)
-        common = [
-            *self._score_earlier_turns(text, request, columns),
-            *self._compute_non_text_points(query, signals, request, columns),
-            *added,
-            *feedback.compute_correction_points(columns),
-        ]
-        sole = self._find_exclusive_tools(text, signals, feedback, columns)
-        reranker = self.components.reranker if rerank else None
-        words = len(text.split())
-
-        def combine(
-            text: str,
-            signals: Signals,
-            evidence: TextEvidence,
-            sole: Mapping[int, str],
-            *,
-            final: bool = True,
-        ) -> tuple[ScoreContribution, ...]:
-            """Combine the contributions for a text. If the first tools are close, ask the reranker."""
-            nonlocal failures, reranker
-            own = list(common)
-            if self.flags.intent_signals:
-                own += adjust_for_mood(columns, evidence.base, text, signals)
-            made = self._combine_contributions(evidence, own, feedback, columns, eligible, sole, words)
-            if reranker is None or not final:
-                return made
-            scores = sum_contributions(made, columns.size)
-            found = rerank_close_tools(reranker, text, columns, scores, eligible)
-            if isinstance(found, ScorerFailure):
-                failures, reranker = (*failures, found), None
-            if not isinstance(found, ScoreContribution):
-                return made
-            return self._combine_contributions(
-                evidence, [*own, found], feedback, columns, eligible, sole, words
-            )
-
-        contributions = combine(text, signals, whole, sole, final=len(needs) < 2)
-        score = sum_contributions(contributions, columns.size)
-        if len(needs) < 2:
-            return ScoredTools(
-                needs=needs,
-                evidence=whole,
-                contributions=(contributions,),
-                whole=score,
-                by_need=(score,),
-                exclusive=(sole,),
-                failures=failures,
-            )
-        read = [self.components.reader.read(need) for need in needs]
-        own = [
-            self.gather_evidence(ScorerRequest(text=need, signals=one), columns)
-            for need, one in zip(needs, read, strict=True)
-        ]
-        seen = [whole.mix_with(evidence, OWN_NEED_WEIGHT) for evidence in own]
-        soles = [
-            self._find_exclusive_tools(need, one, feedback, columns)
-            for need, one in zip(needs, read, strict=True)
-        ]
-        by_need = tuple(
-            combine(need, own_signals, evidence, one)
-            for need, own_signals, evidence, one in zip(needs, read, seen, soles, strict=True)
+        combiner = _ScoreCombiner(
+            columns=columns,
+            eligible=eligible,
+            common=[
+                *self._score_earlier_turns(text, request, columns),
+                *self._compute_non_text_points(query, signals, request, columns),
+                *added,
+                *feedback.compute_correction_points(columns),
+            ],
+            feedback=feedback,
+            word_count=len(text.split()),
+            is_mood_used=self.flags.intent_signals,
+            reranker=self.components.reranker if rerank else None,
+            failures=failures,
         )
+        sole = self._find_exclusive_tools(text, signals, feedback, columns)
+        combined = combiner.combine(text, signals, whole, sole, rerank=len(needs) < 2)
+        by_need, exclusive = [combined], [sole]
+        if len(needs) > 1:
+            by_need, exclusive = self._score_needs(needs, whole, combiner)
         return ScoredTools(
             needs=needs,
             evidence=whole,
-            contributions=by_need,
-            whole=score,
+            contributions=tuple(by_need),
+            whole=sum_contributions(combined, columns.size),
             by_need=tuple(sum_contributions(contributions, columns.size) for contributions in by_need),
-            exclusive=tuple(soles),
-            failures=failures,
+            exclusive=tuple(exclusive),
+            failures=combiner.failures,
         )
+
+    def _score_needs(
+        self, needs: Sequence[str], whole: TextEvidence, combiner: _ScoreCombiner
+    ) -> tuple[list[tuple[ScoreContribution, ...]], list[Mapping[int, str]]]:
+        """Return the contributions of each need, and its exclusive tools."""
+        columns = combiner.columns
+        by_need: list[tuple[ScoreContribution, ...]] = []
+        exclusive: list[Mapping[int, str]] = []
+        for need in needs:
+            signals = self.components.reader.read(need)
+            own = self.gather_evidence(ScorerRequest(text=need, signals=signals), columns)
+            evidence = whole.mix_with(own, OWN_NEED_WEIGHT)
+            exclusive.append(self._find_exclusive_tools(need, signals, combiner.feedback, columns))
+            by_need.append(combiner.combine(need, signals, evidence, exclusive[-1], rerank=True))
+        return by_need, exclusive
 
     def gather_evidence(self, query: ScorerRequest, columns: ToolColumns) -> TextEvidence:
         """Score every tool by words and meaning."""
@@ -380,45 +419,6 @@ class ToolScorer:
         own = {name for card in cards for name in (card.key, card.server)}
         other_named = any(mention.name not in own for mention in signals.mentions)
         return {} if other_named or not feedback.settled_rows <= found.keys() else found
-
-    def _combine_contributions(
-        self,
-        evidence: TextEvidence,
-        common: Sequence[ScoreContribution],
-        feedback: FeedbackAdjustments,
-        columns: ToolColumns,
-        eligible: Rows,
-        sole: Mapping[int, str],
-        words: int,
-    ) -> tuple[ScoreContribution, ...]:
-        """Combine text, server and common contributions. Decisive feedback comes last."""
-        contributions = (
-            *evidence.to_contributions(),
-            compute_server_bonus(evidence.base, columns, eligible, words=words),
-            *common,
-        )
-        order = (
-            adjust_for_fallbacks(columns, sum_contributions(contributions, columns.size))
-            if columns.ranked_pairs
-            else None
-        )
-        contributions = contributions if order is None else (*contributions, order)
-        alone = (
-            adjust_for_exclusive_intents(
-                columns, sum_contributions(contributions, columns.size), sole, eligible
-            )
-            if sole
-            else None
-        )
-        contributions = contributions if alone is None else (*contributions, alone)
-        if feedback is NO_FEEDBACK:
-            return contributions
-        return (
-            *contributions,
-            *feedback.compute_decisive_points(
-                columns, sum_contributions(contributions, columns.size), eligible
-            ),
-        )
 
     def _read_feedback(
         self, query: ScorerRequest, request: NarrowRequest, columns: ToolColumns

@@ -140,6 +140,16 @@ class ServerState(StrEnum):
     DOWN = "down"
     DISABLED = "disabled"
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the server responds."""
+        return self in (ServerState.READY, ServerState.DEGRADED)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its tools can be called: it responds, or the first call starts it."""
+        return self.is_connected or self is ServerState.ASLEEP
+
 
 @frozen
 class ServerStatus:

@@ -15,7 +15,7 @@ from fingerpost.catalog import Catalog
 from fingerpost.errors import ConfigError, FingerpostError
 from fingerpost.events import MemorySink, ServerEntryChanged, SettingsChanged
 from fingerpost.frozen import frozen
-from fingerpost.records import DroppedTool, KnownServer, ServerSpec, ServerState, ServerStatus, ToolCard
+from fingerpost.records import DroppedTool, KnownServer, ServerSpec, ServerStatus, ToolCard
 from fingerpost.servers import ServerPool
 from fingerpost.settings import Loaded, Problem, Section, Settings
 from fingerpost.settings.load import SettingsPlaces
@@ -31,7 +31,6 @@ log = logging.getLogger("fingerpost.router")
 
 POLL_INTERVAL_S: Final = 0.5  # a change applies once a file has been the same for so long
 TRIAL_MARGIN_S: Final = 5.0
-UP_STATES: Final = (ServerState.READY, ServerState.DEGRADED)
 # Settings that apply while the router runs. All others apply after a restart.
 APPLIED_SECTIONS: Final = ("policy", "tools", "models", "profiles", "plans")
 _SERVER_FIELDS: Final = ("servers", "servers_file")
@@ -49,13 +48,13 @@ class ServerTrial:
     known: tuple[str, KnownServer] | None = None  # what to keep of it, with the hash of its entry
 
     @property
-    def connected(self) -> bool:
-        return self.status.state in UP_STATES
+    def is_connected(self) -> bool:
+        return self.status.state.is_connected
 
     @property
     def needs_sign_in(self) -> bool:
         """Whether a person must sign in first, which needs a saved entry."""
-        return not self.connected and "servers login" in (self.status.hint or "")
+        return not self.is_connected and "servers login" in (self.status.hint or "")
 
 
 async def try_server(spec: ServerSpec, settings: Settings, tokens: SignInStore | None = None) -> ServerTrial:
@@ -74,7 +73,7 @@ async def try_server(spec: ServerSpec, settings: Settings, tokens: SignInStore |
         pool.start(spec.name)
         await pool.wait_until_settled(timeout=spec.connect_timeout + TRIAL_MARGIN_S)
         status, listing, known = pool.get_status(spec.name), pool.get_listing(spec.name), None
-        if listing is not None and status.state in UP_STATES:
+        if listing is not None and status.state.is_connected:
             known = pool.get_known(spec.name)
             await run_in_thread(catalog.replace_server, listing)
     return ServerTrial(status=status, cards=catalog.snapshot.cards, dropped=catalog.dropped, known=known)

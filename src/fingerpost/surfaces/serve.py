@@ -197,5 +197,5 @@ async def _open_surfaces(
 def _build_health(router: Router) -> JsonObject:
     """Return the health as numbers only, because readers need no authentication."""
     statuses = [status for status in router.servers.statuses if status.state != "disabled"]
-    up = sum(status.state in {"ready", "degraded"} for status in statuses)
+    up = sum(status.state.is_connected for status in statuses)
     return {"servers": {"up": up, "of": len(statuses)}, "tools": len(router.tools.cards)}

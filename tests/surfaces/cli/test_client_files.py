@@ -103,10 +103,10 @@ def test_installing_adds_the_entry_alone_and_undoing_gives_the_same_bytes(
         now = file.read_bytes().decode()
         assert parse(now) == expected
         assert not Counter(_COMMENT.findall(_outside(text))) - Counter(_COMMENT.findall(_outside(now)))
-        assert not plan_install(CURSOR, file, "fingerpost", ENTRY).needed
+        assert not plan_install(CURSOR, file, "fingerpost", ENTRY).is_needed
         apply_change(plan_removal(CURSOR, file, "fingerpost"), NOON)
         assert file.read_bytes() == text.encode()
-        assert not plan_removal(CURSOR, file, "fingerpost").needed
+        assert not plan_removal(CURSOR, file, "fingerpost").is_needed
 
 
 def _outside(text: str) -> str:

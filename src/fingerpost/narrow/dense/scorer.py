@@ -234,9 +234,9 @@ class DenseScorer:
         an encoder.
         """
         matrix = self.prepare(cards)
-        self._index.resume()
         text = request.signals.gloss or request.text
-        if matrix.is_blank or not any(map(str.isalnum, request.text)):
+        is_empty = matrix.is_blank and not self._index.is_stalled
+        if is_empty or not any(map(str.isalnum, request.text)):
             return matrix.build_unknown_scores()
         try:
             with self._index.queue.pause():
@@ -250,6 +250,9 @@ class DenseScorer:
                 ]
         except Exception as error:  # noqa: BLE001 - without the encoder there are still the words
             self._index.warn_once(error)
+            return matrix.build_unknown_scores()
+        self._index.resume()  # the encoder has just answered
+        if matrix.is_blank:
             return matrix.build_unknown_scores()
         if len(whole) != matrix.dimensions:  # the endpoint has another model now
             self._index.discard()

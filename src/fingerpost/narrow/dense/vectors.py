@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import math
 import os
 import sqlite3
 import sys
@@ -21,8 +20,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fingerpost.errors import FingerpostError, ModelError, ModelRefused
+from fingerpost.errors import FingerpostError, ModelError
 from fingerpost.narrow.dense.encoder import TextEncoder, Vector, get_batch_encoder
+from fingerpost.narrow.remote_models import BODY_STATUSES
 
 WHOLE_REQUEST_WEIGHT: Final = 0.5  # weight of the whole request when its best sentence counts too
 
@@ -334,7 +334,6 @@ def _lower_priority() -> None:
 
 
 SAVE_BATCH: Final = 64
-MAX_RETRY_S: Final = 60.0  # longest pause before an encoder that is away is asked again
 
 VectorProgress = Callable[[int, int], None]
 
@@ -371,8 +370,7 @@ class VectorIndex:
         self._lock = Lock()  # guards everything below
         self._matrix = VectorMatrix(())
         self._get_text: Callable[[bytes], str] = str
-        self._retry_at = math.inf  # when an encoder that failed may be asked again
-        self._failures = 0
+        self._is_stalled = False  # whether texts are missing because the encoder was away
         self._unsaved: dict[bytes, Vector] = {}
         self._has_warned = False
         self._to_do = self._done = 0
@@ -403,16 +401,21 @@ class VectorIndex:
                 new.fill(found)
                 missing = new.missing
                 self._to_do, self._done = len(missing), 0
-                self._get_text, self._retry_at = get_text, math.inf
+                self._get_text, self._is_stalled = get_text, False
             self.queue.replace({key: get_text(key) for key in missing})
             return new
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether texts are missing because the encoder was away."""
+        return self._is_stalled
+
     def resume(self) -> None:
-        """Encode what is missing because the encoder was away, if it is time to try again."""
+        """Encode what is missing because the encoder was away. Call it when the encoder is back."""
         with self._lock:
-            if time.monotonic() < self._retry_at:
+            if not self._is_stalled:
                 return
-            self._retry_at = math.inf
+            self._is_stalled = False
             waiting = {key: self._get_text(key) for key in self._matrix.missing}
         self.queue.replace(waiting)
 
@@ -420,7 +423,7 @@ class VectorIndex:
         """Forget all vectors, on disk too, and compute them again."""
         with self._replacing, self._lock:
             self._matrix = VectorMatrix(self._matrix.keys)
-            self._unsaved, self._retry_at = {}, -math.inf
+            self._unsaved, self._is_stalled = {}, True
             if self._cache is not None:
                 self._cache.remove()
         self.resume()
@@ -452,27 +455,24 @@ class VectorIndex:
         """Encode texts, on a thread of the queue."""
         try:
             vectors = self._encode_texts(list(items.values()))
-        except ModelRefused as error:  # of one of the texts
-            if len(items) == 1:
-                self.warn_once(error)
-            else:
+        except FingerpostError as error:
+            if isinstance(error, ModelError) and error.status in BODY_STATUSES:  # one of the texts is refused
+                if len(items) == 1:
+                    self.warn_once(error)
+                    return
                 for key, text in items.items():
                     self._encode({key: text})
-            return
-        except FingerpostError as error:  # the encoder is not usable for any text
-            self.warn_once(error)
+                return
+            self.warn_once(error)  # the encoder is not usable for any text
             self.queue.clear()
-            if isinstance(error, ModelError):
-                with self._lock:
-                    self._failures += 1
-                    self._retry_at = time.monotonic() + min(2.0 ** (self._failures - 1), MAX_RETRY_S)
+            with self._lock:
+                self._is_stalled = isinstance(error, ModelError)
             return
         except Exception as error:  # noqa: BLE001 - one text that cannot be encoded must not end the others
             self.warn_once(error)
             return
         found = dict(zip(items, map(round_vector, vectors), strict=True))
         with self._lock:
-            self._failures = 0
             self._matrix.fill(found)
             self._unsaved |= found
             self._done += len(found)

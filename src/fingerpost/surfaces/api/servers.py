@@ -464,7 +464,7 @@ class ServerOperations(OperationGroup):
             status,
             name=draft.name,
             entry=cast("JsonObject", mask_entry(draft.entry)),
-            connected=trial.connected,
+            connected=trial.is_connected,
             needs_sign_in=trial.needs_sign_in,
             reason=status.reason or "",
             hint=status.hint or "",

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
 
 MAX_STDERR_LINES = 10
-UP_STATES = ("ready", "degraded", "asleep")
 STATE_COLOURS = {
     "ready": "green",
     "degraded": "yellow",
@@ -107,7 +106,7 @@ def show_servers(*, common: CommonOptions, wait: float, watch: bool, connect: bo
             for name in list_replaced_builtin(loaded):
                 print_note(f"{name}: your server of this name is used, and Fingerpost's own is left out")
         enabled = [status for status in statuses if status.state != "disabled"]
-        return 0 if not enabled or any(status.state in UP_STATES for status in enabled) else 1
+        return 0 if not enabled or any(status.state.is_usable for status in enabled) else 1
 
     return run_on_router(loaded, work)
 
@@ -297,7 +296,7 @@ def _save(
         if check and draft.spec.enabled:
             print_dim(f"connecting to {clean_text(draft.name)} …")
             trial = await try_server(draft.spec, settings, store.tokens)
-            if not trial.connected and not trial.needs_sign_in:
+            if not trial.is_connected and not trial.needs_sign_in:
                 raise _build_trial_error(trial)
         await run_sync(file.put_entry, draft.name, draft.entry)
         by = await run_sync(get_person)
@@ -332,7 +331,7 @@ def _report_saved(draft: EntryDraft, trial: ServerTrial | None, file: ServersFil
                 "saved": draft.name,
                 "file": str(file.path),
                 "entry": mask_entry(draft.entry),
-                "connected": None if trial is None else trial.connected,
+                "connected": None if trial is None else trial.is_connected,
                 "tools": [
                     {"name": card.name, "effect": card.effect.value, "certain": card.certain}
                     for card in cards
@@ -380,7 +379,7 @@ def _convert_status(router: Router, status: ServerStatus) -> dict[str, Any]:
 
 def _build_status_table(router: Router) -> Table:
     statuses = router.servers.statuses
-    up = sum(status.state in UP_STATES for status in statuses)
+    up = sum(status.state.is_usable for status in statuses)
     tools = len(router.tools.cards)
     table = build_table(
         f"{up} of {format_count(len(statuses), 'server')} up, {format_count(tools, 'tool')}",
@@ -393,7 +392,7 @@ def _build_status_table(router: Router) -> Table:
             status.transport,
             status.protocol or "",
             f"{status.connect_ms:.0f} ms" if status.connect_ms is not None else "",
-            format_tools(router, status) if status.state in UP_STATES else "",
+            format_tools(router, status) if status.state.is_usable else "",
             _build_note(router, status),
         )
     return table

@@ -210,7 +210,7 @@ class ConfigFileChange:
     after: bytes | None = field(repr=False)
 
     @property
-    def needed(self) -> bool:
+    def is_needed(self) -> bool:
         return self.before != self.after
 
 
@@ -738,7 +738,9 @@ def _list_clients(*, project: bool, name: str) -> int:
 
 def _describe_install_state(client_file: ClientFile, name: str) -> str:
     try:
-        return "installed" if plan_removal(client_file.client, client_file.file, name).needed else "not yet"
+        return (
+            "installed" if plan_removal(client_file.client, client_file.file, name).is_needed else "not yet"
+        )
     except ConfigError:
         return "its file cannot be read"  # `fingerpost install CLIENT` reports the reason
 
@@ -934,14 +936,14 @@ def _add_entry(
     change = plan_install(client_file.client, client_file.file, name, entry)
     if is_switched_off(client_file.client, change, name):
         notes.append(f"the entry is switched off in {client_file.client.label}: switch it on there")
-    if not change.needed:
+    if not change.is_needed:
         undo = f"fingerpost install {client_file.client.name} --undo"
         click.echo(f"{client_file.client.label} has this entry already. `{undo}` removes it.")
     else:
         _show_change(change)
     for note in notes:
         print_note(note)
-    if dry_run or not change.needed:
+    if dry_run or not change.is_needed:
         return 0
     _write_change(change, client_file, yes=yes)
     click.echo(f"Restart {client_file.client.label} to use it.")
@@ -985,10 +987,10 @@ def _remove_entry(client_file: ClientFile, name: str, *, yes: bool, dry_run: boo
             print_note(f"{server} was changed in {ours.file} since, and stays there, too")
     else:
         change, ours = plan_removal(client_file.client, client_file.file, name), None
-    if not change.needed and not (ours and ours.needed):
+    if not change.is_needed and not (ours and ours.is_needed):
         click.echo(f"{label} has no entry named {name}.")
         return 0
-    changes = [one for one in (change, ours) if one is not None and one.needed]
+    changes = [one for one in (change, ours) if one is not None and one.is_needed]
     for one in changes:
         _show_change(one)
     if dry_run:
@@ -1020,7 +1022,7 @@ def _write_change(change: ConfigFileChange, client_file: ClientFile, *, yes: boo
 
 
 def _apply_change(change: ConfigFileChange, now: datetime) -> None:
-    if not change.needed:
+    if not change.is_needed:
         return
     backup = apply_change(change, now)
     kept = f"; the old one is {backup}" if backup else ""

@@ -17,7 +17,7 @@ import click
 
 from fingerpost import __version__
 from fingerpost.errors import ConfigError, StoreError, UnknownServer
-from fingerpost.records import utc_now
+from fingerpost.records import ServerState, utc_now
 from fingerpost.servers.relay import lend_connections
 from fingerpost.surfaces.cli.common import (
     CONNECTING_STATES,
@@ -232,7 +232,7 @@ def _report_servers(router: Router) -> Callable[[], None]:
             reported.pop(name, None)
             click.echo(f"  {'removed':9} {clean_text(name)}", err=True)
             return
-        good = status.state in ("ready", "degraded", "asleep", "disabled")
+        good = status.state.is_usable or status.state is ServerState.DISABLED
         if status.state in ("idle", "connecting") or reported.get(name) is good:
             return
         reported[name] = good

@@ -15,6 +15,7 @@ import click
 from fingerpost import __version__
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
+from fingerpost.records import ServerState
 from fingerpost.records.codec import to_plain
 from fingerpost.servers.library import find_gateways, read_gateway_status
 from fingerpost.servers.process import OWN_LOG_NAME, get_log_file
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLLOW_SECONDS: Final = 0.5
 MAX_TAIL_BYTES: Final = 4 * 1024 * 1024  # both files of a log
-_UP_STATES: Final = frozenset({"ready", "degraded", "asleep"})
+_USABLE_STATES: Final = frozenset(state.value for state in ServerState if state.is_usable)
 _LABEL_WIDTH: Final = 11
 _TIME_LENGTH: Final = len("2026-11-18T07:35:42Z")
 _LOG_LINE: Final = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
@@ -182,7 +183,7 @@ def _format_servers(servers: Sequence[ServerSummary], tools: int) -> Iterator[st
     if not servers:
         yield repeat_options("none configured; add one with `fingerpost servers add NAME -- COMMAND`")
         return
-    up = sum(one.state in _UP_STATES for one in servers)
+    up = sum(one.state in _USABLE_STATES for one in servers)
     unknown = sum(one.state == "idle" for one in servers)
     not_tried = f", {unknown} not connected yet" if unknown else ""
     yield f"{up} of {len(servers)} usable{not_tried}, {format_count(tools, 'tool')}"
