@@ -16,6 +16,7 @@ import pytest
 
 from fingerpost.records import Choice
 from fingerpost.store import Store
+from fingerpost.surfaces.cli.evals import defer_interrupt
 from tests.kit.command_line import CommandLine, tool
 from tests.kit.evals import QUERIES, TOOLS, read_lines, write_lines
 from tests.kit.tables import table
@@ -90,6 +91,14 @@ def test_a_set_without_tools_is_judged_by_need_alone(person: CommandLine) -> Non
     lines = run_predict(person)
     assert all(line["ranking"] == [] and line["fit"] == 0 for line in lines.values())
     assert lines["6"]["need"]["verdict"] == "none"
+
+
+def test_an_interruption_waits_until_a_written_line_is_counted() -> None:
+    counted = 0
+    with pytest.raises(KeyboardInterrupt), defer_interrupt():
+        signal.raise_signal(signal.SIGINT)
+        counted += 1
+    assert counted == 1
 
 
 def test_what_was_written_survives_an_interruption(person: CommandLine) -> None:

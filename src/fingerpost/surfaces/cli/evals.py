@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import signal
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -203,13 +204,27 @@ def write_predictions(
                 for prediction in select(
                     iterate_routings(catalog, queries, narrower.narrow, top=top, scope=scope)
                 ):
-                    file.write(json.dumps(prediction.as_json()) + "\n")
-                    file.flush()
-                    written += 1
+                    with defer_interrupt():
+                        file.write(json.dumps(prediction.as_json()) + "\n")
+                        file.flush()
+                        written += 1
                     bar.advance(task)
             except KeyboardInterrupt:
                 print_note(f"stopped: {written:,} of {len(queries):,} predictions are written")
                 raise
+
+
+@contextlib.contextmanager
+def defer_interrupt() -> Generator[None]:
+    """Raise an interrupt of this block after it, so that what is written and what is counted agree."""
+    arrived: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if arrived:
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager
