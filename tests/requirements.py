@@ -389,7 +389,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A read is one row of the journal and one of the audit trail; a write is on record before it is sent"
     ),
     "H29": Requirement("Old rows are removed in small steps by age and size; the trail stays verifiable"),
-    "H30": Requirement("The store's size is shown, and it is pruned, exported and backed up by commands"),
+    "H30": Requirement(
+        "Command, API and console show the size of the store; commands prune, export and back it up"
+    ),
     "H31": Requirement(
         "In programs, an unknown option is refused with the nearest name, a traceback says what to do, a "
         "router without a store keeps nothing outside memory, and help() describes every field"

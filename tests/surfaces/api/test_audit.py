@@ -148,3 +148,22 @@ async def test_the_chain_is_verified_one_at_a_time_and_tampering_is_shown(tmp_pa
         assert (report["intact"], report["first_bad"]) == (False, 2)
         shown = {entry["seq"]: entry for entry in (await api.ok("/api/audit"))["items"]}
         assert shown[2]["summary"] == "unreadable" and shown[1]["data"]["tool"] == "files/t0"
+
+
+@proves("H30")
+async def test_the_size_of_the_store_and_what_would_be_pruned_are_shown(tmp_path: Path):
+    async with open_api_and_router(tmp_path) as api:
+        await tell(api, 3)
+        before = await api.ok("/api/store")
+        assert before["bytes"] > 0 and before["limits"] == {
+            "keep_days": 30.0,
+            "audit_days": 365.0,
+            "max_bytes": 10 * 2**30,
+        }
+        trail = next(table for table in before["tables"] if table["name"] == "audit")
+        assert (trail["rows"], trail["prunable"]) == (3, 0) and trail["oldest"] is not None
+        with sqlite3.connect(tmp_path / "store.db") as store:
+            store.execute("UPDATE audit SET at = at - 366 * 86400 * 1000000 WHERE seq < 3")
+        store.close()
+        trail = next(table for table in (await api.ok("/api/store"))["tables"] if table["name"] == "audit")
+        assert trail["prunable"] == 2

@@ -130,7 +130,7 @@ def test_the_trail_is_filtered_opened_and_exported(browser: Browser, busy: Conso
         expect(page.get_by_role("heading", name="No matches")).to_be_visible()
 
 
-@proves("V6", "I11")
+@proves("V6", "I11", "H30")
 def test_the_chain_is_verified_and_a_changed_row_is_named(browser: Browser, tmp_path: Path):
     with (
         run_module_server(tmp_path) as server,
@@ -139,10 +139,13 @@ def test_the_chain_is_verified_and_a_changed_row_is_named(browser: Browser, tmp_
         server.ask(TOKYO)
         server.ask(TOKYO)
         page.get_by_role("button", name="Verify the chain").click()
-        expect(page.locator(".verify")).to_contain_text("rows, every hash matches")
+        expect(page.locator(".verify").first).to_contain_text("rows, every hash matches")
+        page.get_by_role("button", name="Measure the store").click()
+        expect(page.locator(".store-size")).to_contain_text("Kept: journal 30 days, audit trail 365 days")
+        expect(page.get_by_role("table", name="Tables of the store")).to_contain_text("journal")
         shoot(page, "audit-intact")
         with sqlite3.connect(tmp_path / "store.db") as store:
             store.execute("UPDATE audit SET payload = payload || ' ' WHERE seq = 2")
         page.get_by_role("button", name="Verify the chain").click()
-        expect(page.locator(".verify")).to_contain_text("The first bad row is 2")
+        expect(page.locator(".verify").first).to_contain_text("The first bad row is 2")
         shoot(page, "audit-broken")

@@ -1,4 +1,4 @@
-"""The audit trail: pages, export as a file, verification of its hash chain."""
+"""The audit trail: pages, export as a file, verification of its hash chain; the size of the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import Right
 from fingerpost.records.codec import to_json
 from fingerpost.router import Router
-from fingerpost.store import AuditEntry, AuditQuery, AuditReport
+from fingerpost.store import AuditEntry, AuditQuery, AuditReport, RetentionLimits, StoreStatus
 from fingerpost.surfaces.api.operation import (
     MAX_SEARCH_LENGTH,
     ApiProblem,
@@ -158,13 +158,16 @@ class TrailPage:
 
 
 class AuditOperations(OperationGroup):
-    """The operations about the audit trail, with a limit on concurrent exports."""
+    """The operations about the audit trail and the store, with a limit on concurrent exports."""
 
     tag = "audit"
 
     def __init__(self, router: Router) -> None:
         self._audit = router.store.audit
         self._journal = router.store.journal
+        self._retention = router.store.retention
+        self._limits = RetentionLimits.from_settings(router.settings)
+        self._measuring = anyio.Lock()  # all rows are counted
         self._exports = 0
         self._verifying = False
 
@@ -223,6 +226,17 @@ class AuditOperations(OperationGroup):
             return await self._audit.verify()
         finally:
             self._verifying = False
+
+    @declare_operation(
+        "GET",
+        "/api/store",
+        "The size of the store, its rows and oldest entries, and what would be pruned now",
+        right=Right.WATCH,
+    )
+    async def get_store_status(self, request: ApiRequest) -> StoreStatus:
+        check_unscoped(request.principal)
+        async with self._measuring:
+            return await self._retention.get_status(self._limits)
 
 
 def _build_entry(entry: AuditEntry) -> TrailEntry:

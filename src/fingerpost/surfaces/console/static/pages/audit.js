@@ -11,6 +11,7 @@ import {
   Problem,
   Exact,
   Skeleton,
+  Table,
   Time,
   html,
   formatNumber,
@@ -18,7 +19,7 @@ import {
   useState,
   escapeInvisible,
 } from "../ui.js";
-import { buildUrl, post } from "../api.js";
+import { buildUrl, get, post } from "../api.js";
 import { formatExact, formatPreciseClock } from "../ui/time.js";
 import { More, Search, useAction, usePages, useDebounced } from "./paging.js";
 
@@ -62,6 +63,7 @@ export default function Audit({ query }) {
       before it, so a changed, removed or inserted row breaks the chain.
     </p>
     <${Verify} />
+    <${StoreSize} />
     <${Filters} filters=${filters} onFilters=${setFilters} kinds=${listKinds(pages.items)} />
     ${pages.error ? html`<${Problem} error=${pages.error} onRetry=${pages.reload} />` : null}
     ${pages.first && pages.loading
@@ -282,4 +284,45 @@ function Report({ report }) {
       newest backup that verifies.
     </p>
   </div>`;
+}
+
+function StoreSize() {
+  const [status, setStatus] = useState(null);
+  const { busy, error, run } = useAction();
+  const measure = async () => {
+    const found = await run(() => get("/api/store"));
+    if (found) setStatus(found);
+  };
+  return html`<section class="verify store-size">
+    <${Button} busy=${busy} onClick=${measure}>Measure the store<//>
+    <div role="status">
+      ${error ? html`<${Problem} error=${error} />` : null} ${status ? html`<p>${describeStore(status)}</p>` : null}
+    </div>
+    ${status
+      ? html`<${Table}
+          label="Tables of the store"
+          columns=${STORE_COLUMNS}
+          rows=${status.tables.filter((table) => table.rows)}
+        />`
+      : null}
+  </section>`;
+}
+
+const STORE_COLUMNS = [
+  { key: "name", title: "Table" },
+  { key: "rows", title: "Rows", align: "end", render: ({ rows }) => formatNumber(rows) },
+  { key: "oldest", title: "Oldest", render: ({ oldest }) => (oldest ? html`<${Exact} at=${oldest} />` : "–") },
+  { key: "prunable", title: "To prune", align: "end", render: ({ prunable }) => formatNumber(prunable) },
+];
+
+/** Describes the size of the store and what is kept, in one line. */
+export function describeStore({ bytes, free_bytes, limits }) {
+  const days = (count) => (count ? `${formatNumber(count)} days` : "for ever");
+  const size = limits.max_bytes ? `at most ${formatBytes(limits.max_bytes)}` : "any size";
+  return `${formatBytes(bytes)}, ${formatBytes(free_bytes)} of it free. Kept: journal ${days(limits.keep_days)}, audit trail ${days(limits.audit_days)}, ${size}.`;
+}
+
+function formatBytes(count) {
+  const power = Math.min(4, Math.floor(Math.log2(Math.max(count, 1)) / 10));
+  return `${(count / 1024 ** power).toFixed(power ? 1 : 0)} ${["bytes", "kB", "MB", "GB", "TB"][power]}`;
 }
