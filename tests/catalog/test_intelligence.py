@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from fingerpost.catalog import CATEGORIES
 from fingerpost.events import CatalogChanged, MemorySink
 from fingerpost.records import (
+    DataLabel,
     Effect,
     Instructions,
     Json,
@@ -132,6 +133,7 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         description="Prices, in euros",
         effect=Effect.DESTROY,
         operations={"drop": Effect.DESTROY},
+        labels={DataLabel.PRIVATE: True},
         cache_seconds=60.0,
         retries=4,
         retry_on=(RetryCondition.TIMEOUT,),
@@ -191,8 +193,9 @@ def test_every_field_a_person_may_write_is_taken_with_its_pattern_as_reason() ->
         examples=("How much is the red one?",),
     )
     assert dict(found.operations) == {"drop": Effect.DESTROY}
+    assert found.labels[DataLabel.PRIVATE] == Known(True, Source.WRITTEN, "written for 'shop/get_*'")
     fields = {field.name for field in dataclasses.fields(Instructions)}
-    others = {"match", "enabled", "description", "operations"}
+    others = {"match", "enabled", "description", "operations", "labels"}
     assert set(ToolOverride.model_fields) == {*others, *values, *fields}
 
 

@@ -34,8 +34,8 @@ from fingerpost.call.inflight import IdempotentCalls, InFlightWork, find_key_pro
 from fingerpost.call.outcomes import READ_RESULT_TOOL_NAME, OutcomeBuilder, run_read_result
 from fingerpost.call.progress import CallProgress
 from fingerpost.catalog import Catalog, Snapshot, UnavailableTool
-from fingerpost.catalog.fallbacks import may_have_more_fallbacks
 from fingerpost.catalog.pins import find_differences
+from fingerpost.catalog.snapshot import may_have_more_fallbacks
 from fingerpost.errors import CallError, FingerpostError, LimitReached, StoreError
 from fingerpost.events import (
     AttemptFinished,

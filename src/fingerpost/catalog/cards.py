@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Final, cast
 
 from fingerpost.catalog.certainty import find_doubt, find_parameter_doubt
+from fingerpost.catalog.data_labels import infer_labels
 from fingerpost.catalog.effects import collect_parameters, judge_effect
 from fingerpost.catalog.intelligence import (
     Overrides,
@@ -135,6 +136,7 @@ class CardBuilder:
                 repeatable=written.override(_RETRY_RULE.repeatable, "repeatable"),
             ),
             doubt=unsure,
+            labels={**infer_labels(server, tool, effect.value), **written.labels},
         )
         if written.fields.enabled is False:
             reason = f"switched off: {written.get_reason('enabled')}"

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fingerpost.catalog.cards import CardBuilder, RefusedDefinition
-from fingerpost.catalog.fallbacks import link_cards
 from fingerpost.catalog.intelligence import Overrides
 from fingerpost.catalog.pins import (
     build_pin,
@@ -23,7 +22,7 @@ from fingerpost.catalog.pins import (
     get_pinned_instructions,
     get_pinned_tools,
 )
-from fingerpost.catalog.snapshot import CatalogDiff, Snapshot, compute_diff
+from fingerpost.catalog.snapshot import CatalogDiff, Snapshot, compute_diff, link_cards
 from fingerpost.catalog.tool_names import make_names_unique
 from fingerpost.catalog.unavailable import (
     UnavailableTool,

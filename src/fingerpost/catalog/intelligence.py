@@ -17,6 +17,7 @@ from fingerpost.catalog.words import GENERAL, STOP_WORDS, classify, split_words,
 from fingerpost.data_files import read_data_table, read_sections
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    DataLabel,
     Effect,
     Instructions,
     Intelligence,
@@ -300,6 +301,14 @@ class WrittenOverride:
         return known if value is None else Known(value, Source.WRITTEN, self.get_reason(field))
 
     @property
+    def labels(self) -> dict[DataLabel, Known[bool]]:
+        """The written data labels."""
+        return {
+            label: Known(value, Source.WRITTEN, self.get_reason("labels"))
+            for label, value in (self.fields.labels or {}).items()
+        }
+
+    @property
     def instructions(self) -> Instructions:
         """The written instructions for when to use the tool."""
         own = self.fields
@@ -332,7 +341,8 @@ class Overrides:
             for field in item.model_fields_set - {"match"}:
                 value = getattr(item, field)
                 if value is not None:
-                    values[field] = value
+                    # Labels are written one by one: a later entry replaces only those that it names.
+                    values[field] = {**values.get(field, {}), **value} if field == "labels" else value
                     patterns[field] = item.match
         if not values:
             return _NOTHING_WRITTEN

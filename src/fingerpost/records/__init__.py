@@ -110,6 +110,7 @@ from fingerpost.records.shortlist import Shortlist as Shortlist
 from fingerpost.records.shortlist import Signals as Signals
 from fingerpost.records.tools import AnswerSize as AnswerSize
 from fingerpost.records.tools import ChangedInstructions as ChangedInstructions
+from fingerpost.records.tools import DataLabel as DataLabel
 from fingerpost.records.tools import Effect as Effect
 from fingerpost.records.tools import Instructions as Instructions
 from fingerpost.records.tools import Intelligence as Intelligence

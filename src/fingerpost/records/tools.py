@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from fingerpost.frozen import build_repr, frozen
 from fingerpost.records.json import Json, JsonObject
@@ -20,6 +20,14 @@ class Effect(StrEnum):
     READ = "read"
     WRITE = "write"
     DESTROY = "destroy"
+
+
+class DataLabel(StrEnum):
+    """What a call does with data, as far as trust is concerned."""
+
+    UNTRUSTED = "untrusted"  # its results contain content that other people wrote
+    PRIVATE = "private"  # it reads private data
+    OUTBOUND = "outbound"  # it sends data out: mail, posts, payments, sharing, web requests with free text
 
 
 class Source(StrEnum):
@@ -165,6 +173,9 @@ class Instructions:
     examples: tuple[str, ...] = ()
 
 
+_NOT_LABELLED: Final = Known(False, Source.DEFAULT, "nothing in its definition says so")  # noqa: FBT003
+
+
 @frozen
 class ToolCard:
     """One tool: its identity, its unmodified definition, and its metadata.
@@ -185,6 +196,7 @@ class ToolCard:
         retry: when a failed call is repeated
         personal: listed only for callers' own keys, and visible only to those callers
         doubt: why it is not certain that the tool only reads; empty if it is certain or does not read
+        labels: what it does with data; a missing label does not apply
     """
 
     key: str
@@ -202,6 +214,7 @@ class ToolCard:
     retry: RetryRule = field(default_factory=RetryRule)
     personal: bool = False
     doubt: str = ""
+    labels: Mapping[DataLabel, Known[bool]] = field(default_factory=dict[DataLabel, Known[bool]])
 
     __repr__ = build_repr("key", "effect.value", "description")
 
@@ -209,6 +222,14 @@ class ToolCard:
     def certain(self) -> bool:
         """Whether the effect is certain. An uncertain read counts as a write."""
         return not self.doubt
+
+    def has(self, label: DataLabel) -> bool:
+        """Return whether this label applies to the tool."""
+        return self.get_label(label).value
+
+    def get_label(self, label: DataLabel) -> Known[bool]:
+        """Return whether this label applies to the tool, and why."""
+        return self.labels.get(label, _NOT_LABELLED)
 
     def effect_of(self, operation: str | None) -> Effect:
         """Return the effect of one operation; the tool's effect if nothing else is written."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from fingerpost.records import Effect, Effort, RetryCondition
+from fingerpost.records import DataLabel, Effect, Effort, RetryCondition
 
 # Possible intents of a request: the twelve tool categories, and official data.
 IntentName = Literal[
@@ -445,6 +445,10 @@ class ToolOverride(Section):
     effect: Effect | None = Field(default=None, description="What running it does: read, write or destroy")
     operations: dict[str, Effect] | None = Field(
         default=None, description="The same by operation, for a tool with an `operation` parameter"
+    )
+    labels: dict[DataLabel, bool] | None = Field(
+        default=None,
+        description="Whether its results are `untrusted`, it reads `private` data, it is `outbound`",
     )
     cache_seconds: float | None = Field(
         default=None, ge=0, description="How long a repeated read may be answered from the cache; 0: never"

@@ -26,6 +26,7 @@ from fingerpost.catalog.tool_names import escape_invisible_except, escape_invisi
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     ChangedInstructions,
+    DataLabel,
     DroppedTool,
     Effect,
     HiddenTool,
@@ -504,6 +505,8 @@ def _iterate_known_fields(card: ToolCard) -> Iterator[KnownField]:
     yield _build_field("effect", card.effect)
     certainty = Known(card.certain, card.effect.source, card.doubt or card.effect.reason)
     yield _build_field("effect_certain", certainty)
+    for label in DataLabel:
+        yield _build_field(f"labels.{label}", card.get_label(label))
     yield from _iterate_fields("", card.intelligence)
     yield from _iterate_fields("retry.", card.retry)
     yield _build_field("cache_seconds", card.cache_seconds)

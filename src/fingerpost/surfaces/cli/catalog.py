@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 import click
 from anyio import move_on_after
@@ -20,7 +20,7 @@ from rich.text import Text
 from fingerpost.call.build import find_absence
 from fingerpost.errors import ServerUnavailable
 from fingerpost.events import ServerEntryChanged, encode
-from fingerpost.records import Effect, Known, ServerState, Source, ToolCall
+from fingerpost.records import DataLabel, Effect, Known, ServerState, Source, ToolCall
 from fingerpost.records.codec import to_plain
 from fingerpost.router.configuration import (
     ConfiguredEntries,
@@ -470,6 +470,7 @@ def convert_card(card: ToolCard) -> dict[str, Any]:
         "exposed_name": card.exposed_name,
         "description": card.description,
         "effect": {**to_plain(card.effect), "certain": card.certain, "doubt": card.doubt},
+        "labels": {label: to_plain(card.get_label(label)) for label in DataLabel},
         "fingerprint": card.fingerprint,
         "latency_tier": card.intelligence.latency.tier.value,
         "answer_size": card.intelligence.response.size.value,
@@ -575,11 +576,20 @@ def _show_card(router: Router, card: ToolCard) -> None:
     )
 
 
+_LABEL_TITLES: Final = {
+    DataLabel.UNTRUSTED: "brings in untrusted content",
+    DataLabel.PRIVATE: "reads private data",
+    DataLabel.OUTBOUND: "sends data out",
+}
+
+
 def _list_facts(card: ToolCard, call: CallSettings, switch: str) -> Iterator[tuple[str, Known[Any]]]:
     intelligence = card.intelligence
     dry = f" (dry run only, until tool_routing.{switch} is on)" if switch else ""
     yield "effect", replace(card.effect, value=f"{format_effect(card)}{dry}")
     yield "certain", get_certainty(card)
+    for label in DataLabel:
+        yield _LABEL_TITLES[label], card.get_label(label)
     yield "category", intelligence.category
     yield "priority", intelligence.priority
     yield "falls back to", intelligence.hierarchy
