@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 import pytest
 from anyio.abc import SocketListener, SocketStream
 from anyio.streams.buffered import BufferedByteStream
@@ -284,6 +285,18 @@ async def test_what_is_not_a_command_is_refused_and_disturbs_nobody(sockets: Pat
             with anyio.fail_after(PATIENCE), pytest.raises((anyio.IncompleteRead, anyio.BrokenResourceError)):
                 await line.receive_until(b"\n", 10)
         assert text_of(await pair.command.call("sleepy", "look", {})) == "found"
+
+
+@proves("S5")
+async def test_a_gateway_that_ends_while_a_command_writes_ends_quietly(sockets: Path, tmp_path: Path) -> None:
+    async with open_pool(SleepyServer(tmp_path).spec, start=False) as gateway:
+        async with lend_connections(gateway, sockets):
+            [path] = sockets.parent.glob("*.sock")
+            stream = await anyio.connect_unix(path)
+            await anyio.wait_all_tasks_blocked()  # the gateway waits for the first line
+            await stream.send(b"{")
+            await anyio.lowlevel.checkpoint()  # this turn of the event loop finds both: bytes, and the end
+        await stream.aclose()
 
 
 @pytest.mark.parametrize("nonsense", [b"nonsense\n", b'"' + b"x" * 9_000_000 + b'"\n', b""], ids=len)

@@ -29,8 +29,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
+import anyio.lowlevel
 import anyio.to_thread
-from anyio.abc import ByteStream, SocketAttribute, SocketListener, SocketStream, TaskGroup
+from anyio.abc import SocketAttribute, SocketListener, SocketStream, TaskGroup
 from mcp.shared.message import SessionMessage
 from mcp_types import INTERNAL_ERROR, INVALID_REQUEST, METHOD_NOT_FOUND, JSONRPCError
 
@@ -151,10 +152,15 @@ def _exists(path: str) -> bool:
 
 
 class _LineStream:
-    """Messages on a socket, one a line."""
+    """Messages on a socket, one a line.
 
-    def __init__(self, stream: ByteStream, limit: int) -> None:
+    Bytes are read and written at the socket itself: a read of anyio's stream that is cancelled while its
+    socket becomes readable leaves an `InvalidStateError` in the event loop.
+    """
+
+    def __init__(self, stream: SocketStream, limit: int) -> None:
         self._stream = stream
+        self._socket = stream.extra(SocketAttribute.raw_socket)  # noqa: S610 - not of Django
         self._splitter = LineSplitter(limit)
         self._lines: deque[bytes] = deque()
         self._lock = anyio.Lock()
@@ -162,9 +168,16 @@ class _LineStream:
     async def read(self) -> bytes | None:
         """Return the next line, or None at the end. Raises `LineLimitExceeded`."""
         while not self._lines:
+            await anyio.lowlevel.checkpoint()
             try:
-                chunk = await self._stream.receive(262_144)
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                chunk = self._socket.recv(262_144)
+            except BlockingIOError:
+                with suppress(anyio.ClosedResourceError):
+                    await anyio.wait_readable(self._socket)
+                continue
+            except OSError:
+                return None
+            if not chunk:
                 return None
             self._lines.extend(self._splitter.split(chunk))
         return self._lines.popleft()
@@ -186,11 +199,22 @@ class _LineStream:
         try:
             async with self._lock:
                 with anyio.fail_after(WRITE_SECONDS, shield=True):
-                    await self._stream.send(data + b"\n")
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):  # also `TimeoutError`
+                    await self._send(data + b"\n")
+        except (anyio.ClosedResourceError, OSError):  # also `TimeoutError`
             await self.aclose()
 
+    async def _send(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            await anyio.lowlevel.checkpoint()
+            try:
+                rest = rest[self._socket.send(rest) :]
+            except BlockingIOError:
+                await anyio.wait_writable(self._socket)
+
     async def aclose(self) -> None:
+        if self._socket.fileno() >= 0:
+            anyio.notify_closing(self._socket)
         with suppress(OSError, anyio.BrokenResourceError):
             await anyio.aclose_forcefully(self._stream)
 
@@ -451,7 +475,7 @@ def _remove_files(path: Path) -> None:
 
 
 async def _serve_command(
-    servers: ServerPool, stream: ByteStream, secret: str, facts: Mapping[str, str]
+    servers: ServerPool, stream: SocketStream, secret: str, facts: Mapping[str, str]
 ) -> None:
     """Check the first line of a command, connect the server it wants, and pass its requests on."""
     hello_lines = _LineStream(stream, MAX_HELLO_BYTES)
