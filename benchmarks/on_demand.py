@@ -19,6 +19,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 import anyio
+import httpx2
 import psutil
 from rich.console import Console
 from rich.table import Table
@@ -130,38 +131,58 @@ def measure_idle_gateway(console: Console) -> None:
     for column in ("lifecycle", "children", "MiB of the gateway", "MiB of its children"):
         table.add_column(column, justify="left" if column == "lifecycle" else "right")
     for lifecycle in ("always", "on_demand"):
-        with make_setup(lifecycle) as setup:
-            command = [
-                sys.executable,
-                "-m",
-                "fingerpost",
-                "serve",
-                "--port",
-                "0",
-                "--json",
-                "--servers",
-                str(setup.file),
+        with make_setup(lifecycle) as setup, start_gateway(setup) as (process, _):
+            while setup.starts < MANY:
+                time.sleep(0.2)
+            time.sleep(30)
+            children = [
+                one for one in process.children(recursive=True) if "server.py" in " ".join(one.cmdline())
             ]
-            with subprocess.Popen(
-                command, env=setup.environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-            ) as server:
-                try:
-                    assert server.stdout is not None
-                    server.stdout.readline()
-                    while setup.starts < MANY:
-                        time.sleep(0.2)
-                    time.sleep(30)
-                    process = psutil.Process(server.pid)
-                    children = [
-                        one
-                        for one in process.children(recursive=True)
-                        if "server.py" in " ".join(one.cmdline())
-                    ]
-                    memory = [one.memory_info().rss / 2**20 for one in (process, *children)]
-                    table.add_row(lifecycle, str(len(children)), f"{memory[0]:.0f}", f"{sum(memory[1:]):.0f}")
-                finally:
-                    server.terminate()
+            memory = [one.memory_info().rss / 2**20 for one in (process, *children)]
+            table.add_row(lifecycle, str(len(children)), f"{memory[0]:.0f}", f"{sum(memory[1:]):.0f}")
     console.print(table)
+
+
+@contextmanager
+def start_gateway(setup: Setup) -> Generator[tuple[psutil.Process, str]]:
+    """Start `fingerpost serve`; yield its process and its address."""
+    command = [sys.executable, "-m", "fingerpost", "serve", "--port", "0", "--json"]
+    with subprocess.Popen(
+        [*command, "--servers", str(setup.file)],
+        env=setup.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as server:
+        try:
+            output = server.stdout
+            assert output is not None
+            printed = "".join(iter(output.readline, "}\n")) + "}"
+            yield psutil.Process(server.pid), json.loads(printed)["address"]
+        finally:
+            server.terminate()
+
+
+def measure_first_requests(console: Console) -> None:
+    """Compare the first request after a gateway over known servers is ready with later ones."""
+    first, tenth = list[float](), list[float]()
+    with make_setup("on_demand") as setup:
+        setup.run("tools")
+        for _ in range(ROUNDS):
+            with start_gateway(setup) as (_, address), httpx2.Client(base_url=address, timeout=60) as client:
+                while client.get("/readyz").status_code != 200:
+                    time.sleep(0.05)
+                times = list[float]()
+                for number in range(10):
+                    message = {"role": "user", "content": f"look up the word number {number} please"}
+                    began = time.perf_counter()
+                    body = {"model": "fingerpost", "messages": [message]}
+                    client.post("/v1/chat/completions", json=body).raise_for_status()
+                    times.append(1000 * (time.perf_counter() - began))
+                first.append(times[0])
+                tenth.append(times[-1])
+    ratio = median(first) / median(tenth)
+    console.print(f"Requests to /v1 after /readyz: first {median(first):.0f} ms, {ratio:.1f} × the tenth")
 
 
 async def measure_waking(console: Console) -> None:
@@ -188,4 +209,5 @@ def run() -> None:
     console = Console()
     measure_commands(console)
     measure_idle_gateway(console)
+    measure_first_requests(console)
     anyio.run(measure_waking, console)

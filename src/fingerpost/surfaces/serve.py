@@ -22,6 +22,7 @@ from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.addresses import get_reachable_address
 from fingerpost.surfaces.http.local_callers import save_address
 from fingerpost.surfaces.http.server import LazyApp, PathRouter, ServedApp, get_address, listen_at, serve_app
+from fingerpost.surfaces.openai.app import open_openai_app
 from fingerpost.surfaces.operations import TracedApp, open_operations_app
 from fingerpost.telemetry.tracing import open_spans
 
@@ -67,8 +68,6 @@ def build_lazy_apps(deps: SurfaceDeps) -> dict[str, LazyApp]:
 
 
 def _open_openai(deps: SurfaceDeps, rate_limiter: RateLimiter) -> AbstractAsyncContextManager[ServedApp]:
-    from fingerpost.surfaces.openai.app import open_openai_app
-
     return open_openai_app(
         deps.router, authenticator=deps.authenticator, address=deps.address, rate_limiter=rate_limiter
     )
