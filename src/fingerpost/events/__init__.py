@@ -1,173 +1,86 @@
 """Typed events, their sinks, and rebuilding a packet from its events."""
 
-from fingerpost.events.base import Event, EventSink, StepEvent
-from fingerpost.events.call import (
-    ApprovalDecided,
-    ApprovalRequested,
-    AttemptFinished,
-    AttemptStarted,
-    BreakerMoved,
-    CallEvent,
-    CallFinished,
-    CallPrepared,
-    CallProgressed,
-    CallReceived,
-    CallRefused,
-    CallReplayed,
-    CallRuled,
-    FallbackTaken,
-    ResultDigested,
-)
-from fingerpost.events.codec import StepLines, UnknownEvent, decode, decode_steps, encode
-from fingerpost.events.gateway import AccessRefused, ClientConnected, ClientLeft, KeyChanged, MaterialRead
-from fingerpost.events.packet import (
-    ExecutionStatusChanged,
-    IntentDetected,
-    PacketEvent,
-    PacketReceived,
-    PacketReinjected,
-    SelectionReviewed,
-    TaskScheduled,
-    ToolResultInjected,
-    ToolSelected,
-    ToolsOffered,
-    find_unfinished_attempts,
-    rebuild_packet,
-)
-from fingerpost.events.route import (
-    AnswerGiven,
-    BudgetReached,
-    ConfidenceJudged,
-    FeedbackGiven,
-    HistorySummarised,
-    LearningForgotten,
-    ModelAnswered,
-    PlanNoted,
-    QuestionAsked,
-    ReplyRejected,
-    RequestNarrowed,
-    RouteBegan,
-    RouteEnded,
-    RouteResumed,
-    ShortlistWidened,
-    SmartRoutingEnd,
-    SmartRoutingStart,
-    SubagentBegan,
-    SubagentEnded,
-    SyntaxStopped,
-    ThoughtNoted,
-    ThresholdMoved,
-)
-from fingerpost.events.servers import (
-    CatalogChanged,
-    EntryTrusted,
-    EventsDropped,
-    PinAccepted,
-    ProfilesChanged,
-    PrunedChain,
-    ServerEntryChanged,
-    ServerStateChanged,
-    ServerSwitched,
-    SettingsChanged,
-    StorePruned,
-    ToolDropped,
-    ToolQuarantined,
-    ToolSwitched,
-    ToolTrusted,
-)
-from fingerpost.events.sinks import (
-    DeferredRecorder,
-    EventRecorder,
-    Fanout,
-    ImmediateRecorder,
-    LiveFeed,
-    LogSink,
-    MemorySink,
-)
-
-__all__ = [
-    "AccessRefused",
-    "AnswerGiven",
-    "ApprovalDecided",
-    "ApprovalRequested",
-    "AttemptFinished",
-    "AttemptStarted",
-    "BreakerMoved",
-    "BudgetReached",
-    "CallEvent",
-    "CallFinished",
-    "CallPrepared",
-    "CallProgressed",
-    "CallReceived",
-    "CallRefused",
-    "CallReplayed",
-    "CallRuled",
-    "CatalogChanged",
-    "ClientConnected",
-    "ClientLeft",
-    "ConfidenceJudged",
-    "DeferredRecorder",
-    "EntryTrusted",
-    "Event",
-    "EventRecorder",
-    "EventSink",
-    "EventsDropped",
-    "ExecutionStatusChanged",
-    "FallbackTaken",
-    "Fanout",
-    "FeedbackGiven",
-    "HistorySummarised",
-    "ImmediateRecorder",
-    "IntentDetected",
-    "KeyChanged",
-    "LearningForgotten",
-    "LiveFeed",
-    "LogSink",
-    "MaterialRead",
-    "MemorySink",
-    "ModelAnswered",
-    "PacketEvent",
-    "PacketReceived",
-    "PacketReinjected",
-    "PinAccepted",
-    "PlanNoted",
-    "ProfilesChanged",
-    "PrunedChain",
-    "QuestionAsked",
-    "ReplyRejected",
-    "RequestNarrowed",
-    "ResultDigested",
-    "RouteBegan",
-    "RouteEnded",
-    "RouteResumed",
-    "SelectionReviewed",
-    "ServerEntryChanged",
-    "ServerStateChanged",
-    "ServerSwitched",
-    "SettingsChanged",
-    "ShortlistWidened",
-    "SmartRoutingEnd",
-    "SmartRoutingStart",
-    "StepEvent",
-    "StepLines",
-    "StorePruned",
-    "SubagentBegan",
-    "SubagentEnded",
-    "SyntaxStopped",
-    "TaskScheduled",
-    "ThoughtNoted",
-    "ThresholdMoved",
-    "ToolDropped",
-    "ToolQuarantined",
-    "ToolResultInjected",
-    "ToolSelected",
-    "ToolSwitched",
-    "ToolTrusted",
-    "ToolsOffered",
-    "UnknownEvent",
-    "decode",
-    "decode_steps",
-    "encode",
-    "find_unfinished_attempts",
-    "rebuild_packet",
-]
+from fingerpost.events.base import Event as Event
+from fingerpost.events.base import EventSink as EventSink
+from fingerpost.events.base import StepEvent as StepEvent
+from fingerpost.events.call import ApprovalDecided as ApprovalDecided
+from fingerpost.events.call import ApprovalRequested as ApprovalRequested
+from fingerpost.events.call import AttemptFinished as AttemptFinished
+from fingerpost.events.call import AttemptStarted as AttemptStarted
+from fingerpost.events.call import BreakerMoved as BreakerMoved
+from fingerpost.events.call import CallEvent as CallEvent
+from fingerpost.events.call import CallFinished as CallFinished
+from fingerpost.events.call import CallPrepared as CallPrepared
+from fingerpost.events.call import CallProgressed as CallProgressed
+from fingerpost.events.call import CallReceived as CallReceived
+from fingerpost.events.call import CallRefused as CallRefused
+from fingerpost.events.call import CallReplayed as CallReplayed
+from fingerpost.events.call import CallRuled as CallRuled
+from fingerpost.events.call import FallbackTaken as FallbackTaken
+from fingerpost.events.call import ResultDigested as ResultDigested
+from fingerpost.events.codec import StepLines as StepLines
+from fingerpost.events.codec import UnknownEvent as UnknownEvent
+from fingerpost.events.codec import decode as decode
+from fingerpost.events.codec import decode_steps as decode_steps
+from fingerpost.events.codec import encode as encode
+from fingerpost.events.gateway import AccessRefused as AccessRefused
+from fingerpost.events.gateway import ClientConnected as ClientConnected
+from fingerpost.events.gateway import ClientLeft as ClientLeft
+from fingerpost.events.gateway import KeyChanged as KeyChanged
+from fingerpost.events.gateway import MaterialRead as MaterialRead
+from fingerpost.events.packet import ExecutionStatusChanged as ExecutionStatusChanged
+from fingerpost.events.packet import IntentDetected as IntentDetected
+from fingerpost.events.packet import PacketEvent as PacketEvent
+from fingerpost.events.packet import PacketReceived as PacketReceived
+from fingerpost.events.packet import PacketReinjected as PacketReinjected
+from fingerpost.events.packet import SelectionReviewed as SelectionReviewed
+from fingerpost.events.packet import TaskScheduled as TaskScheduled
+from fingerpost.events.packet import ToolResultInjected as ToolResultInjected
+from fingerpost.events.packet import ToolSelected as ToolSelected
+from fingerpost.events.packet import ToolsOffered as ToolsOffered
+from fingerpost.events.packet import find_unfinished_attempts as find_unfinished_attempts
+from fingerpost.events.packet import rebuild_packet as rebuild_packet
+from fingerpost.events.route import AnswerGiven as AnswerGiven
+from fingerpost.events.route import BudgetReached as BudgetReached
+from fingerpost.events.route import ConfidenceJudged as ConfidenceJudged
+from fingerpost.events.route import FeedbackGiven as FeedbackGiven
+from fingerpost.events.route import HistorySummarised as HistorySummarised
+from fingerpost.events.route import LearningForgotten as LearningForgotten
+from fingerpost.events.route import ModelAnswered as ModelAnswered
+from fingerpost.events.route import PlanNoted as PlanNoted
+from fingerpost.events.route import QuestionAsked as QuestionAsked
+from fingerpost.events.route import ReplyRejected as ReplyRejected
+from fingerpost.events.route import RequestNarrowed as RequestNarrowed
+from fingerpost.events.route import RouteBegan as RouteBegan
+from fingerpost.events.route import RouteEnded as RouteEnded
+from fingerpost.events.route import RouteResumed as RouteResumed
+from fingerpost.events.route import ShortlistWidened as ShortlistWidened
+from fingerpost.events.route import SmartRoutingEnd as SmartRoutingEnd
+from fingerpost.events.route import SmartRoutingStart as SmartRoutingStart
+from fingerpost.events.route import SubagentBegan as SubagentBegan
+from fingerpost.events.route import SubagentEnded as SubagentEnded
+from fingerpost.events.route import SyntaxStopped as SyntaxStopped
+from fingerpost.events.route import ThoughtNoted as ThoughtNoted
+from fingerpost.events.route import ThresholdMoved as ThresholdMoved
+from fingerpost.events.servers import CatalogChanged as CatalogChanged
+from fingerpost.events.servers import EntryTrusted as EntryTrusted
+from fingerpost.events.servers import EventsDropped as EventsDropped
+from fingerpost.events.servers import PinAccepted as PinAccepted
+from fingerpost.events.servers import ProfilesChanged as ProfilesChanged
+from fingerpost.events.servers import PrunedChain as PrunedChain
+from fingerpost.events.servers import ServerEntryChanged as ServerEntryChanged
+from fingerpost.events.servers import ServerStateChanged as ServerStateChanged
+from fingerpost.events.servers import ServerSwitched as ServerSwitched
+from fingerpost.events.servers import SettingsChanged as SettingsChanged
+from fingerpost.events.servers import StorePruned as StorePruned
+from fingerpost.events.servers import ToolDropped as ToolDropped
+from fingerpost.events.servers import ToolQuarantined as ToolQuarantined
+from fingerpost.events.servers import ToolSwitched as ToolSwitched
+from fingerpost.events.servers import ToolTrusted as ToolTrusted
+from fingerpost.events.sinks import DeferredRecorder as DeferredRecorder
+from fingerpost.events.sinks import EventRecorder as EventRecorder
+from fingerpost.events.sinks import Fanout as Fanout
+from fingerpost.events.sinks import ImmediateRecorder as ImmediateRecorder
+from fingerpost.events.sinks import LiveFeed as LiveFeed
+from fingerpost.events.sinks import LogSink as LogSink
+from fingerpost.events.sinks import MemorySink as MemorySink

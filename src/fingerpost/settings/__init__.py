@@ -1,92 +1,46 @@
 """Settings from all sources, with the origin of each value."""
 
-from fingerpost.settings.load import Loaded, check, load
-from fingerpost.settings.model import (
-    ApiSettings,
-    AssetEndpointSettings,
-    AuditSettings,
-    BuiltinSettings,
-    CallSettings,
-    ChooseSettings,
-    CompletionsSettings,
-    ConsoleSettings,
-    DigestSettings,
-    DiscordSettings,
-    ExtensionSettings,
-    FileRule,
-    FlagSettings,
-    GatewaySettings,
-    KnowledgeSettings,
-    LimitSettings,
-    MemorySettings,
-    ModelSettings,
-    ModelsSettings,
-    NarrowSettings,
-    OAuthSettings,
-    OwnRule,
-    ProfileRule,
-    ProfileSettings,
-    ProgramRule,
-    RuleSettings,
-    Section,
-    ServerSettings,
-    Settings,
-    SignInSettings,
-    SmartRoutingSettings,
-    SpecialistsSettings,
-    StoreSettings,
-    SubagentSettings,
-    TelemetrySettings,
-    ToolOverride,
-    ToolRoutingSettings,
-    WorkspaceSettings,
-)
-from fingerpost.settings.problems import Problem, ValueOrigin
-from fingerpost.settings.profiles import ProfileFiles
-
-__all__ = [
-    "ApiSettings",
-    "AssetEndpointSettings",
-    "AuditSettings",
-    "BuiltinSettings",
-    "CallSettings",
-    "ChooseSettings",
-    "CompletionsSettings",
-    "ConsoleSettings",
-    "DigestSettings",
-    "DiscordSettings",
-    "ExtensionSettings",
-    "FileRule",
-    "FlagSettings",
-    "GatewaySettings",
-    "KnowledgeSettings",
-    "LimitSettings",
-    "Loaded",
-    "MemorySettings",
-    "ModelSettings",
-    "ModelsSettings",
-    "NarrowSettings",
-    "OAuthSettings",
-    "OwnRule",
-    "Problem",
-    "ProfileFiles",
-    "ProfileRule",
-    "ProfileSettings",
-    "ProgramRule",
-    "RuleSettings",
-    "Section",
-    "ServerSettings",
-    "Settings",
-    "SignInSettings",
-    "SmartRoutingSettings",
-    "SpecialistsSettings",
-    "StoreSettings",
-    "SubagentSettings",
-    "TelemetrySettings",
-    "ToolOverride",
-    "ToolRoutingSettings",
-    "ValueOrigin",
-    "WorkspaceSettings",
-    "check",
-    "load",
-]
+from fingerpost.settings.load import Loaded as Loaded
+from fingerpost.settings.load import check as check
+from fingerpost.settings.load import load as load
+from fingerpost.settings.model import ApiSettings as ApiSettings
+from fingerpost.settings.model import AssetEndpointSettings as AssetEndpointSettings
+from fingerpost.settings.model import AuditSettings as AuditSettings
+from fingerpost.settings.model import BuiltinSettings as BuiltinSettings
+from fingerpost.settings.model import CallSettings as CallSettings
+from fingerpost.settings.model import ChooseSettings as ChooseSettings
+from fingerpost.settings.model import CompletionsSettings as CompletionsSettings
+from fingerpost.settings.model import ConsoleSettings as ConsoleSettings
+from fingerpost.settings.model import DigestSettings as DigestSettings
+from fingerpost.settings.model import DiscordSettings as DiscordSettings
+from fingerpost.settings.model import ExtensionSettings as ExtensionSettings
+from fingerpost.settings.model import FileRule as FileRule
+from fingerpost.settings.model import FlagSettings as FlagSettings
+from fingerpost.settings.model import GatewaySettings as GatewaySettings
+from fingerpost.settings.model import KnowledgeSettings as KnowledgeSettings
+from fingerpost.settings.model import LimitSettings as LimitSettings
+from fingerpost.settings.model import MemorySettings as MemorySettings
+from fingerpost.settings.model import ModelSettings as ModelSettings
+from fingerpost.settings.model import ModelsSettings as ModelsSettings
+from fingerpost.settings.model import NarrowSettings as NarrowSettings
+from fingerpost.settings.model import OAuthSettings as OAuthSettings
+from fingerpost.settings.model import OwnRule as OwnRule
+from fingerpost.settings.model import ProfileRule as ProfileRule
+from fingerpost.settings.model import ProfileSettings as ProfileSettings
+from fingerpost.settings.model import ProgramRule as ProgramRule
+from fingerpost.settings.model import RuleSettings as RuleSettings
+from fingerpost.settings.model import Section as Section
+from fingerpost.settings.model import ServerSettings as ServerSettings
+from fingerpost.settings.model import Settings as Settings
+from fingerpost.settings.model import SignInSettings as SignInSettings
+from fingerpost.settings.model import SmartRoutingSettings as SmartRoutingSettings
+from fingerpost.settings.model import SpecialistsSettings as SpecialistsSettings
+from fingerpost.settings.model import StoreSettings as StoreSettings
+from fingerpost.settings.model import SubagentSettings as SubagentSettings
+from fingerpost.settings.model import TelemetrySettings as TelemetrySettings
+from fingerpost.settings.model import ToolOverride as ToolOverride
+from fingerpost.settings.model import ToolRoutingSettings as ToolRoutingSettings
+from fingerpost.settings.model import WorkspaceSettings as WorkspaceSettings
+from fingerpost.settings.problems import Problem as Problem
+from fingerpost.settings.problems import ValueOrigin as ValueOrigin
+from fingerpost.settings.profiles import ProfileFiles as ProfileFiles
