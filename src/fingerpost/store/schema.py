@@ -6,6 +6,8 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -397,129 +399,43 @@ _DIALECT_TYPES = {
     "sqlite": {"counted": "INTEGER PRIMARY KEY AUTOINCREMENT NOT NULL", "bytes": "BLOB"},
     "postgresql": {"counted": "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY", "bytes": "BYTEA"},
 }
+_STEP_HEADING = re.compile(r"^-- step (\d+) ?(\w*)$", re.MULTILINE)
+_COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
 
-_CREATE_FIRST = (
-    """CREATE TABLE journal (
-        seq {counted}, event_id TEXT NOT NULL UNIQUE, at BIGINT NOT NULL,
-        kind TEXT NOT NULL, packet_id TEXT, payload TEXT NOT NULL)""",
-    "CREATE INDEX journal_packet ON journal (packet_id, seq)",
-    "CREATE INDEX journal_kind ON journal (kind, seq)",
-    """CREATE TABLE audit (
-        seq BIGINT NOT NULL PRIMARY KEY, event_id TEXT NOT NULL, at BIGINT NOT NULL,
-        kind TEXT NOT NULL, packet_id TEXT, payload TEXT NOT NULL,
-        prev_hash TEXT NOT NULL, hash TEXT NOT NULL)""",
-    """CREATE TABLE audit_head (
-        id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), seq BIGINT NOT NULL, hash TEXT NOT NULL)""",
-    f"INSERT INTO audit_head (id, seq, hash) VALUES (1, 0, '{'0' * 64}')",  # noqa: S608 - a constant
-    "CREATE TABLE pins (key TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL)",
-    """CREATE TABLE usage (
-        tool TEXT NOT NULL PRIMARY KEY, calls BIGINT NOT NULL, failures BIGINT NOT NULL,
-        last_used BIGINT NOT NULL)""",
-    """CREATE TABLE usage_buckets (
-        tool TEXT NOT NULL, measure TEXT NOT NULL, bucket INTEGER NOT NULL, count BIGINT NOT NULL,
-        PRIMARY KEY (tool, measure, bucket))""",
-    """CREATE TABLE approvals (
-        pending_id TEXT NOT NULL PRIMARY KEY, record TEXT NOT NULL, created BIGINT NOT NULL,
-        expires BIGINT NOT NULL, decision TEXT NOT NULL, decided_by TEXT, decided_at BIGINT,
-        decision_reason TEXT, edited_arguments TEXT)""",
-    "CREATE INDEX approvals_decision ON approvals (decision, created)",
-    """CREATE TABLE grants (
-        grant_id TEXT NOT NULL PRIMARY KEY, granted_by TEXT NOT NULL, granted_at BIGINT NOT NULL,
-        expires BIGINT NOT NULL, one_time BOOLEAN NOT NULL, call_fingerprint TEXT, conversation TEXT,
-        operation TEXT, spent_at BIGINT)""",
-    "CREATE INDEX grants_call ON grants (call_fingerprint)",
-    "CREATE INDEX grants_scope ON grants (conversation, operation)",
-    """CREATE TABLE cache (
-        space TEXT NOT NULL, key TEXT NOT NULL, value {bytes} NOT NULL, size BIGINT NOT NULL,
-        expires BIGINT, used BIGINT NOT NULL, PRIMARY KEY (space, key))""",
-    "CREATE INDEX cache_used ON cache (used)",
-    "CREATE TABLE tokens (server TEXT NOT NULL PRIMARY KEY, data {bytes} NOT NULL, saved BIGINT NOT NULL)",
-)
 
-_CREATE_CHOICES = (
-    """CREATE TABLE choices (
-        seq {counted}, at BIGINT NOT NULL, request TEXT NOT NULL, tool TEXT NOT NULL,
-        worked BOOLEAN NOT NULL, conversation TEXT)""",
-    "CREATE INDEX choices_conversation ON choices (conversation, seq)",
-)
+@frozen(kw_only=False)
+class MigrationStep:
+    """One schema change. `number` counts from 1 without gaps."""
 
-_CREATE_CONFIDENCES = (
-    """CREATE TABLE confidences (
-        seq {counted}, at BIGINT NOT NULL, raw DOUBLE PRECISION NOT NULL, was_right BOOLEAN NOT NULL,
-        tool TEXT NOT NULL)""",
-)
+    number: int
+    apply: Callable[[Connection], None]
 
-_CREATE_KEYS = (
-    """CREATE TABLE api_keys (
-        key_id TEXT NOT NULL PRIMARY KEY, name TEXT NOT NULL, digest TEXT NOT NULL, reach TEXT NOT NULL,
-        created BIGINT NOT NULL, expires BIGINT, last_used BIGINT, revoked BIGINT)""",
-    "CREATE INDEX api_keys_name ON api_keys (name)",
-)
 
-_CREATE_DISABLED = (
-    """CREATE TABLE shutters (
-        what TEXT NOT NULL, name TEXT NOT NULL, by_whom TEXT NOT NULL, at BIGINT NOT NULL,
-        reason TEXT NOT NULL, PRIMARY KEY (what, name))""",
-)
+def _read_steps() -> tuple[MigrationStep, ...]:
+    """Read the steps of `migrations.sql`. What SQL cannot do follows the statements of its step."""
+    _, *parts = _STEP_HEADING.split(files("fingerpost.store").joinpath("migrations.sql").read_text("utf-8"))
+    statements: dict[int, list[tuple[str, str]]] = {}
+    for number, dialect, block in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        found = _COMMENT.sub("", block).strip().removesuffix(";").split(";\n")
+        statements.setdefault(int(number), []).extend((dialect, statement) for statement in found)
 
-_CREATE_EVALS = (
-    """CREATE TABLE evals (
-        seq {counted}, at BIGINT NOT NULL, name TEXT NOT NULL, report TEXT NOT NULL)""",
-)
+    def apply(number: int, connection: Connection) -> None:
+        here = connection.dialect.name
+        for dialect, statement in statements[number]:
+            if dialect in ("", here):
+                # Not compiled by SQLAlchemy: that takes longer than SQLite takes to execute it.
+                connection.exec_driver_sql(statement.format(**_DIALECT_TYPES[here]))
+        if number == _CONVERSATION_STEP:
+            _fill_conversations(connection)
 
-_CREATE_MEMORIES = (
-    """CREATE TABLE memories (
-        seq {counted}, memory_id TEXT NOT NULL UNIQUE, person TEXT, conversation TEXT, at BIGINT NOT NULL,
-        text TEXT NOT NULL)""",
-    "CREATE INDEX memories_person ON memories (person, seq)",
-)
+    return tuple(MigrationStep(number, partial(apply, number)) for number in statements)
 
-_CREATE_LEARNING = (
-    """CREATE TABLE feedback (
-        packet_id TEXT NOT NULL, by_whom TEXT NOT NULL, at BIGINT NOT NULL, verdict TEXT NOT NULL,
-        request TEXT NOT NULL, tool TEXT, should_have TEXT, comment TEXT NOT NULL,
-        PRIMARY KEY (packet_id, by_whom))""",
-    "CREATE INDEX feedback_at ON feedback (at)",
-    """CREATE TABLE learned_marks (
-        what TEXT NOT NULL, person TEXT NOT NULL, at BIGINT NOT NULL, PRIMARY KEY (what, person))""",
-    """CREATE TABLE thresholds (
-        name TEXT NOT NULL PRIMARY KEY, base DOUBLE PRECISION NOT NULL, value DOUBLE PRECISION NOT NULL,
-        at BIGINT NOT NULL, reason TEXT NOT NULL, samples BIGINT NOT NULL)""",
-    "ALTER TABLE choices ADD COLUMN caller TEXT",
-)
 
-_CREATE_PIN_REVISION = (
-    """CREATE TABLE pin_revision (
-        id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), number BIGINT NOT NULL)""",
-    "INSERT INTO pin_revision (id, number) VALUES (1, 0)",
-)
-
-_CREATE_IDEMPOTENCY = (
-    """CREATE TABLE idempotency_keys (
-        caller TEXT NOT NULL, key TEXT NOT NULL, call_fingerprint TEXT NOT NULL, tool TEXT NOT NULL,
-        call_id TEXT NOT NULL, began BIGINT NOT NULL, expires BIGINT NOT NULL, state TEXT NOT NULL,
-        outcome {bytes}, PRIMARY KEY (caller, key))""",
-    "CREATE INDEX idempotency_keys_expires ON idempotency_keys (expires)",
-)
-
-_CREATE_INSTANCES = (
-    """CREATE TABLE instances (
-        instance_id TEXT NOT NULL PRIMARY KEY, seen BIGINT NOT NULL, lease_s DOUBLE PRECISION NOT NULL,
-        since_seq BIGINT NOT NULL)""",
-    "CREATE TABLE claims (name TEXT NOT NULL PRIMARY KEY, instance_id TEXT NOT NULL)",
-)
-
-_CREATE_PREFERENCES = ("CREATE TABLE preferences (caller TEXT NOT NULL PRIMARY KEY, effort TEXT NOT NULL)",)
-
-_ADD_JOURNAL_CONVERSATION = (
-    "ALTER TABLE journal ADD COLUMN conversation TEXT",
-    "CREATE INDEX journal_conversation ON journal (conversation, seq) WHERE conversation IS NOT NULL",
-)
+_CONVERSATION_STEP = 13
 
 
 def _fill_conversations(connection: Connection) -> None:
     """Fill the conversation column of older requests from their payloads."""
-    _build_migration(_ADD_JOURNAL_CONVERSATION)(connection)
     arrived = text(
         "SELECT seq, payload FROM journal WHERE kind = 'packet_received' AND seq > :seq "
         "ORDER BY seq LIMIT 500"
@@ -534,88 +450,6 @@ def _fill_conversations(connection: Connection) -> None:
             connection.execute(change, found)
 
 
-def _number_events(connection: Connection) -> None:
-    """Let the writer number the events, because one row holds several. The row of the head orders the
-    writers: a number becomes visible after all lower ones.
-    """
-    _build_migration(
-        (
-            """CREATE TABLE journal_head (
-                id INTEGER NOT NULL PRIMARY KEY CHECK (id = 1), seq BIGINT NOT NULL)""",
-            "INSERT INTO journal_head (id, seq) SELECT 1, coalesce(max(seq), 0) FROM journal",
-        )
-    )(connection)
-    if connection.dialect.name == "postgresql":
-        connection.execute(text("ALTER TABLE journal ALTER COLUMN seq DROP IDENTITY"))
-
-
-_AUDIT_COLUMNS = "seq, event_id, at, kind, packet_id, payload, prev_hash, hash"
-
-
-def _split_audit_chains(connection: Connection) -> None:
-    """Let each process have a chain of its own. The only chain so far becomes the first one and goes on."""
-    if connection.dialect.name == "sqlite":  # a column's type cannot be changed
-        rows: tuple[str, ...] = (
-            "ALTER TABLE audit RENAME TO audit_before",
-            """CREATE TABLE audit (
-                seq {counted}, event_id TEXT NOT NULL, at BIGINT NOT NULL, kind TEXT NOT NULL, packet_id TEXT,
-                payload TEXT NOT NULL, prev_hash TEXT NOT NULL, hash TEXT NOT NULL, chain INTEGER NOT NULL,
-                number BIGINT NOT NULL)""",
-            (
-                f"INSERT INTO audit ({_AUDIT_COLUMNS}, chain, number) "  # noqa: S608 - names of our own
-                f"SELECT {_AUDIT_COLUMNS}, 1, seq FROM audit_before ORDER BY seq"
-            ),
-            "DROP TABLE audit_before",
-        )
-    else:
-        last = connection.execute(text("SELECT coalesce(max(seq), 0) FROM audit")).scalar_one()
-        rows = (
-            "ALTER TABLE audit ADD COLUMN chain INTEGER NOT NULL DEFAULT 1, ADD COLUMN number BIGINT",
-            "UPDATE audit SET number = seq",
-            (
-                "ALTER TABLE audit ALTER COLUMN chain DROP DEFAULT, ALTER COLUMN number SET NOT NULL, "
-                f"ALTER COLUMN seq ADD GENERATED ALWAYS AS IDENTITY (START WITH {last + 1:d})"
-            ),
-        )
-    _build_migration(
-        (
-            *rows,
-            "CREATE UNIQUE INDEX audit_chain ON audit (chain, number)",
-            "ALTER TABLE audit_head RENAME TO audit_head_before",
-            """CREATE TABLE audit_head (
-                chain INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash TEXT NOT NULL,
-                owner TEXT NOT NULL, leased_until BIGINT NOT NULL)""",
-            (
-                "INSERT INTO audit_head (chain, seq, hash, owner, leased_until) "
-                "SELECT 1, seq, hash, '', 0 FROM audit_head_before"
-            ),
-            "DROP TABLE audit_head_before",
-            """CREATE TABLE pruned (
-                chain INTEGER NOT NULL PRIMARY KEY, seq BIGINT NOT NULL, hash TEXT NOT NULL)""",
-        )
-    )(connection)
-
-
-_CREATE_KNOWN_SERVERS = (
-    """CREATE TABLE known_servers (
-        server TEXT NOT NULL, entry TEXT NOT NULL, listed_at BIGINT NOT NULL, record TEXT NOT NULL,
-        PRIMARY KEY (server, entry))""",
-)
-
-
-_KEY_PINS_BY_ENTRY = (
-    """CREATE TABLE pins_by_entry (
-        entry TEXT NOT NULL, key TEXT NOT NULL, record TEXT NOT NULL, PRIMARY KEY (entry, key))""",
-    """INSERT INTO pins_by_entry SELECT known_servers.entry, pins.key, pins.record
-        FROM pins JOIN known_servers
-        ON substr(pins.key, 1, length(known_servers.server) + 1) = known_servers.server || '/'""",
-    """INSERT INTO pins_by_entry SELECT '', key, record FROM pins
-        WHERE key NOT IN (SELECT key FROM pins_by_entry)""",
-    "DROP TABLE pins",
-    "ALTER TABLE pins_by_entry RENAME TO pins",
-)
-
-
 def _parse_conversation(payload: str) -> str | None:
     try:
         named = json.loads(payload)["event"]["packet"]["header"]["session_id"]
@@ -624,43 +458,7 @@ def _parse_conversation(payload: str) -> str | None:
     return escape(named) if isinstance(named, str) else None
 
 
-@frozen(kw_only=False)
-class MigrationStep:
-    """One schema change. `number` counts from 1 without gaps."""
-
-    number: int
-    apply: Callable[[Connection], None]
-
-
-def _build_migration(statements: Sequence[str]) -> Callable[[Connection], None]:
-    def apply(connection: Connection) -> None:
-        types = _DIALECT_TYPES[connection.dialect.name]
-        for statement in statements:
-            # Not compiled by SQLAlchemy: that takes longer than SQLite takes to execute it.
-            connection.exec_driver_sql(statement.format(**types))
-
-    return apply
-
-
-MIGRATION_STEPS: tuple[MigrationStep, ...] = (
-    MigrationStep(1, _build_migration(_CREATE_FIRST)),
-    MigrationStep(2, _build_migration(_CREATE_CHOICES)),
-    MigrationStep(3, _build_migration(_CREATE_CONFIDENCES)),
-    MigrationStep(4, _build_migration(_CREATE_KEYS)),
-    MigrationStep(5, _build_migration(_CREATE_DISABLED)),
-    MigrationStep(6, _build_migration(_CREATE_EVALS)),
-    MigrationStep(7, _build_migration(_CREATE_MEMORIES)),
-    MigrationStep(8, _build_migration(_CREATE_LEARNING)),
-    MigrationStep(9, _build_migration(_CREATE_PIN_REVISION)),
-    MigrationStep(10, _build_migration(_CREATE_IDEMPOTENCY)),
-    MigrationStep(11, _build_migration(_CREATE_INSTANCES)),
-    MigrationStep(12, _build_migration(_CREATE_PREFERENCES)),
-    MigrationStep(13, _fill_conversations),
-    MigrationStep(14, _number_events),
-    MigrationStep(15, _split_audit_chains),
-    MigrationStep(16, _build_migration(_CREATE_KNOWN_SERVERS)),
-    MigrationStep(17, _build_migration(_KEY_PINS_BY_ENTRY)),
-)
+MIGRATION_STEPS: tuple[MigrationStep, ...] = _read_steps()
 
 
 def migrate(connection: Connection, steps: Sequence[MigrationStep] = MIGRATION_STEPS) -> int:
