@@ -23,11 +23,6 @@ from fingerpost.events.codec import UnknownEvent as UnknownEvent
 from fingerpost.events.codec import decode as decode
 from fingerpost.events.codec import decode_steps as decode_steps
 from fingerpost.events.codec import encode as encode
-from fingerpost.events.gateway import AccessRefused as AccessRefused
-from fingerpost.events.gateway import ClientConnected as ClientConnected
-from fingerpost.events.gateway import ClientLeft as ClientLeft
-from fingerpost.events.gateway import KeyChanged as KeyChanged
-from fingerpost.events.gateway import MaterialRead as MaterialRead
 from fingerpost.events.packet import ExecutionStatusChanged as ExecutionStatusChanged
 from fingerpost.events.packet import IntentDetected as IntentDetected
 from fingerpost.events.packet import PacketEvent as PacketEvent
@@ -62,9 +57,14 @@ from fingerpost.events.route import SubagentEnded as SubagentEnded
 from fingerpost.events.route import SyntaxStopped as SyntaxStopped
 from fingerpost.events.route import ThoughtNoted as ThoughtNoted
 from fingerpost.events.route import ThresholdMoved as ThresholdMoved
+from fingerpost.events.servers import AccessRefused as AccessRefused
 from fingerpost.events.servers import CatalogChanged as CatalogChanged
+from fingerpost.events.servers import ClientConnected as ClientConnected
+from fingerpost.events.servers import ClientLeft as ClientLeft
 from fingerpost.events.servers import EntryTrusted as EntryTrusted
 from fingerpost.events.servers import EventsDropped as EventsDropped
+from fingerpost.events.servers import KeyChanged as KeyChanged
+from fingerpost.events.servers import MaterialRead as MaterialRead
 from fingerpost.events.servers import PinAccepted as PinAccepted
 from fingerpost.events.servers import ProfilesChanged as ProfilesChanged
 from fingerpost.events.servers import PrunedChain as PrunedChain

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from fingerpost.events.base import Event
 from fingerpost.events.call import AttemptFinished, BreakerMoved, CallFinished, ResultDigested
-from fingerpost.events.gateway import AccessRefused
 from fingerpost.events.route import ModelAnswered, RequestNarrowed, SmartRoutingEnd, SyntaxStopped
+from fingerpost.events.servers import AccessRefused
 from fingerpost.records import ErrorKind, NeedVerdict
 
 Counts = Mapping[str, int]
