@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from sqlalchemy import (
@@ -27,6 +26,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeDecorator
 
+from fingerpost.data_files import read_data_text
 from fingerpost.errors import StoreTooNew
 from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
@@ -413,7 +413,7 @@ class MigrationStep:
 
 def _read_steps() -> tuple[MigrationStep, ...]:
     """Read the steps of `migrations.sql`. What SQL cannot do follows the statements of its step."""
-    _, *parts = _STEP_HEADING.split(files("fingerpost.store").joinpath("migrations.sql").read_text("utf-8"))
+    _, *parts = _STEP_HEADING.split(read_data_text("fingerpost.store", "migrations.sql"))
     statements: dict[int, list[tuple[str, str]]] = {}
     for number, dialect, block in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         found = _COMMENT.sub("", block).strip().removesuffix(";").split(";\n")
