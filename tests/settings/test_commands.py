@@ -196,8 +196,8 @@ def test_import_adds_to_an_existing_file_keeps_what_is_there_and_a_backup(
     file = folders.write("mcp.json", old)
     code, printed = terminal.run("import", "--write", "mcp.json", "--yes")
     assert code == 0
-    assert "mcp.json.bak" in printed
-    assert (folders.cwd / "mcp.json.bak").read_text(encoding="utf-8") == old
+    (backup,) = folders.cwd.glob("mcp.json.backup-*")
+    assert backup.name in printed and backup.read_text(encoding="utf-8") == old
     assert "// keep" in file.read_text(encoding="utf-8")
     content = json.loads(to_plain_json(file.read_text(encoding="utf-8")))
     assert content["mine"] == 1

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 from fingerpost.errors import ConfigError
 from fingerpost.settings.document import as_table, to_plain_json
 from fingerpost.settings.servers_file import drop_json, drop_toml, put_json, put_toml
+from fingerpost.surfaces.cli.client_import import apply_change, format_change
 from fingerpost.surfaces.cli.client_install import (
     CLIENTS,
     InstallClient,
     ServerEntry,
-    apply_change,
-    format_change,
     plan_install,
     plan_removal,
 )

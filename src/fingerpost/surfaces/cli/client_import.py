@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Sequence
+from dataclasses import field
+from datetime import datetime
 from difflib import unified_diff
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,10 @@ from typing import Final
 import click
 from rich.text import Text
 
+from fingerpost.catalog import escape_invisible_except
 from fingerpost.errors import ConfigError
+from fingerpost.frozen import frozen
+from fingerpost.redaction import scrub
 from fingerpost.settings import load
 from fingerpost.settings.client_files import (
     FoundClientFile,
@@ -23,8 +26,16 @@ from fingerpost.settings.client_files import (
     mask_secrets,
     merge_servers,
     read_drafts,
+    shorten_path,
 )
-from fingerpost.settings.document import SettingsDocument, as_list, as_table, parse_json, read_document
+from fingerpost.settings.document import (
+    SettingsDocument,
+    as_list,
+    as_table,
+    parse_json,
+    parse_toml,
+    read_document,
+)
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.servers_file import PRIVATE_MODE, put_json, write_atomically
 from fingerpost.settings.variables import register_literal_secrets
@@ -38,10 +49,106 @@ from fingerpost.surfaces.cli.screen import (
 )
 from fingerpost.surfaces.cli.terminal_input import confirm, is_at_terminal
 
+BOM: Final = b"\xef\xbb\xbf"
+BACKUP_SUFFIX: Final = ".backup-"
 REVIEW_NEXT: Final = (
     "Their tools wait for your review: `fingerpost pins` lists them, "
     "`fingerpost pins accept SERVER` accepts them."
 )
+
+
+@frozen(kw_only=False)
+class ConfigFileChange:
+    """The content of a file before and after. None means no file."""
+
+    file: Path
+    before: bytes | None = field(repr=False)
+    after: bytes | None = field(repr=False)
+    private: bool = False  # only its owner may read it, even if others could before
+
+    @property
+    def is_needed(self) -> bool:
+        return self.before != self.after
+
+
+def format_change(change: ConfigFileChange, shown: str) -> list[str]:
+    """Return the change as lines of a unified diff, secrets masked."""
+    _remember_secrets(change)
+    before, after = (decode_text(data or b"").splitlines() for data in (change.before, change.after))
+    lines = unified_diff(before, after, f"{shown} (now)", f"{shown} (then)", lineterm="")
+    return [escape_invisible_except(scrub(line), keep="\t\\") for line in lines]
+
+
+def show_change(change: ConfigFileChange) -> None:
+    for line in format_change(change, shorten_path(change.file, Path.home())):
+        click.echo(style_change(line))
+
+
+def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
+    """Write the change atomically. Return the path of the backup, if there was a file."""
+    target = change.file.resolve()  # keep symbolic links
+    if read_bytes(target) != change.before:
+        message = f"{change.file} was changed by another program meanwhile"
+        raise ConfigError(message, hint="run the command again")
+    try:
+        is_private = change.private or change.before is None
+        mode = PRIVATE_MODE if is_private else target.stat().st_mode & 0o777
+        backup = None
+        if change.before is not None:
+            backup = find_free_backup(target, now)
+            write_atomically(backup, change.before, mode)
+        if change.after is None:
+            target.unlink()
+        else:
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(target, change.after, mode)
+    except OSError as error:
+        message = f"{change.file} cannot be written: {error.strerror or error}"
+        raise ConfigError(message, hint="check the permissions of the file and its folder") from error
+    return backup
+
+
+def write_change(change: ConfigFileChange, now: datetime, *, err: bool = False) -> None:
+    """Write the change, if any, and print what was written."""
+    if not change.is_needed:
+        return
+    backup = apply_change(change, now)
+    kept = f"; the old one is {backup}" if backup else ""
+    click.echo(f"{'Removed' if change.after is None else 'Wrote'} {change.file}{kept}.", err=err)
+
+
+def _remember_secrets(change: ConfigFileChange) -> None:
+    """Register the secrets of other servers for masking."""
+    parse = parse_toml if change.file.suffix == ".toml" else parse_json
+    for data in (change.before, change.after):
+        document = parse(decode_text(data or b""), "file", Path())
+        if isinstance(document, SettingsDocument):
+            drafts, _ = read_drafts(document)
+            for draft in drafts:
+                register_literal_secrets(draft.values)
+
+
+def read_bytes(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        message = f"{file} cannot be read: {error.strerror or error}"
+        raise ConfigError(message, hint="check the path and its permissions") from error
+
+
+def decode_text(data: bytes) -> str:
+    return data.removeprefix(BOM).decode("utf-8", "strict")
+
+
+def find_free_backup(target: Path, now: datetime) -> Path:
+    name = f"{target.name}{BACKUP_SUFFIX}{now:%Y%m%d-%H%M%S}"
+    backup, number = target.with_name(name), 1
+    while backup.exists():
+        number += 1
+        backup = target.with_name(f"{name}-{number}")
+    return backup
 
 
 def explain_invalid_target(target: Path) -> str | None:
@@ -71,61 +178,31 @@ def _read_target(target: Path | None) -> SettingsDocument | None:
     return document
 
 
-def merge_text(target: Path, merged: MergedServers, *, review: bool) -> tuple[str, str]:
-    """Return the text before and after. What the file has already, comments included, stays as it is.
+def plan_merge(
+    target: Path, merged: MergedServers, *, review: bool, private: bool = False
+) -> ConfigFileChange:
+    """Return the change that adds the servers. What the file has already, comments included, stays as it is.
 
     With `review` the tools of new entries wait until a person accepts them.
     """
     document = _read_target(target)
-    old = target.read_text("utf-8-sig") if document is not None else ""
+    before = read_bytes(target)
+    old = text = decode_text(before or b"")
     tables = () if document is None else find_server_tables(document)
     path = tuple(map(str, tables[0].path)) if tables else ("mcpServers",)
     known = frozenset(tables[0].servers) if tables else frozenset[str]()
-    text = old
     for name, entry in merged.servers.items():
         if name not in known:
             text = put_json(text, path, name, {**entry, "review_new": True} if review else entry)
     written = as_list(document.values.get("inputs")) if document is not None else []
     if inputs := _find_new_inputs(written, as_list(merged.build_document().get("inputs"))):
         text = put_json(text, (), "inputs", [*written, *inputs])
-    return old, text
+    return ConfigFileChange(target, before, before if text == old else text.encode(), private)
 
 
 def _find_new_inputs(old: list[object], added: list[object]) -> list[object]:
     known = {(as_table(entry) or {}).get("id") for entry in old}
     return [entry for entry in added if (as_table(entry) or {}).get("id") not in known]
-
-
-def build_difference(old: str, new: str, secrets: Sequence[str], name: str) -> list[str]:
-    """Return the change as lines of a unified diff, secrets masked."""
-    before, after = (_format_masked(text, secrets).splitlines() for text in (old, new))
-    return list(unified_diff(before, after, f"{name} (now)", f"{name} (then)", lineterm=""))
-
-
-def _format_masked(text: str, secrets: Sequence[str]) -> str:
-    document = parse_json(text, "", Path()) if text.strip() else None
-    if not isinstance(document, SettingsDocument):
-        return ""
-    return json.dumps(mask_secrets(document.values, secrets), indent=2, ensure_ascii=False)
-
-
-def replace_file(target: Path, text: str, *, private: bool) -> Path | None:
-    """Write the file atomically. Return the path of the backup, if there was a file."""
-    target = target.resolve()
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    mode = target.stat().st_mode & 0o777 if target.exists() and not private else PRIVATE_MODE
-    backup = _back_up(target, mode) if target.exists() else None
-    write_atomically(target, text.encode(), mode)
-    return backup
-
-
-def _back_up(target: Path, mode: int) -> Path:
-    number, backup = 1, target.with_name(f"{target.name}.bak")
-    while backup.exists():
-        number += 1
-        backup = target.with_name(f"{target.name}.bak{number}")
-    write_atomically(backup, target.read_bytes(), mode)
-    return backup
 
 
 def import_servers(*, target: Path | None, yes: bool, dry_run: bool, as_json: bool) -> int:
@@ -148,7 +225,7 @@ def import_servers(*, target: Path | None, yes: bool, dry_run: bool, as_json: bo
         return 1
     if yes or is_named or (is_at_terminal() and not as_json and not dry_run):
         _write_merged(target, merged, yes=yes, quiet=as_json, private=private, dry_run=dry_run)
-    elif not as_json and len(set(merge_text(target, merged, review=True))) == 1:
+    elif not as_json and not plan_merge(target, merged, review=True).is_needed:
         click.echo(f"Nothing new: {target} has all of them.")
     elif not as_json:
         click.echo(f"Nothing is written. `fingerpost import --yes` adds them to {target}.")
@@ -225,19 +302,17 @@ def _format_target(entry: object) -> str:
 def _write_merged(
     target: Path, merged: MergedServers, *, yes: bool, quiet: bool, private: bool, dry_run: bool
 ) -> None:
-    old, new = merge_text(target, merged, review=True)  # other programs chose these servers
-    if old == new:
+    change = plan_merge(target, merged, review=True, private=private)  # other programs chose these servers
+    if not change.is_needed:
         click.echo(f"{target} already has all of them", err=quiet)
         return
     if not quiet:
-        for line in build_difference(old, new, merged.secrets, str(target)):
-            click.echo(style_change(line))
+        show_change(change)
     if dry_run:
         return
     if not yes:
         confirm(f"Write {target}?", abort=True)
-    backup = replace_file(target, new, private=private)
-    kept = f" (the old one is {backup})" if backup else ""
-    use = "" if private else f"; use it with --servers {target}"
-    click.echo(f"wrote {target}{kept}{use}", err=quiet)
+    write_change(change, datetime.now().astimezone(), err=quiet)
+    if not private:
+        click.echo(f"Use it with --servers {target}.", err=quiet)
     click.echo(REVIEW_NEXT, err=quiet)

@@ -17,17 +17,15 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, field
 from datetime import datetime
-from difflib import get_close_matches, unified_diff
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import click
 
-from fingerpost.catalog import escape_invisible_except
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
-from fingerpost.redaction import scrub
 from fingerpost.settings.client_files import (
     CLIENT_FILE_LOCATIONS,
     FoundClientFile,
@@ -39,7 +37,7 @@ from fingerpost.settings.client_files import (
     read_drafts,
     shorten_path,
 )
-from fingerpost.settings.document import SettingsDocument, parse_json, parse_toml, read_document
+from fingerpost.settings.document import SettingsDocument, parse_json, read_document
 from fingerpost.settings.problems import Problem
 from fingerpost.settings.servers_file import (
     PRIVATE_MODE,
@@ -60,16 +58,24 @@ from fingerpost.settings.sources import (
     find_config,
     get_default_store_file,
 )
-from fingerpost.settings.variables import VariableScope, expand, register_literal_secrets
+from fingerpost.settings.variables import VariableScope, expand
 from fingerpost.surfaces.cli.client_import import (
+    BACKUP_SUFFIX,
+    BOM,
     REVIEW_NEXT,
+    ConfigFileChange,
+    decode_text,
     explain_invalid_target,
-    merge_text,
+    find_free_backup,
+    plan_merge,
+    read_bytes,
     read_existing,
+    show_change,
+    write_change,
 )
 from fingerpost.surfaces.cli.common import read_settings
 from fingerpost.surfaces.cli.options import CommonOptions
-from fingerpost.surfaces.cli.screen import print_note, print_table, style_change
+from fingerpost.surfaces.cli.screen import print_note, print_table
 from fingerpost.surfaces.cli.terminal_input import confirm
 from fingerpost.surfaces.http.authenticator import is_exposed
 
@@ -197,23 +203,6 @@ def build_http_entry(client: InstallClient, url: str, *, key_variable: str | Non
     return entry
 
 
-_BOM: Final = b"\xef\xbb\xbf"
-_BACKUP_SUFFIX: Final = ".backup-"
-
-
-@frozen(kw_only=False)
-class ConfigFileChange:
-    """The content of a file before and after. None means no file."""
-
-    file: Path
-    before: bytes | None = field(repr=False)
-    after: bytes | None = field(repr=False)
-
-    @property
-    def is_needed(self) -> bool:
-        return self.before != self.after
-
-
 def plan_install(
     client: InstallClient, file: Path, name: str, entry: ServerEntry, drop: Iterable[str] = ()
 ) -> ConfigFileChange:
@@ -221,7 +210,7 @@ def plan_install(
     `ConfigError`.
     """
     drop = tuple(drop)
-    data = _read_bytes(file)
+    data = read_bytes(file)
     document = _read_client_file(client, file) if data is not None else None
     values = _get_values(document)
     present = _look_up(values, client.servers_path).get(name)
@@ -257,7 +246,7 @@ def _keep_options(entry: ServerEntry, older: ServerEntry) -> ServerEntry:
 
 def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChange:
     """Return the change that removes the server `name`, or restores the backup if nothing else changed."""
-    data = _read_bytes(file)
+    data = read_bytes(file)
     values = _get_values(_read_client_file(client, file)) if data is not None else {}
     present = _look_up(values, client.servers_path).get(name)
     if data is None or present is None:
@@ -273,40 +262,9 @@ def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChan
     )
 
 
-def format_change(change: ConfigFileChange, shown: str) -> list[str]:
-    """Return the change as lines of a unified diff, secrets masked."""
-    _remember_secrets(change)
-    before, after = (_decode(data or b"").splitlines() for data in (change.before, change.after))
-    lines = unified_diff(before, after, f"{shown} (now)", f"{shown} (then)", lineterm="")
-    return [escape_invisible_except(scrub(line), keep="\t\\") for line in lines]
-
-
-def apply_change(change: ConfigFileChange, now: datetime) -> Path | None:
-    """Write the change atomically. Return the path of the backup, if there was a file."""
-    target = change.file.resolve()  # keep symbolic links
-    if _read_bytes(target) != change.before:
-        message = f"{change.file} was changed by another program meanwhile"
-        raise ConfigError(message, hint="run the command again")
-    try:
-        mode = target.stat().st_mode & 0o777 if change.before is not None else PRIVATE_MODE
-        backup = None
-        if change.before is not None:
-            backup = _find_free_backup(target, now)
-            write_atomically(backup, change.before, mode)
-        if change.after is None:
-            target.unlink()
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(target, change.after, mode)
-    except OSError as error:
-        message = f"{change.file} cannot be written: {error.strerror or error}"
-        raise ConfigError(message, hint="check the permissions of the file and its folder") from error
-    return backup
-
-
 def is_switched_off(client: InstallClient, change: ConfigFileChange, name: str) -> bool:
     """Return whether the entry is disabled; a switch of an older entry is kept."""
-    entry = _look_up(_parse_values(client, _decode(change.after or b"")), client.servers_path).get(name)
+    entry = _look_up(_parse_values(client, decode_text(change.after or b"")), client.servers_path).get(name)
     switches = cast("ServerEntry", entry) if isinstance(entry, dict) else {}
     return switches.get("disabled") is True or switches.get("enabled") is False
 
@@ -324,9 +282,9 @@ def _plan_checked_edit(
     expected: Mapping[str, Any],
     pasted: tuple[str, ServerEntry] | None,
 ) -> ConfigFileChange:
-    mark = _BOM if data is not None and data.startswith(_BOM) else b""
+    mark = BOM if data is not None and data.startswith(BOM) else b""
     try:
-        text = edit(_decode(data or b""))
+        text = edit(decode_text(data or b""))
         sound = _parse_values(client, text) == expected
     except (NotEditable, ValueError, TypeError, IndexError):
         text, sound = "", False
@@ -352,17 +310,17 @@ def _find_original(
 ) -> tuple[bytes | None] | None:
     """Return the content before the installation, if only the entry was added since."""
     candidates: list[bytes | None] = [None]
-    for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{_BACKUP_SUFFIX}*"), reverse=True):
-        candidates.insert(-1, _read_bytes(backup))
+    for backup in sorted(file.resolve().parent.glob(f"{file.resolve().name}{BACKUP_SUFFIX}*"), reverse=True):
+        candidates.insert(-1, read_bytes(backup))
     for content in candidates:
         try:
-            text = _put_entry(client, _decode(content or b""), name, entry)
+            text = _put_entry(client, decode_text(content or b""), name, entry)
             without = name not in _look_up(
-                _parse_values(client, _decode(content or b"")), client.servers_path
+                _parse_values(client, decode_text(content or b"")), client.servers_path
             )
         except (NotEditable, ValueError, TypeError, IndexError):
             continue
-        mark = _BOM if content is not None and content.startswith(_BOM) else b""
+        mark = BOM if content is not None and content.startswith(BOM) else b""
         if without and mark + text.encode() == data:
             return (content,)
     return None
@@ -401,40 +359,6 @@ def _look_up(values: Mapping[str, Any], path: tuple[str, ...]) -> dict[str, Any]
     for key in path:
         node = cast("Any", node).get(key) if isinstance(node, dict) else None
     return cast("dict[str, Any]", node) if isinstance(node, dict) else {}
-
-
-def _remember_secrets(change: ConfigFileChange) -> None:
-    """Register the secrets of other servers for masking."""
-    parse = parse_toml if change.file.suffix == ".toml" else parse_json
-    for data in (change.before, change.after):
-        document = parse(_decode(data or b""), "file", Path())
-        if isinstance(document, SettingsDocument):
-            drafts, _ = read_drafts(document)
-            for draft in drafts:
-                register_literal_secrets(draft.values)
-
-
-def _read_bytes(file: Path) -> bytes | None:
-    try:
-        return file.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        message = f"{file} cannot be read: {error.strerror or error}"
-        raise ConfigError(message, hint="check the path and its permissions") from error
-
-
-def _decode(data: bytes) -> str:
-    return data.removeprefix(_BOM).decode("utf-8", "strict")
-
-
-def _find_free_backup(target: Path, now: datetime) -> Path:
-    name = f"{target.name}{_BACKUP_SUFFIX}{now:%Y%m%d-%H%M%S}"
-    backup, number = target.with_name(name), 1
-    while backup.exists():
-        number += 1
-        backup = target.with_name(f"{name}-{number}")
-    return backup
 
 
 _RECORDS_FILE_NAME: Final = "moved-servers.json"  # beside the default store
@@ -498,13 +422,11 @@ def plan_move(
     merged = merge_servers((*existing, source))
     # A project's file may come from someone else; of the user's own file the tools were in use already.
     review = client_file.scope == "project"
-    old, new = merge_text(servers, merged, review=review)
-    before = _read_bytes(servers)
     written = _look_up(_get_values(_read_client_file(client, client_file.file)), client.servers_path)
     options = {"review_new": True} if review else {}
     return MovePlan(
         client=plan_install(client, client_file.file, name, entry, others),
-        servers=ConfigFileChange(servers, before, before if old == new else new.encode()),
+        servers=plan_merge(servers, merged, review=review),
         moved={server: written[server] for server in others},
         added={
             server: {**given, **options} for server, given in merged.servers.items() if server not in known
@@ -547,7 +469,7 @@ def plan_return(
     """
     ours, kept = _plan_servers_return(record)
     file = Path(record.client.file)
-    data = _read_bytes(file)
+    data = read_bytes(file)
     if (original := _find_version(record.client, data)) is not None:
         return ConfigFileChange(file, data, original[0]), ours, kept
     values = _get_values(_read_client_file(client, file)) if data is not None else {}
@@ -580,13 +502,13 @@ def plan_return(
 
 def _plan_servers_return(record: MoveRecord) -> tuple[ConfigFileChange, tuple[str, ...]]:
     file = Path(record.servers.file)
-    data = _read_bytes(file)
+    data = read_bytes(file)
     if (original := _find_version(record.servers, data)) is not None:
         return ConfigFileChange(file, data, original[0]), ()
     if data is None:
         return ConfigFileChange(file, None, None), ()
     present = ServersFile(path=file, shown=str(file)).read_entries()
-    text, kept = _decode(data), list[str]()
+    text, kept = decode_text(data), list[str]()
     for name, entry in record.added.items():
         if name in present and present[name].values == entry:
             text = drop_json(text, tuple(map(str, present[name].table)), name)
@@ -597,7 +519,7 @@ def _plan_servers_return(record: MoveRecord) -> tuple[ConfigFileChange, tuple[st
 
 def _describe_version(change: ConfigFileChange, now: datetime) -> FileVersion:
     target = change.file.resolve()
-    backup = str(_find_free_backup(target, now)) if change.before is not None else None
+    backup = str(find_free_backup(target, now)) if change.before is not None else None
     return FileVersion(file=str(target), backup=backup, written=_hash(change.after))
 
 
@@ -619,7 +541,7 @@ def _find_version(version: FileVersion, data: bytes | None) -> tuple[bytes | Non
         return None
     if version.backup is None:
         return (None,)
-    content = _read_bytes(Path(version.backup))
+    content = read_bytes(Path(version.backup))
     return None if content is None else (content,)
 
 
@@ -632,7 +554,7 @@ def _get_records_file() -> Path:
 
 
 def _read_records() -> list[MoveRecord]:
-    content = _read_bytes(_get_records_file())
+    content = read_bytes(_get_records_file())
     return [
         MoveRecord(
             name=one["name"],
@@ -828,7 +750,7 @@ def _add_stdio_notes(client: InstallClient, loaded: Loaded, plan: MovePlan | Non
         notes.append("no servers are configured yet: add one with `fingerpost servers add`")
     texts = [Path(file).read_text(encoding="utf-8-sig", errors="replace") for file in loaded.files]
     if plan is not None:
-        texts.append(_decode(plan.servers.after or b""))
+        texts.append(decode_text(plan.servers.after or b""))
     if variables := _find_variables(texts):
         notes.append(
             f"the settings use {', '.join(variables)}, set in this shell: {client.label} must have the same, "
@@ -940,12 +862,16 @@ def _add_entry(
         undo = f"fingerpost install {client_file.client.name} --undo"
         click.echo(f"{client_file.client.label} has this entry already. `{undo}` removes it.")
     else:
-        _show_change(change)
+        show_change(change)
     for note in notes:
         print_note(note)
     if dry_run or not change.is_needed:
         return 0
-    _write_change(change, client_file, yes=yes)
+    if not client_file.present and client_file.scope == "user" and not change.file.parent.is_dir():
+        print_note(f"{client_file.client.label} was not found here; {change.file.parent} is created")
+    if not yes:
+        confirm(f"Write {change.file}?", abort=True)
+    write_change(change, datetime.now().astimezone())
     click.echo(f"Restart {client_file.client.label} to use it.")
     return 0
 
@@ -956,7 +882,7 @@ def _move_servers(
     """Write the entry and move the client's other servers to the servers file."""
     label, count = client_file.client.label, len(plan.moved)
     for change in (plan.servers, plan.client):
-        _show_change(change)
+        show_change(change)
     notes += (f"the servers file has another server of that name: {one}" for one in plan.renamed)
     for note in notes:
         print_note(note)
@@ -966,9 +892,8 @@ def _move_servers(
         confirm(f"Write {plan.client.file} and {plan.servers.file}?", abort=True)
     now = datetime.now().astimezone()
     record_move(plan, name, now)
-    plan.servers.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for change in (plan.servers, plan.client):  # first where the servers go to: none is lost
-        _apply_change(change, now)
+        write_change(change, now)
     servers = "1 server" if count == 1 else f"{count} servers"
     click.echo(f"Moved {servers} from {label} to {plan.servers.file}.")
     if client_file.scope == "project":
@@ -992,7 +917,7 @@ def _remove_entry(client_file: ClientFile, name: str, *, yes: bool, dry_run: boo
         return 0
     changes = [one for one in (change, ours) if one is not None and one.is_needed]
     for one in changes:
-        _show_change(one)
+        show_change(one)
     if dry_run:
         return 0
     if not yes:
@@ -1000,30 +925,8 @@ def _remove_entry(client_file: ClientFile, name: str, *, yes: bool, dry_run: boo
         confirm(f"{verb} {' and '.join(str(one.file) for one in changes)}?", abort=True)
     now = datetime.now().astimezone()
     for one in changes:
-        _apply_change(one, now)
+        write_change(one, now)
     if record is not None:
         forget_move(record)
     click.echo(f"Restart {label} to apply the change.")
     return 0
-
-
-def _show_change(change: ConfigFileChange) -> None:
-    for line in format_change(change, shorten_path(change.file, Path.home())):
-        click.echo(style_change(line))
-
-
-def _write_change(change: ConfigFileChange, client_file: ClientFile, *, yes: bool) -> None:
-    if not client_file.present and client_file.scope == "user" and not change.file.parent.is_dir():
-        print_note(f"{client_file.client.label} was not found here; {change.file.parent} is created")
-    if not yes:
-        confirm(f"Write {change.file}?", abort=True)
-    now = datetime.now().astimezone()
-    _apply_change(change, now)
-
-
-def _apply_change(change: ConfigFileChange, now: datetime) -> None:
-    if not change.is_needed:
-        return
-    backup = apply_change(change, now)
-    kept = f"; the old one is {backup}" if backup else ""
-    click.echo(f"{'Removed' if change.after is None else 'Wrote'} {change.file}{kept}.")
