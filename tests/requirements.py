@@ -440,4 +440,9 @@ REQUIREMENTS: dict[str, Requirement] = {
         "`install` writes absolute paths and this shell's PATH, moves a client's other servers on request "
         "and back again, and a client without tools is told why"
     ),
+    # M. Teams
+    "M1": Requirement(
+        "Sign-in tokens are encrypted at rest, the secret can be replaced, and a store without it says so"
+    ),
+    "M2": Requirement("Signing out deletes the stored tokens and revokes them at the authorization server"),
 }

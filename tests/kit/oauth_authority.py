@@ -75,6 +75,7 @@ class OAuthAuthority(OAuthAuthorizationServerProvider[AuthorizationCode, Refresh
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
         self.access.pop(token.token, None)
+        self.refresh.pop(token.token, None)
 
     def _grant(self, client_id: str, scopes: list[str]) -> OAuthToken:
         access, refresh = secrets.token_hex(20), secrets.token_hex(20)

@@ -21,7 +21,6 @@ from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records.codec import to_plain
 from fingerpost.settings import load
 from fingerpost.store import Store
-from fingerpost.store.trust import SECRET_NAME
 from tests.kit.api import PATIENCE_S
 from tests.kit.gateways import serve_gateway
 from tests.kit.raw_http import raw_server, with_length
@@ -229,10 +228,8 @@ def test_the_installation_secret_is_not_in_the_database(tmp_path: Path) -> None:
 
     async def open_twice() -> bytes:
         async with Store.open(at) as store, Store.open(at) as another:
-            await store.tokens.put(SECRET_NAME, b"one of an older version, 32 byte")
             secret = await store.secret.load()
             assert await another.secret.load() == secret
-            assert await store.tokens.get(SECRET_NAME) is None
         return secret
 
     secret = anyio.run(open_twice)

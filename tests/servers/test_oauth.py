@@ -14,14 +14,14 @@ import pytest
 from mcp.server.auth.provider import (
     ProviderTokenVerifier,
 )
-from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions
+from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyHttpUrl
 
 from fingerpost.errors import ConfigError, ServerUnavailable
 from fingerpost.records import OAuthSpec, ServerState
 from fingerpost.redaction import scrub
-from fingerpost.servers import Server, sign_in
+from fingerpost.servers import Server, sign_in, sign_out
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
 from tests.kit.oauth_authority import OAuthAuthority
 from tests.kit.server_pools import PATIENCE, arguments_of, eventually, open_pool
@@ -38,6 +38,7 @@ async def serve_protected(authority: OAuthAuthority) -> AsyncGenerator[str]:
         issuer_url=AnyHttpUrl(base),
         resource_server_url=AnyHttpUrl(f"{base}/mcp"),
         client_registration_options=ClientRegistrationOptions(enabled=True),
+        revocation_options=RevocationOptions(enabled=True),
         validate_token_resource=False,
     )
     app = tool_server("locked").server.streamable_http_app(
@@ -85,6 +86,20 @@ async def test_after_signing_in_the_server_works_and_the_sign_in_outlives_the_po
                 result = await servers.call("locked", "echo", {"n": number}, timeout=PATIENCE)
                 assert arguments_of(result) == {"n": number}
         assert authority.refreshed == 0
+
+
+@proves("M2")
+async def test_signing_out_forgets_and_revokes_the_tokens():
+    authority, tokens = OAuthAuthority(), MemoryTokens()
+    async with serve_protected(authority) as url:
+        spec = Server.http("locked", url)
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
+        assert await sign_out(spec, tokens) == "revoked"
+        assert (tokens.entries, authority.access, authority.refresh) == ({}, {}, {})
+        assert await sign_out(spec, tokens) == "not signed in"
+        await sign_in(spec, tokens, open_browser=person, timeout=PATIENCE)
+    assert await sign_out(spec, tokens) == "not revoked"  # the authority is away
+    assert tokens.entries == {}
 
 
 @proves("H13")

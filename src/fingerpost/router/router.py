@@ -88,7 +88,7 @@ from fingerpost.router.store_sync import (
     refresh_pins,
     renew_lease,
 )
-from fingerpost.servers import ServerPool, sign_in
+from fingerpost.servers import ServerPool, SignOutResult, sign_in, sign_out
 from fingerpost.servers.spec import FunctionServer, FunctionTool
 from fingerpost.settings import Loaded, OwnRule, ProfileFiles, Settings
 from fingerpost.tasks import run_restarting
@@ -241,6 +241,7 @@ class Router:
                     memory=self.settings.store.url is None,
                     flush_ms=self.settings.store.flush_ms,
                     audit=self.settings.flags.audit,
+                    secret=self.settings.store.secret,
                     secret_file=self.settings.store.secret_file,
                     anchors=self.settings.audit.anchors,
                     anchor_seconds=self.settings.audit.anchor_seconds,
@@ -839,6 +840,15 @@ class Router:
         await sign_in(spec, self.store.tokens, open_browser=open_browser)
         await self.servers.ensure(server, timeout=spec.connect_timeout)
         return self.servers.get_status(server)
+
+    async def sign_out(self, server: str) -> SignOutResult:
+        """Delete the stored sign-in to a server and revoke its tokens. Open connections stay."""
+        self._check_open()
+        spec = next((spec for spec in self.extensions.servers if spec.name == server), None)
+        if spec is None:
+            self.servers.get_status(server)  # raises and suggests similar server names
+            return "not signed in"  # a built-in server
+        return await sign_out(spec, self.store.tokens)
 
     @property
     def tools(self) -> Snapshot:

@@ -44,6 +44,7 @@ from fingerpost.servers.in_flight import RequestRegistry
 from fingerpost.servers.library import ConnectDeps, ConnectionProfile
 from fingerpost.servers.oauth import load_sign_in as load_sign_in
 from fingerpost.servers.oauth import sign_in as sign_in
+from fingerpost.servers.oauth import sign_out as sign_out
 from fingerpost.servers.relay import (
     PROGRAM_VERSION,
     BorrowedConnection,

@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import field
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast
 
 import anyio
 import anyio.to_thread
@@ -166,3 +166,12 @@ async def sign_in(
     """Sign in to this server. Return False if the server does not require it. Raises `ServerUnavailable`."""
     connect = await ConnectLibrary().load()
     return await connect.sign_in(spec, tokens, open_browser=open_browser, timeout=timeout)
+
+
+SignOutResult = Literal["not signed in", "revoked", "not revoked"]
+
+
+async def sign_out(spec: ServerSpec, tokens: SignInStore) -> SignOutResult:
+    """Delete the stored sign-in to this server and revoke its tokens."""
+    connect = await ConnectLibrary().load()
+    return await connect.sign_out(spec, tokens)

@@ -33,7 +33,7 @@ from fingerpost.redaction import register_secret
 from fingerpost.servers.errors import clean_text
 from fingerpost.servers.failures import from_exception
 from fingerpost.servers.http_client import HttpClients, check_address, resolve_addresses
-from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore
+from fingerpost.servers.library import SIGN_IN_SECONDS, SignInStore, SignOutResult
 from fingerpost.settings.validation import is_link_local, is_loopback
 
 IpAddress = IPv4Address | IPv6Address
@@ -306,6 +306,7 @@ def _is_same_url(one: httpx2.URL, other: httpx2.URL) -> bool:
 
 MAX_CALLBACK_LENGTH = 16 * 1024
 CALLBACK_SECONDS = 10.0
+REVOKE_SECONDS: Final = 10.0
 
 _INITIALIZE_REQUEST = {
     "jsonrpc": "2.0",
@@ -345,6 +346,53 @@ async def sign_in(
     except Exception as error:
         raise from_exception(spec.name, error) from error
     return storage.sign_in.tokens is not None
+
+
+async def sign_out(spec: ServerSpec, tokens: SignInStore) -> SignOutResult:
+    """Delete the stored sign-in and revoke its tokens at the authorization server (RFC 7009).
+
+    "not revoked": the authorization server names no endpoint for that, or refused; the tokens are valid
+    until they expire.
+    """
+    try:
+        data = await tokens.get(spec.name)
+    except ConfigError:  # it cannot be decrypted
+        await tokens.remove(spec.name)
+        return "not revoked"
+    if data is None:
+        return "not signed in"
+    await tokens.remove(spec.name)
+    try:
+        stored = OAuthSignIn.model_validate_json(data)
+        stored.register_secrets()
+        with anyio.fail_after(REVOKE_SECONDS):
+            return "revoked" if await _revoke(stored) else "not revoked"
+    except (ValidationError, OAuthFlowError, httpx2.HTTPError, OSError):  # OSError: also the timeout
+        return "not revoked"
+
+
+async def _revoke(stored: OAuthSignIn) -> bool:
+    endpoint = None if stored.authority is None else stored.authority.revocation_endpoint
+    if endpoint is None or stored.tokens is None:
+        return False
+    await check_url(str(endpoint), "to revoke", stored.address)
+    client_fields = () if stored.client is None else ("client_id", "client_secret")
+    named = {name: getattr(stored.client, name) for name in client_fields}
+    kinds = {"refresh_token": stored.tokens.refresh_token, "access_token": stored.tokens.access_token}
+    http = HttpClients()
+    try:
+        async with await http.build_client() as client:
+            for kind, token in kinds.items():
+                if token is not None:
+                    form = {"token": token, "token_type_hint": kind, **named}
+                    answer = await client.post(
+                        str(endpoint), data={name: value for name, value in form.items() if value is not None}
+                    )
+                    if answer.status_code != 200:
+                        return False
+    finally:
+        await http.aclose()
+    return True
 
 
 async def _run_sign_in(

@@ -209,10 +209,17 @@ class StoreSettings(Section):
         repr=False,
         description="sqlite:///file or postgresql://…; by default a file in the data directory",
     )
+    secret: str | None = Field(
+        default=None,
+        repr=False,
+        min_length=32,
+        description="The secret that encrypts sign-in tokens and approval states, the same on every host; "
+        "better in the environment than here",
+    )
     secret_file: str | None = Field(
         default=None,
-        description="File of the secret that encrypts approval states, the same on every host; by default "
-        "beside an SQLite file, and in a PostgreSQL database",
+        description="File of that secret, if `secret` is not set; by default beside an SQLite file, and in a "
+        "PostgreSQL database",
     )
     flush_ms: float = Field(
         default=100.0, ge=0, le=1000, description="How long writes wait to be flushed together"

@@ -4,8 +4,6 @@ keys, disabled tools, evals, memories and running processes.
 Only this package uses the database library. The default is SQLite; a URL selects PostgreSQL.
 """
 
-from fingerpost.store.api_keys import ApiKey as ApiKey
-from fingerpost.store.api_keys import ApiKeyStore as ApiKeyStore
 from fingerpost.store.approvals import ApprovalStore as ApprovalStore
 from fingerpost.store.approvals import GrantStore as GrantStore
 from fingerpost.store.audit import AuditEntry as AuditEntry
@@ -14,6 +12,10 @@ from fingerpost.store.audit import AuditReport as AuditReport
 from fingerpost.store.audit import AuditTrail as AuditTrail
 from fingerpost.store.cache import Cache as Cache
 from fingerpost.store.cache import CacheLimits as CacheLimits
+from fingerpost.store.credentials import ApiKey as ApiKey
+from fingerpost.store.credentials import ApiKeyStore as ApiKeyStore
+from fingerpost.store.credentials import InstallationSecret as InstallationSecret
+from fingerpost.store.credentials import TokenStore as TokenStore
 from fingerpost.store.database import StoreLocation as StoreLocation
 from fingerpost.store.database import get_data_directory as get_data_directory
 from fingerpost.store.database import resolve_location as resolve_location
@@ -31,8 +33,6 @@ from fingerpost.store.retention import RetentionLimits as RetentionLimits
 from fingerpost.store.retention import StoreStatus as StoreStatus
 from fingerpost.store.store import Store as Store
 from fingerpost.store.trust import DisabledStore as DisabledStore
-from fingerpost.store.trust import InstallationSecret as InstallationSecret
 from fingerpost.store.trust import PinChanges as PinChanges
 from fingerpost.store.trust import PinStore as PinStore
-from fingerpost.store.trust import TokenStore as TokenStore
 from fingerpost.store.writer import WriterStatistics as WriterStatistics

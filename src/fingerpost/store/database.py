@@ -14,7 +14,7 @@ import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import field, replace
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
@@ -61,6 +61,7 @@ class StoreLocation:
     anchor: Path
     file: Path | None = None  # of an SQLite database on disk
     secret_file: Path | None = None  # as in the settings
+    secret_value: bytes | None = field(default=None, repr=False)  # the secret itself, from the settings
 
     @property
     def identity(self) -> str:
@@ -121,15 +122,23 @@ class StoreLocation:
 
 
 def resolve_location(
-    url: str | None = None, *, anchor: Path | None = None, secret_file: str | Path | None = None
+    url: str | None = None,
+    *,
+    anchor: Path | None = None,
+    secret: str | None = None,
+    secret_file: str | Path | None = None,
 ) -> StoreLocation:
     """Return the location for `url`, or the default one. Does not access the disk.
 
     `secret_file` is relative to the working directory, `~` is the home folder.
     """
     location = StoreLocation.from_sqlite_file(get_default_store_file()) if url is None else _parse_url(url)
-    secret = None if secret_file is None else Path(secret_file).expanduser().absolute()
-    return replace(location, anchor=anchor or location.anchor, secret_file=secret)
+    return replace(
+        location,
+        anchor=anchor or location.anchor,
+        secret_file=None if secret_file is None else Path(secret_file).expanduser().absolute(),
+        secret_value=None if secret is None else secret.encode(),
+    )
 
 
 def _parse_url(text: str) -> StoreLocation:

@@ -17,10 +17,10 @@ from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import utc_now
 from fingerpost.store.anchors import Anchor, RemoteAnchors
-from fingerpost.store.api_keys import ApiKeyStore
 from fingerpost.store.approvals import ApprovalStore, GrantStore, IdempotencyStore
 from fingerpost.store.audit import AuditTrail
 from fingerpost.store.cache import Cache, CacheLimits
+from fingerpost.store.credentials import ApiKeyStore, CredentialRows, InstallationSecret, TokenStore
 from fingerpost.store.database import Database, StoreLocation, build_damaged_error, resolve_location, upsert
 from fingerpost.store.journal import Journal
 from fingerpost.store.learning import (
@@ -34,7 +34,7 @@ from fingerpost.store.learning import (
 from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head
-from fingerpost.store.trust import DisabledStore, InstallationSecret, KnownServerStore, PinStore, TokenStore
+from fingerpost.store.trust import DisabledStore, KnownServerStore, PinStore
 from fingerpost.store.writer import StoreWriter, WriterStatistics
 
 LEASE_SECONDS = 30.0
@@ -74,6 +74,11 @@ class InstanceStore:
     async def end(self, instance_id: str) -> None:
         """Remove this process and its claims."""
         await self._writer.write(_end_instances, instance_id)
+
+    async def list_live(self, *, now: datetime | None = None) -> list[Instance]:
+        """Return the processes that use the store."""
+        moment = now or utc_now()
+        return [one for one in await self._database.read(_list_instances) if _is_alive(one, moment)]
 
     async def list_expired(self, *, now: datetime | None = None) -> list[Instance]:
         """Return the processes whose lease has expired."""
@@ -171,8 +176,9 @@ class Store:
         self.approvals = ApprovalStore(database, writer)
         self.grants = GrantStore(database, writer)
         self.cache = Cache(database, writer, cache)
-        self.tokens = TokenStore(database, writer)
-        self.secret = InstallationSecret(self.tokens, database.location)
+        credentials = CredentialRows(database, writer)
+        self.secret = InstallationSecret(credentials, database.location)
+        self.tokens = TokenStore(credentials, self.secret)
         self.keys = ApiKeyStore(database, writer)
         self.disabled = DisabledStore(database, writer)
         self.idempotency = IdempotencyStore(database, writer)
@@ -199,6 +205,7 @@ class Store:
         flush_ms: float = 100.0,
         audit: bool = True,
         anchor: Path | None = None,
+        secret: str | None = None,
         secret_file: str | Path | None = None,
         anchors: Sequence[str] = (),
         anchor_seconds: float = 60.0,
@@ -211,15 +218,15 @@ class Store:
 
         `flush_ms` is how long background writes are collected, `lock_wait` how long to wait for a lock of
         another program, `backlog` how many events may wait while the disk is blocked. `anchor` is the anchor
-        file of the audit trail, by default beside the database, `secret_file` the file of the installation's
-        secret, by default beside an SQLite file or in a PostgreSQL database. `anchors` are remote anchors (a
-        file, `syslog://…`, `https://…`), which get the newest row every `anchor_seconds`. Leaving the block
-        writes all remaining data.
+        file of the audit trail, by default beside the database, `secret` the installation's secret or
+        `secret_file` its file, by default beside an SQLite file or in a PostgreSQL database. `anchors` are
+        remote anchors (a file, `syslog://…`, `https://…`), which get the newest row every `anchor_seconds`.
+        Leaving the block writes all remaining data.
         """
         location = (
             StoreLocation.in_memory()
             if memory
-            else resolve_location(url, anchor=anchor, secret_file=secret_file)
+            else resolve_location(url, anchor=anchor, secret=secret, secret_file=secret_file)
         )
         database = await anyio.to_thread.run_sync(partial(Database.open, location, lock_wait=lock_wait))
         remote_anchors = RemoteAnchors(anchors if audit else (), location.identity, interval=anchor_seconds)

@@ -1,25 +1,20 @@
-"""Pins, known servers, disabled tools and servers, sign-in tokens, and the installation's secret."""
+"""Pins, known servers, disabled tools and servers."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
-import os
-import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from pathlib import Path
 from typing import Any, Final, cast
 
-import anyio.to_thread
 from pydantic_core import from_json as parse_json
 from sqlalchemy import Connection, delete, insert, select, update
 
-from fingerpost.errors import ConfigError, StoreUnavailable
+from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import (
     DisabledEntry,
@@ -29,20 +24,13 @@ from fingerpost.records import (
     Listing,
     Pin,
     ServerResources,
-    utc_now,
 )
 from fingerpost.records.codec import from_json, to_json
-from fingerpost.store.database import Database, StoreLocation, insert_ignoring, make_private, upsert
-from fingerpost.store.schema import disabled_entries, known_servers, pin_revision, pins, tokens
+from fingerpost.store.database import Database, insert_ignoring, upsert
+from fingerpost.store.schema import disabled_entries, known_servers, pin_revision, pins
 from fingerpost.store.writer import StoreWriter
 
 logger = logging.getLogger("fingerpost.store")
-
-# Names in the table of tokens. No server can have them, because they contain a `/`.
-SECRET_NAME: Final = "gateway/request-state"  # noqa: S105 - a name
-SECRET_DIGEST_NAME: Final = "gateway/request-state-digest"  # noqa: S105 - a name
-
-_SECRET_BYTES: Final = 32
 
 
 @frozen
@@ -305,187 +293,3 @@ def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind,
         > 0
         for what, name in wanted
     ]
-
-
-class TokenStore:
-    """Stores one secret value per server."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
-
-    async def get(self, server: str) -> bytes | None:
-        query = select(tokens.c.data).where(tokens.c.server == server)
-        return await self._database.read(lambda connection: connection.execute(query).scalar())
-
-    async def put(self, server: str, data: bytes) -> None:
-        """Store the token, replacing an older one."""
-        await self._writer.write(_put_tokens, (server, data))
-
-    async def put_if_absent(self, name: str, data: bytes) -> bytes:
-        """Store `data` if there is no value yet. Return the stored value."""
-        return await self._writer.write(_put_tokens_if_absent, (name, data))
-
-    async def remove(self, server: str) -> bool:
-        """Delete the token. Return False if there was none."""
-        return await self._writer.write(_remove_tokens, server)
-
-
-def _put_tokens(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[None]:
-    for server, data in items:
-        row = {"server": server, "data": data, "saved": utc_now()}
-        connection.execute(upsert(connection, tokens), row)
-    return [None] * len(items)
-
-
-def _put_tokens_if_absent(connection: Connection, items: Sequence[tuple[str, bytes]]) -> list[bytes]:
-    stored: list[bytes] = []
-    for name, data in items:
-        row = {"server": name, "data": data, "saved": utc_now()}
-        connection.execute(insert_ignoring(connection, tokens), row)
-        stored.append(connection.execute(select(tokens.c.data).where(tokens.c.server == name)).scalar_one())
-    return stored
-
-
-def _remove_tokens(connection: Connection, servers: Sequence[str]) -> list[bool]:
-    return [
-        connection.execute(delete(tokens).where(tokens.c.server == name)).rowcount > 0 for name in servers
-    ]
-
-
-class InstallationSecret:
-    """The secret that encrypts approval states.
-
-    It is in a separate file, so that a copy of the database decrypts nothing: beside an SQLite database, or
-    where `store.secret_file` says. Hosts that share a PostgreSQL database without that setting share the
-    secret in it.
-    """
-
-    def __init__(self, tokens: TokenStore, location: StoreLocation) -> None:
-        self._tokens = tokens
-        self._location = location
-
-    async def load(self) -> bytes:
-        """Return the secret, and create it if there is none. The first process wins.
-
-        If it belongs in a file, a secret in the database is not used again, because deleted rows can be
-        recovered. Raises `ConfigError` if `store.secret_file` cannot be used.
-        """
-        file = self._location.secret
-        if file is None:
-            if await self._tokens.get(SECRET_DIGEST_NAME) is not None:
-                logger.warning("%s", _NOT_SET)
-            return await self._tokens.put_if_absent(SECRET_NAME, os.urandom(_SECRET_BYTES))
-        if self._location.secret_file is None:
-            secret = await anyio.to_thread.run_sync(_read_or_create_secret, file)
-        else:
-            secret = await self._load_shared_file(file)
-        await self._tokens.remove(SECRET_NAME)
-        return secret
-
-    async def find_fault(self) -> tuple[str, str] | None:
-        """Return what is wrong with the place of the secret and how to fix it. Creates nothing."""
-        digest = await self._tokens.get(SECRET_DIGEST_NAME)
-        file = self._location.secret_file
-        if file is not None:
-            try:
-                secret = await anyio.to_thread.run_sync(_read_shared_file, file)
-            except ConfigError as error:
-                return str(error), error.hint or ""
-            differs = None not in (secret, digest) and _hash_secret(secret or b"") != digest
-            return _describe_difference(file) if differs else None
-        if self._location.secret is not None:
-            return None
-        if digest is not None:
-            return _UNSET
-        return None if await self._tokens.get(SECRET_NAME) is None else _IN_DATABASE
-
-    async def _load_shared_file(self, file: Path) -> bytes:
-        """Return the secret in the file. Creates the file only if no host has used one with this store."""
-        digest = await self._tokens.get(SECRET_DIGEST_NAME)
-        secret = await anyio.to_thread.run_sync(_read_shared_file, file)
-        if secret is None and digest is not None:
-            message = f"store.secret_file {file} is missing, and this store was used with one before"
-            raise ConfigError(
-                message,
-                hint="copy the file from a host that has it, with mode 0600. If it is lost: "
-                f"head -c 32 /dev/urandom > {file} && chmod 600 {file}",
-            )
-        if secret is None:
-            try:
-                secret = await anyio.to_thread.run_sync(_read_or_create_secret, file)
-            except OSError as error:
-                raise _explain_unusable(file, error) from None
-        if await self._tokens.put_if_absent(SECRET_DIGEST_NAME, _hash_secret(secret)) != _hash_secret(secret):
-            logger.warning("%s", _describe_difference(file)[0])
-            await self._tokens.put(SECRET_DIGEST_NAME, _hash_secret(secret))
-        return secret
-
-
-_SET_IT: Final = "set store.secret_file to a file with mode 0600 that is the same on every host"
-_IN_DATABASE: Final = ("the database contains the secret that encrypts approval states", _SET_IT)
-_NOT_SET: Final = (
-    "store.secret_file is not set, but other processes on this store keep the secret for approval states in "
-    "a file. They do not accept approval states of this one, which puts its own secret into the database"
-)
-_UNSET: Final = (_NOT_SET, _SET_IT)
-
-
-def _describe_difference(file: Path) -> tuple[str, str]:
-    what = (
-        f"the secret in {file} differs from the one that was last used with this store: hosts with different "
-        "secrets do not accept each other's approvals"
-    )
-    return what, "copy the same file to every host and restart them"
-
-
-def _hash_secret(secret: bytes) -> bytes:
-    return hashlib.sha256(b"fingerpost/installation-secret/1\n" + secret).hexdigest().encode()
-
-
-def _read_shared_file(file: Path) -> bytes | None:
-    """Return the secret in a file that a person named, or None if there is none."""
-    try:
-        with file.open("rb") as opened:
-            status = os.fstat(opened.fileno())
-            secret = opened.read()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _explain_unusable(file, error) from None
-    # Orchestrators give a program a file of root that its group can read.
-    forbidden = stat.S_IRWXO | (stat.S_IRWXG if status.st_uid else stat.S_IWGRP | stat.S_IXGRP)
-    if os.name == "posix" and status.st_mode & forbidden:
-        message = f"store.secret_file {file} can be read by others"
-        raise ConfigError(message, hint=f"make a new secret, and: chmod 600 {file}")
-    if len(secret) < _SECRET_BYTES:
-        message = (
-            f"store.secret_file {file} has {len(secret)} bytes; a secret has at least {_SECRET_BYTES} bytes"
-        )
-        raise ConfigError(message, hint=f"head -c 32 /dev/urandom > {file}")
-    return secret
-
-
-def _explain_unusable(file: Path, error: OSError) -> ConfigError:
-    message = f"store.secret_file {file} cannot be used: {error.strerror}"
-    return ConfigError(message, hint="name a file that the account of Fingerpost can read, or can create")
-
-
-def _read_or_create_secret(file: Path) -> bytes:
-    """Return the secret in this file. Create it, readable by its owner only, if missing. Raises `OSError`."""
-    if file.exists():
-        make_private(file)
-        return file.read_bytes()
-    made = os.urandom(_SECRET_BYTES)
-    draft = file.with_name(f"{file.name}.{os.getpid()}.{made[:4].hex()}")
-    descriptor = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as writing:
-            writing.write(made)
-            writing.flush()
-            os.fsync(descriptor)
-        with contextlib.suppress(FileExistsError):
-            os.link(draft, file)  # atomic, and only the first process succeeds
-    finally:
-        draft.unlink()
-    return file.read_bytes()

@@ -20,7 +20,7 @@ from fingerpost.errors import ConfigError
 from fingerpost.events import MemorySink
 from fingerpost.records import Effect, Principal, Scope
 from fingerpost.settings.model import GatewaySettings, SignInSettings
-from fingerpost.store.api_keys import ApiKey
+from fingerpost.store.credentials import ApiKey
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
 from fingerpost.surfaces.http.authenticator import HttpAuthenticator, build_authenticator
 from fingerpost.surfaces.http.credentials import (

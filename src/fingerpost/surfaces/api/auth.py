@@ -16,7 +16,7 @@ from fingerpost.records import DECIDING_RIGHTS, Effort, Principal, Right
 from fingerpost.router import Router
 from fingerpost.router.options import MODES
 from fingerpost.settings.validation import DEFAULT_PORTS, is_loopback
-from fingerpost.store.api_keys import ApiKey
+from fingerpost.store.credentials import ApiKey
 from fingerpost.surfaces.api.operation import (
     ApiOperation,
     ApiProblem,

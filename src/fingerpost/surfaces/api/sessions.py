@@ -15,7 +15,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import ALL_RIGHTS, Principal, utc_now
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store import Store
-from fingerpost.store.api_keys import ApiKey
+from fingerpost.store.credentials import ApiKey
 
 SESSION_COOKIE: Final = "fingerpost_session"
 SESSION_CACHE_NAME: Final = "console_sessions"

@@ -122,6 +122,29 @@ def sign_in(*, name: str, common: CommonOptions) -> int:
     return run_on_router(common, work, standalone=True)
 
 
+_SIGNED_OUT: Final = {
+    "revoked": "Signed out; the authorization server has revoked the tokens.",
+    "not revoked": "Signed out here. The authorization server did not confirm that it revoked the tokens: "
+    "end the session there, too.",
+}
+
+
+def sign_out(*, name: str, common: CommonOptions) -> int:
+    """Delete the stored sign-in to the server NAME and revoke its tokens."""
+
+    async def work(router: Router) -> int:
+        result = await router.sign_out(name)
+        if common.as_json:
+            print_json({"server": name, "result": result})
+        elif result == "not signed in":
+            click.echo(f"There is no stored sign-in to {clean_text(name)}.", err=True)
+        else:
+            click.echo(_SIGNED_OUT[result])
+        return 1 if result == "not signed in" else 0
+
+    return run_on_router(common, work, standalone=True)
+
+
 class EntryOptions(TypedDict):
     """The options of `servers add` and `servers edit` that make an entry."""
 

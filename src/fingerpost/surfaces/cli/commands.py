@@ -103,6 +103,7 @@ COMMANDS: Final = {
     ),
     "servers remove": command("catalog:remove_server", argument("name"), *COMMON, people_only=True),
     "servers login": command("catalog:sign_in", argument("name"), *COMMON),
+    "servers logout": command("catalog:sign_out", argument("name"), *COMMON, people_only=True),
     "tools": command(
         "catalog:list_tools",
         argument("query", nargs=-1),
@@ -492,6 +493,13 @@ COMMANDS: Final = {
         *COMMON,
     ),
     "store backup": command("store:back_up_store", argument("file", type=BACKUP), *COMMON),
+    "store rekey": command(
+        "store:rekey_store",
+        file_option("--old-secret-file", "The former secret, if the settings have the new one already."),
+        flag("--yes", "Replace it without asking."),
+        *COMMON,
+        people_only=True,
+    ),
 }
 
 

@@ -49,7 +49,10 @@ def run_on_store(opened: CommonOptions | Loaded, work: Callable[[Store, Settings
     settings = (opened if isinstance(opened, Loaded) else read_settings(opened)).settings
 
     async def run_opened() -> R:
-        async with Store.open(settings.store.url, audit=settings.flags.audit) as store:
+        kept = settings.store
+        async with Store.open(
+            kept.url, audit=settings.flags.audit, secret=kept.secret, secret_file=kept.secret_file
+        ) as store:
             return await work(store, settings)
 
     return anyio.run(run_opened)

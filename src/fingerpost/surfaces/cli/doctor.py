@@ -123,6 +123,13 @@ async def _examine_store(router: Router) -> list[SetupFinding]:
         findings.append(SetupFinding("broken", "audit trail", report.reason or "does not verify", fix))
     if (fault := await router.store.secret.find_fault()) is not None:
         findings.append(SetupFinding("limited", "store", *fault))
+    elif unreadable := await router.store.secret.list_unreadable():
+        what = f"sign-ins that another secret encrypted: {', '.join(unreadable)}"
+        fix = (
+            f"restore {router.store.secret.label}, run `fingerpost store rekey --old-secret-file FILE` with "
+            "a copy of the former secret, or sign in again: `fingerpost servers login NAME`"
+        )
+        findings.append(SetupFinding("limited", "store", what, fix))
     return findings
 
 

@@ -180,8 +180,38 @@ def back_up_store(*, file: Path, common: CommonOptions) -> int:
         click.echo(f"{_format_bytes(size)} in {file}, readable by you only.")
         secret = store.location.secret
         if secret is not None and await run_sync(secret.exists):
-            click.echo(f"Not in it: {secret}, which decrypts approval states. Keep a copy elsewhere.")
+            click.echo(f"Not in it: {secret}, which decrypts sign-in tokens. Keep a copy elsewhere.")
         return 0
+
+    return run_on_store(common, work)
+
+
+def rekey_store(*, old_secret_file: Path | None, yes: bool, common: CommonOptions) -> int:
+    """Encrypt the tokens with another secret: a new one, or the one that the settings name now."""
+
+    async def work(store: Store, _: Settings) -> int:
+        if live := await store.instances.list_live():
+            message = f"the store is in use ({format_count(len(live), 'instance')})"
+            hint = "stop the gateways and commands that use it; a killed one counts for half a minute"
+            raise ConfigError(message, hint=hint)
+        label = clean_text(store.secret.label)
+        question = f"Replace the secret in {label}? Approvals that wait in clients must be asked for again."
+        if old_secret_file is not None:
+            count = await store.secret.adopt(old_secret_file)
+        elif not yes and not await run_sync(lambda: confirm(question, err=True)):
+            click.echo("Nothing was changed.", err=True)
+            return 1
+        else:
+            count = await store.secret.replace()
+        unreadable = await store.secret.list_unreadable()
+        if common.as_json:
+            print_json({"encrypted": count, "unreadable": unreadable, "secret": store.secret.label})
+        else:
+            click.echo(f"{format_count(count, 'sign-in')} encrypted with {label}.")
+            for server in unreadable:
+                what = f"the sign-in to {clean_text(server)} was encrypted with yet another secret"
+                print_error(what, f"sign in again: `fingerpost servers login {clean_text(server)}`")
+        return 1 if unreadable else 0
 
     return run_on_store(common, work)
 

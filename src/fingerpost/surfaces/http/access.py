@@ -13,7 +13,7 @@ from fingerpost.errors import FingerpostError
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right, Scope
 from fingerpost.router.profiles import Profiles, build_scope
-from fingerpost.store.api_keys import PREFIX
+from fingerpost.store.credentials import PREFIX
 from fingerpost.surfaces.http.asgi import Header, HttpError
 
 HOST_REFUSED: Final = "This Host or Origin is not allowed. If it should be, add it to gateway.allowed_hosts."

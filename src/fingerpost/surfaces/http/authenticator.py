@@ -14,7 +14,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import LOCAL_NAME, JsonObject, Principal, Right
 from fingerpost.settings.model import GatewaySettings
 from fingerpost.settings.validation import find_gateway_flaws, get_host, is_loopback, raise_first_flaw
-from fingerpost.store.api_keys import PREFIX
+from fingerpost.store.credentials import PREFIX
 from fingerpost.surfaces.http.access import AccessDenial, Endpoint
 from fingerpost.surfaces.http.addresses import AllowedHosts, Authority, is_cross_site_embed
 from fingerpost.surfaces.http.credentials import (

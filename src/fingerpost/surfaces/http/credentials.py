@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from fingerpost.errors import StoreError
 from fingerpost.frozen import frozen
 from fingerpost.records import Principal, utc_now
-from fingerpost.store.api_keys import PREFIX, ApiKey
+from fingerpost.store.credentials import PREFIX, ApiKey
 
 
 @frozen(kw_only=False)

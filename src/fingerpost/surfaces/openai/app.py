@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup
 from fingerpost.frozen import frozen
 from fingerpost.records import JsonObject, Principal, Right, create_id
 from fingerpost.router import Router
-from fingerpost.store.api_keys import PREFIX
+from fingerpost.store.credentials import PREFIX
 from fingerpost.surfaces.http.access import (
     VERSION_HEADER,
     Authenticator,
