@@ -213,8 +213,8 @@ class StoreSettings(Section):
         default=None,
         repr=False,
         min_length=32,
-        description="The secret (32 characters or more) that encrypts sign-in tokens and approval states, the same "
-        "on every host; better in the environment than here",
+        description="The secret (32 characters or more) that encrypts sign-in tokens and approval states, "
+        "the same on every host; better in the environment than here",
     )
     secret_file: str | None = Field(
         default=None,
