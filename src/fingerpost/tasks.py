@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable
 from functools import cache
 from types import TracebackType
-from typing import TypeVar, TypeVarTuple
+from typing import Self, TypeVar, TypeVarTuple
 
 import anyio
 import anyio.to_thread
@@ -90,3 +90,21 @@ async def cancel_and_exit(
         return await tasks.__aexit__(kind, error, trace)
     await tasks.__aexit__(None, None, None)
     return None
+
+
+class TaskOwner:
+    """A context with a task group of its own. Leaving it cancels the tasks."""
+
+    _tasks: TaskGroup | None = None  # None: the context is not open
+
+    async def __aenter__(self) -> Self:
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._tasks is not None
+        tasks, self._tasks = self._tasks, None
+        return await cancel_and_exit(tasks, kind, error, trace)

@@ -127,23 +127,8 @@ class CallOptions:
 
     def build_context(self) -> CallContext:
         """Build the context of a new call."""
-        return CallContext(
-            call_id=create_id("cal"),
-            packet_id=self.packet_id,
-            conversation=self.conversation,
-            caller=self.caller,
-            profile=self.profile,
-            scopes=self.scopes,
-            request=self.request,
-            working_directory=self.working_directory,
-            seconds=self.seconds,
-            tokens_left=self.tokens_left,
-            dry_run=self.dry_run,
-            fallback=self.fallback,
-            idempotency_key=self.idempotency_key,
-            doubt=self.doubt,
-            authorization=self.authorization,
-        )
+        given = {name: getattr(self, name) for name in type(self).__dataclass_fields__}
+        return CallContext(call_id=create_id("cal"), **given)
 
 
 @frozen

@@ -21,7 +21,6 @@ from fingerpost.records import JsonObject, ServerSpec
 from fingerpost.servers.connection import (
     NO_CAPABILITIES,
     PROBE_SECONDS,
-    InProcessTransport,
     RawClient,
     RawSession,
     RequestTransport,
@@ -278,8 +277,6 @@ class _Connector:
     async def choose_transport(self, client: RawClient, *, modern: bool) -> RequestTransport:
         """Return the way of all requests. The MCP library's is used where OAuth or a proxy needs it."""
         session = cast("RawSession", client.session)
-        if session.is_in_process:
-            return InProcessTransport(session)
         if self._child is not None:
             return DirectStdio(self._spec.name, self._child, self._state)
         if self._client is None or self._transport is None or self._client.auth is not None:

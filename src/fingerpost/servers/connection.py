@@ -278,7 +278,7 @@ class RequestTransport(Protocol):
 
 
 class SessionTransport:
-    """Requests through the MCP library's session."""
+    """Requests through the MCP library's session. A server in this process calls a function for progress."""
 
     def __init__(self, session: RawSession) -> None:
         self._session = session
@@ -292,24 +292,7 @@ class SessionTransport:
         headers: Mapping[str, str],
     ) -> dict[str, Any]:
         options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
-        result = await self._session.send_raw(method, params, options)
-        await in_flight.flush()
-        return result
-
-
-class InProcessTransport(SessionTransport):
-    """Requests to a server in this process. It reports progress to a function, not with notifications."""
-
-    async def send_request(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        in_flight: InFlightRequest,
-        *,
-        headers: Mapping[str, str],
-    ) -> dict[str, Any]:
-        options: CallOptions = {"request_id": in_flight.request, "headers": dict(headers)}
-        if in_flight.wants_progress:
+        if in_flight.wants_progress and self._session.is_in_process:
             options["on_progress"] = _build_progress_callback(in_flight)
         result = await self._session.send_raw(method, params, options)
         await in_flight.flush()

@@ -105,26 +105,28 @@ class CallerConnections:
         self._make_room()
         return self._open(key, tasks, None, deps)
 
-    def use(
+    @asynccontextmanager
+    async def use(
         self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None = None
-    ) -> _CallerConnectionLease:
-        """Return a lease on this caller's connection. The connection is opened if needed and kept until the
-        block ends.
+    ) -> AsyncGenerator[ServerConnection]:
+        """Yield this caller's connection. It is opened if needed and kept until the block ends.
 
         `headers` are sent with every request on it.
         """
-        return _CallerConnectionLease(self, key, tasks, listing, headers)
-
-    def acquire(
-        self, key: str, tasks: TaskGroup, listing: Listing | None, headers: Mapping[str, str] | None
-    ) -> CallerConnection:
         own = self._own.get(key)
         if own is None or own.is_closed:
             if own is None:
                 self._make_room()
             own = self._open(key, tasks, listing, self._deps, headers)
         own.use_count += 1
-        return own
+        try:
+            await own.ready.wait()
+            if own.connection is None:
+                assert own.error is not None
+                raise own.error
+            yield own.connection
+        finally:
+            own.release()
 
     def _open(
         self,
@@ -211,38 +213,6 @@ class CallerConnections:
     def close(self) -> None:
         for own in tuple(self._own.values()):
             own.scope.cancel()
-
-
-class _CallerConnectionLease:
-    """Keeps a caller's connection open while it is used."""
-
-    def __init__(
-        self,
-        pool: CallerConnections,
-        key: str,
-        tasks: TaskGroup,
-        listing: Listing | None,
-        headers: Mapping[str, str] | None,
-    ) -> None:
-        self._pool = pool
-        self._arguments = (key, tasks, listing, headers)
-        self._own: CallerConnection | None = None
-
-    async def __aenter__(self) -> ServerConnection:
-        self._own = own = self._pool.acquire(*self._arguments)
-        try:
-            await own.ready.wait()
-            if own.connection is None:
-                assert own.error is not None
-                raise own.error
-        except BaseException:
-            own.release()
-            raise
-        return own.connection
-
-    async def __aexit__(self, *_: object) -> None:
-        assert self._own is not None
-        self._own.release()
 
 
 LEGACY_VERSION: Final = "2025-11-25"

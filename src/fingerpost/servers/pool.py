@@ -436,27 +436,16 @@ class ServerPool:
         supervisor = self._get_supervisor(name)
         clock = RequestClock.start(timeout)
         until = anyio.current_time() + timeout
-        try:
-            return await self._ask_within(supervisor, method, params, clock, timeout, context)
-        except SessionForgotten as error:
-            left = until - anyio.current_time()
-            if left <= 0 or not _may_repeat(method, error, clock):
-                raise
-        return await self._ask_within(supervisor, method, params, RequestClock.start(left), left, context)
-
-    async def _ask_within(
-        self,
-        supervisor: Supervisor,
-        method: str,
-        params: JsonObject,
-        clock: RequestClock,
-        timeout: float,
-        context: RequestContext | None,
-    ) -> JsonObject:
-        name = supervisor.spec.name
         with supervisor.use:
-            await self.ensure(name, timeout=timeout)
-            return await self._ask_connected(supervisor, method, params, clock, context)
+            try:
+                await self.ensure(name, timeout=timeout)
+                return await self._ask_connected(supervisor, method, params, clock, context)
+            except SessionForgotten as error:
+                left = until - anyio.current_time()
+                if left <= 0 or not _may_repeat(method, error, clock):
+                    raise
+            await self.ensure(name, timeout=left)
+            return await self._ask_connected(supervisor, method, params, RequestClock.start(left), context)
 
     async def _ask_connected(
         self,

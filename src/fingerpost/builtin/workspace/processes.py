@@ -16,12 +16,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import anyio
 import anyio.to_thread
-from anyio.abc import ByteReceiveStream, Process, TaskGroup, TaskStatus
+from anyio.abc import ByteReceiveStream, Process, TaskStatus
 
 from fingerpost.builtin.toolkit import ToolRefused
 from fingerpost.builtin.workspace.command_rules import (
@@ -45,7 +44,7 @@ from fingerpost.servers.process import (
     watchdog_client,
 )
 from fingerpost.servers.watchdog import kill_marked
-from fingerpost.tasks import cancel_and_exit
+from fingerpost.tasks import TaskOwner
 
 
 async def end_process(process: Process, process_mark: str, *, politely: bool) -> None:
@@ -327,7 +326,7 @@ class BackgroundJob:
     scope: anyio.CancelScope
 
 
-class BackgroundJobs:
+class BackgroundJobs(TaskOwner):
     """All background commands of a server. They end with the server."""
 
     def __init__(self, root_folder: RootFolder, limit: int) -> None:
@@ -335,20 +334,6 @@ class BackgroundJobs:
         self._limit = limit
         self._jobs: dict[str, BackgroundJob] = {}
         self._count = 0
-        self._tasks: TaskGroup | None = None
-
-    async def __aenter__(self) -> Self:
-        """Allow commands to start. On exit, all of them are ended."""
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        assert self._tasks is not None
-        tasks, self._tasks = self._tasks, None
-        return await cancel_and_exit(tasks, kind, error, trace)
 
     async def start_job(self, owner: str | None, command: RunningCommand) -> BackgroundJob:
         """Start a command. Raises `ToolRefused` if too many run or it cannot be started."""

@@ -10,10 +10,9 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import StrEnum
 from types import TracebackType
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, TypeVar
 
 import anyio
-from anyio.abc import TaskGroup
 
 from fingerpost.call.execution.failure import AttemptRefused, Failure
 from fingerpost.call.execution.upstream import ProgressReporter, TimeSource
@@ -22,7 +21,7 @@ from fingerpost.frozen import frozen
 from fingerpost.records import CallContext, Effect, ErrorKind, create_id
 from fingerpost.redaction import scrub
 from fingerpost.servers.requests import RequestClock
-from fingerpost.tasks import cancel_and_exit, create_cancel_scope
+from fingerpost.tasks import TaskOwner, create_cancel_scope
 
 # The clock of asyncio event loops. Looking up the running loop costs a system call each time.
 loop_time = time.monotonic
@@ -401,7 +400,7 @@ class _BackgroundJob(Generic[T]):
         self.progress = (progress, total, scrub(message or ""))
 
 
-class BackgroundCalls(Generic[T]):
+class BackgroundCalls(TaskOwner, Generic[T]):
     """Running background calls and recent results. Leaving the context cancels all calls."""
 
     def __init__(
@@ -417,19 +416,6 @@ class BackgroundCalls(Generic[T]):
         self._keep_seconds = keep_seconds
         self._clock = clock
         self._jobs: dict[str, _BackgroundJob[T]] = {}
-        self._tasks: TaskGroup | None = None
-
-    async def __aenter__(self) -> Self:
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        assert self._tasks is not None
-        tasks, self._tasks = self._tasks, None
-        return await cancel_and_exit(tasks, kind, error, trace)
 
     def start(
         self, work: Callable[[ProgressReporter], Awaitable[T]], *, tool: str, owner: str | None = None
