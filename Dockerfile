@@ -5,8 +5,8 @@
 FROM python:3.13-slim
 RUN useradd --create-home --home-dir /data --uid 10001 fingerpost
 RUN --mount=type=bind,source=dist,target=/dist --mount=type=bind,source=constraints.txt,target=/constraints.txt \
-    pip install --no-cache-dir --constraint /constraints.txt /dist/fingerpost-*.whl
-USER fingerpost
+    pip install --no-cache-dir --constraint /constraints.txt "$(ls /dist/fingerpost-*.whl)[postgres,otel]"
+USER 10001
 WORKDIR /data
 VOLUME /data
 # Settings, servers and the store are in the home, which is the volume. Other machines need a key.
