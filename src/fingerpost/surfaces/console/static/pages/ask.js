@@ -34,7 +34,9 @@ export default function Ask({ query, me }) {
     ask(words);
   };
   const onKeyDown = (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && text.trim()) ask(text);
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return; // Shift+Enter: a new line
+    event.preventDefault();
+    if (text.trim() && !run.busy) ask(text);
   };
   return html`<${Page} title="Ask">
     <section class="panel stack">
@@ -43,7 +45,7 @@ export default function Ask({ query, me }) {
       <//>
       <${RequestOptions} options=${options} change=${(next) => setOptions({ ...options, ...next })} me=${me} />
       <div class="row">
-        <${Button} tone="main" busy=${run.busy === "ask"} disabled=${!text.trim() || run.busy} onClick=${() => ask(text)} title="Ctrl+Enter">Run<//>
+        <${Button} tone="main" busy=${run.busy === "ask"} disabled=${!text.trim() || run.busy} onClick=${() => ask(text)} title="Enter; Shift+Enter for a new line">Run<//>
         <${Button} busy=${run.busy === "route"} disabled=${!text.trim() || run.busy} onClick=${() => start.route({ request: text, ...options })} title="Shows which tools would be offered. Nothing is called.">Route only<//>
         ${run.busy === "ask" ? html`<${Button} tone="quiet" onClick=${start.stop}>Stop<//>` : null}
         ${me.keyless ? html`<span class="faint">No model is configured: you get the tool's own reply.</span>` : null}
