@@ -182,6 +182,9 @@ def test_arguments_that_are_not_pairs_are_explained(person: CommandLine) -> None
     done = person.runs("call", "files/read_file", "just-a-path")
     assert done.returncode == 2
     assert "is not KEY=VALUE" in done.stderr
+    done = person.runs("call", "files/read_file", '{"path": "a=b"}')
+    assert done.returncode == 2
+    assert """--args '{"path": "a=b"}'""" in done.stderr
 
 
 def test_nothing_recorded_under_an_id_says_so(person: CommandLine) -> None:

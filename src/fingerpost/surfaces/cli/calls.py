@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -52,6 +53,9 @@ def call_tool(
     given = read_arguments(whole)
     if isinstance(given, str):
         raise click.BadParameter(given, param_hint="--args")
+    if arguments and arguments[0].lstrip().startswith("{"):
+        message = f"a JSON object is given with an option: --args {shlex.quote(arguments[0])}"
+        raise click.BadParameter(message, param_hint="KEY=VALUE")
     if (name is None) == (resume is None):
         message = "name a tool, or an approved call with --resume ID"
         raise click.UsageError(message)
