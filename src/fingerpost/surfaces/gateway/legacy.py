@@ -11,7 +11,7 @@ from mcp_types.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST
 
 from fingerpost.events import ClientConnected
 from fingerpost.records import Principal
-from fingerpost.surfaces.gateway.modern import build_unknown_method_error
+from fingerpost.surfaces.gateway.modern import build_unknown_method_error, get_accepted_types
 from fingerpost.surfaces.gateway.protocol import (
     BATCH_REFUSED,
     PING_FRAME,
@@ -68,19 +68,21 @@ async def handle_legacy_post(
         return await respond(http_request.send, 202, b"", headers)
     takes = get_accepted_types(http_request)
     reply = PostResponse(http_request, accepts=takes, headers=headers, questions=session.questions)
-    request = build_session_request(session, principal, message, http_request.headers)
-    if isinstance(request, JsonRpcResponse):
-        return await reply.finish(200, request.body)
+    try:
+        request = build_session_request(session, principal, message, http_request.headers)
+    except JsonRpcError as refusal:
+        return await reply.finish(200, build_error_response(message.id, refusal).body)
     if message.method == "ping":
         return await reply.finish(200, encode_result(request.id, {}))
     result: JsonRpcResponse | None = None
-    with state.create_active_request() as running:
+    with (
+        state.create_active_request() as running,
+        DisconnectWatcher(state, http_request, reply, running),
+    ):
         session.in_flight[request.id] = running
-        watch = DisconnectWatcher(state, http_request, reply, running)
         try:
             result = await answer_request(state.methods, request, reply)
         finally:
-            watch.stop()
             session.in_flight.pop(request.id, None)
             state.sessions.touch(session)
     result = result or build_stopped_response(request, running)
@@ -100,12 +102,12 @@ def find_session(state: GatewayState, http_request: McpHttpRequest, principal: P
 
 def build_initialize_request(
     inbound_headers: Mapping[str, str], principal: Principal, message: JsonRpcMessage, template: ClientRequest
-) -> ClientRequest | JsonRpcError:
-    """Build the `initialize` request after checking its params."""
+) -> ClientRequest:
+    """Build the `initialize` request after checking its params. Raises `JsonRpcError`."""
     params = message.params
     capabilities = params.get("capabilities", {})
     if not isinstance(params.get("protocolVersion"), str) or not isinstance(capabilities, dict):
-        return JsonRpcError(INVALID_PARAMS, "initialize needs protocolVersion, capabilities and clientInfo.")
+        raise JsonRpcError(INVALID_PARAMS, "initialize needs protocolVersion, capabilities and clientInfo.")
     return replace(
         template,
         version=negotiate_version(params.get("protocolVersion")),
@@ -141,12 +143,11 @@ async def _open_session(
         endpoint=http_request.endpoint,
         principal=principal,
     )
-    opening = build_initialize_request(http_request.headers, principal, message, template)
-    if isinstance(opening, JsonRpcError):
-        result = build_error_response(message.id, opening)
-        return await PostResponse(http_request, accepts=takes, headers=http_request.common).finish(
-            200, result.body
-        )
+    try:
+        opening = build_initialize_request(http_request.headers, principal, message, template)
+    except JsonRpcError as refusal:
+        reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
+        return await reply.finish(200, build_error_response(message.id, refusal).body)
     body = encode_result(message.id, await build_initialize_result(state.methods, opening))
     # Kept as long as the session: drop the params, which may be large, and the token.
     kept = replace(opening, params={}, authorization=None)
@@ -167,33 +168,18 @@ def handle_notification(session: McpSession, message: JsonRpcMessage) -> None:
             running.cancel_for_client()
 
 
-def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
-    """Return whether the client accepts JSON and event streams. Raises `McpHttpError` if it accepts
-    neither.
-    """
-    takes = parse_accept(http_request.headers)
-    if not any(takes):
-        raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
-    return takes
-
-
 def build_session_request(
     session: McpSession, principal: Principal, message: JsonRpcMessage, headers: Mapping[str, str]
-) -> ClientRequest | JsonRpcResponse:
-    """Build a request of a session, or the error response if it is invalid."""
+) -> ClientRequest:
+    """Build a request of a session. Raises `JsonRpcError` if it is invalid."""
     assert message.id is not None
     opening = session.request
     if message.id in session.in_flight:
-        return build_error_response(
-            message.id, JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
-        )
+        raise JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
     if len(session.in_flight) >= MAX_CONCURRENT_REQUESTS:
-        return build_error_response(
-            message.id,
-            JsonRpcError(INTERNAL_ERROR, f"{MAX_CONCURRENT_REQUESTS} requests are running already."),
-        )
+        raise JsonRpcError(INTERNAL_ERROR, f"{MAX_CONCURRENT_REQUESTS} requests are running already.")
     if message.method in MODERN_ONLY_METHODS:
-        return build_error_response(message.id, build_unknown_method_error(message.method))
+        raise build_unknown_method_error(message.method)
     return ClientRequest(
         id=message.id,
         method=message.method,
@@ -285,13 +271,14 @@ async def handle_batch_post(
         http_request, accepts=get_accepted_types(http_request), headers=headers, questions=session.questions
     )
     batch = MessageBatch(state, principal, session, reply, http_request.headers)
-    with state.create_active_request() as running:
-        watch = DisconnectWatcher(state, http_request, reply, running)
-        try:
+    try:
+        with (
+            state.create_active_request() as running,
+            DisconnectWatcher(state, http_request, reply, running),
+        ):
             await batch.handle_entries(entries)
-        finally:
-            watch.stop()
-            state.sessions.touch(session)
+    finally:
+        state.sessions.touch(session)
     if not batch.answers:
         return await respond(http_request.send, 202, b"", headers)
     await reply.finish(200, batch.build_body())
@@ -353,15 +340,16 @@ class MessageBatch:
         if message.kind == "notification":
             handle_notification(self._session, message)
             return None
-        return (await self._answer_request(message)).body
+        try:
+            return (await self._answer_request(message)).body
+        except JsonRpcError as refusal:
+            return build_error_response(message.id, refusal).body
 
     async def _answer_request(self, message: JsonRpcMessage) -> JsonRpcResponse:
         assert message.id is not None
         if message.method == "initialize":  # not permitted in a batch
-            return build_error_response(message.id, build_unknown_method_error(message.method))
+            raise build_unknown_method_error(message.method)
         request = build_session_request(self._session, self._principal, message, self._headers)
-        if isinstance(request, JsonRpcResponse):
-            return request
         if message.method == "ping":
             return JsonRpcResponse(encode_result(request.id, {}))
         result: JsonRpcResponse | None = None

@@ -85,28 +85,22 @@ class SubscriptionStream:
         self._ended = False
 
     @classmethod
-    async def open_stream(
-        cls, state: GatewayState, request: ClientRequest
-    ) -> SubscriptionStream | JsonRpcResponse:
-        """Open a stream with the accepted filter, or return an error. Continue with `run_stream`, which also
-        ends it.
+    async def open_stream(cls, state: GatewayState, request: ClientRequest) -> SubscriptionStream:
+        """Open a stream with the accepted filter. Continue with `run_stream`, which also ends it. Raises
+        `JsonRpcError`.
         """
         wanted = request.params.get("notifications")
         uris = wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
         if not isinstance(wanted, dict) or not _are_valid_uris(uris):
-            return build_error_response(
-                request.id, JsonRpcError(INVALID_PARAMS, "Say in `notifications` what to listen to.")
-            )
+            raise JsonRpcError(INVALID_PARAMS, "Say in `notifications` what to listen to.")
         if state.open_streams >= MAX_STREAMS or state.closing.is_set():
-            return build_error_response(
-                request.id, JsonRpcError(INTERNAL_ERROR, f"{MAX_STREAMS} subscriptions are open already.")
-            )
+            raise JsonRpcError(INTERNAL_ERROR, f"{MAX_STREAMS} subscriptions are open already.")
         request = replace(request, session=f"listen-{McpSessions.create_id()}")
         try:
             result = await state.methods.answer(request, _NoExchange())
         except JsonRpcError as refusal:
             if refusal.code != METHOD_NOT_FOUND:
-                return build_error_response(request.id, refusal)
+                raise
             result: Any = {}
         agreed = cast("JsonObject", result).get("notifications") if isinstance(result, dict) else None
         return cls(request, agreed if isinstance(agreed, dict) else _select_known_kinds(wanted))
@@ -223,31 +217,33 @@ async def handle_modern_post(
     """Answer one POST."""
     if message.kind == "notification":
         return await _accept_notification(http_request)
-    takes = _check_post(http_request, message)
-    request = build_modern_request(state, http_request.endpoint, principal, message, http_request)
-    if isinstance(request, JsonRpcResponse):
-        return await _finish_response(http_request, request)
-    if request.method == "subscriptions/listen":
-        return await _listen_for_notifications(state, http_request, request, takes)
+    if message.kind == "response" or message.id is None:
+        raise McpHttpError(400, "This client was not asked anything: send requests.", code=INVALID_REQUEST)
+    takes = get_accepted_types(http_request)
+    try:
+        request = build_modern_request(state, http_request.endpoint, principal, message, http_request)
+        if request.method == "subscriptions/listen":
+            return await _listen_for_notifications(state, http_request, request, takes)
+    except JsonRpcError as refusal:
+        return await _send_error(http_request, message.id, refusal)
     answer = answer_discover if request.method == "server/discover" else answer_request
     reply = PostResponse(http_request, accepts=takes, headers=http_request.common)
     result: JsonRpcResponse | None = None
-    with state.create_active_request() as running:
-        watch = DisconnectWatcher(state, http_request, reply, running)
-        try:
-            result = await answer(state.methods, request, reply)
-        finally:
-            watch.stop()
+    with (
+        state.create_active_request() as running,
+        DisconnectWatcher(state, http_request, reply, running),
+    ):
+        result = await answer(state.methods, request, reply)
     if result is None:  # cancelled from outside
         result = JsonRpcResponse(encode_error(request.id, INTERNAL_ERROR, running.reason), INTERNAL_ERROR)
     await reply.finish(_get_status(result), result.body)
     return None
 
 
-def _check_post(http_request: McpHttpRequest, message: JsonRpcMessage) -> tuple[bool, bool]:
-    """Return whether the client accepts JSON and event streams. Raises `McpHttpError`."""
-    if message.kind == "response" or message.id is None:
-        raise McpHttpError(400, "This client was not asked anything: send requests.", code=INVALID_REQUEST)
+def get_accepted_types(http_request: McpHttpRequest) -> tuple[bool, bool]:
+    """Return whether the client accepts JSON and event streams. Raises `McpHttpError` if it accepts
+    neither.
+    """
     takes = parse_accept(http_request.headers)
     if not any(takes):
         raise McpHttpError(406, "Accept application/json, text/event-stream, or both.")
@@ -260,7 +256,7 @@ async def reject_method(http_request: McpHttpRequest) -> None:
     """
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested, _SUPPORTED_VERSIONS):
-        return await _finish_response(http_request, _build_rejection_response(None, rejection))
+        return await _send_error(http_request, None, _to_error(rejection))
     raise McpHttpError(
         405, "This version of the protocol supports only POST.", headers=((b"allow", b"POST"),)
     )
@@ -270,7 +266,7 @@ async def _accept_notification(http_request: McpHttpRequest) -> None:
     """Accept and ignore a notification. In this era none affects a later request."""
     requested = http_request.headers.get("mcp-protocol-version", "")
     if rejection := unsupported_protocol_version_rejection(requested):
-        return await _finish_response(http_request, _build_rejection_response(None, rejection))
+        return await _send_error(http_request, None, _to_error(rejection))
     await respond(http_request.send, 202, b"", http_request.common)
     return None
 
@@ -281,29 +277,24 @@ def build_modern_request(
     principal: Principal,
     message: JsonRpcMessage,
     inbound: McpHttpRequest | None,
-) -> ClientRequest | JsonRpcResponse:
-    """Return the request after checking its envelope, or an error response. Without `inbound` there are no
-    headers to compare.
+) -> ClientRequest:
+    """Return the request after checking its envelope. Without `inbound` there are no headers to compare.
+    Raises `JsonRpcError`.
     """
-    request_id = message.id
-    assert request_id is not None
+    assert message.id is not None
     headers = None if inbound is None else inbound.headers
     if inbound is not None and (twice := sorted(inbound.repeated & _ROUTING_HEADERS)):
-        return build_error_response(
-            request_id, JsonRpcError(HEADER_MISMATCH, f"The header {twice[0]} was sent more than once.")
-        )
+        raise JsonRpcError(HEADER_MISMATCH, f"The header {twice[0]} was sent more than once.")
     verdict = classify_inbound_request(message.raw, headers=headers)
     if isinstance(verdict, InboundLadderRejection):
-        return _build_rejection_response(request_id, _find_version_rejection(message, headers) or verdict)
+        raise _to_error(_find_version_rejection(message, headers) or verdict)
     if message.method in REMOVED_METHODS:
-        return build_error_response(request_id, build_unknown_method_error(message.method))
+        raise build_unknown_method_error(message.method)
     capabilities: Any = verdict.client_capabilities
     if not isinstance(capabilities, dict):
-        return build_error_response(
-            request_id, JsonRpcError(INVALID_PARAMS, "The client's capabilities are an object.")
-        )
+        raise JsonRpcError(INVALID_PARAMS, "The client's capabilities are an object.")
     request = ClientRequest(
-        id=request_id,
+        id=message.id,
         method=message.method,
         params=message.params,
         version=verdict.protocol_version,
@@ -314,8 +305,9 @@ def build_modern_request(
         authorization=None if headers is None else get_forwarded_authorization(headers),
         headers=headers or {},
     )
-    rejection = _find_header_rejection(state, request, inbound)
-    return request if rejection is None else _build_rejection_response(request_id, rejection)
+    if (rejection := _find_header_rejection(state, request, inbound)) is not None:
+        raise _to_error(rejection)
+    return request
 
 
 def _find_version_rejection(
@@ -356,16 +348,16 @@ def _find_header_rejection(
     return validate_mcp_param_headers(schema, cast("Mapping[str, Any]", arguments or {}), request.headers)
 
 
-def _build_rejection_response(
-    request_id: str | int | None, rejection: InboundLadderRejection
-) -> JsonRpcResponse:
-    return build_error_response(request_id, JsonRpcError(rejection.code, rejection.message, rejection.data))
+def _to_error(rejection: InboundLadderRejection) -> JsonRpcError:
+    return JsonRpcError(rejection.code, rejection.message, rejection.data)
 
 
-async def _finish_response(http_request: McpHttpRequest, result: JsonRpcResponse) -> None:
-    await PostResponse(http_request, accepts=(True, False), headers=http_request.common).finish(
-        _get_status(result), result.body
-    )
+async def _send_error(
+    http_request: McpHttpRequest, request_id: str | int | None, error: JsonRpcError
+) -> None:
+    result = build_error_response(request_id, error)
+    reply = PostResponse(http_request, accepts=(True, False), headers=http_request.common)
+    await reply.finish(_get_status(result), result.body)
 
 
 def _get_status(result: JsonRpcResponse) -> int:
@@ -378,17 +370,12 @@ async def _listen_for_notifications(
     if not takes[1]:
         raise McpHttpError(406, "A subscription is a stream: accept text/event-stream.")
     listening = await SubscriptionStream.open_stream(state, request)
-    if isinstance(listening, JsonRpcResponse):
-        return await _finish_response(http_request, listening)
     reply = PostResponse(http_request, accepts=(False, True), headers=http_request.common)
-    with state.create_active_request() as running:
-        watch = DisconnectWatcher(state, http_request, reply, running)
-        try:
-            await run_stream(
-                state, listening, reply, partial(state.is_still_admitted, http_request, request.principal)
-            )
-        finally:
-            watch.stop()
+    may_continue = partial(state.is_still_admitted, http_request, request.principal)
+    with (
+        state.create_active_request() as running,
+        DisconnectWatcher(state, http_request, reply, running),
+    ):
+        await run_stream(state, listening, reply, may_continue)
     if not running.reason:
         await reply.finish(200, listening.build_result_message())
-    return None

@@ -101,8 +101,8 @@ class PostResponse:
 
 
 class DisconnectWatcher:
-    """Cancels the request when its client disconnects, and sends pings while it runs. Costs nothing before
-    `WATCH_AFTER_S`.
+    """Cancels the request of a `with` block when its client disconnects, and sends pings while it runs. Costs
+    nothing before `WATCH_AFTER_S`.
     """
 
     __slots__ = ("_inbound", "_over", "_reply", "_running", "_state", "_timer")
@@ -115,9 +115,11 @@ class DisconnectWatcher:
         self._reply = reply
         self._running = active
         self._over = False
+
+    def __enter__(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._start)
 
-    def stop(self) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over = True
         self._timer.cancel()
 

@@ -336,9 +336,12 @@ class StdioConnection:
             return await self._writer.write(encode_error(None, PARSE_ERROR, str(error)))
         except InvalidJsonRpcMessage as error:
             return await self._writer.write(encode_error(error.request_id, error.code, error.message))
-        if message.kind == "request":
+        if message.kind != "request":
+            return self._handle_other(message)
+        try:
             return await self._handle_request(message)
-        return self._handle_other(message)
+        except JsonRpcError as refusal:
+            return await self._writer.write(build_error_response(message.id, refusal).body)
 
     async def finish(self) -> None:
         """Wait a short time for running requests after the client closed its side."""
@@ -371,18 +374,15 @@ class StdioConnection:
             return await self._writer.write(encode_result(message.id, {}))
         if self._session is None:
             problem = "Send initialize first, or the protocol version in _meta of every request."
-            return await self._writer.write(encode_error(message.id, INVALID_REQUEST, problem))
+            raise JsonRpcError(INVALID_REQUEST, problem)
         request = build_session_request(self._session, self._principal, message, {})
-        if isinstance(request, JsonRpcResponse):
-            return await self._writer.write(request.body)
         self._start_request(request, self._session.in_flight, self._session.questions)
         return None
 
     async def _open_session(self, message: JsonRpcMessage) -> None:
         assert message.id is not None
         if self._session is not None:
-            problem = "This session is open already."
-            return await self._writer.write(encode_error(message.id, INVALID_REQUEST, problem))
+            raise JsonRpcError(INVALID_REQUEST, "This session is open already.")
         template = ClientRequest(
             id=message.id,
             method=message.method,
@@ -392,15 +392,12 @@ class StdioConnection:
             principal=self._principal,
         )
         opening = build_initialize_request({}, self._principal, message, template)
-        if isinstance(opening, JsonRpcError):
-            return await self._writer.write(build_error_response(message.id, opening).body)
         self._session = self._state.sessions.open(opening)
         result = await build_initialize_result(self._state.methods, opening)
         await self._writer.write(encode_result(message.id, result))
         if self._session is not None:
             emit_client_connected(self._state, opening)
             self._state.task_group.start_soon(run_contained, self._send_notifications, self._session)
-        return None
 
     async def _send_notifications(self, session: McpSession) -> None:
         while not session.backlog.closed:
@@ -409,13 +406,9 @@ class StdioConnection:
                 await self._writer.write(message)
 
     async def _handle_modern_request(self, message: JsonRpcMessage) -> None:
-        assert message.id is not None
         request = build_modern_request(self._state, self._endpoint, self._principal, message, None)
-        if not isinstance(request, JsonRpcResponse) and request.id in self._modern_requests:
-            problem = JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
-            request = build_error_response(request.id, problem)
-        if isinstance(request, JsonRpcResponse):
-            return await self._writer.write(request.body)
+        if request.id in self._modern_requests:
+            raise JsonRpcError(INVALID_REQUEST, "A request with this id is still running.")
         if request.method == "server/discover":
             result = await build_discover_result(self._state.methods, request)
             return await self._writer.write(encode_result(request.id, result))
@@ -451,6 +444,8 @@ class StdioConnection:
                     result = await self._run_subscription(request, exchange)
                 else:
                     result = await answer_request(self._state.methods, request, exchange)
+        except JsonRpcError as refusal:
+            result = build_error_response(request.id, refusal)
         except Exception:
             log.exception("%s could not be answered", request.method)
             result = JsonRpcResponse(
@@ -482,7 +477,5 @@ class StdioConnection:
 
     async def _run_subscription(self, request: ClientRequest, exchange: _StdioExchange) -> JsonRpcResponse:
         listening = await SubscriptionStream.open_stream(self._state, request)
-        if isinstance(listening, JsonRpcResponse):
-            return listening
         await run_stream(self._state, listening, exchange)
         return JsonRpcResponse(listening.build_result_message())

@@ -37,6 +37,7 @@ from fingerpost.surfaces.gateway.elicitation.client import (
     build_question_outcome,
     can_approve,
     get_input_responses,
+    is_elicitation_answer,
 )
 from fingerpost.surfaces.gateway.elicitation.request_state import (
     InvalidRequestState,
@@ -162,15 +163,6 @@ def _format_value(value: object, pending: Pending) -> str:
     return f"{text[:MAX_VALUE_LENGTH]}… (cut here, {left:,} characters are not shown: {way})"
 
 
-def is_approval_answer(answer: object) -> bool:
-    """Return whether this is an answer to the approval form."""
-    return isinstance(answer, Mapping) and cast("JsonObject", answer).get("action") in (
-        "accept",
-        "decline",
-        "cancel",
-    )
-
-
 def parse_approval(
     answer: JsonObject, pending: Pending, request: ClientRequest
 ) -> Approval | ApprovalUndecided:
@@ -266,7 +258,7 @@ class ElicitedApprovals:
         """
         answer = get_input_responses(call_round.request_context).get(APPROVAL_REQUEST_KEY)
         pending = await self._find_pending(request_state.subject)
-        if not is_approval_answer(answer):
+        if not is_elicitation_answer(answer):
             return None
         await self._use_state(request_state, pending)
         return await self._record_answer(call_round, pending, cast("JsonObject", answer))

@@ -51,6 +51,12 @@ def can_approve(request: ClientRequest) -> bool:
     return can_show_forms(request.capabilities) and request.principal.may_confirm
 
 
+def is_elicitation_answer(answer: object) -> bool:
+    """Return whether this is an answer of a user to a form. What asked judges its content."""
+    actions = ("accept", "decline", "cancel")
+    return isinstance(answer, Mapping) and cast("JsonObject", answer).get("action") in actions
+
+
 def find_missing_capability(capabilities: JsonObject, method: str, params: JsonObject) -> JsonObject | None:
     """Return the capabilities the client would need for this question, or None if it has them.
 

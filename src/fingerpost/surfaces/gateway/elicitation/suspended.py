@@ -17,6 +17,7 @@ from fingerpost.surfaces.gateway.elicitation.client import (
     ELICIT_METHOD,
     GatewayCaller,
     build_unanswered_reply,
+    is_elicitation_answer,
 )
 from fingerpost.surfaces.gateway.elicitation.request_state import (
     InvalidRequestState,
@@ -30,8 +31,6 @@ log = logging.getLogger("fingerpost.gateway")
 
 MAX_SUSPENDED: Final = 256
 MAX_SUSPENDED_PER_CALLER: Final = 32  # so that one caller cannot take all slots
-
-_ELICIT_ACTIONS: Final = ("accept", "decline", "cancel")
 
 CallValue = Outcome | JsonObject
 CallWork = Callable[[], Awaitable[CallValue]]
@@ -156,7 +155,9 @@ class SuspendedCalls:
         suspended.caller.exchange = exchange
         for key, question in tuple(suspended.questions.items()):
             answer = answers.get(key)
-            if _is_answer(question, answer):
+            if is_elicitation_answer(answer) or (
+                isinstance(answer, Mapping) and question.method != ELICIT_METHOD
+            ):
                 question.answer = cast("JsonObject", answer)
                 question.answered.set()
                 del suspended.questions[key]
@@ -236,10 +237,3 @@ class SuspendedCalls:
             message = "too many calls wait for answers; try again later"
             raise ToolFailed(message, server=suspended.caller.server, code=TOO_MANY_CODE)
         self._waiting[suspended.call_id] = suspended
-
-
-def _is_answer(question: _ServerQuestion, answer: object) -> bool:
-    """Return whether this is an answer at all. The server judges its content."""
-    if not isinstance(answer, Mapping):
-        return False
-    return question.method != ELICIT_METHOD or cast("JsonObject", answer).get("action") in _ELICIT_ACTIONS
