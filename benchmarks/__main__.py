@@ -23,6 +23,7 @@ from benchmarks import (
     grants,
     journeys,
     knowledge,
+    languages,
     memory,
     on_demand,
     prefix,
@@ -66,6 +67,7 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "live": lambda _: live.run(),
     "on-demand": lambda _: on_demand.run(),
     "journeys": lambda _: journeys.run(),
+    "languages": lambda _: languages.run(),
 }
 SLOW = (
     "store-soak",

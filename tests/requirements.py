@@ -419,6 +419,10 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A long request that needs several tools gets those of the servers it is about",
         gap="all needed tools are among the first ten in 37 % of such requests (MCP-Bench); the goal is 45 %",
     ),
+    "Q7": Requirement(
+        "A request in one of twelve further languages finds tools described in English, offline",
+        gap="names in other scripts are lost, and so are words that the tables do not have",
+    ),
     "S5": Requirement("Commands use the connections of a running gateway of the same store and entry"),
     "S6": Requirement(
         "Servers are added, changed and removed by command and API, tried first, in one file that keeps all "

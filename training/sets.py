@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from fingerpost.narrow.hebrew.gloss import gloss_words, join_gloss
+from fingerpost.narrow.gloss.gloss import gloss_words, join_gloss
 from fingerpost.narrow.scorer import ToolText, build_tool_text
 from fingerpost.records import Effect, Intelligence, Known, Source, ToolCard
 

@@ -28,6 +28,7 @@ from fingerpost.narrow.fusion import (
     fuse_scores,
     sum_contributions,
 )
+from fingerpost.narrow.gloss.gloss import get_english_text
 from fingerpost.narrow.request import NarrowRequest, compute_turn_weights, get_earlier_turns, split_needs
 from fingerpost.narrow.scorer import ScorerRequest, split_sentences
 from fingerpost.narrow.signals.intents import is_asking_whether, is_wishing_change
@@ -94,6 +95,7 @@ def adjust_for_mood(
     """Reduce the score of tools that change something if the text only asks, of tools that only read if it
     wishes a change, and of tools that need an unknown id.
     """
+    text = get_english_text(text, signals)
     if signals.asks and columns.changes.any():
         points = np.asarray(CHANGE_IN_QUESTION_SHARE * columns.changes * np.maximum(base, 0), np.float32)
         yield ScoreContribution(

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fingerpost.catalog.words import STOP_WORDS
-from fingerpost.narrow.hebrew.gloss import gloss_words, join_gloss
+from fingerpost.narrow.gloss.gloss import get_english_text, gloss_text
 from fingerpost.narrow.need.features import cut_middle, extract_features
 from fingerpost.narrow.need.rules import (
     LIKELY_SCORE,
@@ -169,7 +169,7 @@ class NeedClassifier:
         vector: NDArray[np.float32] | None = None,
     ) -> Need:
         """Return the verdict on one request. `vector` is that of the gloss, if there is one."""
-        text = cut_middle(text)
+        text = cut_middle(get_english_text(text, signals))
         reading = extract_features(text, signals)
         if history and (need := self._decide_by_conversation(text, reading, signals, history)) is not None:
             return need
@@ -229,7 +229,8 @@ class NeedClassifier:
             )
         if need.verdict is not NeedVerdict.NONE:
             return need
-        model_can = not extract_features(cut_middle(text), signals).cues.keys().isdisjoint(_MODEL_TASK_CUES)
+        text = cut_middle(get_english_text(text, signals))
+        model_can = not extract_features(text, signals).cues.keys().isdisjoint(_MODEL_TASK_CUES)
         if _to_log_odds(need.score) + _to_log_odds(fit) <= (
             _SURE_LOG_ODDS_FOR_MODEL_TASK if model_can else _SURE_LOG_ODDS
         ):
@@ -259,10 +260,8 @@ class NeedClassifier:
     def _weigh_alone(self, text: str, signals: Signals) -> tuple[float, tuple[str, ...]]:
         """Score an earlier request by its words. Of its signals, only the gloss is computed again."""
         text = cut_middle(text)
-        alone = Signals(
-            language=signals.language,
-            gloss=join_gloss(gloss_words(text)) if signals.language == "he" else "",
-        )
+        alone = Signals(language=signals.language, gloss=gloss_text(text, signals.language))
+        text = get_english_text(text, alone)
         reading = extract_features(text, alone)
         if (finding := apply_clear_rules(text, reading)) is not None:
             return _to_log_odds(finding.score), (finding.reason,)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fingerpost.frozen import frozen
-from fingerpost.narrow.hebrew.gloss import gloss_words
+from fingerpost.narrow.gloss.gloss import gloss_words
 from fingerpost.narrow.need.features import NEED_WORDS, NeedFeatures, cut_middle, extract_features
 from fingerpost.narrow.request import Dependence, classify_dependence
 from fingerpost.records import EntityKind, Message, Signals

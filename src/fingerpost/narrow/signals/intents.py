@@ -9,8 +9,8 @@ from typing import Final
 
 from fingerpost.catalog.words import CATEGORIES, OFFICIAL_DATA, to_singular
 from fingerpost.data_files import read_sections, read_word_sets
-from fingerpost.narrow.hebrew.gloss import Gloss
-from fingerpost.narrow.hebrew.lexicon import fold_word, split_prefixes
+from fingerpost.narrow.gloss.gloss import Gloss
+from fingerpost.narrow.gloss.hebrew import fold_word, split_prefixes
 from fingerpost.records import Entity, EntityKind, IntentMatch
 
 _CATEGORY_WORDS: Final = read_word_sets("fingerpost.narrow", "words/categories.txt")

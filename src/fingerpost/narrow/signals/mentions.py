@@ -11,8 +11,8 @@ from fingerpost.catalog.name_resolver import ToolNameResolver, fold_name, list_o
 from fingerpost.catalog.words import CATEGORIES, STOP_WORDS, split_words, to_singular
 from fingerpost.data_files import read_word_sets
 from fingerpost.frozen import frozen
-from fingerpost.narrow.hebrew.gloss import Gloss
-from fingerpost.narrow.hebrew.lexicon import LEXICON_FIELDS, read_field_lines
+from fingerpost.narrow.gloss.gloss import Gloss
+from fingerpost.narrow.gloss.hebrew import LEXICON_FIELDS, read_field_lines
 from fingerpost.records import Mention, ToolCard
 
 _NAME_WORDS: Final = read_word_sets("fingerpost.narrow", "words/names.txt")

@@ -9,8 +9,16 @@ from typing import Final
 
 from fingerpost.catalog.words import split_words
 from fingerpost.data_files import read_word_sets
-from fingerpost.narrow.hebrew.gloss import Gloss, SoundIndex, gloss_words, join_gloss
-from fingerpost.narrow.hebrew.lexicon import is_hebrew
+from fingerpost.narrow.gloss.gloss import (
+    TABLE_LANGUAGES,
+    Gloss,
+    SoundIndex,
+    count_known_words,
+    gloss_words,
+    join_gloss,
+    translate_request,
+)
+from fingerpost.narrow.gloss.hebrew import is_hebrew
 from fingerpost.narrow.signals.entities import find_entities
 from fingerpost.narrow.signals.intents import (
     find_intents,
@@ -38,6 +46,7 @@ _IGNORED_PARTS: Final = re.compile(
 )
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
+_UNSPACED_RUN: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]+")
 
 # First and last character of each script, and its language.
 _SCRIPTS: Final = (
@@ -60,6 +69,8 @@ _LANGUAGES_BY_WORD: Final = {
     for word in frozenset[str]().union(*_FUNCTION_WORDS.values())
 }
 _UKRAINIAN_LETTERS: Final = frozenset("іїєґІЇЄҐ")
+_URDU_LETTERS: Final = frozenset("ٹڈڑںےھہ")
+_URDU_WORDS: Final = frozenset(("کا", "کی", "کو", "کر", "اور", "ایک", "سے", "دو"))
 _PERSIAN_LETTERS: Final = frozenset("پچژگ")
 
 
@@ -75,6 +86,9 @@ def _detect_from_words(words: list[str]) -> str | None:
     latin: list[str] = []
     for word in words:
         script = "latin" if word.isascii() else _get_script(word)
+        if script == "latin" and not word.isascii() and (run := _UNSPACED_RUN.search(word)) is not None:
+            word = run.group()  # a Latin name stands before it, without a space
+            script = _get_script(word)
         if script == "latin":
             latin.append(word.lower())
         elif script is not None:
@@ -102,8 +116,13 @@ def _detect_european(words: list[str]) -> tuple[str, int]:
     counts = Counter(name for word in words for name in _LANGUAGES_BY_WORD.get(word, ()))
     if not counts:
         return ENGLISH, 0
-    best, most = counts.most_common(1)[0]
-    return (best if most > counts[ENGLISH] else ENGLISH), most
+    most = max(counts.values())
+    if most == counts[ENGLISH]:
+        return ENGLISH, most
+    best = [name for name, count in counts.items() if count == most]
+    if len(best) > 1:  # Spanish and Portuguese have many words in common
+        best.sort(key=lambda name: -count_known_words(words, name))
+    return best[0], most
 
 
 def _refine_by_letters(script: str, words: list[str]) -> str:
@@ -111,6 +130,8 @@ def _refine_by_letters(script: str, words: list[str]) -> str:
     letters = frozenset("".join(words))
     if script == "ru" and letters & _UKRAINIAN_LETTERS:
         return "uk"
+    if script == "ar" and (letters & _URDU_LETTERS or not _URDU_WORDS.isdisjoint(words)):
+        return "ur"
     if script == "ar" and letters & _PERSIAN_LETTERS:
         return "fa"
     return script
@@ -119,6 +140,7 @@ def _refine_by_letters(script: str, words: list[str]) -> str:
 _HEAD_LENGTH: Final = 6000
 _TAIL_LENGTH: Final = 2000
 _MIN_NAME_LENGTH: Final = 4
+_MAX_SAMPLED_TOOLS: Final = 100
 
 
 class SignalReader:
@@ -127,9 +149,12 @@ class SignalReader:
     def __init__(self) -> None:
         self._names = SoundIndex()
         self._mentions = MentionFinder()
+        self._cards: Sequence[ToolCard] = ()
+        self._tool_languages: Counter[str] | None = None  # counted when a request needs it
 
     def prepare(self, cards: Sequence[ToolCard]) -> None:
         """Set the tools."""
+        self._cards, self._tool_languages = cards, None
         names = frozenset(_list_name_words(cards))
         servers = frozenset(word for card in cards for word in get_name_words(card.server))
         self._names = SoundIndex(
@@ -143,16 +168,29 @@ class SignalReader:
         language = detect_language(text)
         glossed: Gloss = gloss_words(text, self._names) if is_hebrew(text) else ()
         entities = find_entities(text)
+        translated = self._translate(text, language)
+        judged = translated or text
         return Signals(
             language=language,
-            gloss=join_gloss(glossed) if language == HEBREW else "",
-            intents=(*find_intents(text, glossed, entities), *find_official_data_intent(text)),
-            urgent=is_urgent(text),
+            gloss=join_gloss(glossed) if language == HEBREW else translated,
+            intents=(*find_intents(judged, glossed, entities), *find_official_data_intent(judged)),
+            urgent=is_urgent(judged),
             mentions=self._mentions.find(text, glossed),
             entities=entities,
-            asks=is_only_asking(text),
-            recalls=is_asking_to_recall(text),
+            asks=is_only_asking(judged),
+            recalls=is_asking_to_recall(judged),
         )
+
+    def _translate(self, text: str, language: str) -> str:
+        """Return a request in English words, unless most tools are described in its language."""
+        if language not in TABLE_LANGUAGES:
+            return ""
+        if self._tool_languages is None:
+            sample = self._cards[:: 1 + len(self._cards) // _MAX_SAMPLED_TOOLS]
+            self._tool_languages = Counter(detect_language(card.description[:200]) for card in sample)
+        if 2 * self._tool_languages[language] > self._tool_languages.total():
+            return ""
+        return translate_request(text, language)
 
 
 def _cut_long_text(text: str) -> str:

@@ -464,7 +464,7 @@ def _strip_vowels(word: str) -> str:
 
 def read_field_lines(field: str) -> tuple[str, ...]:
     """Return the entries of one field, without comments."""
-    text = read_data_text("fingerpost.narrow", f"hebrew/words/{field}.txt")
+    text = read_data_text("fingerpost.narrow", f"gloss/hebrew_words/{field}.txt")
     lines = (line.strip() for line in text.splitlines())
     return tuple(line for line in lines if line and not line.startswith("#"))
 

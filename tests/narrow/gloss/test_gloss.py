@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fingerpost.narrow.hebrew.gloss import SoundIndex, gloss_words, join_gloss
-from fingerpost.narrow.hebrew.lexicon import (
+from fingerpost.narrow.gloss.gloss import SoundIndex, gloss_words, join_gloss
+from fingerpost.narrow.gloss.hebrew import (
     LEXICON_FIELDS,
     PREFIXES,
     fold_word,

@@ -1,0 +1,1 @@
+"""Requests in other languages: their English words."""

@@ -1,1 +1,0 @@
-"""Hebrew requests: word forms and their English translations."""
