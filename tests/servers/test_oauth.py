@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 from urllib.request import urlopen
 
 import anyio
 import pytest
-from mcp.server.auth.provider import (
-    ProviderTokenVerifier,
-)
+from mcp.server.auth.provider import AccessToken, ProviderTokenVerifier
 from mcp.server.auth.settings import AuthSettings, ClientRegistrationOptions, RevocationOptions
 from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyHttpUrl
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from fingerpost.errors import ConfigError, ServerUnavailable
-from fingerpost.records import OAuthSpec, ServerState
+from fingerpost.records import OAuthSpec, ServerSpec, ServerState
 from fingerpost.redaction import scrub
 from fingerpost.servers import Server, sign_in, sign_out
 from fingerpost.testing import MemoryTokens, served, stdio_fault, tool_server
@@ -245,3 +249,103 @@ async def test_stored_secrets_are_masked_in_every_text():
         await sign_in(Server.http("locked", url), tokens, open_browser=person, timeout=PATIENCE)
     (token,) = authority.access
     assert token not in scrub(f"the token is {token}")
+
+
+class MachineAuthority:
+    """An authorization server that gives tokens to clients with a secret, and checks what they send."""
+
+    def __init__(self) -> None:
+        self.lifetime = 3600
+        self.tokens: set[str] = set()
+        self.asked: list[str] = []  # the secret of each request for a token
+        self.base = ""
+
+    def build_app(self) -> Starlette:
+        return Starlette(
+            routes=[
+                Route("/.well-known/oauth-authorization-server", self._describe),
+                Route("/token", self._give_token, methods=["POST"]),
+            ]
+        )
+
+    async def _describe(self, _: Request) -> JSONResponse:
+        return JSONResponse(
+            {
+                "issuer": f"{self.base}/",
+                "authorization_endpoint": f"{self.base}/authorize",
+                "token_endpoint": f"{self.base}/token",
+                "response_types_supported": ["code"],
+                "grant_types_supported": ["client_credentials"],
+            }
+        )
+
+    async def _give_token(self, request: Request) -> JSONResponse:
+        form = await request.form()
+        assert form["grant_type"] == "client_credentials"
+        assert str(form["resource"]).endswith("/mcp")
+        given = b64decode(request.headers["authorization"].removeprefix("Basic ")).decode()
+        self.asked.append(given)
+        if given != "robot:s3cret-of-the-robot":
+            return JSONResponse({"error": "invalid_client"}, 401)
+        token = f"machine-token-{len(self.asked)}"
+        self.tokens.add(token)
+        return JSONResponse({"access_token": token, "token_type": "Bearer", "expires_in": self.lifetime})
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        return AccessToken(token=token, client_id="robot", scopes=[]) if token in self.tokens else None
+
+
+@asynccontextmanager
+async def serve_for_machines(authority: MachineAuthority) -> AsyncGenerator[str]:
+    async with served(authority.build_app()) as authority.base, served(_nothing) as free:
+        pass
+    ports = [int(base.rpartition(":")[2]) for base in (authority.base, free)]
+    settings = AuthSettings(
+        issuer_url=AnyHttpUrl(authority.base),
+        resource_server_url=AnyHttpUrl(f"{free}/mcp"),
+        validate_token_resource=False,
+    )
+    app = tool_server("locked").server.streamable_http_app(auth=settings, token_verifier=authority)
+    async with served(authority.build_app(), port=ports[0]), served(app, port=ports[1]) as address:
+        yield f"{address}/mcp"
+
+
+def machine(url: str, authority: MachineAuthority, secret: str = "s3cret-of-the-robot") -> ServerSpec:
+    oauth = OAuthSpec(
+        client_id="robot", client_secret=secret, grant="client_credentials", issuer=f"{authority.base}/"
+    )
+    return Server.http("locked", url, oauth=oauth)
+
+
+@proves("M4")
+async def test_a_client_signs_in_by_itself_and_gets_its_next_token_when_one_expires():
+    authority, tokens = MachineAuthority(), MemoryTokens()
+    async with serve_for_machines(authority) as url:
+        spec = machine(url, authority)
+        for number in range(2):
+            async with open_pool(spec, tokens=tokens) as servers:
+                result = await servers.call("locked", "echo", {"n": number}, timeout=PATIENCE)
+                assert arguments_of(result) == {"n": number}
+        assert len(authority.asked) == 1
+        assert b"s3cret-of-the-robot" not in tokens.entries["locked"]
+        authority.tokens.clear()  # as if it had expired
+        async with open_pool(spec, tokens=tokens) as servers:
+            await servers.call("locked", "echo", {}, timeout=PATIENCE)
+        assert len(authority.asked) == 2
+
+
+@proves("M4")
+async def test_a_client_that_is_refused_and_another_authority_are_explained():
+    authority, tokens = MachineAuthority(), MemoryTokens()
+    async with serve_for_machines(authority) as url:
+        async with open_pool(machine(url, authority, "wrong"), tokens=tokens) as servers:
+            status = servers.get_status("locked")
+        assert "the client of locked could not sign in" in (status.reason or "")
+        assert "client_secret" in (status.hint or "")
+        authority.asked.clear()
+        spec = machine(url, authority)
+        assert spec.oauth is not None
+        spec = replace(spec, oauth=replace(spec.oauth, issuer="https://other.example.org"))
+        async with open_pool(spec, tokens=tokens) as servers:
+            assert "issuer" in (servers.get_status("locked").reason or "")
+        assert authority.asked == []  # the secret was not sent to it

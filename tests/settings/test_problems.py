@@ -109,6 +109,11 @@ SERVER_MISTAKES = [
     ),
     ('"x": {"url": "ftp://a.example"}', "servers.x.url: must start with http:// or https://", "https://"),
     ('"x": {"url": "https://"}', "is a url without a host", "https://"),
+    (
+        '"x": {"url": "https://a.example", "oauth": {"grant": "client_credentials", "clientId": "a"}}',
+        "servers.x.oauth: needs client_secret and issuer for the grant client_credentials",
+        "add what the authorization server gave you",
+    ),
     ('"x": {"url": "https://a b"}', "is a url with a space", "https://"),
     ('"x": {"url": "https://a:port/"}', "is not a valid url", "https://"),
     ('"x": {"type": "stdio", "url": "https://a.example"}', '"stdio" needs a command', 'use "http"'),

@@ -85,6 +85,7 @@ from fingerpost.records.servers import KnownPath as KnownPath
 from fingerpost.records.servers import KnownServer as KnownServer
 from fingerpost.records.servers import Lifecycle as Lifecycle
 from fingerpost.records.servers import Listing as Listing
+from fingerpost.records.servers import OAuthGrant as OAuthGrant
 from fingerpost.records.servers import OAuthSpec as OAuthSpec
 from fingerpost.records.servers import Precheck as Precheck
 from fingerpost.records.servers import ServerPaths as ServerPaths

@@ -22,6 +22,9 @@ IN_PROCESS: Final = "in-process"
 OWN_PROGRAM: Final = "fingerpost builtin"  # a built-in server that runs as a separate program
 
 
+OAuthGrant = Literal["authorization_code", "client_credentials"]
+
+
 @frozen
 class OAuthSpec:
     """How to sign in to a server that requires it."""
@@ -30,6 +33,8 @@ class OAuthSpec:
     client_secret: str | None = field(default=None, repr=False)
     scopes: tuple[str, ...] = ()
     redirect_port: int = 0
+    grant: OAuthGrant = "authorization_code"  # client_credentials: as the client itself, without a person
+    issuer: str | None = None  # the authorization server that knows the client; the secret goes nowhere else
 
 
 class Precheck(Protocol):

@@ -16,7 +16,9 @@ import httpx2
 from anyio.abc import SocketAttribute, SocketStream
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.exceptions import OAuthFlowError
+from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 from mcp.client.auth.oauth2 import OAuthContext
+from mcp.client.auth.utils import issuers_match
 from mcp.shared.auth import (
     AuthorizationCodeResult,
     OAuthClientInformationFull,
@@ -161,14 +163,13 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
     if store is None or spec.url is None or any(name.lower() == "authorization" for name in spec.headers):
         return None
     data = await store.get(spec.name)
-    if data is None:
-        return None
-    try:
-        sign_in = OAuthSignIn.model_validate_json(data)
-    except ValidationError:
-        return None
+    sign_in = None if data is None else _parse_sign_in(data)
     # A token belongs to one server. If the entry now has another URL, the token must not be sent there.
-    if sign_in.tokens is None or sign_in.address != spec.url:
+    if sign_in is not None and sign_in.address != spec.url:
+        sign_in = None
+    if spec.oauth is not None and spec.oauth.grant == "client_credentials":
+        return await _load_client_sign_in(spec, spec.oauth, store, sign_in)
+    if sign_in is None:
         return None
     # Do not renew at a URL that a sign-in would refuse today. Old sign-ins were not checked.
     renewed_at = None if sign_in.authority is None else httpx2.URL(str(sign_in.authority.token_endpoint))
@@ -182,6 +183,36 @@ async def load_sign_in(spec: ServerSpec, store: SignInStore | None) -> httpx2.Au
         spec.url,
         build_client_metadata(spec.oauth, "http://127.0.0.1/callback"),
         OAuthTokenStorage(store, spec.name, sign_in),
+    )
+
+
+def _parse_sign_in(data: bytes) -> OAuthSignIn | None:
+    try:
+        sign_in = OAuthSignIn.model_validate_json(data)
+    except ValidationError:
+        return None
+    return None if sign_in.tokens is None else sign_in
+
+
+async def _load_client_sign_in(
+    spec: ServerSpec, oauth: OAuthSpec, store: SignInStore, stored: OAuthSignIn | None
+) -> httpx2.Auth:
+    """Return the authentication of a client that signs in by itself. Gets a token if none is stored."""
+    if stored is None or not _is_sign_in_of(stored, oauth):
+        storage = OAuthTokenStorage(store, spec.name, OAuthSignIn(address=spec.url or ""))
+        await _fetch_client_token(spec, oauth, storage)
+        stored = storage.sign_in
+    stored.register_secrets()
+    return _ClientAuth(spec, oauth, OAuthTokenStorage(store, spec.name, stored))
+
+
+def _is_sign_in_of(stored: OAuthSignIn, oauth: OAuthSpec) -> bool:
+    """Return whether this client signed in, at its authorization server."""
+    return (
+        stored.client is not None
+        and stored.authority is not None
+        and stored.client.client_id == oauth.client_id
+        and issuers_match(str(stored.authority.issuer), oauth.issuer or "")
     )
 
 
@@ -209,10 +240,19 @@ class _BearerAuth(OAuthClientProvider):
         self.context.oauth_metadata = storage.sign_in.authority
         self.context.protected_resource_metadata = storage.sign_in.resource
 
+    def _can_renew(self) -> bool:
+        return self.context.can_refresh_token()
+
+    async def _build_renewal(self) -> httpx2.Request:
+        return await self._refresh_token()
+
+    async def _accept_renewal(self, response: httpx2.Response) -> None:
+        await self._handle_refresh_response(response)
+
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         async with self.context.lock:
-            if not self.context.is_token_valid() and self.context.can_refresh_token():
-                await self._handle_refresh_response((yield await self._refresh_token()))
+            if not self.context.is_token_valid() and self._can_renew():
+                await self._accept_renewal((yield await self._build_renewal()))
         used = self.context.current_tokens
         self._add_auth_header(request)
         response = yield request
@@ -220,20 +260,51 @@ class _BearerAuth(OAuthClientProvider):
             return
         async with self.context.lock:
             # Another request may have renewed it meanwhile; then only the header is outdated.
-            if self.context.current_tokens is used and self.context.can_refresh_token():
-                await self._handle_refresh_response((yield await self._refresh_token()))
+            if self.context.current_tokens is used and self._can_renew():
+                await self._accept_renewal((yield await self._build_renewal()))
         if self.context.current_tokens is not None and self.context.current_tokens is not used:
             self._add_auth_header(request)
             yield request
 
 
+class _ClientAuth(_BearerAuth):
+    """Uses the token of a client that signs in by itself, and gets the next one when it expires."""
+
+    def __init__(self, spec: ServerSpec, oauth: OAuthSpec, storage: OAuthTokenStorage) -> None:
+        super().__init__(spec.url or "", build_client_metadata(oauth, "http://127.0.0.1/callback"), storage)
+        self.context.client_info = _build_own_client(oauth)
+
+    def _can_renew(self) -> bool:
+        return True
+
+    async def _build_renewal(self) -> httpx2.Request:
+        form, headers = self.context.prepare_token_auth({"grant_type": "client_credentials"}, {})
+        if self.context.should_include_resource_param(self.context.protocol_version):
+            form["resource"] = self.context.get_resource_url()
+        if self.context.client_metadata.scope:
+            form["scope"] = self.context.client_metadata.scope
+        return httpx2.Request("POST", self._get_token_endpoint(), data=form, headers=headers)
+
+    async def _accept_renewal(self, response: httpx2.Response) -> None:
+        await self._handle_token_response(response)
+
+
+def _build_own_client(oauth: OAuthSpec) -> OAuthClientInformationFull:
+    return OAuthClientInformationFull(
+        client_id=oauth.client_id or "",
+        client_secret=oauth.client_secret,
+        redirect_uris=None,
+        grant_types=["client_credentials"],
+        token_endpoint_auth_method="client_secret_basic",  # noqa: S106 - a method
+        scope=" ".join(oauth.scopes) or None,
+    )
+
+
 MAX_ADDRESS_LENGTH = 200
 
 
-class CheckedSignIn(OAuthClientProvider):
-    """Sign-in that checks every URL before it is requested, and the authorization server before the user
-    signs in.
-    """
+class _CheckedUrls(OAuthClientProvider):
+    """Checks every URL before it is requested."""
 
     async def async_auth_flow(
         self, request: httpx2.Request
@@ -251,17 +322,31 @@ class CheckedSignIn(OAuthClientProvider):
         finally:
             await flow.aclose()
 
+    async def _check_request(self, outgoing: httpx2.Request) -> None:
+        if not self._is_own_document(outgoing):
+            await check_url(str(outgoing.url), "for its sign-in", self.context.server_url)
+
+    def _is_own_document(self, outgoing: httpx2.Request) -> bool:
+        """Return whether the server's own documents are read, at the server itself."""
+        return outgoing.method == "GET" and _is_same_url(outgoing.url, httpx2.URL(self.context.server_url))
+
+
+class CheckedSignIn(_CheckedUrls):
+    """Sign-in that also checks the authorization server before the user signs in."""
+
     async def _perform_authorization(self) -> httpx2.Request:
         if self.context.oauth_metadata is not None:
             await check_authority(self.context.oauth_metadata, self.context.server_url)
         return await super()._perform_authorization()
 
     async def _check_request(self, outgoing: httpx2.Request) -> None:
-        if outgoing.method == "GET" and _is_same_url(outgoing.url, httpx2.URL(self.context.server_url)):
-            return  # the server's own documents are read at the server itself
-        if self.context.oauth_metadata is not None:
+        if self.context.oauth_metadata is not None and not self._is_own_document(outgoing):
             await check_authority(self.context.oauth_metadata, self.context.server_url)
-        await check_url(str(outgoing.url), "for its sign-in", self.context.server_url)
+        await super()._check_request(outgoing)
+
+
+class _CheckedClientSignIn(_CheckedUrls, ClientCredentialsOAuthProvider):
+    """Sign-in of a client by itself."""
 
 
 async def check_authority(authority: OAuthMetadata, server: str) -> None:
@@ -332,6 +417,8 @@ async def sign_in(
     if spec.url is None or spec.transport not in ("http", "sse"):
         message = f"{spec.name} runs as a local program; only HTTP servers need signing in"
         raise ConfigError(message, hint="give a local program its credentials in env")
+    if spec.oauth is not None and spec.oauth.grant == "client_credentials":
+        return await load_sign_in(spec, tokens) is not None
     storage = OAuthTokenStorage(tokens, spec.name, OAuthSignIn(address=spec.url))
     try:
         with anyio.fail_after(timeout):
@@ -424,6 +511,38 @@ async def _run_sign_in(
             if response.status_code in (401, 403):
                 message = f"{spec.name} still refuses after signing in (HTTP {response.status_code})"
                 raise ServerUnavailable(message, server=spec.name, hint="does this account have access?")
+
+
+async def _fetch_client_token(spec: ServerSpec, oauth: OAuthSpec, storage: OAuthTokenStorage) -> None:
+    """Find the authorization server of this server and get a token for the client itself."""
+    storage.sign_in.client = _build_own_client(oauth).model_copy(update={"client_secret": None})
+    flow = _CheckedClientSignIn(
+        spec.url or "",
+        storage,
+        oauth.client_id or "",
+        oauth.client_secret or "",
+        scope=" ".join(oauth.scopes) or None,
+        issuer=oauth.issuer,
+    )
+    storage.context = flow.context
+    http = HttpClients()
+    try:
+        async with await http.build_client(headers=spec.headers, auth=flow) as client:
+            accept = {"Accept": "application/json, text/event-stream"}
+            async with client.stream("POST", spec.url or "", json=_INITIALIZE_REQUEST, headers=accept):
+                pass
+    except OAuthFlowError as error:
+        raise _build_client_refused(spec, str(error)) from error
+    finally:
+        await http.aclose()
+    if storage.sign_in.tokens is None:
+        raise _build_client_refused(spec, "the server did not ask for a token")
+
+
+def _build_client_refused(spec: ServerSpec, detail: str) -> ServerUnavailable:
+    message = f"the client of {spec.name} could not sign in: {clean_text(detail)}"
+    hint = "check client_id, client_secret, scopes and issuer in its oauth entry"
+    return ServerUnavailable(message, server=spec.name, hint=hint)
 
 
 def _build_registered_client(spec: ServerSpec, redirect: str) -> OAuthClientInformationFull | None:

@@ -69,6 +69,8 @@ OAUTH_NAMES = {
     "scopes": "scopes",
     "redirect_port": "redirect_port",
     "callbackPort": "redirect_port",
+    "grant": "grant",
+    "issuer": "issuer",
 }
 TRANSPORTS = {
     "stdio": "stdio",
@@ -541,6 +543,8 @@ _OAUTH_FIELD_NAMES = {
     "client_secret": "clientSecret",
     "scopes": "scopes",
     "redirect_port": "callbackPort",
+    "grant": "grant",
+    "issuer": "issuer",
 }
 
 

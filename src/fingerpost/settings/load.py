@@ -255,6 +255,13 @@ def _resolve_url_transport(entry: _ServerEntry, server: ServerSettings) -> Trans
     if is_link_local(urlsplit(server.url).hostname or "") and not server.allow_link_local and server.enabled:
         entry.report(LINK_LOCAL_MESSAGE, LINK_LOCAL_FIX, ("url",))
         return None
+    oauth = server.oauth
+    if oauth is not None and oauth.grant == "client_credentials":
+        missing = [name for name in ("client_id", "client_secret", "issuer") if not getattr(oauth, name)]
+        if missing:
+            message = f"needs {' and '.join(missing)} for the grant client_credentials"
+            entry.report(message, "add what the authorization server gave you", ("oauth",))
+            return None
     _report_unused(entry, server, _PROGRAM_FIELDS, "an address")
     if server.transport is not None:
         return server.transport

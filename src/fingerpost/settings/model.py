@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from fingerpost.records import DataLabel, Effect, Effort, RetryCondition
+from fingerpost.records import DataLabel, Effect, Effort, OAuthGrant, RetryCondition
 
 # Possible intents of a request: the twelve tool categories, and official data.
 IntentName = Literal[
@@ -528,6 +528,15 @@ class OAuthSettings(Section):
     client_secret: str | None = Field(default=None, repr=False, description="Better as ${VARIABLE}")
     scopes: tuple[str, ...] = Field(default=(), description="What to ask for")
     redirect_port: int = Field(default=0, ge=0, le=65535, description="0: any free port")
+    grant: OAuthGrant = Field(
+        default="authorization_code",
+        description="client_credentials: sign in as the client itself, without a person; needs client_id, "
+        "client_secret and issuer",
+    )
+    issuer: str | None = Field(
+        default=None,
+        description="The authorization server that knows the client; its secret is sent nowhere else",
+    )
 
 
 class ServerSettings(Section):
