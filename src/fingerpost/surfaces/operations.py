@@ -102,8 +102,7 @@ class OperationsApp:
         remote = (scope.get("client") or ("",))[0]
         admitted = await self._authenticator.authenticate(headers, _METRICS_ENDPOINT, remote=remote)
         if isinstance(admitted, AccessDenial):
-            more = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
-            raise HttpError(admitted.status, admitted.message, headers=more)
+            raise HttpError(admitted.status, admitted.message, headers=admitted.encoded_headers)
         gauges = await self._collect_gauges()
         accept = headers.get("accept", "")
         body, content_type = await anyio.to_thread.run_sync(lambda: metrics.render(gauges, accept=accept))

@@ -46,12 +46,12 @@ from fingerpost.surfaces.api.streams import StreamSlots
 from fingerpost.surfaces.api.tools import AssetOperations, ToolOperations
 from fingerpost.surfaces.http.access import Authenticator, RateLimiter
 from fingerpost.surfaces.http.asgi import (
-    AsgiMessage,
     AsgiScope,
     ClientDisconnected,
     Header,
     HttpError,
     Receive,
+    ResponseSender,
     Send,
     parse_headers,
     read_body,
@@ -312,7 +312,7 @@ class ApiApp:
 
     async def _handle_request(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         common = _COMMON_HEADERS
-        sender = _ApiResponseSender(send, bodiless=scope["method"] == "HEAD")
+        sender = ResponseSender(send, bodiless=scope["method"] == "HEAD")
         try:
             headers, _ = parse_headers(scope["headers"])
             common = (*_COMMON_HEADERS, *self._auth.build_cors_headers(headers))
@@ -384,21 +384,6 @@ class ApiApp:
         if body and not is_json_body(http_request.headers):
             raise ApiProblem(415, "This is not JSON", "Send the body as application/json.")
         return parse_json(operation.body, body)
-
-
-class _ApiResponseSender:
-    """Sends ASGI messages, records whether the response has started, and omits the body for HEAD."""
-
-    def __init__(self, send: Send, *, bodiless: bool) -> None:
-        self._send = send
-        self._bodiless = bodiless
-        self.started = False
-
-    async def __call__(self, message: AsgiMessage) -> None:
-        self.started = True
-        if self._bodiless and message["type"] == "http.response.body":
-            message = {**message, "body": b""}
-        await self._send(message)
 
 
 def _find_operation(matched: MatchedPath, method: str) -> ApiOperation:

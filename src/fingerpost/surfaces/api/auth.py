@@ -26,7 +26,7 @@ from fingerpost.surfaces.api.operation import (
     declare_operation,
 )
 from fingerpost.surfaces.api.sessions import SESSION_COOKIE, ActiveSession, ConsoleSessions
-from fingerpost.surfaces.http.access import Authenticator, Endpoint, build_cors_headers
+from fingerpost.surfaces.http.access import Authenticator, CorsPolicy, Endpoint
 from fingerpost.surfaces.http.addresses import Authority, WebOrigin
 from fingerpost.surfaces.http.asgi import Header, HttpError
 from fingerpost.surfaces.http.authenticator import RefusalLog
@@ -35,13 +35,11 @@ from fingerpost.surfaces.http.local_callers import Peer, is_tool_peer, redeem_ti
 CSRF_HEADER: Final = "x-csrf-token"
 ANONYMOUS: Final = Principal(name="", rights=())
 
-_ALLOW_METHODS_HEADER: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
-_ALLOW_HEADERS_HEADER: Final = (
-    b"access-control-allow-headers",
-    b"Authorization, X-API-Key, X-API-Version, Content-Type, Accept, Last-Event-ID",
+_CORS: Final = CorsPolicy(
+    methods=b"GET, POST, PUT, DELETE",
+    headers=("Authorization", "X-API-Key", "X-API-Version", "Content-Type", "Accept", "Last-Event-ID"),
+    exposed=b"Retry-After, WWW-Authenticate",
 )
-_PREFLIGHT_MAX_AGE_HEADER: Final = (b"access-control-max-age", b"600")
-_EXPOSED_HEADERS: Final = b"Retry-After, WWW-Authenticate"
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 
 _TOOL_DECISION_MESSAGE = (
@@ -99,8 +97,7 @@ class ApiAuth:
         if isinstance(admitted, Principal):
             _check_origin(attempt, admitted)
             return AuthenticatedCaller(admitted)
-        headers = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
-        raise HttpError(admitted.status, admitted.message, headers=headers)
+        raise HttpError(admitted.status, admitted.message, headers=admitted.encoded_headers)
 
     async def is_still_authenticated(
         self, attempt: AccessAttempt, operation: ApiOperation, principal: Principal
@@ -124,9 +121,7 @@ class ApiAuth:
         )
         if isinstance(admitted, Principal):
             return admitted
-        kept = tuple(
-            (name.encode(), value.encode()) for name, value in admitted.headers if name == "retry-after"
-        )
+        kept = tuple(header for header in admitted.encoded_headers if header[0] == b"retry-after")
         raise HttpError(admitted.status, admitted.message, headers=kept)
 
     async def _find_session(self, attempt: AccessAttempt) -> ActiveSession | None:
@@ -169,18 +164,11 @@ class ApiAuth:
 
     def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """Return the CORS headers for responses to an allowed web page."""
-        return build_cors_headers(self._authenticator, headers, _EXPOSED_HEADERS)
+        return _CORS.build_headers(self._authenticator, headers)
 
     def build_preflight(self, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:
-        """Build the preflight response. Browsers send no key, so it contains nothing private."""
-        if "origin" not in headers:
-            return 204, ()
-        allowed = self.build_cors_headers(headers)
-        return (
-            (204, (*allowed, _ALLOW_METHODS_HEADER, _ALLOW_HEADERS_HEADER, _PREFLIGHT_MAX_AGE_HEADER))
-            if allowed
-            else (403, ())
-        )
+        """Return status and headers for a preflight, or for another OPTIONS request."""
+        return _CORS.build_preflight(self._authenticator, headers) if "origin" in headers else (204, ())
 
 
 def get_cookie(headers: Mapping[str, str]) -> str | None:

@@ -158,24 +158,22 @@ class GatewayApp:
 
     async def _handle_request(self, http_request: McpHttpRequest) -> None:
         if http_request.method == "OPTIONS":
-            preflight = self._auth.build_preflight(http_request.headers)
-            await respond(http_request.send, preflight.status, b"", preflight.headers)
-            return
+            status, headers = self._auth.build_preflight(http_request.headers)
+            return await respond(http_request.send, status, b"", headers)
         principal = await self._auth.authenticate(http_request)
         if http_request.method != "POST":
-            await self._handle_stream(http_request, principal)
-            return
+            return await self._handle_stream(http_request, principal)
         sent = await self._read_json(http_request)
         try:
             if isinstance(sent, list):
-                await handle_batch_post(self._state, http_request, principal, cast("list[object]", sent))
-                return
+                batch = cast("list[object]", sent)
+                return await handle_batch_post(self._state, http_request, principal, batch)
             message = read_message(sent)
         except InvalidJsonRpcMessage as error:
             raise McpHttpError(400, error.message, code=error.code, request_id=error.request_id) from error
         is_legacy = _is_handshake_request(http_request.headers, message)
         post = handle_legacy_post if is_legacy else handle_modern_post
-        await post(self._state, http_request, principal, message)
+        return await post(self._state, http_request, principal, message)
 
     async def _handle_stream(self, http_request: McpHttpRequest, principal: Principal) -> None:
         """Handle the methods that concern a session's stream of the handshake era."""

@@ -22,7 +22,7 @@ from fingerpost.surfaces.gateway.sessions import (
     McpSessions,
     NotificationListeners,
 )
-from fingerpost.surfaces.http.access import AccessDenial, Authenticator, Endpoint, build_cors_headers
+from fingerpost.surfaces.http.access import AccessDenial, Authenticator, CorsPolicy, Endpoint
 from fingerpost.surfaces.http.asgi import JSON_TYPE, Header, HttpError, Receive, Send, respond
 from fingerpost.surfaces.http.local_callers import Peer, drop_decision_rights
 
@@ -83,22 +83,16 @@ async def respond_error(send: Send, error: HttpError, common: Iterable[Header] =
     await respond(send, error.status, body, (JSON_TYPE, *error.headers, *common))
 
 
-_EXPOSED_HEADERS: Final = b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate"
-_ALLOWED_METHODS_HEADER: Final = (b"access-control-allow-methods", b"GET, POST, DELETE")
-_ALLOWED_HEADERS: Final = (
-    "Authorization, X-API-Key, Content-Type, Accept, Last-Event-ID, "
-    "Mcp-Session-Id, MCP-Protocol-Version, Mcp-Method, Mcp-Name"
-)
-_PREFLIGHT_MAX_AGE_HEADER: Final = (b"access-control-max-age", b"600")
+_CORS: Final = CorsPolicy(
+    methods=b"GET, POST, DELETE",
+    headers=(
+        "Authorization", "X-API-Key", "Content-Type", "Accept", "Last-Event-ID",
+        "Mcp-Session-Id", "MCP-Protocol-Version", "Mcp-Method", "Mcp-Name",
+    ),
+    prefix="mcp-param-",
+    exposed=b"Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate",
+)  # fmt: skip
 _UNDECIDED_STATUS: Final = 503
-
-
-@frozen(kw_only=False)
-class PreflightResponse:
-    """The response to a CORS preflight request."""
-
-    status: int
-    headers: tuple[Header, ...]
 
 
 class GatewayAuth:
@@ -116,16 +110,11 @@ class GatewayAuth:
         )
         if isinstance(admitted, Principal):
             return await drop_decision_rights(admitted, http_request.peer)
-        raise McpHttpError(
-            admitted.status,
-            admitted.message,
-            code=INVALID_REQUEST,
-            headers=tuple((name.encode(), value.encode()) for name, value in admitted.headers),
-        )
+        raise McpHttpError(admitted.status, admitted.message, headers=admitted.encoded_headers)
 
     def build_cors_headers(self, headers: Mapping[str, str]) -> tuple[Header, ...]:
         """Return the CORS headers for responses to an allowed web page."""
-        return build_cors_headers(self._authenticator, headers, _EXPOSED_HEADERS)
+        return _CORS.build_headers(self._authenticator, headers)
 
     async def is_still_admitted(self, http_request: McpHttpRequest, principal: Principal) -> bool:
         """Return whether a stream may stay open. Its key may have been revoked or expired.
@@ -139,16 +128,9 @@ class GatewayAuth:
             return answer.status == _UNDECIDED_STATUS
         return await drop_decision_rights(answer, http_request.peer) == principal
 
-    def build_preflight(self, headers: Mapping[str, str]) -> PreflightResponse:
-        """Build the preflight response. Browsers send no key, so it contains nothing private."""
-        allowed = self.build_cors_headers(headers)
-        if not allowed:
-            return PreflightResponse(403, ())
-        asked = headers.get("access-control-request-headers", "")
-        wanted = (name.strip() for name in asked.split(","))
-        named = [_ALLOWED_HEADERS, *(name for name in wanted if name.lower().startswith("mcp-param-"))]
-        taken = (b"access-control-allow-headers", ", ".join(named).encode("latin-1"))
-        return PreflightResponse(204, (*allowed, _ALLOWED_METHODS_HEADER, taken, _PREFLIGHT_MAX_AGE_HEADER))
+    def build_preflight(self, headers: Mapping[str, str]) -> tuple[int, tuple[Header, ...]]:
+        """Return status and headers for a preflight."""
+        return _CORS.build_preflight(self._authenticator, headers)
 
 
 log = logging.getLogger("fingerpost.gateway")

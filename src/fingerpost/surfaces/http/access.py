@@ -43,6 +43,10 @@ class AccessDenial:
     message: str
     headers: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def encoded_headers(self) -> tuple[Header, ...]:
+        return tuple((name.encode(), value.encode()) for name, value in self.headers)
+
 
 class Authenticator(Protocol):
     """Authenticates callers. Used for every HTTP request, so it must be fast."""
@@ -84,18 +88,47 @@ def get_forwarded_authorization(headers: Mapping[str, str]) -> str | None:
     return None if given.partition(" ")[2].strip().startswith(PREFIX) else given
 
 
-def build_cors_headers(
-    authenticator: Authenticator, headers: Mapping[str, str], exposed: bytes
-) -> tuple[Header, ...]:
-    """Return the CORS headers for responses to an allowed page. `exposed` lists the headers it may read."""
-    origin = headers.get("origin")
-    if origin is None or not authenticator.allows_origin(headers):
-        return ()
-    return (
-        (b"access-control-allow-origin", origin.encode("latin-1")),
-        (b"access-control-expose-headers", exposed),
-        (b"vary", b"Origin"),
-    )
+@frozen
+class CorsPolicy:
+    """What pages of allowed origins may send to a surface and read of its responses."""
+
+    methods: bytes
+    headers: tuple[str, ...]  # that they may send
+    prefix: str | None = None  # headers whose names start with it may be sent, too
+    exposed: bytes  # the headers that they may read
+
+    def build_headers(self, authenticator: Authenticator, headers: Mapping[str, str]) -> tuple[Header, ...]:
+        """Return the headers of responses to an allowed page."""
+        origin = headers.get("origin")
+        if origin is None or not authenticator.allows_origin(headers):
+            return ()
+        return (
+            (b"access-control-allow-origin", origin.encode("latin-1")),
+            (b"access-control-expose-headers", self.exposed),
+            (b"vary", b"Origin"),
+        )
+
+    def build_preflight(
+        self, authenticator: Authenticator, headers: Mapping[str, str]
+    ) -> tuple[int, tuple[Header, ...]]:
+        """Return status and headers for a preflight. Browsers send no key, so it contains nothing private."""
+        allowed = self.build_headers(authenticator, headers)
+        if not allowed:
+            return 403, ()
+        asked = (name.strip() for name in headers.get("access-control-request-headers", "").split(","))
+        further = [
+            name for name in asked if self.prefix and name.isascii() and name.lower().startswith(self.prefix)
+        ]
+        accepted = ", ".join((*self.headers, *further[:_MAX_REQUESTED_HEADERS]))
+        return 204, (
+            *allowed,
+            (b"access-control-allow-methods", self.methods),
+            (b"access-control-allow-headers", accepted.encode("latin-1")),
+            (b"access-control-max-age", b"600"),
+        )
+
+
+_MAX_REQUESTED_HEADERS: Final = 50
 
 
 VERSION_HEADER = "x-api-version"

@@ -110,6 +110,21 @@ def _build_too_large(limit: int) -> HttpError:
     )
 
 
+class ResponseSender:
+    """Sends ASGI messages, records whether the response has started, and omits the body for HEAD."""
+
+    def __init__(self, send: Send, *, bodiless: bool = False) -> None:
+        self._send = send
+        self._bodiless = bodiless
+        self.started = False
+
+    async def __call__(self, message: AsgiMessage) -> None:
+        self.started = True
+        if self._bodiless and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+
 async def respond(send: Send, status: int, body: bytes, headers: Iterable[Header] = (JSON_TYPE,)) -> None:
     """Send a complete response."""
     await send(

@@ -18,20 +18,20 @@ from fingerpost.store.credentials import PREFIX
 from fingerpost.surfaces.http.access import (
     VERSION_HEADER,
     Authenticator,
+    CorsPolicy,
     Endpoint,
     RateLimiter,
-    build_cors_headers,
     get_forwarded_authorization,
     resolve_access_scope,
 )
 from fingerpost.surfaces.http.asgi import (
     JSON_TYPE,
-    AsgiMessage,
     AsgiScope,
     ClientDisconnected,
     Header,
     HttpError,
     Receive,
+    ResponseSender,
     Send,
     check_content_type,
     parse_headers,
@@ -60,18 +60,6 @@ from fingerpost.surfaces.openai.models import ModelList
 from fingerpost.surfaces.openai.options import HEADER_PREFIX, OPTION_NAMES, parse_request_options, split_model
 from fingerpost.surfaces.openai.requests import CompletionResult, CompletionRunner, CompletionTurn
 from fingerpost.surfaces.openai.responses import ResponseStream, build_response, parse_response_request
-
-
-class ResponseSender:
-    """Sends ASGI messages, and records whether the response has started."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.started = False
-
-    async def __call__(self, message: AsgiMessage) -> None:
-        self.started = True
-        await self._send(message)
 
 
 class ActiveCompletions:
@@ -116,45 +104,13 @@ class ActiveCompletions:
             scope.cancel()
 
 
-_EXPOSED_HEADERS: Final = (
-    b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens"
-)
 _OWN_HEADERS: Final = tuple(f"{HEADER_PREFIX}{name.replace('_', '-')}" for name in OPTION_NAMES)
-_ALLOWED_HEADERS: Final = (
-    "authorization",
-    "x-api-key",
-    "content-type",
-    "accept",
-    VERSION_HEADER,
-    *_OWN_HEADERS,
+_CORS: Final = CorsPolicy(
+    methods=b"GET, POST",
+    headers=("authorization", "x-api-key", "content-type", "accept", VERSION_HEADER, *_OWN_HEADERS),
+    prefix="x-stainless-",  # the openai client describes itself in these; they are not used
+    exposed=b"X-Request-Id, X-Fingerpost-Packet, X-Fingerpost-Tools-Used, X-Fingerpost-Saved-Tokens",
 )
-_MAX_REQUESTED_HEADERS: Final = 50
-
-
-def build_page_headers(authenticator: Authenticator, headers: Mapping[str, str]) -> tuple[Header, ...]:
-    """Return the CORS headers for responses to an allowed page."""
-    return build_cors_headers(authenticator, headers, _EXPOSED_HEADERS)
-
-
-def build_preflight(
-    authenticator: Authenticator, headers: Mapping[str, str]
-) -> tuple[int, tuple[Header, ...]]:
-    """Build the preflight response. Browsers send no key, so it contains nothing private."""
-    allowed = build_page_headers(authenticator, headers)
-    if not allowed:
-        return 403, ()
-    # The openai client describes itself in extra headers. They are not used.
-    asked = (name.strip().lower() for name in headers.get("access-control-request-headers", "").split(","))
-    harmless = [name for name in asked if name.startswith("x-stainless-") and name.isascii()][
-        :_MAX_REQUESTED_HEADERS
-    ]
-    taken = ", ".join((*_ALLOWED_HEADERS, *harmless)).encode("latin-1")
-    return 204, (
-        *allowed,
-        (b"access-control-allow-methods", b"GET, POST"),
-        (b"access-control-allow-headers", taken),
-        (b"access-control-max-age", b"600"),
-    )
 
 
 _PATH_PATTERN = re.compile(r"/v1(?:/p/(?P<profile>[^/]+))?/(?P<rest>.+)", re.DOTALL)
@@ -279,7 +235,7 @@ class OpenAIApp:
         common: tuple[Header, ...] = ()
         try:
             headers, _ = parse_headers(scope["headers"])
-            common = build_page_headers(self._authenticator, headers)
+            common = _CORS.build_headers(self._authenticator, headers)
             inbound = OpenAIRequest(
                 method=scope["method"],
                 path_info=OpenAIPath.parse(scope["path"]),
@@ -308,7 +264,7 @@ class OpenAIApp:
 
     async def _handle_request(self, http_request: OpenAIRequest) -> None:
         if http_request.method == "OPTIONS":
-            status, headers = build_preflight(self._authenticator, http_request.headers)
+            status, headers = _CORS.build_preflight(self._authenticator, http_request.headers)
             await respond(http_request.send, status, b"", headers)
             return
         principal = await self._authenticate(http_request)
@@ -341,8 +297,7 @@ class OpenAIApp:
         admitted = await self._authenticator.authenticate(headers, endpoint, remote=http_request.remote)
         if isinstance(admitted, Principal):
             return admitted
-        denial_headers = tuple((name.encode(), value.encode()) for name, value in admitted.headers)
-        raise CompletionError(admitted.status, admitted.message, headers=denial_headers)
+        raise CompletionError(admitted.status, admitted.message, headers=admitted.encoded_headers)
 
     async def _respond_completion(self, http_request: OpenAIRequest, principal: Principal) -> None:
         api_format = API_FORMATS[http_request.path_info.endpoint]
