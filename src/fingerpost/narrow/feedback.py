@@ -115,7 +115,7 @@ _CORRECTION_PRIOR: Final = 1.0
 _MAX_NAMED_PEOPLE: Final = 3
 
 
-@frozen
+@dataclass(slots=True)
 class Correction:
     """The feedback on one tool for one request, weighted by similarity and age."""
 
@@ -124,9 +124,17 @@ class Correction:
     times: int = 0  # corrections to this tool
     praised: int = 0
     blamed: int = 0
-    by: tuple[str, ...] = ()
-    settled: bool = False
-    settled_for: str = ""  # the texts of the requests that settle it; for comparison only, never shown
+    by: dict[str, None] = field(default_factory=dict[str, None])
+    same: list[str] = field(default_factory=list[str])  # the same request, once per correction
+
+    @property
+    def settled(self) -> bool:
+        return len(self.same) >= SETTLED_COUNT and self.right > self.wrong
+
+    @property
+    def settled_for(self) -> str:
+        """The texts of the requests that settle it; for comparison only, never shown."""
+        return "\n".join(dict.fromkeys(self.same)).casefold()
 
     @property
     def score(self) -> float:
@@ -146,7 +154,7 @@ class Correction:
         ]
         if self.blamed and not parts:
             parts = [f"called wrong {_format_times(self.blamed)}"]
-        return f"{', '.join(parts)}{_format_names(self.by, reader)}" if parts else ""
+        return f"{', '.join(parts)}{_format_names(tuple(self.by), reader)}" if parts else ""
 
 
 def _format_times(count: int) -> str:
@@ -160,17 +168,6 @@ def _format_names(authors: Sequence[str], person: str | None) -> str:
     if others:
         named.append(f"{others} more" if named else "others")
     return f" by {', '.join(named)}" if named else ""
-
-
-@dataclass(slots=True)
-class _CorrectionTally:
-    right: float = 0.0
-    wrong: float = 0.0
-    times: int = 0
-    praised: int = 0
-    blamed: int = 0
-    same: list[str] = field(default_factory=list[str])  # the same request, once per correction
-    by: dict[str, None] = field(default_factory=dict[str, None])
 
 
 @frozen
@@ -219,20 +216,20 @@ class Corrections:
         """
         memory = self._memory
         only = None if self._shared else person
-        tallies: defaultdict[str, _CorrectionTally] = defaultdict(_CorrectionTally)
+        found: defaultdict[str, Correction] = defaultdict(Correction)
         alike = memory.similarity.compute_weights(text, vector)
         for place in np.flatnonzero(alike):
             feedback = memory.feedback[int(place)]
             if only is None or feedback.by == only:
-                _count_feedback(tallies, feedback, float(alike[place]), float(memory.age_weights[place]))
-        return {tool: _build_correction(tally) for tool, tally in tallies.items()}
+                _count_feedback(found, feedback, float(alike[place]), float(memory.age_weights[place]))
+        return dict(found)
 
 
 def _count_feedback(
-    tallies: defaultdict[str, _CorrectionTally], feedback: Feedback, similarity: float, age_weight: float
+    found: defaultdict[str, Correction], feedback: Feedback, similarity: float, age_weight: float
 ) -> None:
     if feedback.right is not None:
-        tally = tallies[feedback.right]
+        tally = found[feedback.right]
         tally.right += similarity * age_weight
         tally.by[feedback.by] = None
         if feedback.verdict is FeedbackVerdict.GOOD:
@@ -242,23 +239,10 @@ def _count_feedback(
             if similarity >= SAME_REQUEST_SIMILARITY and age_weight >= MIN_AGE_WEIGHT:
                 tally.same.append(feedback.request)
     if feedback.wrong is not None:
-        tally = tallies[feedback.wrong]
+        tally = found[feedback.wrong]
         tally.wrong += similarity * age_weight
         tally.blamed += 1
         tally.by[feedback.by] = None
-
-
-def _build_correction(tally: _CorrectionTally) -> Correction:
-    return Correction(
-        right=tally.right,
-        wrong=tally.wrong,
-        times=tally.times,
-        praised=tally.praised,
-        blamed=tally.blamed,
-        by=tuple(tally.by),
-        settled=len(tally.same) >= SETTLED_COUNT and tally.right > tally.wrong,
-        settled_for="\n".join(dict.fromkeys(tally.same)).casefold(),
-    )
 
 
 MAX_KEPT_VECTORS: Final = 4_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import anyio.to_thread
@@ -41,10 +41,9 @@ from fingerpost.records import (
 from fingerpost.settings import Settings
 
 if TYPE_CHECKING:
-    from fingerpost.narrow.feedback import PastDecisions, Preferences
     from fingerpost.policy.visibility import VisibleCatalog
-    from fingerpost.records import Learned
     from fingerpost.store import Store
+
 CHECK_NAME: Final = "learning"  # name of the comparison among the stored evals
 FLAGS: Final = (
     "learned_use",
@@ -72,16 +71,20 @@ async def build_overview(settings: Settings, store: Store, tools: Snapshot, *, p
         from fingerpost.narrow.feedback import PastDecisions, Preferences  # loads numpy
 
         habits, decisions = Preferences(), PastDecisions()
-        now = utc_now()
-        flags = settings.flags
+        now, learning = utc_now(), settings.learning
+        half_life = timedelta(days=learning.half_life_days)
+        habits.learn(choices, feedback, now=now, half_life=half_life, marks=habits_since)
+        people = habits.people if person is None else (person,)
+        oldest = now - timedelta(days=learning.decision_days)
+        decisions.learn(choices, feedback, since=max(oldest, decisions_since.get(EVERYBODY, oldest)))
         return Learned(
-            flags={name: bool(getattr(flags, name)) for name in FLAGS},
+            flags={name: bool(getattr(settings.flags, name)) for name in FLAGS},
             corrections=tuple(_count_corrections(feedback, person))[:MAX_SHOWN],
             uses=tuple(_count_uses(choices))[:MAX_SHOWN],
             preferences=tuple(
-                _find_preferences(habits, choices, feedback, habits_since, now, settings, tools, person)
+                habit for name in people for habit in _find_habits(name, habits.get_for(name), tools)
             )[:MAX_SHOWN],
-            decisions=_count_decisions(decisions, choices, feedback, decisions_since, now, settings),
+            decisions=decisions.count,
             thresholds=tuple(thresholds),
             check=check,
         )
@@ -131,22 +134,6 @@ def _count_uses(choices: Sequence[Choice]) -> Iterator[LearnedUse]:
         yield LearnedUse(tool=tool, worked=worked[tool], failed=failed[tool])
 
 
-def _find_preferences(
-    habits: Preferences,
-    choices: Sequence[Choice],
-    feedback: Sequence[Feedback],
-    marks: Mapping[str, datetime],
-    now: datetime,
-    settings: Settings,
-    tools: Snapshot,
-    person: str | None,
-) -> Iterator[Preference]:
-    half_life = timedelta(days=settings.learning.half_life_days)
-    habits.learn(choices, feedback, now=now, half_life=half_life, marks=marks)
-    for name in habits.people if person is None else (person,):
-        yield from _find_habits(name, habits.get_for(name), tools)
-
-
 def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Iterator[Preference]:
     """Yield the person's most used tool of each category, with the tools used less often."""
     by_category: defaultdict[str, list[str]] = defaultdict(list)
@@ -163,19 +150,6 @@ def _find_habits(person: str, used: Mapping[str, float], tools: Snapshot) -> Ite
                 category="" if category == found[0] else category,
                 over=tuple(found[1 : 1 + _MAX_LESS_USED_TOOLS]),
             )
-
-
-def _count_decisions(
-    decisions: PastDecisions,
-    choices: Sequence[Choice],
-    feedback: Sequence[Feedback],
-    marks: Mapping[str, datetime],
-    now: datetime,
-    settings: Settings,
-) -> int:
-    oldest = now - timedelta(days=settings.learning.decision_days)
-    decisions.learn(choices, feedback, since=max(oldest, marks.get(EVERYBODY, oldest)))
-    return decisions.count
 
 
 LearnedKind = Literal["corrections", "outcomes", "preferences", "decisions", "thresholds"]

@@ -30,10 +30,10 @@ from fingerpost.errors import CallError
 from fingerpost.frozen import frozen
 from fingerpost.records import Decision, Grant, IdempotencyState, JsonObject, KeyedCall, Pending, utc_now
 from fingerpost.records.codec import from_json, to_json
-from fingerpost.store.database import Database, insert_ignoring
+from fingerpost.store.database import insert_ignoring
 from fingerpost.store.schema import Moment, approvals, grants
 from fingerpost.store.schema import idempotency_keys as table
-from fingerpost.store.writer import StoreWriter
+from fingerpost.store.writer import StorePart
 
 _GRANT_COLUMNS = tuple(item.name for item in fields(Grant))
 
@@ -51,12 +51,8 @@ class _SpendRequest:
     now: datetime
 
 
-class GrantStore:
+class GrantStore(StorePart):
     """Stores and spends grants."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def add(self, grant: Grant) -> None:
         """Store a grant. Adding an existing one changes nothing, even if it was spent."""
@@ -179,12 +175,8 @@ class _ApprovalRequest:
     now: datetime
 
 
-class ApprovalStore:
+class ApprovalStore(StorePart):
     """Stores approval requests and decisions."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def add(self, pending: Pending) -> None:
         """Store a waiting call. Adding an existing one changes nothing."""
@@ -427,12 +419,8 @@ def _build_pending(row: Row[Any], now: datetime) -> Pending:
     )
 
 
-class IdempotencyStore:
+class IdempotencyStore(StorePart):
     """Stores the idempotency keys in use."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def claim(self, wanted: KeyedCall) -> KeyedCall | None:
         """Claim the key for this call. Return None on success, else the call that has the key."""

@@ -23,9 +23,9 @@ from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.records import LOCAL_NAME, Right, Scope, create_id, utc_now
 from fingerpost.records.codec import from_json, to_json
-from fingerpost.store.database import Database, StoreLocation, insert_ignoring, make_private, upsert
+from fingerpost.store.database import StoreLocation, insert_ignoring, make_private, upsert
 from fingerpost.store.schema import api_keys, tokens
-from fingerpost.store.writer import LossPolicy, StoreWriter
+from fingerpost.store.writer import StorePart
 
 PREFIX: Final = "fp_"
 RESERVED_NAMES: Final = frozenset({LOCAL_NAME})  # names not allowed for keys
@@ -72,13 +72,8 @@ class _KeyAccess:
     rights: tuple[Right, ...] = (Right.USE,)
 
 
-class ApiKeyStore:
+class ApiKeyStore(StorePart):
     """Creates, finds and revokes keys."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
-        self._loss = LossPolicy()
 
     async def add(
         self,
@@ -243,12 +238,8 @@ def _build_key(row: Row[Any]) -> ApiKey:
     )
 
 
-class CredentialRows:
+class CredentialRows(StorePart):
     """The table of tokens: one value per name, stored as it is."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def get(self, name: str) -> bytes | None:
         query = select(tokens.c.data).where(tokens.c.server == name)

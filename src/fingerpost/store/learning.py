@@ -41,7 +41,7 @@ from fingerpost.records import (
     utc_now,
 )
 from fingerpost.redaction import scrub
-from fingerpost.store.database import Database, build_upsert, upsert
+from fingerpost.store.database import build_upsert, upsert
 from fingerpost.store.schema import (
     choices,
     confidences,
@@ -52,7 +52,7 @@ from fingerpost.store.schema import (
     usage,
     usage_buckets,
 )
-from fingerpost.store.writer import LossPolicy, StoreWriter
+from fingerpost.store.writer import StorePart
 
 R = TypeVar("R")
 
@@ -87,13 +87,8 @@ MAX_CHOICES: Final = 20_000
 _MAX_CHOICE_INPUT_LENGTH: Final = 20 * MAX_CHOICE_REQUEST_LENGTH
 
 
-class ChoiceStore:
+class ChoiceStore(StorePart):
     """Stores choices."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
-        self._loss = LossPolicy()
 
     async def record(self, choice: Choice) -> None:
         """Store one choice. Returns when it is on disk."""
@@ -150,13 +145,8 @@ MAX_SAMPLE_TOOL_LENGTH: Final = 1_000
 _TimedSample = tuple[ConfidenceSample, datetime]
 
 
-class ConfidenceStore:
+class ConfidenceStore(StorePart):
     """Stores confidence samples."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
-        self._loss = LossPolicy()
 
     async def record(self, sample: ConfidenceSample, at: datetime) -> None:
         """Store one sample. Returns when it is on disk."""
@@ -211,12 +201,8 @@ _MAX_FEEDBACK_INPUT_LENGTH: Final = 10_000
 _FEEDBACK_FIELDS: Final = ("packet_id", "at", "request", "tool", "should_have", "comment")  # and columns
 
 
-class FeedbackStore:
+class FeedbackStore(StorePart):
     """Stores feedback."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def record(self, feedback: Feedback) -> Feedback:
         """Store feedback, replacing earlier feedback of this person on the request. Return it as stored."""
@@ -289,12 +275,8 @@ def _clear_feedback(connection: Connection, requests: Sequence[str | None]) -> l
 MAX_REASON_LENGTH: Final = 500
 
 
-class LearnedStore:
+class LearnedStore(StorePart):
     """Stores learning marks and thresholds."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def set_mark(self, mark: LearningMark) -> None:
         """Set a mark. Older data no longer counts."""
@@ -353,12 +335,8 @@ class StoredEval:
     report: JsonObject
 
 
-class EvalStore:
+class EvalStore(StorePart):
     """Stores eval reports."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def add(self, name: str, report: JsonObject) -> None:
         """Store a report. Using a name again stores another run."""
@@ -417,13 +395,8 @@ def compute_quantile(counts: Mapping[int, int], share: float) -> float:
 _MILLISECONDS, _TOKENS = "ms", "tokens"
 
 
-class UsageStore:
+class UsageStore(StorePart):
     """Counts calls and returns usage profiles."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
-        self._loss = LossPolicy()
 
     async def record(self, sample: UsageSample) -> None:
         """Count one finished call. Returns when it is on disk."""

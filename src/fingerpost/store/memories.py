@@ -10,9 +10,8 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, inser
 
 from fingerpost.frozen import frozen
 from fingerpost.records import Effort
-from fingerpost.store.database import Database
 from fingerpost.store.schema import memories, preferences
-from fingerpost.store.writer import StoreWriter
+from fingerpost.store.writer import StorePart
 
 MAX_IDS_PER_STATEMENT: Final = 500  # ids in one statement
 
@@ -46,12 +45,8 @@ class MemoryStamp:
     newest: int
 
 
-class MemoryStore:
+class MemoryStore(StorePart):
     """Stores memories."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def add(self, memory: Memory, *, max_memories: int) -> int:
         """Store a memory. Beyond `max_memories` the person's oldest ones are deleted; return how many."""
@@ -154,12 +149,8 @@ def _build_memory(row: Row[Any]) -> Memory:
     )
 
 
-class PreferenceStore:
+class PreferenceStore(StorePart):
     """Preferred effort (quick or thorough) by caller, shared by all processes."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def get_efforts(self) -> Mapping[str, Effort]:
         """Return the preferred effort by caller."""

@@ -35,7 +35,7 @@ from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head
 from fingerpost.store.trust import DisabledStore, KnownServerStore, PinStore
-from fingerpost.store.writer import StoreWriter, WriterStatistics
+from fingerpost.store.writer import StorePart, StoreWriter, WriterStatistics
 
 LEASE_SECONDS = 30.0
 
@@ -57,12 +57,8 @@ class _InstanceClaim:
     now: datetime
 
 
-class InstanceStore:
+class InstanceStore(StorePart):
     """Running processes and the work they have claimed."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def renew_lease(
         self, instance_id: str, *, lease_s: float = LEASE_SECONDS, now: datetime | None = None

@@ -28,7 +28,7 @@ from fingerpost.records import (
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database, insert_ignoring, upsert
 from fingerpost.store.schema import disabled_entries, known_servers, pin_revision, pins
-from fingerpost.store.writer import StoreWriter
+from fingerpost.store.writer import StorePart, StoreWriter
 
 logger = logging.getLogger("fingerpost.store")
 
@@ -44,12 +44,11 @@ class PinChanges:
 NO_ENTRY: Final = ""  # of pins from before entries were recorded
 
 
-class PinStore:
+class PinStore(StorePart):
     """Stores one pin per tool key and entry of its server: two projects may use one name for two servers."""
 
     def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
+        super().__init__(database, writer)
         self._entries: Mapping[str, str] = {}  # hash of the entry of each server, by the server part of keys
         self._revision: int | None = None  # at the last check
         self._seen: dict[str, int] = {}  # hash of each record at the last check; the records are large
@@ -103,12 +102,8 @@ class PinStore:
         return PinChanges(changed=_parse_pins(changed), gone=frozenset(gone))
 
 
-class KnownServerStore:
+class KnownServerStore(StorePart):
     """What servers listed when they were last connected, so that they need not run to be known."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def find(self, entries: Mapping[str, str]) -> dict[str, KnownServer]:
         """Return what is known of these servers. `entries` has the hash of each server's entry."""
@@ -235,12 +230,8 @@ def _increment_revision(connection: Connection) -> None:
     connection.execute(update(pin_revision).values(number=pin_revision.c.number + 1))
 
 
-class DisabledStore:
+class DisabledStore(StorePart):
     """Disabled tools and servers, shared by all processes."""
-
-    def __init__(self, database: Database, writer: StoreWriter) -> None:
-        self._database = database
-        self._writer = writer
 
     async def list_all(self) -> tuple[DisabledEntry, ...]:
         """Return all disabled tools and servers, sorted by name."""

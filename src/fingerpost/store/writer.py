@@ -556,3 +556,12 @@ def _resolve(outcomes: list[tuple[asyncio.Future[Any], Any]]) -> None:
             waiter.set_exception(outcome)
         else:
             waiter.set_result(outcome)
+
+
+class StorePart:
+    """A part of the store: rows that are read from the database and written by the writer."""
+
+    def __init__(self, database: Database, writer: StoreWriter) -> None:
+        self._database = database
+        self._writer = writer
+        self._loss = LossPolicy()  # for rows that nothing waits for
