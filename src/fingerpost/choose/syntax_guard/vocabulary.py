@@ -136,43 +136,18 @@ def is_namespaced(name: str) -> bool:
 
 
 MAX_EXAMINED_LENGTH: Final = 8_000
-# Words that always mean tool syntax, and words that mean it only together with others: Hermes is also
-# a god, React a library, Mistral a wind.
-_SYNTAX_SUBJECT: Final = re.compile(
-    r"tool[ _-]?(?:calls?|use|calling)\b|function[ _-]?call|chat ?ml\b|special tokens?|chat templates?"
-    r"|control tokens?"
-    r"|stop tokens?|end[- ]of[- ](?:text|turn|sequence)|reasoning tags?|think(?:ing)? (?:tags?|blocks?)"
-    r"|\[/?(?:TOOL_\w+|INST|AVAILABLE_TOOLS)\]|<\|[\w /]{1,60}\|>|</?(?:tool|function)_?(?:calls?|use"
-    r"|response)\b|</?think\b|<function=|<invoke\b"
-    r"|קריא(?:ה|ת|ות)\s+(?:ל)?(?:כלי|פונקצי)|הפעלת\s+כלי|טוקנים?\s+מיוחד|תבנית\s+(?:ה)?(?:שיחה|צ׳אט|צ'אט)",
-    re.IGNORECASE,
-)
-_SYNTAX_FORM: Final = re.compile(
-    r"\b(?:syntax(?:es)?|formats?|formatted|templates?|looks? like|look|markup|parsers?|parsing|parse"
-    r"|regex\w*|grammar"
-    r"|specifications?|spec|tokenizers?|tokens?|tags?|delimiters?|markers?|schema|stands? for"
-    r"|what (?:is|does|are)|mean|explain\w*"
-    r"|difference|documentation|docs|tutorial|blog post|unit tests?|fixture|code review|review|examples?"
-    r"|show me|how (?:do|does|are|is|would|to)|wrap(?:s|ped)?|emit(?:s|ted)?|encod\w+|represent\w*"
-    r"|strip\w*)\b"
-    r"|תחביר|פורמט|תבנית|נרא(?:ה|ית|ות|ים)|מבנה|דוגמ|איך|כיצד|מה\s+(?:זה|פירוש|ההבדל|אומר)|הסבר|תסביר"
-    r"|פרסר|ביטוי רגולרי|תג(?:ים|ית|יות)?\b",
-    re.IGNORECASE,
-)
-_MODEL_NAME: Final = re.compile(
-    r"\b(?:qwen|mistral|llama|deepseek|gpt-oss|harmony|gemma|functionary|command[- ]r|granite|phi-?\d"
-    r"|kimi|glm|hermes|react"
-    r"|claude|lfm2?|internlm|minimax)\b",
-    re.IGNORECASE,
-)
-_STRICT_SYNTAX_FORM: Final = re.compile(
-    r"\b(?:syntax|format|template|markup|tokens?|tags?|delimiters?|parser?|parsing|looks? like|look"
-    r"|wraps?|emits?|writes?)\b|תחביר|פורמט|תבנית|נרא(?:ה|ית)",
-    re.IGNORECASE,
-)
-_CALLING_PHRASE: Final = re.compile(
-    r"\b(?:tools?|functions?|calls?|agents?|prompts?|tokens?|chat)\b|כלי|פונקצי|קריא", re.IGNORECASE
-)
+
+
+def _compile_phrases(title: str) -> re.Pattern[str]:
+    """Compile a list of patterns. A text matches if it contains one of them, in any case."""
+    return re.compile("|".join(LISTS[title]), re.IGNORECASE)
+
+
+_SYNTAX_SUBJECT: Final = _compile_phrases("syntax subjects")
+_SYNTAX_FORM: Final = _compile_phrases("syntax forms")
+_MODEL_NAME: Final = _compile_phrases("model names")
+_STRICT_SYNTAX_FORM: Final = _compile_phrases("strict syntax forms")
+_CALLING_PHRASE: Final = _compile_phrases("calling phrases")
 
 
 def is_about_syntax(text: str) -> bool:
@@ -183,30 +158,9 @@ def is_about_syntax(text: str) -> bool:
     return all(pattern.search(look) for pattern in (_MODEL_NAME, _STRICT_SYNTAX_FORM, _CALLING_PHRASE))
 
 
-_FORMAT_LANGUAGES: Final = (
-    r"python|java(?:script)?|typescript|node(?:\.?js)?|golang|rust|kotlin|swift|c\+\+|c#|php|ruby|perl|bash|powershell"
-    r"|pandas|numpy|django|react|sql"
-)
-_DATA_WORD_PATTERN: Final = (
-    r"json\w*|ya?ml|xml|toml|csv|html|code|codes|snippets?|scripts?|regex\w*|schemas?|payloads?|curl"
-    r"|api|apis|endpoints?|webhooks?|config\w*|manifests?|templates?|pars(?:e|es|er|ing)|serial\w+|deserial\w+"
-    r"|dicts?|dictionar(?:y|ies)|struct\w*|syntax|markdown|docstrings?|unit tests?|fixtures?"
-    r"|mock\w*|mcp|openapi|repls?|interpreter|shell"
-)
-_DATA_WANTED: Final = re.compile(
-    rf"\b(?:{_DATA_WORD_PATTERN}|{_FORMAT_LANGUAGES}|functions?|examples?|samples?|formats?|programming|debug\w*|beispiel\w*|skript\w*"
-    r"|exemples?|ejemplos?|código|esempio|exemplo)\b"
-    r"|\w\(\)|קוד|סקריפט|פונקצי|דוגמ|תבנית|ג׳ייסון|ג'ייסון|פורמט",
-    re.IGNORECASE,
-)
+_DATA_WANTED: Final = _compile_phrases("data requests")
 _WORD: Final = re.compile(r"\w+")
-_INTENTION: Final = re.compile(
-    r"\b(?:tool|function|api)[ _-]?(?:calls?|use|requests?|invocations?)\b"
-    r"|\b(?:let me|i(?:'|’)?ll|i will|i (?:need|have) to|i am going to|i(?:'|’)?m going to|calling"
-    r"|one moment|checking)\b"
-    r"|קריא(?:ה|ת)\s+(?:ל)?כלי",
-    re.IGNORECASE,
-)
+_INTENTION: Final = _compile_phrases("intentions")
 _LOOK_BACK_LENGTH: Final = 240
 
 
@@ -217,11 +171,7 @@ def is_asking_for_data(request: str) -> bool:
     return _DATA_WANTED.search(request[:MAX_EXAMINED_LENGTH]) is not None
 
 
-_HOW_TO_QUESTION: Final = re.compile(
-    r"\bhow (?:do|can|could|would|should) (?:i|you|we|one)\b|\bhow to\b|\bwhat does \w+(?:_\w+)+ "
-    r"|(?<!\w)(?:איך|כיצד)(?!\w)",
-    re.IGNORECASE,
-)
+_HOW_TO_QUESTION: Final = _compile_phrases("how-to questions")
 
 
 def is_asking_how(request: str) -> bool:
