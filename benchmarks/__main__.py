@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import (
+    agentdojo,
     answering,
     arguments,
     callpath,
@@ -68,6 +69,7 @@ BENCHMARKS: dict[str, Callable[[Path | None], None]] = {
     "on-demand": lambda _: on_demand.run(),
     "journeys": lambda _: journeys.run(),
     "languages": lambda _: languages.run(),
+    "agentdojo": lambda _: agentdojo.run(),
 }
 SLOW = (
     "store-soak",
@@ -78,6 +80,7 @@ SLOW = (
     "gateway-large",
     "live",
     "on-demand",
+    "agentdojo",
 )  # minutes: only when named
 
 

@@ -352,6 +352,14 @@ REQUIREMENTS: dict[str, Requirement] = {
     "X15": Requirement(
         "Invisible and control characters in definitions, results and prompts are removed or shown"
     ),
+    "X16": Requirement(
+        "Once untrusted or private data is in a conversation, calls that write or send ask a person, by "
+        "preset; the approval shows where each value comes from"
+    ),
+    "X17": Requirement("No encoding, storage or detour makes an injected value the person's own"),
+    "X18": Requirement(
+        "Where data came from is known after restarts, in other processes and in sessions of the gateway"
+    ),
     # P. Performance goals
     "P9": Requirement("Help and import stay light: no heavy library is loaded"),
     # H. The project itself

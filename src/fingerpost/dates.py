@@ -79,6 +79,33 @@ def parse_day(text: str, today: date) -> str | None:
     return reading if isinstance(reading, str) else None
 
 
+_DAY_IN_TEXT: Final = (
+    re.compile(r"\b(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})\b"),
+    re.compile(
+        r"\b(?P<name>[a-z]{3,9})\.? (?P<day>[0-9]{1,2})(?:st|nd|rd|th)?\b(?:,? (?P<year>[0-9]{4})\b)?"
+    ),
+    re.compile(
+        r"\b(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?(?: of)? (?P<name>[a-z]{3,9})\b\.?(?:,? (?P<year>[0-9]{4})\b)?"
+    ),
+)
+
+
+def list_written_days(text: str, today: date) -> list[tuple[int | None, int, int]]:
+    """Return the days named in a text in lower case as (year, month, day). The year is None if not named."""
+    found: list[tuple[int | None, int, int]] = []
+    for pattern in _DAY_IN_TEXT:
+        for match in pattern.finditer(text):
+            parts = match.groupdict()
+            month = _MONTH_NUMBERS.get(parts["name"]) if "name" in parts else int(parts["month"])
+            if month is not None:
+                found.append((int(parts["year"]) if parts["year"] else None, month, int(parts["day"])))
+    for words, away in _RELATIVE_DAYS.items():
+        if words in text:
+            day = today + timedelta(days=away)
+            found.append((day.year, day.month, day.day))
+    return found
+
+
 def _read_year_last(first: str, second: str, year: str) -> str | DateDoubt:
     readings = {_build_iso_date(year, first, second), _build_iso_date(year, second, first)} - {
         DateDoubt.NO_READING

@@ -89,10 +89,20 @@ def describe_effect(pending: Pending) -> str:
 
 
 def build_grant_key(
-    operation: str, definition_fingerprint: str | None, arguments: JsonObject, *, caller: str | None
+    operation: str,
+    definition_fingerprint: str | None,
+    arguments: JsonObject,
+    *,
+    caller: str | None,
+    traced: bool = False,
 ) -> str:
-    """Return the key of a grant for a conversation: caller, operation with its definition, and target."""
+    """Return the key of a grant for a conversation: caller, operation with its definition, and target.
+
+    `traced`: untrusted or private data was in the conversation, and the person was told. A grant from before
+    does not cover such a call.
+    """
     bound = [operation, definition_fingerprint, caller, find_target(operation, arguments)]
+    bound += ["traced"] if traced else []
     return hashlib.sha256(to_canonical_json(bound)).hexdigest()
 
 
@@ -147,6 +157,7 @@ class CallApprovals:
             asker=context.asker,
             idempotency_key=context.idempotency_key,
             exact=ruling.exact,
+            origins=ruling.origins,
         )
         waiting = await self._store.approvals.add_or_join(asked, now=now)
         if waiting.pending_id == asked.pending_id or context.packet_id in waiting.joined:
@@ -169,11 +180,13 @@ class CallApprovals:
         most = 1 if len(theirs) >= MAX_WAITING_PER_CALLER else MAX_WAITING
         return len(waiting_here) >= most and call.fingerprint not in waiting_here
 
-    async def use_grant(self, call: Call, context: CallContext, *, exact: bool = False) -> Permit | None:
+    async def use_grant(
+        self, call: Call, context: CallContext, *, exact: bool = False, traced: bool = False
+    ) -> Permit | None:
         """Use a grant for this call and return a permit, or None. A grant for exactly this call is used
         first.
 
-        `exact`: a grant for its operation is not enough.
+        `exact`: a grant for its operation is not enough. `traced`: see `build_grant_key`.
         """
         for _ in range(_MAX_UNUSABLE_GRANTS):
             now = self._clock()
@@ -181,7 +194,7 @@ class CallApprovals:
                 call_fingerprint=_build_call_key(call.fingerprint, context.caller),
                 conversation=context.conversation,
                 asker=context.asker,
-                operation=None if exact else _build_conversation_key(call, context.caller),
+                operation=None if exact else _build_conversation_key(call, context.caller, traced=traced),
                 now=now,
             )
             if grant is None:
@@ -315,7 +328,7 @@ class CallApprovals:
             one_time=False,
             call_fingerprint=None,
             conversation=pending.conversation,
-            operation=_build_conversation_key(source, pending.caller),
+            operation=_build_conversation_key(source, pending.caller, traced=bool(pending.origins)),
         )
         return (wide,) if once.conversation == wide.conversation else (once, wide)
 
@@ -386,8 +399,10 @@ def describe_widened(pending: Pending) -> str:
     return f"further calls of {pending.operation} with the same {', '.join(names)}"
 
 
-def _build_conversation_key(call: Call | Pending, caller: str | None) -> str:
-    return build_grant_key(call.operation, call.definition_fingerprint, call.arguments, caller=caller)
+def _build_conversation_key(call: Call | Pending, caller: str | None, *, traced: bool) -> str:
+    return build_grant_key(
+        call.operation, call.definition_fingerprint, call.arguments, caller=caller, traced=traced
+    )
 
 
 def _build_call_key(call_fingerprint: str, caller: str | None) -> str:

@@ -54,6 +54,7 @@ from fingerpost.events import (
 )
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
+from fingerpost.policy.flow import CallData, DataTrails
 from fingerpost.policy.paths import PathPlacement
 from fingerpost.policy.rules import (
     PolicyEngine,
@@ -112,6 +113,14 @@ class PreparedCall:
     card: ToolCard
 
 
+@frozen(kw_only=False)
+class JudgedCall:
+    """A ruling, and what is known of the data of the call."""
+
+    ruling: Ruling
+    data: CallData
+
+
 class CallPipeline:
     """Runs calls for every surface."""
 
@@ -140,6 +149,7 @@ class CallPipeline:
         self._events = DeferredRecorder(events)
         store.journal.add_pending_source(self._events.flush_in_own_thread)
         gateway = settings.gateway
+        self.data_trails = DataTrails(store.data_flow, settings.call.data_flow)
         self.addresses = OwnAddresses(port=gateway.port, public_url=gateway.public_url)
         self.use_rules(settings.policy, bounds or {})
         self._running: dict[str, str] = {}  # the tool of every running call, by call id
@@ -174,6 +184,7 @@ class CallPipeline:
             addresses=self.addresses,
             local_addresses=self._settings.call.local_addresses,
             extra_rules=self._extra_rules,
+            data_flow=self._settings.call.data_flow,
         )
 
     async def call(
@@ -301,13 +312,15 @@ class CallPipeline:
         ready = self._prepare(tool_call, context, outcomes)
         if isinstance(ready, Outcome):
             return ready
-        ruling = await self._judge(ready.call, context)
+        judged = await self._judge(ready.call, ready.card, context)
+        ruling = judged.ruling
         if context.dry_run:
             return await self._preview(ready.call, ruling, outcomes)
         keyed = context if ruling.verdict is not Verdict.DENY else replace(context, idempotency_key=None)
         async with self._idempotent_calls.claim(ready.call, keyed, outcomes) as claim:
             if claim.outcome is not None:
                 self._emit_replayed(context, claim.outcome)
+                await self.data_trails.note_result(ready.card, context, claim.outcome.content)
                 return claim.outcome
             permit = await self._find_permit(ready.call, context, ruling, request_context)
             if permit is None:
@@ -330,6 +343,7 @@ class CallPipeline:
                 )
                 execution = await self.runner.run(run)
             claim.outcome = await self._finish(execution, ready, permit, ruling, outcomes)
+            await self._note_data(execution, claim.outcome, judged.data, context)
             return claim.outcome
 
     async def _answer_without_tool(
@@ -342,7 +356,10 @@ class CallPipeline:
             tool_call.name == READ_RESULT_TOOL_NAME
             and self._catalog.snapshot.find(READ_RESULT_TOOL_NAME) is None
         ):
-            return await run_read_result(self.results, tool_call, context)
+            page = await run_read_result(self.results, tool_call, context)
+            if page.success:
+                await self.data_trails.note_untrusted(READ_RESULT_TOOL_NAME, context, page.content)
+            return page
         return None
 
     def _prepare(
@@ -369,12 +386,24 @@ class CallPipeline:
             return outcome
         return PreparedCall(call, found.card)
 
-    async def _judge(self, call: Call, context: CallContext) -> Ruling:
-        ruling = apply_doubt(await self._policy.judge(call, context), context)
+    async def _judge(self, call: Call, card: ToolCard, context: CallContext) -> JudgedCall:
+        data = await self.data_trails.describe(call, card, context)
+        ruling = apply_doubt(await self._policy.judge(call, context, data), context)
         ruling = await self._require_grant(call, ruling)
         self._emit(context, CallRuled, tool=call.tool, verdict=ruling.verdict, reason=ruling.reason,
                    rule=ruling.rule)  # fmt: skip
-        return ruling
+        return JudgedCall(ruling, data)
+
+    async def _note_data(
+        self, execution: Execution, outcome: Outcome, data: CallData, context: CallContext
+    ) -> None:
+        """Record what entered the conversation, and what was stored from it. Errors of tools count."""
+        if not execution.attempts:
+            return
+        card = self._catalog.full_snapshot.get(execution.call.tool)
+        if card is not None:
+            await self.data_trails.note_result(card, context, outcome.content)
+        await self.data_trails.note_write(execution.call, data)
 
     async def _preview(self, call: Call, ruling: Ruling, outcomes: OutcomeBuilder) -> Outcome:
         """Return what would happen to the call. Nothing runs."""
@@ -529,7 +558,9 @@ class CallPipeline:
             round_permit = self._rounds.take_permit(call, context, request_context)
             if round_permit is not None:
                 return round_permit
-            return await self.approvals.use_grant(call, context, exact=ruling.exact)
+            return await self.approvals.use_grant(
+                call, context, exact=ruling.exact, traced=bool(ruling.origins)
+            )
         return build_permit(call, ruling)
 
     async def _refuse_or_ask(
@@ -705,7 +736,9 @@ class CallPipeline:
         """Apply the policy to a fallback. No person is asked for it."""
         if _is_cancelled_already(call, context):
             return None
-        return await self._find_permit(call, context, await self._policy.judge(call, context))
+        card = self._catalog.full_snapshot.get(call.tool)
+        data = None if card is None else await self.data_trails.describe(call, card, context)
+        return await self._find_permit(call, context, await self._policy.judge(call, context, data))
 
     async def _finish(
         self,

@@ -20,6 +20,7 @@ import anyio.to_thread
 from fingerpost.catalog import build_tool_key
 from fingerpost.frozen import frozen
 from fingerpost.policy.addresses import OwnAddresses
+from fingerpost.policy.flow import PERSON_RULE, CallData, Preset, apply_flow
 from fingerpost.policy.paths import (
     PathPlacement,
     PatternFit,
@@ -61,7 +62,7 @@ _DEFAULT_RULINGS: Final = {
 
 _UNCERTAIN_READ_RULE: Final = "default for a read that is not certain"
 _DEFAULT_RULE_NAMES: Final = frozenset(
-    (_UNCERTAIN_READ_RULE, *(ruling.rule for ruling in _DEFAULT_RULINGS.values()))
+    (_UNCERTAIN_READ_RULE, PERSON_RULE, *(ruling.rule for ruling in _DEFAULT_RULINGS.values()))
 )
 SCOPE_RULE: Final = "scope of the caller"
 OWN_ADDRESS_RULE: Final = "our own address"
@@ -374,6 +375,16 @@ def _describe_place(rule: RuleSettings) -> str:
     return f"in {rule.source}" if isinstance(rule, FileRule) else "of the settings"
 
 
+def _names_tool(settings: RuleSettings) -> bool:
+    return isinstance(settings, OwnRule) or any(
+        pattern is not None and is_literal(pattern) for pattern in (settings.tool, settings.operation)
+    )
+
+
+def _names_server(settings: RuleSettings) -> bool:
+    return settings.server is not None and is_literal(settings.server)
+
+
 def find_denial(rules: Sequence[Rule], subject: Subject) -> int | None:
     """Return the index of the rule by which every call of the subject is denied, or None if one may pass."""
     denials: list[Rule] = []  # those that deny some such calls
@@ -464,10 +475,12 @@ class PolicyEngine:
         addresses: OwnAddresses | None = None,
         local_addresses: Literal["ask", "allow", "deny"] = "ask",
         extra_rules: Sequence[PolicyRule] = (),
+        data_flow: Preset = "default",
     ) -> None:
         """`addresses` are where Fingerpost listens. `local_addresses` is the verdict for other local
         addresses.
         """
+        self._data_flow: Preset = data_flow
         self._bounds = bounds or {}
         self._addresses = addresses or OwnAddresses(port=0, public_url=None)
         self._local_addresses = Verdict(local_addresses)
@@ -476,15 +489,34 @@ class PolicyEngine:
         # Rules about more than names must be evaluated for every call.
         self._by_names = all(condition.by_names for rule in self._rules for condition in rule.conditions)
         self._path_rules = tuple(rule for rule in self._rules if rule.settings.paths is not None)
+        # Rules that were written for one tool or one server, by name.
+        self._tool_rules = frozenset(rule.name for rule in self._rules if _names_tool(rule.settings))
+        self._server_rules = frozenset(rule.name for rule in self._rules if _names_server(rule.settings))
         self._cached_rulings: dict[tuple[str | None, ...], Ruling] = {}
 
-    async def judge(self, call: Call, context: CallContext) -> Ruling:
-        """Return the ruling for the call. Its paths are located if that matters."""
+    async def judge(self, call: Call, context: CallContext, data: CallData | None = None) -> Ruling:
+        """Return the ruling for the call. Its paths are located if that matters.
+
+        `data`: where the data of the call came from, if known.
+        """
         scopes = add_profile_scope(context.scopes, context.profile, self._bounds)
         if scopes and not is_within_scopes(scopes, call.server, call.tool, call.effect):
             return _OUT_OF_SCOPE_RULING
-        ruling = self._restrict_destination(call, await self._judge_rules(call, context))
+        ruling = await self._judge_rules(call, context)
+        if data is not None:
+            ruling = self._apply_flow(call, data, ruling)
+        ruling = self._restrict_destination(call, ruling)
         return self._apply_extra_rules(call, context, ruling)
+
+    def _apply_flow(self, call: Call, data: CallData, ruling: Ruling) -> Ruling:
+        """Return the ruling that follows from where the data came from.
+
+        A rule that names the tool is respected; a rule that names only the server, if the tool does not send
+        data out.
+        """
+        named = ruling.rule in self._tool_rules or (not data.outbound and ruling.rule in self._server_rules)
+        by_default = ruling.rule in _DEFAULT_RULE_NAMES
+        return apply_flow(ruling, call, data, self._data_flow, by_default=by_default, named=named)
 
     def _apply_extra_rules(self, call: Call, context: CallContext, ruling: Ruling) -> Ruling:
         """Return the ruling of the configured rules, or that of a rule in code if it applies instead."""

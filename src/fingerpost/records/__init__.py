@@ -4,6 +4,8 @@ from fingerpost.records.access import ALL_RIGHTS as ALL_RIGHTS
 from fingerpost.records.access import DECIDING_RIGHTS as DECIDING_RIGHTS
 from fingerpost.records.access import LOCAL_NAME as LOCAL_NAME
 from fingerpost.records.access import Approval as Approval
+from fingerpost.records.access import ArgumentOrigin as ArgumentOrigin
+from fingerpost.records.access import DataOrigin as DataOrigin
 from fingerpost.records.access import Decision as Decision
 from fingerpost.records.access import DisabledEntry as DisabledEntry
 from fingerpost.records.access import DisabledKind as DisabledKind
@@ -17,6 +19,7 @@ from fingerpost.records.calls import Attempt as Attempt
 from fingerpost.records.calls import Call as Call
 from fingerpost.records.calls import CallContext as CallContext
 from fingerpost.records.calls import CallFault as CallFault
+from fingerpost.records.calls import DataSource as DataSource
 from fingerpost.records.calls import Digest as Digest
 from fingerpost.records.calls import ErrorKind as ErrorKind
 from fingerpost.records.calls import Execution as Execution

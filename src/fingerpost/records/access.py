@@ -109,6 +109,33 @@ class Approval:
     for_conversation: bool = False
 
 
+class DataOrigin(StrEnum):
+    """Where the value of an argument comes from."""
+
+    PERSON = "person"  # it stands in the person's own words
+    PLAIN = "plain"  # it carries no content: a boolean, a value that the schema lists
+    TRUSTED = "trusted"  # from a tool that the operator labelled as trusted
+    UNTRUSTED = "untrusted"  # from content that other people wrote
+    UNKNOWN = "unknown"  # composed by the model, or not traceable
+
+
+@frozen
+class ArgumentOrigin:
+    """Where one value of a call comes from.
+
+    Fields:
+        path: the argument, dotted
+        origin: person, plain, trusted, untrusted or unknown
+        tool: the tool whose result contained it, if found
+        excerpt: the text around it in that result
+    """
+
+    path: str
+    origin: DataOrigin
+    tool: str | None = None
+    excerpt: str = ""
+
+
 @frozen
 class Pending:
     """A call that waits for approval. It is a plain value, so that it survives a restart.
@@ -137,6 +164,7 @@ class Pending:
         idempotency_key: of the first call
         exact: only this exact call can be approved, not its operation for the conversation
         joined: further requests that wait for this call
+        origins: where the arguments come from, if untrusted or private data is in the conversation
     """
 
     pending_id: str
@@ -162,6 +190,7 @@ class Pending:
     idempotency_key: str | None = None
     exact: bool = False
     joined: tuple[str, ...] = ()
+    origins: tuple[ArgumentOrigin, ...] = ()
 
     __repr__ = build_repr("pending_id", "tool", "arguments", "decision")
 

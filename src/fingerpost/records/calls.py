@@ -7,9 +7,9 @@ from datetime import datetime
 from enum import StrEnum
 
 from fingerpost.frozen import build_repr, frozen
-from fingerpost.records.access import Scope
+from fingerpost.records.access import ArgumentOrigin, Scope
 from fingerpost.records.json import Json, JsonObject
-from fingerpost.records.tools import Effect, RetryRule
+from fingerpost.records.tools import DataLabel, Effect, RetryRule
 
 
 @frozen
@@ -45,6 +45,8 @@ class CallContext:
         doubt_rule: what the doubt comes from, named as a rule
         authorization: the caller's own key; never stored
         cancelled: tools whose calls were denied by a person in this request
+        words: what the person wrote in this conversation; None: not known, as at the gateway
+        trail: name under which the data of the conversation is recorded; None: by conversation or request
     """
 
     call_id: str
@@ -66,6 +68,8 @@ class CallContext:
     doubt_rule: str = "confidence"
     authorization: str | None = field(default=None, repr=False)
     cancelled: tuple[str, ...] = ()
+    words: tuple[str, ...] | None = field(default=None, repr=False)
+    trail: str | None = None
 
 
 class RepairKind(StrEnum):
@@ -169,6 +173,16 @@ class Call:
     doubt: str = ""
 
 
+@frozen
+class DataSource:
+    """A tool whose results entered a conversation, and what they are: untrusted or private."""
+
+    tool: str
+    label: DataLabel
+    call_id: str
+    at: datetime
+
+
 class Verdict(StrEnum):
     """The policy's verdict on a call."""
 
@@ -186,12 +200,15 @@ class Ruling:
         reason: why, for the person
         rule: "rule 3 in fingerpost.toml", "default for read"
         exact: requires a grant for this exact call
+        origins: where the arguments come from, if untrusted or private data is in the conversation. A grant
+            for the conversation that was given before does not cover the call.
     """
 
     verdict: Verdict
     reason: str
     rule: str
     exact: bool = False
+    origins: tuple[ArgumentOrigin, ...] = ()
 
 
 @frozen

@@ -45,6 +45,7 @@ class CallKeywords(TypedDict, total=False):
     idempotency_key: str | None
     doubt: str
     authorization: str | None
+    words: tuple[str, ...] | None
 
 
 class NarrowKeywords(TypedDict, total=False):
@@ -87,6 +88,8 @@ class RouteKeywords(NarrowKeywords, total=False):
     parts: tuple[JsonObject, ...]
     caller_tools: tuple[JsonObject, ...]
     tool_choice: Json
+    words: tuple[str, ...] | None
+    trail: str | None
 
 
 @frozen
@@ -108,6 +111,7 @@ class CallOptions:
         idempotency_key: a call with the same key runs only once
         doubt: why this call needs approval even if the rules allow it
         authorization: the caller's own key; never stored
+        words: what the person wrote in this conversation; values in it count as the person's own
     """
 
     packet_id: str | None = None
@@ -124,6 +128,7 @@ class CallOptions:
     idempotency_key: str | None = None
     doubt: str = ""
     authorization: str | None = field(default=None, repr=False)
+    words: tuple[str, ...] | None = field(default=None, repr=False)
 
     def build_context(self) -> CallContext:
         """Build the context of a new call."""
@@ -192,6 +197,8 @@ class RouteOptions(NarrowOptions):
         parts: non-text parts of the request, for the answering model
         caller_tools: the caller's own tools in the OpenAI format; their calls are handed back
         tool_choice: the caller's choice among its own tools
+        words: what the person wrote, if the request itself was written by a model
+        trail: name under which the data of the conversation is recorded; None: its own
     """
 
     authorization: str | None = field(default=None, repr=False)
@@ -211,6 +218,8 @@ class RouteOptions(NarrowOptions):
     parts: tuple[JsonObject, ...] = ()
     caller_tools: tuple[JsonObject, ...] = ()
     tool_choice: Json = None
+    words: tuple[str, ...] | None = field(default=None, repr=False)
+    trail: str | None = None
 
 
 Options = TypeVar("Options", CallOptions, NarrowOptions, RouteOptions)
@@ -274,6 +283,7 @@ _VALUE_CHECKS: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "history": ("a tuple of Message", _are_messages),
     "since": ("a tuple of Message", _are_messages),
     "used": ("a tuple of tool keys", _are_texts),
+    "words": ("a tuple of texts", _are_texts),
 }
 
 

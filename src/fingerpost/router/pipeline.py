@@ -45,6 +45,7 @@ from fingerpost.router.modes.staged import (
     review,
     select,
 )
+from fingerpost.router.modes.tool_step import note_client_results
 from fingerpost.router.route import Route
 
 Steps: TypeAlias = Callable[[RunState], Awaitable[Route]]
@@ -153,6 +154,7 @@ async def run_to_end(run: RunState, steps: Steps) -> Route:
     """Take the steps. Limits and errors end with a route and a readable text, too."""
     try:
         await run.detect_kept_results()
+        await note_client_results(run)
         return await steps(run)
     except RunBudgetExceeded as reached:
         return end_limited(run, reached, describe_results(run))

@@ -361,6 +361,9 @@ class CallSettings(Section):
         default="ask",
         description="Calls with a local or link-local address in their arguments; rules can allow them",
     )
+    data_flow: Literal["off", "default", "autonomous", "strict"] = Field(
+        default="default", description="What a call may do once untrusted or private data was read"
+    )
     idempotency_seconds: float = Field(
         default=86_400.0, gt=0, description="How long an idempotency key is remembered"
     )

@@ -162,3 +162,10 @@ INSERT INTO pins_by_entry SELECT '', key, record FROM pins
     WHERE key NOT IN (SELECT key FROM pins_by_entry);
 DROP TABLE pins;
 ALTER TABLE pins_by_entry RENAME TO pins;
+
+-- step 18
+CREATE TABLE data_sources (
+    trail TEXT NOT NULL, tool TEXT NOT NULL, label TEXT NOT NULL, call_id TEXT NOT NULL,
+    at BIGINT NOT NULL, PRIMARY KEY (trail, tool, label));
+CREATE INDEX data_sources_at ON data_sources (at);
+CREATE TABLE stored_marks (seq {counted}, mark BIGINT NOT NULL);

@@ -277,6 +277,24 @@ api_keys = Table(
     Index("api_keys_name", "name"),
 )
 
+data_sources = Table(
+    "data_sources",
+    metadata,
+    Column("trail", ExactText, primary_key=True),  # of a conversation
+    Column("tool", ExactText, primary_key=True),
+    Column("label", Text, primary_key=True),
+    Column("call_id", ExactText, nullable=False),
+    Column("at", Moment, nullable=False),
+    Index("data_sources_at", "at"),
+)
+
+stored_marks = Table(
+    "stored_marks",
+    metadata,
+    Column("seq", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True),
+    Column("mark", BigInteger, nullable=False),  # hash of a piece of untrusted text that a call stored
+)
+
 preferences = Table(
     "preferences",
     metadata,

@@ -34,7 +34,7 @@ from fingerpost.store.learning import (
 from fingerpost.store.memories import MemoryStore, PreferenceStore
 from fingerpost.store.retention import Retention
 from fingerpost.store.schema import claims, instances, journal_head
-from fingerpost.store.trust import DisabledStore, KnownServerStore, PinStore
+from fingerpost.store.trust import DataFlowStore, DisabledStore, KnownServerStore, PinStore
 from fingerpost.store.writer import StorePart, StoreWriter, WriterStatistics
 
 LEASE_SECONDS = 30.0
@@ -182,6 +182,7 @@ class Store:
         self.memories = MemoryStore(database, writer)
         self.instances = InstanceStore(database, writer)
         self.preferences = PreferenceStore(database, writer)
+        self.data_flow = DataFlowStore(database, writer)
         self.retention = Retention(
             database,
             writer,

@@ -1,4 +1,4 @@
-"""Pins, known servers, disabled tools and servers."""
+"""Pins, known servers, disabled tools and servers, and where data in conversations came from."""
 
 from __future__ import annotations
 
@@ -6,17 +6,19 @@ import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, Final, cast
 
 from pydantic_core import from_json as parse_json
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from fingerpost.errors import StoreUnavailable
 from fingerpost.frozen import frozen
 from fingerpost.records import (
+    DataLabel,
+    DataSource,
     DisabledEntry,
     DisabledKind,
     DroppedTool,
@@ -27,7 +29,14 @@ from fingerpost.records import (
 )
 from fingerpost.records.codec import from_json, to_json
 from fingerpost.store.database import Database, insert_ignoring, upsert
-from fingerpost.store.schema import disabled_entries, known_servers, pin_revision, pins
+from fingerpost.store.schema import (
+    data_sources,
+    disabled_entries,
+    known_servers,
+    pin_revision,
+    pins,
+    stored_marks,
+)
 from fingerpost.store.writer import StorePart, StoreWriter
 
 logger = logging.getLogger("fingerpost.store")
@@ -284,3 +293,55 @@ def _enable_entries(connection: Connection, wanted: Sequence[tuple[DisabledKind,
         > 0
         for what, name in wanted
     ]
+
+
+MAX_STORED_MARKS: Final = 200_000  # the newest are kept
+MAX_SOURCE_AGE: Final = timedelta(days=180)
+
+
+class DataFlowStore(StorePart):
+    """Which untrusted and private sources entered which conversation, and marks of untrusted text that calls
+    stored elsewhere. Shared by all processes. It holds hashes, no text.
+    """
+
+    async def list_sources(self, trail: str) -> tuple[DataSource, ...]:
+        """Return the sources of this conversation, oldest first."""
+        query = select(data_sources).where(data_sources.c.trail == trail).order_by(data_sources.c.at)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return tuple(
+            DataSource(tool=row.tool, label=DataLabel(row.label), call_id=row.call_id, at=row.at)
+            for row in rows
+        )
+
+    async def add_source(self, trail: str, source: DataSource) -> None:
+        """Record a source. An earlier record of the same tool and label is replaced."""
+        await self._writer.write(_add_sources, (trail, source))
+
+    async def add_marks(self, marks: Sequence[int]) -> None:
+        """Record marks of stored text."""
+        await self._writer.write(_add_marks, tuple(marks))
+
+    async def list_marks(self, *, after: int) -> tuple[int, frozenset[int]]:
+        """Return the marks with a higher number than `after`, and the highest number."""
+        query = select(stored_marks).where(stored_marks.c.seq > after)
+        rows = await self._database.read(lambda connection: connection.execute(query).all())
+        return max((row.seq for row in rows), default=after), frozenset(row.mark for row in rows)
+
+
+def _add_sources(connection: Connection, added: Sequence[tuple[str, DataSource]]) -> list[None]:
+    statement = upsert(connection, data_sources)
+    for trail, source in added:
+        row = {"trail": trail, "tool": source.tool, "label": source.label.value}
+        connection.execute(statement, {**row, "call_id": source.call_id, "at": source.at})
+    oldest = max(source.at for _, source in added) - MAX_SOURCE_AGE
+    connection.execute(delete(data_sources).where(data_sources.c.at < oldest))
+    return [None] * len(added)
+
+
+def _add_marks(connection: Connection, added: Sequence[tuple[int, ...]]) -> list[None]:
+    rows = [{"mark": mark} for marks in added for mark in marks]
+    if rows:
+        connection.execute(insert(stored_marks), rows)
+        newest = connection.execute(select(func.max(stored_marks.c.seq))).scalar_one()
+        connection.execute(delete(stored_marks).where(stored_marks.c.seq <= newest - MAX_STORED_MARKS))
+    return [None] * len(added)

@@ -18,6 +18,7 @@ from fingerpost.builtin.toolkit import (
 )
 from fingerpost.events import ApprovalRequested, Event, PacketReceived
 from fingerpost.frozen import frozen
+from fingerpost.policy.flow import build_trail
 from fingerpost.records import CallContext, Effect, Json, JsonObject, Mode, RouteOutcome, Scope
 from fingerpost.router.options import RouteOptions
 from fingerpost.settings import OwnRule
@@ -108,6 +109,8 @@ class NestedRequests:
                 scopes=(*context.scopes, *bounds),
                 working_directory=context.working_directory,
                 dry_run=context.dry_run,
+                words=context.words or (),
+                trail=build_trail(context, self._router.settings.call.data_flow),
             )
         return await self._router.requests.route(text, options)
 
@@ -266,6 +269,8 @@ class _Subagents:
             max_turns=min(turns, limits.max_turns) if isinstance(turns, int) else limits.max_turns,
             tokens=limits.max_tokens,
             seconds=min(limits.max_seconds, seconds),
+            words=context.words or (),
+            trail=build_trail(context, router.settings.call.data_flow),
         )
 
     async def _resume(self, name: str, context: CallContext, arguments: JsonObject) -> ToolReply:

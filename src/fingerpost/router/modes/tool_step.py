@@ -189,7 +189,30 @@ def build_context(run: RunState, tool_call: ToolCall, *, tokens_left: int | None
         doubt_rule="instructions in a result",
         authorization=asking.authorization,
         cancelled=tuple(step.tool for step in packet.tool_routing.cancelled),
+        words=get_person_words(run),
+        trail=asking.trail,
     )
+
+
+def get_person_words(run: RunState) -> tuple[str, ...]:
+    """Return what the person wrote in this conversation. The task of a subagent was written by a model."""
+    packet = run.packet
+    if run.options.words is not None:
+        return run.options.words
+    if packet.header.parent_id is not None:
+        return ()
+    said = (message.text for message in packet.context.history if message.role == "user")
+    return (*said, packet.content.original_prompt)
+
+
+async def note_client_results(run: RunState) -> None:
+    """Record that results of the client's own tools are in the conversation: they count as untrusted."""
+    messages = (*run.packet.context.history, *run.client_options.later_messages)
+    results = [message.text for message in messages if message.role == "tool"]
+    if results:
+        context = build_context(run, ToolCall(name="", arguments={}), tokens_left=None)
+        for text in results:
+            await run.deps.calls.data_trails.note_untrusted("the client's own tools", context, text)
 
 
 def _find_injection_doubt(run: RunState, tool_call: ToolCall) -> str:

@@ -22,6 +22,7 @@ from fingerpost.call.approvals import (
 from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible_json
 from fingerpost.errors import CallError
+from fingerpost.policy.flow import list_origins
 from fingerpost.records import Decision, Pending, utc_now
 from fingerpost.records.codec import to_plain
 from fingerpost.redaction import find_secret_paths, scrub_json
@@ -93,6 +94,8 @@ def format_pending(pending: Pending, *, whole: bool = False) -> Iterator[str]:
     if not pending.arguments:
         yield "  (no arguments)"
     yield style_text(f"  because: {clean_text(pending.reason)}", dim=True)
+    for line in list_origins(pending):
+        yield style_text(f"    {clean_text(line)}", dim=True)
 
 
 def _spell_out(value: object) -> str:
@@ -546,6 +549,8 @@ def _show_details(pending: Pending) -> None:
         lines["because"] = clean_text(pending.decision_reason)
     if pending.edited_arguments is not None:
         lines["edited to"] = _format_arguments(pending.edited_arguments)
+    if pending.origins:
+        lines["values"] = "; ".join(clean_text(line) for line in list_origins(pending))
     print_lines([f"{name + ':':<14}{value}" for name, value in lines.items()])
 
 

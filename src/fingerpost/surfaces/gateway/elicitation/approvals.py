@@ -15,6 +15,7 @@ from fingerpost.catalog import escape_invisible_except
 from fingerpost.catalog.tool_names import escape_invisible_json
 from fingerpost.errors import CallError
 from fingerpost.frozen import frozen
+from fingerpost.policy.flow import list_origins
 from fingerpost.records import (
     Approval,
     Call,
@@ -133,6 +134,11 @@ def _format_form_lines(pending: Pending, request: ClientRequest) -> Iterator[str
     yield ""
     yield from _format_arguments(pending)
     yield ""
+    if pending.origins:
+        yield "Where they come from:"
+        yield ""
+        yield from (f"    {escape_invisible_except(line)}" for line in list_origins(pending))
+        yield ""
     yield f"Its id is {pending.pending_id}."
 
 

@@ -157,6 +157,26 @@ function summarizeArguments(value) {
   return text.length > 90 ? `${text.slice(0, 90)}…` : text;
 }
 
+const ORIGINS = {
+  person: "in the person's words",
+  plain: "a fixed value",
+  trusted: "from a trusted source",
+  untrusted: "from untrusted content",
+  unknown: "not in the person's words, and not found in a result",
+};
+
+/** Where each value of the call comes from. */
+function Origins({ origins }) {
+  return html`<ul class="plain">
+    ${origins.slice(0, 12).map(
+      (one) => html`<li>
+        <${Code}>${one.path}<//> ${ORIGINS[one.origin]}${one.tool ? html` of <${Code}>${one.tool}<//>` : null}
+        ${one.excerpt ? html`: <q>…<${Bidi} text=${one.excerpt} />…</q>` : null}
+      </li>`,
+    )}
+  </ul>`;
+}
+
 function EmptyInbox({ tab }) {
   const example = useExamples().find((one) => one.writes);
   if (tab !== "waiting") {
@@ -223,6 +243,7 @@ export function ApprovalCard({ id, onDone, me, keys, short = false }) {
       rows=${[
         ["Effect", short ? null : html`<${EffectBadge} effect=${approval.effect} /> ${words}`],
         ["Reason", html`<${Bidi} text=${describeRuling(approval)} />`],
+        ["Values", approval.origins?.length ? html`<${Origins} origins=${approval.origins} />` : null],
         ["Called by", short ? null : html`<${Bidi} text=${approval.caller ?? "unknown"} />, <${Time} at=${approval.created} />`],
         ["Request", approval.packet_id && !short ? html`<${Request} approval=${approval} />` : null],
       ]}

@@ -1,0 +1,679 @@
+"""Where data in a conversation came from, and what calls may do with it.
+
+Three things are known of a conversation: which untrusted and private sources entered it, what the person
+wrote, and the text of recent results. Each value of a call is traced to one of them. A value counts as the
+person's only if it stands in the person's own words; a value that cannot be traced counts as untrusted.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import time
+import unicodedata
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING, Final, Literal, cast
+from urllib.parse import unquote
+
+from fingerpost.catalog.effects import collect_parameters
+from fingerpost.catalog.tool_names import escape_invisible
+from fingerpost.dates import list_written_days
+from fingerpost.frozen import frozen
+from fingerpost.records import (
+    ArgumentOrigin,
+    Call,
+    CallContext,
+    DataLabel,
+    DataOrigin,
+    DataSource,
+    Effect,
+    Json,
+    JsonObject,
+    Pending,
+    Ruling,
+    Source,
+    ToolCard,
+    Verdict,
+    utc_now,
+)
+from fingerpost.redaction import scrub
+
+if TYPE_CHECKING:
+    from fingerpost.store.trust import DataFlowStore
+
+Preset = Literal["off", "default", "autonomous", "strict"]
+
+UNTRUSTED_RULE: Final = "data flow: untrusted content"
+PRIVATE_RULE: Final = "data flow: private data"
+PERSON_RULE: Final = "data flow: the person's words"
+
+MAX_VALUES: Final = 500  # of one call; a call with more is not traced, and asks
+MAX_DEPTH: Final = 12
+MAX_WORDS_LENGTH: Final = 200_000  # characters of the person's words, the latest
+EXCERPT_LENGTH: Final = 40  # characters at each side of a value
+MAX_SHOWN_ORIGINS: Final = 12
+MAX_NAMED: Final = 3  # arguments and tools named in a reason
+
+_SHINGLE_WORDS: Final = 4
+_IDENTIFIER = re.compile(r"[^\s\"'<>()\[\]{},;|]*[0-9@/:.][^\s\"'<>()\[\]{},;|]*")
+_MIN_IDENTIFIER_LENGTH: Final = 6
+_SEPARATORS = re.compile(r"[/?#=&:]+")
+_WORD = re.compile(r"\w+")
+_ASCII_LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_EDGES: Final = " \t\r\n.,;:!?'\"“”‘’`()[]{}<>*"
+_CONNECTORS: Final = frozenset("@/\\_-+%#=&~$")
+
+
+def normalize_words(words: Sequence[str]) -> str:
+    """Return what the person wrote as one text for comparison: composed, ASCII in lower case, one space."""
+    text = "\n".join(words)[-MAX_WORDS_LENGTH:]
+    return " ".join(_fold_case(text).split())
+
+
+def _fold_case(text: str) -> str:
+    """Lower only ASCII letters: other letters that look alike must not become equal to them."""
+    return unicodedata.normalize("NFC", text).translate(_ASCII_LOWER)
+
+
+def is_in_words(value: str, words: str) -> bool:
+    """Return whether the value stands in the person's words as a whole, not as a part of a longer name."""
+    wanted = " ".join(_fold_case(value).split()).strip(_EDGES)
+    if not wanted or not wanted.isprintable():
+        return False
+    at = words.find(wanted)
+    while at >= 0:
+        if _is_edge(words[:at][-3:], ending=False) and _is_edge(words[at + len(wanted) :][:2], ending=True):
+            return True
+        at = words.find(wanted, at + 1)
+    return False
+
+
+def _is_edge(beside: str, *, ending: bool) -> bool:
+    """Return whether the text beside a value ends the value: a space, punctuation, the end of the text."""
+    if not beside:
+        return True
+    near = beside[0] if ending else beside[-1]
+    if not ending and beside.endswith("://"):
+        return True  # a person may write the scheme of an address, or leave it out
+    if near.isalnum() or near in _CONNECTORS:
+        return False
+    if near in ".:":  # the end of a sentence, or a part of a name
+        further = beside[1:2] if ending else beside[-2:-1]
+        return not (further.isalnum() if ending else True) or not further
+    return True
+
+
+@frozen
+class PersonWords:
+    """What the person wrote: as text, and the numbers, days, times and durations in it."""
+
+    text: str
+    numbers: frozenset[float]
+    days: frozenset[tuple[int | None, int, int]]  # year (None: not said), month, day
+    times: frozenset[str]  # HH:MM
+    durations: frozenset[timedelta]
+
+    @classmethod
+    def read(cls, words: Sequence[str], today: date) -> PersonWords:
+        text = normalize_words(words)
+        return cls(
+            text=text,
+            numbers=frozenset(_list_numbers(text)),
+            days=frozenset(list_written_days(text, today)),
+            times=frozenset(_list_times(text)),
+            durations=frozenset(_list_durations(text)),
+        )
+
+    def contain(self, value: str) -> bool:
+        """Return whether the value is the person's: it stands there, or is a number or time that does."""
+        if is_in_words(value, self.text):
+            return True
+        if (number := _parse_number(value)) is not None:
+            return number in self.numbers
+        moment = _parse_moment(value)
+        return moment is not None and self._contain_day(moment) and self._contain_time(moment)
+
+    def contain_end(self, value: str, starts: Iterable[datetime]) -> bool:
+        """Return whether the value is the end of something that begins at one of `starts` and is as long as
+        the person said.
+        """
+        moment = _parse_moment(value)
+        return moment is not None and any(moment - start in self.durations for start in starts)
+
+    def _contain_day(self, moment: datetime) -> bool:
+        return any(
+            (day.year if year is None else year, month, number) == (day.year, day.month, day.day)
+            for day in (moment.date(),)
+            for year, month, number in self.days
+        )
+
+    def _contain_time(self, moment: datetime) -> bool:
+        return (moment.hour, moment.minute) == (0, 0) or f"{moment:%H:%M}" in self.times
+
+
+_NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
+_NUMBER_WORDS: Final = {
+    word: float(number)
+    for number, word in enumerate(
+        ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"],
+        start=1,
+    )
+}
+_TIME = re.compile(r"\b(\d{1,2})(?::(\d{2}))?\s?([ap])\.?m\b|\b(\d{1,2}):(\d{2})\b")
+_DURATION = re.compile(
+    r"\b(\d{1,3}|an?|one|two|three|four|five|six|seven|eight)[ -](hour|minute|min|day)s?\b"
+)
+_MOMENT = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2})(?::\d{2})?Z?)?")
+
+
+def _list_numbers(text: str) -> Iterator[float]:
+    for found in _NUMBER.findall(text):
+        if len(found) <= 20:
+            yield float(found.replace(",", ""))
+    yield from (_NUMBER_WORDS[word] for word in _WORD.findall(text) if word in _NUMBER_WORDS)
+
+
+def _parse_number(value: str) -> float | None:
+    return float(value.replace(",", "")) if len(value) <= 20 and _NUMBER.fullmatch(value) else None
+
+
+def _list_times(text: str) -> Iterator[str]:
+    for hour, minute, half, full_hour, full_minute in _TIME.findall(text):
+        if half:
+            yield f"{int(hour) % 12 + (12 if half == 'p' else 0):02d}:{minute or '00'}"
+        else:
+            yield f"{int(full_hour):02d}:{full_minute}"
+    if "noon" in text:
+        yield "12:00"
+
+
+def _list_durations(text: str) -> Iterator[timedelta]:
+    for count, unit in _DURATION.findall(text):
+        number = _NUMBER_WORDS.get(count, 1.0) if not count.isdigit() else float(count)
+        minutes = {"hour": 60, "day": 1440}.get(unit, 1)
+        yield timedelta(minutes=number * minutes)
+
+
+def _parse_moment(value: str) -> datetime | None:
+    found = _MOMENT.fullmatch(value.strip())
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}")
+    except ValueError:
+        return None
+
+
+@frozen
+class SeenText:
+    """The text of a result as a model saw it, and its tool."""
+
+    tool: str
+    text: str
+    trusted: bool = False
+
+
+@frozen
+class CallData:
+    """What is known of the data of one call: labels, sources of its conversation, origins of its values."""
+
+    outbound: bool = False
+    sources: tuple[DataSource, ...] = ()
+    origins: tuple[ArgumentOrigin, ...] = ()
+    has_words: bool = False
+
+    def list_tools(self, label: DataLabel) -> tuple[str, ...]:
+        """Return the tools that brought in such data."""
+        return tuple(dict.fromkeys(source.tool for source in self.sources if source.label is label))
+
+    @property
+    def untrusted(self) -> bool:
+        return any(source.label is DataLabel.UNTRUSTED for source in self.sources)
+
+    @property
+    def private(self) -> bool:
+        return any(source.label is DataLabel.PRIVATE for source in self.sources)
+
+    @property
+    def strange_values(self) -> tuple[ArgumentOrigin, ...]:
+        """The values that neither the person nor a trusted source gave."""
+        strange = (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
+        return tuple(one for one in self.origins if one.origin in strange)
+
+    def are_origins(self, *accepted: DataOrigin) -> bool:
+        """Return whether all values have one of these origins."""
+        return all(one.origin in (DataOrigin.PLAIN, *accepted) for one in self.origins)
+
+    @property
+    def names_something(self) -> bool:
+        """Whether at least one value is the person's or a trusted one."""
+        return any(one.origin in (DataOrigin.PERSON, DataOrigin.TRUSTED) for one in self.origins)
+
+
+def trace_arguments(
+    arguments: JsonObject, card: ToolCard, words: PersonWords | None, seen: Sequence[SeenText]
+) -> tuple[ArgumentOrigin, ...]:
+    """Return where each value of the arguments comes from. `seen` are recent results, oldest first."""
+    parts = dict(_list_parts(card))
+    leaves = list(_list_leaves(arguments, frozenset(parts)))
+    if len(leaves) >= MAX_VALUES:
+        return (ArgumentOrigin(path="(too many values)", origin=DataOrigin.UNKNOWN),)
+    traced = [_trace_value(path, value, parts, words, seen) for path, value in leaves]
+    if words is None:
+        return tuple(traced)
+    starts = [
+        moment
+        for (_, value), one in zip(leaves, traced, strict=True)
+        if one.origin is DataOrigin.PERSON and (moment := _parse_moment(str(value))) is not None
+    ]
+    return tuple(
+        replace(one, origin=DataOrigin.PERSON, tool=None, excerpt="")
+        if one.origin not in (DataOrigin.PERSON, DataOrigin.PLAIN)
+        and isinstance(value, str)
+        and words.contain_end(value, starts)
+        else one
+        for (_, value), one in zip(leaves, traced, strict=True)
+    )
+
+
+def _list_parts(card: ToolCard) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the named parameters of the tool, nested ones included, with their schemas."""
+    for name, part in collect_parameters(card.definition.get("inputSchema")).named:
+        if name:
+            yield name, part
+
+
+def _list_leaves(arguments: JsonObject, known: frozenset[str]) -> Iterator[tuple[str, Json]]:
+    """Yield the values with their paths, and names of members that the schema does not have."""
+    waiting: deque[tuple[str, Json, int]] = deque([("", arguments, 0)])
+    for _ in range(MAX_VALUES):
+        if not waiting:
+            return
+        path, value, depth = waiting.popleft()
+        if depth < MAX_DEPTH and isinstance(value, Mapping):
+            inner = cast("Mapping[str, Json]", value)
+            for name, each in inner.items():
+                waiting.append((f"{path}.{name}" if path else name, each, depth + 1))
+                if name not in known:
+                    waiting.append((f"{path} (name)".strip(), name, MAX_DEPTH))
+        elif depth < MAX_DEPTH and isinstance(value, Sequence) and not isinstance(value, str):
+            waiting.extend((path, each, depth + 1) for each in cast("Sequence[Json]", value))
+        else:
+            yield path, value
+    for path, value, _ in waiting:
+        yield path, str(value)
+
+
+def _trace_value(
+    path: str,
+    value: Json,
+    parts: Mapping[str, JsonObject],
+    words: PersonWords | None,
+    seen: Sequence[SeenText],
+) -> ArgumentOrigin:
+    if _is_plain(value, parts.get(path.rpartition(".")[2], {})):
+        return ArgumentOrigin(path=path, origin=DataOrigin.PLAIN)
+    text = value if isinstance(value, str) else str(value)
+    if words is not None and words.contain(text):
+        return ArgumentOrigin(path=path, origin=DataOrigin.PERSON)
+    found = _find_seen(text, [one for one in seen if not one.trusted])
+    if found is not None:
+        return replace(found, path=path)
+    if any(is_in_words(text, normalize_words((one.text,))) for one in seen if one.trusted):
+        tool = next(one.tool for one in seen if one.trusted)
+        return ArgumentOrigin(path=path, origin=DataOrigin.TRUSTED, tool=tool)
+    return ArgumentOrigin(path=path, origin=DataOrigin.UNKNOWN)
+
+
+def _is_plain(value: Json, part: JsonObject) -> bool:
+    """Return whether the value carries no content: empty, a boolean, or a value that the schema lists."""
+    if value is None or isinstance(value, bool) or value in ("", 0):
+        return True
+    listed = part.get("enum")
+    choices = cast("Sequence[Json]", listed) if isinstance(listed, Sequence) else ()
+    return value in choices or any(key in part and part[key] == value for key in ("default", "const"))
+
+
+def _find_seen(value: str, seen: Sequence[SeenText]) -> ArgumentOrigin | None:
+    """Return the newest result that contains the value, or a telling part of it."""
+    wanted = [part for form in _list_forms(value) for part in _list_telling_parts(form)]
+    for one in reversed(seen):
+        text = _fold(one.text)
+        for part in wanted:
+            at = text.find(part)
+            if at >= 0:
+                around = text[max(0, at - EXCERPT_LENGTH) : at + len(part) + EXCERPT_LENGTH]
+                excerpt = escape_invisible(scrub(" ".join(around.split())))
+                return ArgumentOrigin(
+                    path="", origin=DataOrigin.UNTRUSTED, tool=one.tool, excerpt=excerpt[:300]
+                )
+    return None
+
+
+def _fold(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def _list_forms(value: str) -> Iterator[str]:
+    """Yield the value as it is and decoded, so that an encoding does not hide where it comes from."""
+    value = value[:20_000]
+    yield _fold(value)
+    if (decoded := unquote(value)) != value:
+        yield _fold(decoded)
+    packed = "".join(value.split())
+    for decode in (_decode_base64, bytes.fromhex):
+        try:
+            text = decode(packed).decode()
+        except (ValueError, binascii.Error):
+            continue
+        if text.isprintable():
+            yield _fold(text)
+
+
+def _decode_base64(text: str) -> bytes:
+    return base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
+
+
+def _list_telling_parts(text: str) -> Iterator[str]:
+    """Yield the text if it is short, its names and addresses, and runs of its words."""
+    stripped = text.strip(_EDGES)
+    if 2 <= len(stripped) <= 200:
+        yield stripped
+    for name in _IDENTIFIER.findall(text)[:50]:
+        for part in (name, *_SEPARATORS.split(name)):  # an address, and the host in it
+            if len(part.strip(_EDGES)) >= _MIN_IDENTIFIER_LENGTH:
+                yield part.strip(_EDGES)
+    words = text.split()
+    for at in range(min(len(words) - _SHINGLE_WORDS + 1, 200)):
+        yield " ".join(words[at : at + _SHINGLE_WORDS])
+
+
+def compute_marks(text: str, *, searching: bool = False) -> frozenset[int]:
+    """Return hashes of the names and of the runs of words in a text. `searching`: also of shorter runs, to
+    find short texts that were stored alone.
+    """
+    folded = _fold(text[:100_000])
+    words = _WORD.findall(folded)
+    sizes = (1, 2, 3, _SHINGLE_WORDS) if searching else (min(len(words), _SHINGLE_WORDS),)
+    pieces = {name.strip(_EDGES) for name in _IDENTIFIER.findall(folded)}
+    pieces = {name for name in pieces if len(name) >= _MIN_IDENTIFIER_LENGTH}
+    for size in sizes:
+        if size:
+            pieces |= {" ".join(words[at : at + size]) for at in range(len(words) - size + 1)}
+    return frozenset(_hash(piece) for piece in pieces if len(piece) >= _MIN_IDENTIFIER_LENGTH)
+
+
+def _hash(piece: str) -> int:
+    digest = hashlib.blake2b(piece.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+def apply_flow(
+    ruling: Ruling,
+    call: Call,
+    data: CallData,
+    preset: Preset,
+    *,
+    by_default: bool,
+    named: bool,
+) -> Ruling:
+    """Return the ruling that follows from where the data came from.
+
+    `by_default`: no rule decided, only the default for the effect. `named`: the rule that allows the call
+    names its tool; such a rule is respected, except in `strict`.
+    """
+    if preset == "off" or ruling.verdict is Verdict.DENY:
+        return ruling
+    if ruling.verdict is Verdict.ALLOW:
+        reason = None if named and preset != "strict" else _find_reason_to_ask(call, data, preset)
+        return ruling if reason is None else _build_ask(*reason, data, preset)
+    if by_default and preset != "strict" and _may_run_unasked(call, data, preset):
+        return Ruling(verdict=Verdict.ALLOW, reason="all its values are the person's own", rule=PERSON_RULE)
+    if not data.sources:
+        return ruling
+    return replace(
+        ruling,
+        reason=f"{ruling.reason}; {_describe_data(data)}",
+        origins=data.origins or _NOT_TRACED,
+        exact=ruling.exact or preset == "strict",
+    )
+
+
+_NOT_TRACED: Final = (ArgumentOrigin(path="(no arguments)", origin=DataOrigin.PLAIN),)
+
+
+def _may_run_unasked(call: Call, data: CallData, preset: Preset) -> bool:
+    """Return whether a call that asks by default may run because of who gave its values.
+
+    A call without content, which the person's words do not name, may not once untrusted content is in.
+    """
+    if not data.has_words or call.effect is Effect.DESTROY:
+        return False
+    if call.doubt:  # it seems to read
+        return data.are_origins(DataOrigin.PERSON) and (data.names_something or not data.untrusted)
+    if preset != "autonomous" or not data.names_something:
+        return False
+    if data.are_origins(DataOrigin.PERSON):
+        return True
+    sends_private = data.outbound and data.private
+    return (
+        not data.untrusted and not sends_private and data.are_origins(DataOrigin.PERSON, DataOrigin.TRUSTED)
+    )
+
+
+def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str, str] | None:
+    """Return why a call that a rule or default allows needs a person, and the rule; None if it does not."""
+    if call.effect is Effect.READ:
+        if not data.outbound or not data.sources:
+            return None
+        texts = [one for one in data.origins if one.origin is not DataOrigin.PLAIN]
+        if data.has_words and all(one.origin is DataOrigin.PERSON for one in texts):
+            return None
+        if data.private:
+            return "it can send private data out", PRIVATE_RULE
+        composed = any(one.origin is not DataOrigin.UNTRUSTED for one in texts)
+        if preset == "strict" or (data.has_words and composed):
+            return "it can send data out", UNTRUSTED_RULE
+        return None
+    if data.has_words and data.are_origins(DataOrigin.PERSON) and preset != "strict":
+        return None
+    if data.untrusted:
+        return "it acts on untrusted content", UNTRUSTED_RULE
+    if data.outbound and data.private:
+        return "it can send private data out", PRIVATE_RULE
+    return None
+
+
+def _build_ask(reason: str, rule: str, data: CallData, preset: Preset) -> Ruling:
+    return Ruling(
+        verdict=Verdict.ASK,
+        reason=f"{reason}; {_describe_data(data)}",
+        rule=rule,
+        exact=preset == "strict",
+        origins=data.origins or _NOT_TRACED,
+    )
+
+
+def _describe_data(data: CallData) -> str:
+    """Say which data is in the conversation, and which arguments are not the person's."""
+    parts = [
+        f"this conversation contains {word} from {_join(data.list_tools(label))}"
+        for label, word in ((DataLabel.UNTRUSTED, "untrusted content"), (DataLabel.PRIVATE, "private data"))
+        if data.list_tools(label)
+    ]
+    strange = tuple(dict.fromkeys(one.path for one in data.strange_values))
+    if data.has_words and strange:
+        parts.append(f"not in the person's words: {_join(strange)}")
+    return "; ".join(parts)
+
+
+def _join(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"
+
+
+def list_origins(pending: Pending) -> list[str]:
+    """Say where each value of a call comes from, for the person who decides."""
+    lines = list(dict.fromkeys(map(_describe_origin, pending.origins)))
+    more = len(lines) - MAX_SHOWN_ORIGINS
+    return lines[:MAX_SHOWN_ORIGINS] + ([f"and {more} more"] if more > 0 else [])
+
+
+def _describe_origin(one: ArgumentOrigin) -> str:
+    match one.origin:
+        case DataOrigin.PERSON:
+            return f"{one.path}: in the person's words"
+        case DataOrigin.PLAIN:
+            return f"{one.path}: a fixed value"
+        case DataOrigin.TRUSTED:
+            return f"{one.path}: from {one.tool}, which is trusted"
+        case DataOrigin.UNTRUSTED:
+            return f"{one.path}: from {one.tool}: “…{one.excerpt}…”"
+        case DataOrigin.UNKNOWN:
+            return f"{one.path}: not in the person's words, and not found in a result"
+
+
+MAX_TRAILS: Final = 5_000  # conversations in memory
+MAX_SEEN_TEXTS: Final = 16  # of one conversation, the latest
+MAX_SEEN_LENGTH: Final = 32_000  # characters of one
+MARKS_SECONDS: Final = 1.0  # how old the marks of other processes may be
+PRINCIPAL_AGE: Final = timedelta(hours=1)  # how long data counts where calls belong to no conversation
+
+
+@dataclass(slots=True)
+class _Trail:
+    """What this process knows of one conversation."""
+
+    recorded: set[tuple[str, DataLabel]] = field(default_factory=set[tuple[str, DataLabel]])
+    seen: deque[SeenText] = field(default_factory=lambda: deque[SeenText](maxlen=MAX_SEEN_TEXTS))
+
+
+class DataTrails:
+    """The data of conversations: recorded when results arrive, read when calls are judged.
+
+    The sources are in the store before a result is returned, so that another process judges the next call
+    with them. The text of results stays in this process.
+    """
+
+    def __init__(self, store: DataFlowStore, preset: Preset) -> None:
+        self._store = store
+        self.preset: Preset = preset
+        self._trails: OrderedDict[str, _Trail] = OrderedDict()
+        self._marks: set[int] = set()
+        self._last_mark = 0
+        self._marks_read_at = float("-inf")
+
+    async def describe(self, call: Call, card: ToolCard, context: CallContext) -> CallData:
+        """Return what is known of the data of this call."""
+        if self.preset == "off" or (
+            not (outbound := card.has(DataLabel.OUTBOUND)) and call.effect is Effect.READ
+        ):
+            return CallData()
+        trail = build_trail(context, self.preset)
+        sources = () if trail is None else await self._list_sources(trail, context)
+        words = None if context.words is None else PersonWords.read(context.words, utc_now().date())
+        if words is None and not sources:
+            return CallData(outbound=outbound)
+        seen = self._trails[trail].seen if trail in self._trails else ()
+        return CallData(
+            outbound=outbound,
+            sources=sources,
+            origins=trace_arguments(call.arguments, card, words, tuple(seen)),
+            has_words=words is not None,
+        )
+
+    async def _list_sources(self, trail: str, context: CallContext) -> tuple[DataSource, ...]:
+        found = await self._store.list_sources(trail)
+        if _has_conversation(context):
+            return found
+        since = utc_now() - PRINCIPAL_AGE
+        return tuple(source for source in found if source.at >= since)
+
+    async def note_result(self, card: ToolCard, context: CallContext, text: str) -> None:
+        """Record the labels of a result that the caller is about to get."""
+        if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
+            return
+        labels = [label for label in (DataLabel.UNTRUSTED, DataLabel.PRIVATE) if card.has(label)]
+        if DataLabel.UNTRUSTED not in labels and await self._was_stored(text):
+            labels.append(DataLabel.UNTRUSTED)
+        trusted = card.get_label(DataLabel.UNTRUSTED).source is Source.WRITTEN
+        if not labels and not trusted:
+            return
+        trail = self._get_trail(key)
+        is_untrusted = DataLabel.UNTRUSTED in labels
+        if is_untrusted or trusted:
+            trail.seen.append(SeenText(tool=card.key, text=text[:MAX_SEEN_LENGTH], trusted=not is_untrusted))
+        for label in labels:
+            await self._record(key, trail, card.key, label, context.call_id)
+
+    async def note_untrusted(self, tool: str, context: CallContext, text: str) -> None:
+        """Record untrusted content that is no result of a tool here: a page of a stored result, the result of
+        a client's own tool.
+        """
+        if self.preset == "off" or (key := build_trail(context, self.preset)) is None:
+            return
+        trail = self._get_trail(key)
+        trail.seen.append(SeenText(tool=tool, text=text[:MAX_SEEN_LENGTH]))
+        await self._record(key, trail, tool, DataLabel.UNTRUSTED, context.call_id)
+
+    async def _record(self, key: str, trail: _Trail, tool: str, label: DataLabel, call_id: str) -> None:
+        if (tool, label) in trail.recorded:
+            return
+        source = DataSource(tool=tool, label=label, call_id=call_id, at=utc_now())
+        await self._store.add_source(key, source)
+        trail.recorded.add((tool, label))
+
+    async def note_write(self, call: Call, data: CallData) -> None:
+        """Record marks of untrusted text that a call stored, so that it stays untrusted where it is read."""
+        if not data.untrusted or call.effect is Effect.READ:
+            return
+        strange = {
+            one.path for one in data.origins if one.origin in (DataOrigin.UNTRUSTED, DataOrigin.UNKNOWN)
+        }
+        leaves = _list_leaves(call.arguments, frozenset(call.arguments))
+        marks = {mark for path, value in leaves if path in strange for mark in compute_marks(str(value))}
+        new = sorted(marks - self._marks)
+        if new:
+            self._marks.update(new)
+            await self._store.add_marks(new)
+
+    async def _was_stored(self, text: str) -> bool:
+        """Return whether the text contains untrusted text that a call stored earlier."""
+        if time.monotonic() - self._marks_read_at > MARKS_SECONDS:
+            self._last_mark, added = await self._store.list_marks(after=self._last_mark)
+            self._marks |= added
+            self._marks_read_at = time.monotonic()
+        return bool(self._marks) and not self._marks.isdisjoint(compute_marks(text, searching=True))
+
+    def _get_trail(self, key: str) -> _Trail:
+        trail = self._trails.get(key)
+        if trail is None:
+            trail = self._trails[key] = _Trail()
+        self._trails.move_to_end(key)
+        while len(self._trails) > MAX_TRAILS:
+            self._trails.popitem(last=False)
+        return trail
+
+
+def _has_conversation(context: CallContext) -> bool:
+    return (context.conversation or context.trail or context.packet_id) is not None
+
+
+def build_trail(context: CallContext, preset: Preset) -> str | None:
+    """Return the name under which the data of a call's conversation is recorded; None if it stands alone.
+
+    Without a conversation all calls of a caller of the gateway are one, and in `strict` always: a client may
+    open a session for each call.
+    """
+    if context.trail is not None:
+        return context.trail
+    if context.asker is not None and (preset == "strict" or context.conversation is None):
+        return f"asker {context.asker}"
+    if context.conversation is not None:
+        return f"conversation {context.caller or ''} {context.conversation}"
+    return None if context.packet_id is None else f"request {context.packet_id}"
