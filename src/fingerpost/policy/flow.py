@@ -541,7 +541,7 @@ def _describe_origin(one: ArgumentOrigin) -> str:
 MAX_TRAILS: Final = 5_000  # conversations in memory
 MAX_SEEN_TEXTS: Final = 16  # of one conversation, the latest
 MAX_SEEN_LENGTH: Final = 32_000  # characters of one
-MARKS_SECONDS: Final = 1.0  # how old the marks of other processes may be
+REFRESH_SECONDS: Final = 1.0  # how old the records of other processes may be, where nothing is written
 PRINCIPAL_AGE: Final = timedelta(hours=1)  # how long data counts where calls belong to no conversation
 
 
@@ -550,6 +550,8 @@ class _Trail:
     """What this process knows of one conversation."""
 
     recorded: set[tuple[str, DataLabel]] = field(default_factory=set[tuple[str, DataLabel]])
+    sources: tuple[DataSource, ...] = ()  # as last read
+    read_at: float = float("-inf")
     seen: deque[SeenText] = field(default_factory=lambda: deque[SeenText](maxlen=MAX_SEEN_TEXTS))
 
 
@@ -575,24 +577,25 @@ class DataTrails:
         ):
             return CallData()
         trail = build_trail(context, self.preset)
-        sources = () if trail is None else await self._list_sources(trail, context)
+        reading = call.effect is Effect.READ
+        sources = () if trail is None else await self._list_sources(trail, context, reading=reading)
+        data = CallData(outbound=outbound, sources=sources, has_words=context.words is not None)
+        if context.words is None and (not sources or (reading and not data.private)):
+            return data  # nothing follows from where its values come
         words = None if context.words is None else PersonWords.read(context.words, utc_now().date())
-        if words is None and not sources:
-            return CallData(outbound=outbound)
-        seen = self._trails[trail].seen if trail in self._trails else ()
-        return CallData(
-            outbound=outbound,
-            sources=sources,
-            origins=trace_arguments(call.arguments, card, words, tuple(seen)),
-            has_words=words is not None,
-        )
+        seen = () if trail is None else tuple(self._get_trail(trail).seen)
+        return replace(data, origins=trace_arguments(call.arguments, card, words, seen))
 
-    async def _list_sources(self, trail: str, context: CallContext) -> tuple[DataSource, ...]:
-        found = await self._store.list_sources(trail)
+    async def _list_sources(self, key: str, context: CallContext, *, reading: bool) -> tuple[DataSource, ...]:
+        """Return the sources of a conversation. For a read, those of other processes may be a second old."""
+        trail = self._get_trail(key)
+        if not reading or time.monotonic() - trail.read_at > REFRESH_SECONDS:
+            trail.sources = await self._store.list_sources(key)
+            trail.read_at = time.monotonic()
         if _has_conversation(context):
-            return found
+            return trail.sources
         since = utc_now() - PRINCIPAL_AGE
-        return tuple(source for source in found if source.at >= since)
+        return tuple(source for source in trail.sources if source.at >= since)
 
     async def note_result(self, card: ToolCard, context: CallContext, text: str) -> None:
         """Record the labels of a result that the caller is about to get."""
@@ -627,6 +630,7 @@ class DataTrails:
         source = DataSource(tool=tool, label=label, call_id=call_id, at=utc_now())
         await self._store.add_source(key, source)
         trail.recorded.add((tool, label))
+        trail.read_at = float("-inf")
 
     async def note_write(self, call: Call, data: CallData) -> None:
         """Record marks of untrusted text that a call stored, so that it stays untrusted where it is read."""
@@ -644,7 +648,7 @@ class DataTrails:
 
     async def _was_stored(self, text: str) -> bool:
         """Return whether the text contains untrusted text that a call stored earlier."""
-        if time.monotonic() - self._marks_read_at > MARKS_SECONDS:
+        if time.monotonic() - self._marks_read_at > REFRESH_SECONDS:
             self._last_mark, added = await self._store.list_marks(after=self._last_mark)
             self._marks |= added
             self._marks_read_at = time.monotonic()
