@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import field, replace
+from functools import cache
 from pathlib import Path
-from typing import Literal
+from typing import Any
 from urllib.parse import urlsplit
 
+from fingerpost.data_files import read_data_table
 from fingerpost.frozen import frozen
 from fingerpost.redaction import MASK, is_secret_name, scrub
 from fingerpost.settings.document import SettingsDocument, as_list, as_table, read_document
@@ -288,44 +290,47 @@ def _find_misspelled(
             )
 
 
-@frozen(kw_only=False)
-class ClientFileLocation:
-    """One known file of a client. `base` is the folder that the path is relative to."""
+@frozen
+class McpClient:
+    """An MCP client of `clients.toml`. `servers_path` is the path of the servers in its file."""
 
-    client: str
-    base: Literal["home", "config", "dotconfig", "project"]
-    path: str
+    name: str
+    label: str
+    files: tuple[str, ...]  # each starts with its base folder
+    written: tuple[str, ...] = ()  # names of the files that may be written; empty: any
+    servers_path: tuple[str, ...] = ("mcpServers",)
+    extra: Mapping[str, object] = field(default_factory=dict[str, object])  # in a stdio entry
+    url: str = "url"  # the member for a URL; empty: URLs are not supported in this file
+    http_extra: Mapping[str, object] = field(default_factory=dict[str, object])
+    variable: str | None = None  # syntax for an environment variable; None: not supported
+
+    @property
+    def is_toml(self) -> bool:
+        return self.name == "codex"
+
+    def list_files(self) -> Iterator[tuple[str, str]]:
+        """Yield the base folder and the path of each file."""
+        of_editors = [file for file in self.files if "{editor}" in file]
+        files = [file.replace("{editor}", editor) for editor in _EDITORS for file in of_editors]
+        for file in (*files, *(file for file in self.files if file not in of_editors)):
+            base, _, path = file.partition("/")
+            yield base, path
 
 
 _EDITORS = ("Code", "Code - Insiders", "VSCodium")
-_CLINE = "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"
-_ROO = "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"
 
-# `config` is the system's folder for application settings; `dotconfig` is ~/.config, also on macOS.
-CLIENT_FILE_LOCATIONS = (
-    ClientFileLocation("claude-desktop", "config", "Claude/claude_desktop_config.json"),
-    ClientFileLocation("claude-code", "home", ".claude.json"),
-    ClientFileLocation("claude-code", "project", ".mcp.json"),
-    ClientFileLocation("cursor", "home", ".cursor/mcp.json"),
-    ClientFileLocation("cursor", "project", ".cursor/mcp.json"),
-    *(
-        ClientFileLocation("vscode", "config", f"{editor}/User/{file}")
-        for editor in _EDITORS
-        for file in ("mcp.json", "settings.json")
-    ),
-    ClientFileLocation("vscode", "project", ".vscode/mcp.json"),
-    ClientFileLocation("vscode", "project", ".vscode/settings.json"),
-    ClientFileLocation("windsurf", "home", ".codeium/windsurf/mcp_config.json"),
-    *(ClientFileLocation("cline", "config", f"{editor}/{_CLINE}") for editor in _EDITORS),
-    *(ClientFileLocation("roo-code", "config", f"{editor}/{_ROO}") for editor in _EDITORS),
-    ClientFileLocation("roo-code", "project", ".roo/mcp.json"),
-    ClientFileLocation("gemini-cli", "home", ".gemini/settings.json"),
-    ClientFileLocation("gemini-cli", "project", ".gemini/settings.json"),
-    ClientFileLocation("zed", "dotconfig", "zed/settings.json"),
-    ClientFileLocation("zed", "project", ".zed/settings.json"),
-    ClientFileLocation("codex", "home", ".codex/config.toml"),
-    ClientFileLocation("codex", "project", ".codex/config.toml"),
-)
+
+@cache
+def read_clients() -> Mapping[str, McpClient]:
+    """Return the known clients by name."""
+    tables: dict[str, dict[str, Any]] = read_data_table("fingerpost.settings", "clients.toml")
+    clients: dict[str, McpClient] = {}
+    for name, table in tables.items():
+        for key in ("files", "written", "servers_path"):
+            if key in table:
+                table[key] = tuple(table[key])
+        clients[name] = McpClient(name=name, **table)
+    return clients
 
 
 @frozen
@@ -346,19 +351,23 @@ def discover_client_files(
     folders = get_base_folders(home, cwd, platform, environ)
     found: list[FoundClientFile] = []
     seen: set[Path] = set()
-    for client_file in CLIENT_FILE_LOCATIONS:
-        path = folders[client_file.base] / client_file.path
+    files = (
+        (client.name, folders[base] / file)
+        for client in read_clients().values()
+        for base, file in client.list_files()
+    )
+    for client, path in files:
         # In the home folder the project files are the same as the user's files. List each file once.
         if path in seen or not is_file(path):
             continue
         seen.add(path)
-        if (one := _read_client_file(client_file.client, path, shorten_path(path, home))) is not None:
+        if (one := _read_client_file(client, path, shorten_path(path, home))) is not None:
             found.append(one)
     return tuple(found)
 
 
 def get_base_folders(home: Path, cwd: Path, platform: str, environ: Mapping[str, str]) -> dict[str, Path]:
-    """Return the base folders of `CLIENT_FILE_LOCATIONS`."""
+    """Return the base folders of client files."""
     xdg = Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
     if platform == "darwin":
         config, dotconfig = home / "Library" / "Application Support", home / ".config"

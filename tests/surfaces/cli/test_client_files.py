@@ -17,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fingerpost.errors import ConfigError
+from fingerpost.settings.client_files import McpClient, read_clients
 from fingerpost.settings.document import as_table, to_plain_json
 from fingerpost.settings.servers_file import drop_json, drop_toml, put_json, put_toml
 from fingerpost.surfaces.cli.client_import import apply_change, format_change
 from fingerpost.surfaces.cli.client_install import (
-    CLIENTS,
-    InstallClient,
     ServerEntry,
     plan_install,
     plan_removal,
@@ -30,7 +29,7 @@ from fingerpost.surfaces.cli.client_install import (
 from tests.requirements import proves
 
 ENTRY: ServerEntry = {"command": "/opt/fingerpost", "args": ["stdio", "--mode", "all"]}
-CURSOR, CODEX, VSCODE = CLIENTS["cursor"], CLIENTS["codex"], CLIENTS["vscode"]
+CURSOR, CODEX, VSCODE = read_clients()["cursor"], read_clients()["codex"], read_clients()["vscode"]
 NOON = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\r\n]*", re.DOTALL)
@@ -191,7 +190,7 @@ def test_a_file_that_cannot_be_changed_safely_is_left_with_the_entry_to_paste(
     file = tmp_path / "file"
     file.write_text(text)
     with pytest.raises(ConfigError, match="was not changed") as caught:
-        plan_install(CLIENTS[client], file, "fingerpost", ENTRY)
+        plan_install(read_clients()[client], file, "fingerpost", ENTRY)
     assert "/opt/fingerpost" in (caught.value.hint or "")
     assert file.read_text() == text
 
@@ -282,9 +281,7 @@ def test_what_others_wrote_after_us_stays_when_we_go(tmp_path: Path) -> None:
 
 @proves("G12")
 @pytest.mark.parametrize("client", [CURSOR, CODEX])
-def test_what_a_person_added_to_our_entry_outlives_a_change_of_it(
-    tmp_path: Path, client: InstallClient
-) -> None:
+def test_what_a_person_added_to_our_entry_outlives_a_change_of_it(tmp_path: Path, client: McpClient) -> None:
     file = tmp_path / ("mcp.json" if client is CURSOR else "config.toml")
     apply_change(
         plan_install(client, file, "fingerpost", {**ENTRY, "disabled": False, "env": {"A": "ü😀"}}), NOON

@@ -15,9 +15,9 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from fingerpost.errors import ConfigError
-from fingerpost.settings.client_files import read_drafts
+from fingerpost.settings.client_files import read_clients, read_drafts
 from fingerpost.settings.document import SettingsDocument, read_document
-from fingerpost.surfaces.cli.client_install import CLIENTS, find_own_command
+from fingerpost.surfaces.cli.client_install import find_own_command
 from fingerpost.surfaces.cli.commands import build_command
 from tests.kit.programs import PATH
 from tests.requirements import proves
@@ -72,7 +72,7 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClientHome:
 def entry_of(file: Path, client: str) -> Any:
     text = file.read_text()
     values: Any = tomllib.loads(text) if file.suffix == ".toml" else json.loads(text)
-    for key in CLIENTS[client].servers_path:
+    for key in read_clients()[client].servers_path:
         values = values[key]
     return values.get("fingerpost")
 
@@ -113,7 +113,7 @@ def test_a_client_that_connects_gets_the_address_and_a_reference_to_its_key(
     assert isinstance(document, SettingsDocument)
     (draft,), _ = read_drafts(document)
     assert draft.values["url"] == "http://127.0.0.1:9001/mcp/p/daily"
-    if CLIENTS[client].variable is not None or client == "codex":
+    if read_clients()[client].variable is not None or client == "codex":
         assert "FINGERPOST_KEY" in file.read_text()
 
 
@@ -286,7 +286,7 @@ def test_the_other_servers_are_moved_on_request_and_back_exactly(person: ClientH
     assert file.read_text() == OTHERS[client]
     done = person.runs(client, "--replace", answer="y\n")
     assert done.exception is None, done.output
-    assert f"Moved 2 servers from {CLIENTS[client].label}" in done.output
+    assert f"Moved 2 servers from {read_clients()[client].label}" in done.output
     document = read_document(file, str(file))
     assert isinstance(document, SettingsDocument)
     assert [draft.name for draft in read_drafts(document)[0]] == ["fingerpost"]

@@ -27,13 +27,14 @@ import click
 from fingerpost.errors import ConfigError
 from fingerpost.frozen import frozen
 from fingerpost.settings.client_files import (
-    CLIENT_FILE_LOCATIONS,
     FoundClientFile,
+    McpClient,
     ServerDraft,
     discover_client_files,
     get_base_folders,
     is_other_server,
     merge_servers,
+    read_clients,
     read_drafts,
     shorten_path,
 )
@@ -87,57 +88,6 @@ if TYPE_CHECKING:
 ServerEntry = dict[str, object]
 
 
-@frozen
-class InstallClient:
-    """An MCP client. `servers_path` is the path of the servers in its file."""
-
-    name: str
-    label: str
-    servers_path: tuple[str, ...] = ("mcpServers",)
-    files: tuple[str, ...] = ()  # names of files known to `discover` that may be written; empty: any
-    extra: Mapping[str, object] = field(default_factory=dict[str, object])  # in a stdio entry
-    url: str | None = "url"  # the member for a URL; None: URLs are not supported in this file
-    http_extra: Mapping[str, object] = field(default_factory=dict[str, object])
-    variable: str | None = None  # syntax for an environment variable; None: not supported
-
-    @property
-    def is_toml(self) -> bool:
-        return self.name == "codex"
-
-
-CLIENTS: Final = {
-    client.name: client
-    for client in (
-        InstallClient(name="claude-desktop", label="Claude Desktop", url=None),
-        InstallClient(
-            name="claude-code",
-            label="Claude Code",
-            extra={"type": "stdio"},
-            http_extra={"type": "http"},
-            variable="${%s}",
-        ),
-        InstallClient(name="cursor", label="Cursor", variable="${env:%s}"),
-        InstallClient(
-            name="vscode",
-            label="VS Code",
-            servers_path=("servers",),
-            files=("mcp.json",),
-            extra={"type": "stdio"},
-            http_extra={"type": "http"},
-            variable="${env:%s}",
-        ),
-        InstallClient(name="windsurf", label="Windsurf", url="serverUrl", variable="${env:%s}"),
-        InstallClient(name="zed", label="Zed", servers_path=("context_servers",), extra={"source": "custom"}),
-        InstallClient(name="gemini-cli", label="Gemini CLI", url="httpUrl", variable="${%s}"),
-        InstallClient(name="codex", label="Codex", servers_path=("mcp_servers",)),
-        InstallClient(name="cline", label="Cline", http_extra={"type": "streamableHttp"}),
-        InstallClient(
-            name="roo-code", label="Roo Code", http_extra={"type": "streamable-http"}, variable="${env:%s}"
-        ),
-    )
-}
-
-
 # Connection members, which are not kept from an older entry.
 CONNECTION_KEYS: Final = frozenset(
     {"type", "source", "command", "args", "url", "serverUrl", "httpUrl", "headers", "bearer_token_env_var"}
@@ -153,7 +103,7 @@ _OWN_VARIABLES: Final = ("PATH", *_FOLDER_VARIABLES)
 class ClientFile:
     """A configuration file of a client, and whether the client seems installed."""
 
-    client: InstallClient
+    client: McpClient
     file: Path
     scope: Literal["user", "project"]
     present: bool
@@ -165,13 +115,11 @@ def list_client_files(
     """Return the configuration file of each client: an existing one, else the default."""
     folders = get_base_folders(home, cwd, platform, environ)
     found: list[ClientFile] = []
-    for client in CLIENTS.values():
+    for client in read_clients().values():
         candidates = [
-            folders[location.base] / location.path
-            for location in CLIENT_FILE_LOCATIONS
-            if location.client == client.name
-            and (location.base == "project") == project
-            and (not client.files or Path(location.path).name in client.files)
+            folders[base] / path
+            for base, path in client.list_files()
+            if (base == "project") == project and (not client.written or Path(path).name in client.written)
         ]
         if candidates:
             existing = [file for file in candidates if _is_client_present(file, home, cwd)]
@@ -190,9 +138,8 @@ def _is_client_present(file: Path, home: Path, cwd: Path) -> bool:
         return False
 
 
-def build_http_entry(client: InstallClient, url: str, *, key_variable: str | None) -> ServerEntry:
+def build_http_entry(client: McpClient, url: str, *, key_variable: str | None) -> ServerEntry:
     """Return the entry for a client that connects; the key is a reference to a variable."""
-    assert client.url is not None
     entry: ServerEntry = {**client.http_extra, client.url: url}
     if key_variable is None:
         return entry
@@ -204,7 +151,7 @@ def build_http_entry(client: InstallClient, url: str, *, key_variable: str | Non
 
 
 def plan_install(
-    client: InstallClient, file: Path, name: str, entry: ServerEntry, drop: Iterable[str] = ()
+    client: McpClient, file: Path, name: str, entry: ServerEntry, drop: Iterable[str] = ()
 ) -> ConfigFileChange:
     """Return the change that sets the server `name` to `entry` and removes the servers in `drop`. Raises
     `ConfigError`.
@@ -244,7 +191,7 @@ def _keep_options(entry: ServerEntry, older: ServerEntry) -> ServerEntry:
     return {**kept, **entry, "env": env} if env else {**kept, **entry}
 
 
-def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChange:
+def plan_removal(client: McpClient, file: Path, name: str) -> ConfigFileChange:
     """Return the change that removes the server `name`, or restores the backup if nothing else changed."""
     data = read_bytes(file)
     values = _get_values(_read_client_file(client, file)) if data is not None else {}
@@ -262,20 +209,20 @@ def plan_removal(client: InstallClient, file: Path, name: str) -> ConfigFileChan
     )
 
 
-def is_switched_off(client: InstallClient, change: ConfigFileChange, name: str) -> bool:
+def is_switched_off(client: McpClient, change: ConfigFileChange, name: str) -> bool:
     """Return whether the entry is disabled; a switch of an older entry is kept."""
     entry = _look_up(_parse_values(client, decode_text(change.after or b"")), client.servers_path).get(name)
     switches = cast("ServerEntry", entry) if isinstance(entry, dict) else {}
     return switches.get("disabled") is True or switches.get("enabled") is False
 
 
-def format_snippet(client: InstallClient, name: str, entry: ServerEntry) -> str:
+def format_snippet(client: McpClient, name: str, entry: ServerEntry) -> str:
     """Return the entry as the text of a new file."""
     return _put_entry(client, "", name, entry).rstrip()
 
 
 def _plan_checked_edit(
-    client: InstallClient,
+    client: McpClient,
     file: Path,
     data: bytes | None,
     edit: Callable[[str], str],
@@ -299,14 +246,14 @@ def _plan_checked_edit(
 
 
 def _build_paste_error(
-    client: InstallClient, file: Path, name: str, entry: ServerEntry, reason: str
+    client: McpClient, file: Path, name: str, entry: ServerEntry, reason: str
 ) -> ConfigError:
     message = f"{file} was not changed: {reason}"
     return ConfigError(message, hint=f"add this to it with an editor:\n{format_snippet(client, name, entry)}")
 
 
 def _find_original(
-    client: InstallClient, file: Path, data: bytes, name: str, entry: ServerEntry
+    client: McpClient, file: Path, data: bytes, name: str, entry: ServerEntry
 ) -> tuple[bytes | None] | None:
     """Return the content before the installation, if only the entry was added since."""
     candidates: list[bytes | None] = [None]
@@ -326,22 +273,22 @@ def _find_original(
     return None
 
 
-def _put_entry(client: InstallClient, text: str, name: str, entry: ServerEntry) -> str:
+def _put_entry(client: McpClient, text: str, name: str, entry: ServerEntry) -> str:
     return (put_toml if client.is_toml else put_json)(text, client.servers_path, name, entry)
 
 
-def _drop_entry(client: InstallClient, text: str, name: str) -> str:
+def _drop_entry(client: McpClient, text: str, name: str) -> str:
     return (drop_toml if client.is_toml else drop_json)(text, client.servers_path, name)
 
 
-def _read_client_file(client: InstallClient, file: Path) -> SettingsDocument:
+def _read_client_file(client: McpClient, file: Path) -> SettingsDocument:
     document = read_document(file, str(file), toml=client.is_toml)
     if isinstance(document, Problem):
         raise ConfigError(str(document), hint=document.fix, problems=(document,))
     return document
 
 
-def _parse_values(client: InstallClient, text: str) -> dict[str, Any]:
+def _parse_values(client: McpClient, text: str) -> dict[str, Any]:
     if client.is_toml:
         return tomllib.loads(text)
     document = parse_json(text, "file", Path())
@@ -395,7 +342,7 @@ class MovePlan:
     renamed: tuple[str, ...] = ()
 
 
-def find_other_servers(client: InstallClient, file: Path, name: str) -> dict[str, ServerDraft]:
+def find_other_servers(client: McpClient, file: Path, name: str) -> dict[str, ServerDraft]:
     """Return the other servers in the client's file: they can be called without Fingerpost."""
     if not file.is_file():
         return {}
@@ -460,7 +407,7 @@ def forget_move(record: MoveRecord) -> None:
 
 
 def plan_return(
-    client: InstallClient, record: MoveRecord
+    client: McpClient, record: MoveRecord
 ) -> tuple[ConfigFileChange, ConfigFileChange, tuple[str, ...]]:
     """Return the changes of both files that undo a move, and the servers that stay in the servers file.
 
@@ -683,7 +630,7 @@ def _find_client_file(client: str, *, project: bool) -> ClientFile:
 
 
 def _describe_stdio_entry(
-    client: InstallClient, mode_options: list[str], config: Path | None, servers: Path | None
+    client: McpClient, mode_options: list[str], config: Path | None, servers: Path | None
 ) -> ServerEntry:
     """Return the entry that starts `fingerpost stdio`. All paths are absolute, and PATH is that of this
     shell: a program started from a desktop has neither the folder nor the PATH of a shell.
@@ -745,7 +692,7 @@ def _build_path(prefix: Path, environ: Mapping[str, str]) -> str:
     return os.pathsep.join(dict.fromkeys(lasting))
 
 
-def _add_stdio_notes(client: InstallClient, loaded: Loaded, plan: MovePlan | None, notes: list[str]) -> None:
+def _add_stdio_notes(client: McpClient, loaded: Loaded, plan: MovePlan | None, notes: list[str]) -> None:
     if not loaded.specs and plan is None:
         notes.append("no servers are configured yet: add one with `fingerpost servers add`")
     texts = [Path(file).read_text(encoding="utf-8-sig", errors="replace") for file in loaded.files]
@@ -824,10 +771,10 @@ def _join_names(names: Iterable[str]) -> str:
 
 
 def _describe_http_entry(
-    client: InstallClient, path: str, gateway: GatewaySettings, notes: list[str]
+    client: McpClient, path: str, gateway: GatewaySettings, notes: list[str]
 ) -> ServerEntry:
     """Return the entry that connects to the gateway. Adds notes."""
-    if client.url is None:
+    if not client.url:
         message = f"{client.label} can only start programs; its file has no place for an address"
         raise ConfigError(message, hint="leave out --http")
     if gateway.port == 0 and gateway.public_url is None:
