@@ -431,6 +431,7 @@ REQUIREMENTS: dict[str, Requirement] = {
         "A request in one of twelve further languages finds tools described in English, offline",
         gap="names in other scripts are lost, and so are words that the tables do not have",
     ),
+    "Q8": Requirement("Without a model, the operation of a tool that a request orders is chosen and filled"),
     "S5": Requirement("Commands use the connections of a running gateway of the same store and entry"),
     "S6": Requirement(
         "Servers are added, changed and removed by command and API, tried first, in one file that keeps all "

@@ -277,6 +277,14 @@ def _split_list_items(text: str) -> list[str]:
     return [text]
 
 
+# The result of the part before is to be shown: "open the page and tell me what it says".
+_SHOWN_RESULT: Final = re.compile(
+    r"(?:show|tell|give|print|read|display)(?: me| us)? (?:it|them|that"
+    r"|the (?:text|contents?|results?|output|answer)|what (?:it|they|that|there|is|'s)\b[^,;]{0,25})[.?!]?$",
+    re.IGNORECASE,
+)
+
+
 def _join_small_parts(parts: Iterable[str]) -> Iterator[str]:
     """Join parts that are too small to be a need with the part before ("find it, read, send")."""
     kept = ""
@@ -284,7 +292,7 @@ def _join_small_parts(parts: Iterable[str]) -> Iterator[str]:
         piece = part.strip(" ,;:\t")
         if not piece:
             continue
-        if kept and _is_too_small(piece):
+        if kept and (_is_too_small(piece) or _SHOWN_RESULT.match(piece)):
             kept = f"{kept}, {piece}"
             continue
         if kept:

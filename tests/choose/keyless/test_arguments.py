@@ -16,6 +16,7 @@ from tests.kit.catalogs import card, tool
 from tests.kit.programs import program
 from tests.kit.server_pools import open_pool
 from tests.kit.tables import table
+from tests.requirements import proves
 
 
 def takes(properties: dict[str, Any], *, required: list[str] | None = None, name: str = "look_at") -> Any:
@@ -106,6 +107,52 @@ def test_what_looks_like_a_secret_is_never_filled_and_never_left_over(name: str)
 def test_a_secret_in_the_request_does_not_become_another_argument():
     card = takes({"message": {"type": "string"}})
     assert fill("the password is 'hunter2'", card).arguments == {}
+
+
+FILE_TOOL = takes(
+    {
+        "operation": {"enum": ["read_file", "append_file", "rename_file", "copy_file", "delete", "list_dir"]},
+        "path": {"type": "string", "description": "File or folder"},
+        "new_path": {"type": "string", "description": "rename_file, copy_file: the new name"},
+        "content": {"type": "string", "description": "The text to write"},
+    },
+    required=["operation"],
+    name="file_operations",
+)
+
+
+@proves("Q8")
+@table(
+    ("request_text", "arguments", "missing"),
+    [
+        ("rename a.txt to b.txt", {"operation": "rename_file", "path": "a.txt", "new_path": "b.txt"}, []),
+        (
+            "please move a.txt to old/a.txt",
+            {"operation": "rename_file", "path": "a.txt", "new_path": "old/a.txt"},
+            [],
+        ),
+        ("copy b.txt to c.txt", {"operation": "copy_file", "path": "b.txt", "new_path": "c.txt"}, []),
+        ("delete notes/old.md", {"operation": "delete", "path": "notes/old.md"}, []),
+        ('append "more" to a.txt', {"operation": "append_file", "path": "a.txt", "content": "more"}, []),
+        ("list the files in the working directory", {"operation": "list_dir"}, []),
+        ("delete a file", {"operation": "delete"}, ["path"]),
+        ("rename a.txt", {"operation": "rename_file"}, ["path", "new_path"]),
+    ],
+)
+def test_the_operation_that_a_request_orders_is_filled_with_what_it_needs(
+    request_text: str, arguments: dict[str, Any], missing: list[str]
+):
+    got = fill(request_text, FILE_TOOL)
+    assert {name: got.arguments.get(name) for name in arguments} == arguments
+    assert [one.name for one in got.missing] == missing
+
+
+@proves("Q8")
+def test_a_switch_before_a_noun_of_its_description_is_set():
+    raw = {"type": "boolean", "description": "Get the HTML of the page as it is"}
+    card = takes({"raw": raw}, required=[])
+    assert fill("get the raw html of the page", card).arguments == {"raw": True}
+    assert fill("get the raw data", card).arguments == {}
 
 
 def test_nested_objects_are_asked_for():

@@ -32,7 +32,7 @@ def test_notes_and_files_are_found_and_read(visitor: CommandLine):
     assert "From workspace/search_files" in found and "notes/breakers.md:" in found
 
 
-@proves("A9", "C6", "U5")
+@proves("A9", "C6", "Q8", "U5")
 def test_a_write_asks_then_writes_and_a_command_is_shown_until_it_is_switched_on(visitor: CommandLine):
     made = visitor.home / "examples" / "workspace" / "hello.txt"
     asked = visitor.runs("ask", 'create a file "hello.txt" with the content "Hello"', stdin="")
@@ -41,6 +41,10 @@ def test_a_write_asks_then_writes_and_a_command_is_shown_until_it_is_switched_on
     visitor.runs("approvals", "approve", waiting["pending_id"])
     assert "+Hello" in visitor.runs("ask", "--resume", waiting["pending_id"]).stdout
     assert made.read_text(encoding="utf-8") == "Hello"
+
+    asked = visitor.runs("ask", "delete hello.txt", stdin="")
+    assert asked.returncode == WAITS and "file_operations.delete" in asked.stdout + asked.stderr
+    assert made.exists()
 
     shown = visitor.runs("ask", "run the tests").stdout
     assert "Would run: make test" in shown and "allow_execute = true" in shown

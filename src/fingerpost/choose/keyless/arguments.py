@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import lru_cache
 from itertools import chain, islice
@@ -70,6 +70,7 @@ class FillState:
     reserved_spans: list[tuple[int, int]] = field(
         default_factory=list[tuple[int, int]]
     )  # secrets: never used
+    operation: str = ""  # that the request orders, of a tool with several
 
     def assign(
         self,
@@ -195,7 +196,8 @@ def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, 
         start, end = words[place].start(), words[last].end()
         switch = _SWITCH_SUFFIX.match(text[end : end + 12])
         # One word may be a topic ("ambiguous grammars"); the context must show that it is a switch.
-        if len(name) < 2 and switch is None and text[max(0, start - 2) : start] != "--":
+        dashed = text[max(0, start - 2) : start] == "--"
+        if len(name) < 2 and switch is None and not dashed and not _qualifies_noun(slot, words, last):
             continue
         denied = any(
             word.replace("’", "'") in _NEGATIONS
@@ -203,6 +205,12 @@ def _find_switches(slot: ParameterSlot, text: str) -> Iterator[tuple[bool, int, 
         )
         off = switch is not None and switch.group().lower().strip() in ("off", "disabled")
         yield not (denied or off), start, end
+
+
+def _qualifies_noun(slot: ParameterSlot, words: list[re.Match[str]], place: int) -> bool:
+    """Return whether a noun of the parameter's description follows: "the raw html"."""
+    following = [to_singular(word.group().lower()) for word in words[place + 1 : place + 2]]
+    return any(word in slot.description_words - STOP_WORDS for word in following)
 
 
 def _match_name(name: tuple[str, ...], words: list[re.Match[str]], place: int) -> int | None:
@@ -376,11 +384,15 @@ def _list_short_names(slot: ParameterSlot) -> Iterator[str]:
 def _find_called_values(slot: ParameterSlot, state: FillState) -> Iterator[AssignedArgument]:
     """Find "a branch called dev-2" and the word after the noun: "the branch develop"."""
     name = split_words(slot.name[:80])
-    if slot.parameter.shape.type != "string" or slot.kinds or slot.options or slot.parameter.is_list:
+    is_revision = slot.kinds == frozenset({ValueKind.REVISION})
+    if slot.parameter.shape.type != "string" or slot.options or slot.parameter.is_list:
         return
-    if len(name) < 2 or name[-1] not in _NAME_ENDINGS:
+    if is_revision:
+        nouns = ["branch", "tag"]
+    elif slot.kinds or len(name) < 2 or name[-1] not in _NAME_ENDINGS:
         return
-    nouns = [r"[\s_-]?".join(map(re.escape, name[:-1])), *_HEBREW_NOUNS.get(name[-2], ())]
+    else:
+        nouns = [r"[\s_-]?".join(map(re.escape, name[:-1])), *_HEBREW_NOUNS.get(name[-2], ())]
     for noun in nouns:
         for match in re.finditer(rf"(?<!\w){noun}s? {_CALLED_PATTERN}", state.text, re.IGNORECASE):
             yield _build_assignment(slot, match[1].rstrip("."), match.start(1), match.end(1))
@@ -665,6 +677,11 @@ _SEARCH_MENTIONING = re.compile(
     r"(?: (?:that|which|where))? (?:mentions?|contains?|speaks? of|refers? to) (?P<what>[^\n]{2,300})",
     re.IGNORECASE,
 )
+_SEARCH_WHERE = re.compile(
+    r"^\W{0,5}where (?:is|are|was|were) (?P<what>[^\n?]{2,200}?) "
+    r"(?:described|documented|explained|written(?: down)?|noted|recorded|mentioned)\b",
+    re.IGNORECASE,
+)
 _SEARCH_HEBREW = re.compile(
     r"(?:^|\s)(?:חפשי?|תחפשי?|לחפש|מצאי?|תמצאי?|למצוא)(?P<where>[^\n.?!]{0,60}?)"
     r" (?:על|אחר|את) (?P<what>[^\n]{2,300})"
@@ -785,6 +802,7 @@ class FilledArguments:
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
     unused_entities: tuple[Entity, ...] = ()  # entities of the request that no argument uses
     excluded_count: int = 0  # number of values the request excludes
+    operation: str = ""  # that the request orders, of a tool with several
 
     @property
     def is_complete(self) -> bool:
@@ -814,13 +832,88 @@ def fill_arguments(
     _assign_paths(state, card, paths or ServerPaths())
     if card.effect.value is Effect.READ:
         _assign_everything(state)
-        _assign_single_count(state)
+        _assign_single_count(state, signals)
     return build_filled_arguments(state, signals)
+
+
+_ORDER_LEAD: Final = r"^\W{0,5}(?:(?:and|then|please|can you|could you|now) ){0,3}"
+_OPERATION_NAMES: Final = parse_word_set("operation action op")
+_MIN_OPERATIONS: Final = 3
+# How a request orders an operation on files, and the verbs of tools for it.
+_FILE_ORDERS: Final = tuple(
+    (re.compile(_ORDER_LEAD + order, re.IGNORECASE), parse_word_set(verbs))
+    for order, verbs in (
+        (r"(?:delete|remove|erase)\b", "delete remove rm"),
+        (r"(?:rename|move)\b", "rename move mv"),
+        (r"(?:copy|duplicate)\b", "copy cp"),
+        (r"append\b", "append"),
+        (
+            (
+                r"(?:list|show(?: me)?|what|which)\b[^\"'?]{0,30}\b(?:files|folders?|director(?:y|ies))\b"
+                r"(?![^?]*\b(?:mention|contain|match|about|with|named|called|changed|matching))"
+            ),
+            "list ls",
+        ),
+    )
+)
+_LISTED_FOR: Final = re.compile(r"^(?P<names>[\w-]{2,40}(?:, [\w-]{2,40}){0,9}):")
+_WRITTEN_TEXT_NAMES: Final = parse_word_set("content text")
+
+
+def _assign_operation(state: FillState) -> None:
+    """Assign the operation on a file that the request orders, and keep only the parameters it takes."""
+    slot = next((slot for slot in state.slots if _selects_operation(slot)), None)
+    verbs = next((verbs for order, verbs in _FILE_ORDERS if order.match(state.text)), None)
+    if slot is None or verbs is None:
+        return
+    lists = "list" in verbs
+    fitting = [option for option in slot.options if verbs & {*split_words(option)[:1]}]
+    if len(fitting) != 1:
+        return
+    state.assign(slot, fitting[0], f"the request orders {fitting[0]}", is_named=True)
+    state.operation = fitting[0]
+    taken = tuple(one for one in state.slots if _takes_operation(one, slot, fitting[0]))
+    if not lists:
+        texts = _WRITTEN_TEXT_NAMES if "append" in verbs else frozenset[str]()
+        taken = tuple(_require(one, taken, texts) for one in taken)
+    state.slots = taken
+
+
+def _selects_operation(slot: ParameterSlot) -> bool:
+    return (
+        slot.required
+        and slot.words[-1:] != ()
+        and slot.words[-1] in _OPERATION_NAMES
+        and (len(slot.options) >= _MIN_OPERATIONS)
+    )
+
+
+def _takes_operation(slot: ParameterSlot, selector: ParameterSlot, operation: str) -> bool:
+    """Return whether the parameter is for this operation: "rename_file, copy_file: the new name" names its
+    operations.
+    """
+    found = _LISTED_FOR.match(slot.parameter.description)
+    named = found["names"].split(", ") if found is not None else []
+    return operation in named or not set(named) & set(selector.options)
+
+
+def _require(slot: ParameterSlot, slots: tuple[ParameterSlot, ...], texts: frozenset[str]) -> ParameterSlot:
+    """Return the slot as required if it takes a path or the text to write. Of `path` and `new_path`, the
+    first is the source.
+    """
+    if ValueKind.PATH not in slot.kinds and not texts & set(slot.words):
+        return slot
+    names = {one.name for one in slots}
+    role = ValueRole.FROM if f"new_{slot.name}" in names else slot.role
+    if slot.name.startswith("new_"):
+        role = ValueRole.TO
+    return replace(slot, parameter=replace(slot.parameter, required=True), role=role)
 
 
 def assign_arguments(state: FillState, card: ToolCard) -> None:
     """Assign every certain argument, the most explicit ones first."""
     reserve_secrets(state)
+    _assign_operation(state)
     assign_named(state)
     assign_switches(state)
     assign_search_phrase(state, card, (_SEARCH_MENTIONING,))
@@ -829,7 +922,7 @@ def assign_arguments(state: FillState, card: ToolCard) -> None:
     assign_unique_matches(state)
     drop_partial_groups(state)
     _assign_path_by_name(state)
-    assign_search_phrase(state, card, (_SEARCH_HEBREW, _SEARCH_FOR, _SEARCH_ABOUT))
+    assign_search_phrase(state, card, (_SEARCH_WHERE, _SEARCH_HEBREW, _SEARCH_FOR, _SEARCH_ABOUT))
 
 
 def _build_fill_state(card: ToolCard, text: str, signals: Signals, today: date) -> FillState:
@@ -904,13 +997,20 @@ def _assign_everything(state: FillState) -> None:
 _SINGLE_LAST = re.compile(r"\b(?:latest|last|newest|most recent) (?P<noun>[a-z]{3,30})\b", re.IGNORECASE)
 
 
-def _assign_single_count(state: FillState) -> None:
+_SINGLE_LAST_HEBREW = re.compile(r"(?<![א-ת])(?P<noun>ה[א-ת]{3,20}) האחרו(?:ן|נה)(?![א-ת])")
+
+
+def _assign_single_count(state: FillState, signals: Signals) -> None:
     """Assign 1 to a limit if the request asks for the last one: "the latest commit"."""
-    found = _SINGLE_LAST.search(state.text)
-    if found is None or to_singular(found["noun"].lower()) != found["noun"].lower():
+    found = _SINGLE_LAST.search(state.text) or _SINGLE_LAST_HEBREW.search(state.text)
+    if found is None:
+        return
+    noun = found["noun"].lower()
+    nouns = {noun} if noun.isascii() else {*signals.gloss.split()}
+    if to_singular(noun) != noun:
         return
     for slot in state.get_open_slots():
-        if slot.is_number and takes_count(slot) and found["noun"].lower() in slot.tool_words:
+        if slot.is_number and takes_count(slot) and nouns & slot.tool_words:
             state.assign(slot, 1, f'the request asks for the "{found.group()}"', found.span())
 
 
@@ -938,6 +1038,7 @@ def build_filled_arguments(state: FillState, signals: Signals) -> FilledArgument
         missing=missing,
         reasons={name: taken.reason for name, taken in state.assigned.items()},
         unused_entities=_find_unused_entities(state, signals),
+        operation=state.operation,
         excluded_count=len(
             {value.start for value in state.values if value.denied and value.kind is not ValueKind.OPTION}
         ),

@@ -196,6 +196,12 @@ class ToolOption:
         return sum(1 for entity in self.filled.unused_entities if entity.kind in _EXPLICIT_KINDS)
 
     @property
+    def effect(self) -> Effect:
+        """The effect of the call: of the operation that the request orders, else of the tool."""
+        operation = self.filled.operation
+        return self.card.operations.get(operation, self.card.effect.value)
+
+    @property
     def is_sure(self) -> bool:
         """Whether the request gives every required argument and at least one argument."""
         return self.filled.is_complete and bool(self.filled.arguments)
@@ -255,17 +261,24 @@ def choose_tool(
         candidates, narrowing.shortlist.fit, narrowing.signals.language, text, asks=narrowing.signals.asks
     )
     chosen = choice.option
-    if chosen is None or chosen.card.effect.value is not Effect.DESTROY or chosen.card.key in needs_approval:
+    if chosen is None or chosen.effect is not Effect.DESTROY or chosen.card.key in needs_approval:
         return choice
     return _build_confirmation_choice(chosen, narrowing.signals.language)
 
 
 def _find_refusal_reason(options: tuple[ToolOption, ...], narrowing: Narrowing, part: str, need: int) -> str:
     """Return why none of the tools can do this part of the request, or an empty string."""
-    if narrowing.shortlist.fit < MIN_FIT and not _uses_several_values(options[0], narrowing.signals):
+    is_ordered = any(option.filled.operation and option.is_sure for option in options)
+    if (
+        narrowing.shortlist.fit < MIN_FIT
+        and not is_ordered
+        and not _uses_several_values(options[0], narrowing.signals)
+    ):
+        return NO_SUITABLE_TOOL_REASON
+    if _FOLDER_ORDER.match(part[:2000]) and not any(map(_creates_folders, options)):
         return NO_SUITABLE_TOOL_REASON
     if (order := _CHANGE_ORDER.match(part[:2000])) is not None:
-        if all(option.card.effect.value is Effect.READ for option in options):
+        if all(option.effect is Effect.READ for option in options):
             return READS_ONLY_REASON
         if order["delete"] and not any(map(_deletes_what_is_named, options)):
             return NO_SUITABLE_TOOL_REASON
@@ -330,7 +343,7 @@ def _choose_without_need(options: tuple[ToolOption, ...], narrowing: Narrowing) 
     """Choose for a request that needs no tool: a certain read is better than no answer."""
     best = _pick_best(_keep_best_matches(list(options)))[0] if options else None
     sure = best is not None and best.is_sure and narrowing.shortlist.fit >= CONFIDENT_FIT
-    if not sure or best is None or best.card.effect.value is not Effect.READ:
+    if not sure or best is None or best.effect is not Effect.READ:
         return KeylessChoice(option=None, reason="the request needs no tool")
     return KeylessChoice(option=best, reason="without a model, this tool can answer it")
 
@@ -349,6 +362,23 @@ _TEXT_ORDER: Final = re.compile(
     r"|ו?ת(?:רגם|רגמי|סכם|סכמי|סביר|סבירי)(?!\w)|ו?(?:סכם|סכמי|הסבר|הסבירי)(?!\w))",
     re.IGNORECASE,
 )
+
+
+_FOLDER_ORDER: Final = re.compile(
+    rf"{_REQUEST_LEAD}(?:create|make|add) (?:me )?(?:an? |the |another )?(?:new |empty )?"
+    r"(?:sub)?(?:folder|directory)\b",
+    re.IGNORECASE,
+)
+_FOLDER_CREATION: Final = re.compile(
+    r"\bmkdir\b|\b(?:creates?|makes?|new)\b[^.]{0,30}\b(?:folders?|director(?:y|ies))\b", re.IGNORECASE
+)
+
+
+def _creates_folders(option: ToolOption) -> bool:
+    """Return whether the tool says that it creates folders."""
+    operations = " ".join(listed for slot in build_slots(option.card) for listed in slot.options)
+    named = " ".join((*split_words(option.card.name), ".", *split_words(operations)))
+    return any(_FOLDER_CREATION.search(text) for text in (named, option.card.description[:600]))
 
 
 _DELETE_WORDS: Final = parse_word_set("delete remove erase drop trash unlink rm purge clear destroy discard")
@@ -381,7 +411,7 @@ def _find_file_reader(options: tuple[ToolOption, ...], signals: Signals, text: s
         option
         for option in options
         if option.is_sure
-        and option.card.effect.value is Effect.READ
+        and option.effect is Effect.READ
         and not option.unused_count
         and _READ_WORDS & {*split_words(option.card.name)}
         and _accepts_file_types(option)
@@ -402,7 +432,7 @@ def _is_for_model(part: str, options: tuple[ToolOption, ...]) -> bool:
 
 def _prefer_read_only(options: tuple[ToolOption, ...]) -> tuple[ToolOption, ...]:
     """Return the read-only tools, or all if there is none, for requests that only ask ("show me …")."""
-    return tuple(option for option in options if option.card.effect.value is Effect.READ) or options
+    return tuple(option for option in options if option.effect is Effect.READ) or options
 
 
 def _uses_several_values(option: ToolOption, signals: Signals) -> bool:
@@ -432,7 +462,7 @@ def _choose_option(
         return _build_which_tool_choice([chosen, *rivals], reason, language)
     if not chosen.filled.is_complete and fit < MIN_FIT_TO_ASK:
         return KeylessChoice(option=None, reason=NO_SUITABLE_TOOL_REASON, alternatives=options)
-    if chosen.card.effect.value is Effect.DESTROY and not chosen.filled.is_complete:
+    if chosen.effect is Effect.DESTROY and not (chosen.filled.is_complete or chosen.filled.operation):
         return _build_which_tool_choice(near, _DESTRUCTIVE_REASON, language)
     rest = tuple(option for option in options if option is not chosen)
     return KeylessChoice(option=chosen, reason=reason, alternatives=rest)
@@ -443,10 +473,10 @@ def _find_rivals(chosen: ToolOption, near: list[ToolOption], *, asks: bool) -> l
 
     A request that only asks changes nothing; an order may mean either.
     """
-    reads = chosen.card.effect.value is Effect.READ
+    reads = chosen.effect is Effect.READ
     if asks:
         return [] if reads else near
-    rivals = (option for option in near if reads and option.card.effect.value is not Effect.READ)
+    rivals = (option for option in near if reads and option.effect is not Effect.READ)
     return [option for option in rivals if option.is_sure and option.score >= RIVAL_SHARE * chosen.score]
 
 
@@ -469,8 +499,8 @@ def _keep_best_matches(options: list[ToolOption]) -> list[ToolOption]:
     if not kept:
         return []
     # A read-only tool is no substitute for a change, so compare only tools with the same effect.
-    effect = kept[0].card.effect.value
-    complete = [option for option in kept if option.is_sure and option.card.effect.value is effect]
+    effect = kept[0].effect
+    complete = [option for option in kept if option.is_sure and option.effect is effect]
     if complete and complete[0].score >= NEAR_BEST_SHARE * kept[0].score:
         kept = complete
     return [option for option in kept if not _wraps_single_value(option)] or kept
@@ -481,7 +511,7 @@ def _pick_best(kept: list[ToolOption]) -> tuple[ToolOption | None, str]:
         return None, "no offered tool takes what the request names"
     if len(kept) == 1:
         return kept[0], "only this tool takes what the request says"
-    reads = kept[0].is_sure and kept[0].card.effect.value is Effect.READ
+    reads = kept[0].is_sure and kept[0].effect is Effect.READ
     if kept[0].score >= (CLEAR_LEAD_TO_READ if reads else CLEAR_LEAD) * kept[1].score:
         return kept[0], "its score is clearly higher than the next tool's"
     return None, "several tools are suitable"
@@ -523,18 +553,28 @@ def _get_own_name(card: ToolCard) -> frozenset[str]:
     return name - {to_singular(word) for word in split_words(card.server)} or name
 
 
+_SAME_VERBS: Final = {"execute": "run", "remove": "delete", "display": "show", "make": "create"}
+
+
 def _get_request_words(text: str) -> frozenset[str]:
     """Return the words of the request, and neighbours as one word: "check out" is also "checkout"."""
     words = [to_singular(word) for word in split_words(text[:2000])]
-    return frozenset((*words, *(first + second for first, second in pairwise(words))))
+    same = (_SAME_VERBS[word] for word in words if word in _SAME_VERBS)
+    return frozenset((*words, *same, *(first + second for first, second in pairwise(words))))
+
+
+_RECENT_WORDS: Final = parse_word_set("recent recently latest newest last lately")
+_HISTORY_WORDS: Final = parse_word_set("log history recent latest")
 
 
 def _find_closest_read(kept: list[ToolOption], text: str) -> ToolOption | None:
     """Return the read-only tool with all arguments that has most words of the request and fewest others."""
-    ready = [option for option in kept if option.is_sure and option.card.effect.value is Effect.READ]
+    ready = [option for option in kept if option.is_sure and option.effect is Effect.READ]
     if len(ready) != len(kept):
         return None
     words = _get_request_words(text) - STOP_WORDS
+    if words & _RECENT_WORDS:
+        words |= _HISTORY_WORDS
 
     def rank(option: ToolOption) -> tuple[int, int]:
         name = _get_own_name(option.card)

@@ -223,6 +223,13 @@ _DESTINATION: Final = re.compile(
     r"(?:\s+(?:the|a|an|my|our|new|file|called|named|הקובץ|קובץ|בשם)){0,4}\s*[\"'`“”]?$"
 )
 
+# "Write a file", not "write a file about whales" and "write a file parser".
+_FILE_CREATION: Final = re.compile(
+    r"^\W*(?:please |can you |could you |now |then |and )*(?:write|create|make|save) (?:me )?"
+    r"(?:an? |the |this |another )?(?:new |text |empty )*file\b"
+    r"(?=\W*$| (?:in|to|into|with|for me|called|named)\b)"
+)
+
 # With one of these before a tool's name, the request is about the tool or the name is part of a text.
 _TOOL_TOPIC_CUES: Final = frozenset(("explain", "advice", "opinion", "code", "role", "rework"))
 _WHAT_QUESTION: Final = re.compile(r"\bwhat(?:'s|\s+(?:is|are|was|does|do|did))\b[^.!?\n]*$")
@@ -285,6 +292,8 @@ def apply_tool_rules(text: str, reading: NeedFeatures, signals: Signals) -> Rule
         return RuleFinding(SURELY_SCORE, f"asks for something to be done with {thing}")
     if "path" in reading.cues and _is_writing_to_file(text, signals):
         return RuleFinding(SURELY_SCORE, "asks to write into a file")
+    if _FILE_CREATION.search(text) is not None:
+        return RuleFinding(LIKELY_SCORE, "asks to write a file")
     if reading.cues.keys() & {"write", "explain", "advice", "code", "role", "given text"}:
         return None  # "write a script that opens the file" opens no file
     if reading.cues.keys() & {"path", "url"}:

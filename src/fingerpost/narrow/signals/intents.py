@@ -194,7 +194,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?]\s+\S")
 _CHANGE_VERB: Final = (
     r"(?:delete|remove|erase|write|create|make|add|append|move|rename|copy|send|forward|reply|post|update"
     r"|change|edit|replace|save|insert|drop|set|commit|push|reset|overwrite|cancel|book|buy|order|schedule"
-    r"|put|store|upload|mark|turn|start|stop|restart|install|run|email|mail|remind|tell|notify|block)"
+    r"|put|store|upload|mark|turn|start|stop|restart|install|run|email|mail|remind|tell(?! me)|notify|block)"
 )
 _HEBREW_CHANGE_VERB: Final = (
     r"(?:ת?מחקי?|ת?כתו?בי?|צרי?|ת?צורי?|הוסיפי?|תוסיפי?|העבירי?|תעבירי?|שלחי?|תשלחי?|תשנה|שנה|ת?עדכני?"
@@ -235,6 +235,8 @@ _RECALL_REQUEST: Final = re.compile(
     rf"\bwhat (?:did|have|had) (?:i|we) (?:ever |just |already )?{_NOTE_WORDS}\b"
     rf"|\b(?:did|have|had) (?:i|we) (?:ever |already |not )?{_NOTE_WORDS} (?:\w+ ){{0,3}}"
     r"(?:about|on|for|who|what|how|why|that|down)\b"
+    r"|\bwhere (?:is|are|was|were) [^?.\n]{2,80} "
+    r"(?:described|documented|explained|written(?: down)?|noted|recorded)\b"
     rf"|\bwhere (?:did|have) (?:i|we) (?:ever )?(?:write|note|jot|record|put down|keep|noted|written)\b"
     rf"|\b(?:is|are|was|were) there (?:an?|any|anything|something|some)\b[^?.]{{0,40}}"
     rf"\b(?:my |our |the )?{_RECORD_WORDS}\b"
