@@ -25,8 +25,6 @@ Object = dict[str, Any]
 INSPECTOR: Final = ROOT / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 ERAS: Final = ("legacy", "modern")  # what the Inspector calls them
 
-pytestmark = pytest.mark.xdist_group("inspector")
-
 
 class Inspector:
     """Runs the Inspector's command line against one target."""

@@ -19,8 +19,6 @@ from tests.requirements import proves
 Mode = Literal["legacy", "2026-07-28"]
 MODES: tuple[Mode, ...] = ("legacy", "2026-07-28")
 
-pytestmark = pytest.mark.xdist_group("third_party")
-
 
 async def _agree(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
     """A person who fills in their name and leaves the rest."""

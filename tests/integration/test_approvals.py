@@ -23,8 +23,6 @@ from tests.integration.talking import read_stream, text_of, user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
 
-pytestmark = pytest.mark.xdist_group("together")
-
 WRITTEN = "I have written it down."
 GONE = "ERR_|Failed to fetch|network error"  # what a browser says while the program is dead
 

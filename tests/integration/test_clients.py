@@ -14,8 +14,6 @@ from tests.integration.talking import read_stream, user, whole
 from tests.kit import warm
 from tests.requirements import proves
 
-pytestmark = pytest.mark.xdist_group("together")
-
 TOKYO = "What time is it in Tokyo right now?"
 MAP: dict[str, Any] = {
     "type": "function",

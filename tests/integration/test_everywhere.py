@@ -15,8 +15,6 @@ from tests.integration.talking import user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
 
-pytestmark = pytest.mark.xdist_group("together")
-
 TOKYO = "Please tell me the current time in Tokyo"
 
 

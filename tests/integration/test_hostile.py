@@ -17,8 +17,6 @@ from tests.integration.talking import text_of, user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
 
-pytestmark = pytest.mark.xdist_group("together")
-
 UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 EMPTY = {"tool": "strange/empty_pot", "arguments": {"pot": HOSTILE}}
 

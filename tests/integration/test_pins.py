@@ -13,8 +13,6 @@ from tests.integration.program import PATIENCE_S, ServeProgram, run_program
 from tests.kit import warm
 from tests.requirements import proves
 
-pytestmark = pytest.mark.xdist_group("together")
-
 CHANGING_SERVER = Path(__file__).with_name("changing_server.py")
 
 

@@ -18,8 +18,6 @@ from tests.integration.talking import text_of, user, whole
 from tests.kit.browser import visit
 from tests.requirements import proves
 
-pytestmark = pytest.mark.xdist_group("together")
-
 RIGHTS = {"agent": ("use",), "other": ("use",), "guard": ("watch", "approve")}
 EVERY_RIGHT = ("use", "watch", "approve", "manage")
 REFUSED = "status of 40[13]"  # what a browser says of an answer that is a refusal

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.kit import warm
 from tests.kit.programs import PATH, program
+from tests.kit.stores import place_empty_store
 
 FILE_SERVER = Path(__file__).with_name("file_server.py")
 
@@ -23,6 +24,9 @@ class CommandLine:
 
     home: Path
     servers: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        place_empty_store(self.home)
 
     @property
     def environment(self) -> dict[str, str]:

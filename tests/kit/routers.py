@@ -16,13 +16,14 @@ from fingerpost.testing import ScriptedModel
 from fingerpost.testing.models import ScriptLine
 from tests.kit import warm
 from tests.kit.programs import program
+from tests.kit.stores import place_empty_store
 
 
 def build_settings(folder: Path, **more: Any) -> Settings:
     """Settings with a store in the folder. Tools are scored by words, so no vectors are built."""
     return Settings.model_validate(
         {
-            "store": {"url": f"sqlite:///{folder}/store.db"},
+            "store": {"url": place_empty_store(folder)},
             **more,
             "narrow": {"vectors": str(folder / "vectors"), **more.get("narrow", {})},
             "flags": {"dense_scores": False, **more.get("flags", {})},

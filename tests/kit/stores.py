@@ -5,21 +5,50 @@ from __future__ import annotations
 import fcntl
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from tempfile import gettempdir
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, cast
 
 import psycopg
 
 from fingerpost.store import Store
-from fingerpost.store.database import Database, resolve_location
+from fingerpost.store.database import Database, StoreLocation, resolve_location
 
 PATIENCE = 40.0
 
 OpenStore = Callable[..., AbstractAsyncContextManager[Store]]
+
+
+def place_empty_store(folder: Path) -> str:
+    """Put a store with all its tables into the folder, unless there is one. Returns its URL.
+
+    The tables take longer to make than to copy.
+    """
+    file = folder / "store.db"
+    if folder.is_dir() and not file.exists():
+        file.touch(0o600)
+        file.write_bytes(_read_empty_store())
+    return f"sqlite:///{file}"
+
+
+@cache
+def _read_empty_store() -> bytes:
+    with TemporaryDirectory(prefix="store-") as folder:
+        file = Path(folder) / "store.db"
+        with ThreadPoolExecutor(1) as threads:  # an event loop may run in this one
+            threads.submit(_create_store, f"sqlite:///{file}").result()
+        return file.read_bytes()
+
+
+def _create_store(url: str) -> StoreLocation:
+    location = resolve_location(url)
+    Database.open(location, lock_wait=PATIENCE).close()
+    return location
 
 
 def get_postgres_programs() -> Path:
@@ -51,9 +80,7 @@ class Postgres:
     def new_database(self, *, empty: bool = False) -> str:
         """A database with the tables of the store, which take longer to make than to copy; or with none."""
         if not empty and not self._template:
-            location = resolve_location(self.new_database(empty=True))
-            Database.open(location, lock_wait=PATIENCE).close()
-            self._template = location.url.database or ""
+            self._template = _create_store(self.new_database(empty=True)).url.database or ""
         name = f"store{next(self._numbers)}"
         template = "template1" if empty else self._template
         with psycopg.connect(self._server.get_uri(), autocommit=True) as connection:

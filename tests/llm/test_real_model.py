@@ -29,10 +29,7 @@ from tests.kit.real_model import NAME, real_model
 from tests.kit.tcp_proxy import OVERLOADED, run_proxy
 from tests.requirements import proves
 
-pytestmark = [
-    pytest.mark.timeout(180),  # one thread on a busy machine
-    pytest.mark.xdist_group("real_model"),  # one server is enough
-]
+pytestmark = pytest.mark.timeout(180)  # one thread on a busy machine
 
 PATIENT = 120.0
 ENDLESS = 900  # tokens: far more than any test waits for

@@ -8,7 +8,6 @@ come later there need the thread for loops of their own.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -26,10 +25,3 @@ def browser() -> Iterator[Browser]:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleServer]:
     with run_module_server(tmp_path_factory.mktemp("house")) as opened:
         yield opened
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    folder = Path(__file__).parent
-    for item in items:
-        if folder in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser"))

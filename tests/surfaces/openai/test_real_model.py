@@ -17,10 +17,7 @@ from tests.kit.real_model import NAME, real_model
 from tests.kit.routers import build_settings
 from tests.requirements import proves
 
-pytestmark = [
-    pytest.mark.timeout(180),  # one thread on a busy machine
-    pytest.mark.xdist_group("real_model"),
-]
+pytestmark = pytest.mark.timeout(180)  # one thread on a busy machine
 
 
 @pytest.fixture(scope="module")
