@@ -164,8 +164,11 @@ class ForkServer:
     def _take_request(self) -> CommandRequest | None:
         line, _ = self._door.accept()
         if not self._loaded:
+            # The event loops of what is run once leave a closed descriptor as the one to write to.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             load()
             signal.set_wakeup_fd(self._wake.fileno())
+            signal.signal(signal.SIGCHLD, _do_nothing)
             self._loaded = True
         try:
             request = _read(line)

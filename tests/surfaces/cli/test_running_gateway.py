@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,9 +46,13 @@ def sleepy(person: CommandLine) -> SleepyServer:
     return made
 
 
-def configure(person: CommandLine, server: SleepyServer, **entry: Any) -> None:
+def configure(person: CommandLine, server: SleepyServer) -> None:
+    person.has(server.name, **build_entry(server))
+
+
+def build_entry(server: SleepyServer) -> dict[str, Any]:
     arguments = ["-I", "-S", sleepy_server.__file__, str(server.folder)]
-    person.has(server.name, command=sys.executable, args=arguments, era="2025-11-25", **entry)
+    return {"command": sys.executable, "args": arguments, "era": "2025-11-25"}
 
 
 @dataclass
@@ -133,6 +138,25 @@ def test_a_command_uses_the_running_server_of_a_gateway_unless_it_is_standalone(
         gateway.ends()
         assert not path.exists()
         assert not path.with_suffix(".key").exists()
+
+
+@proves("S5")
+def test_a_client_that_closes_stdin_and_sends_sigterm_at_any_time_leaves_nothing_behind(
+    person: CommandLine, sleepy: SleepyServer
+) -> None:
+    with start_gateway(person, "stdio") as gateway:
+        path, running = gateway.socket, gateway.process
+        assert person.runs("call", "sleepy/store_word", "word=hat", "--yes").returncode == 0
+        assert running.stdin is not None
+        running.stdin.close()
+        running.stdin = None
+        until = time.monotonic() + PATIENCE
+        while running.poll() is None and time.monotonic() < until:
+            running.send_signal(signal.SIGTERM)
+            time.sleep(0.01)
+        running.communicate(timeout=PATIENCE)
+        assert not path.exists()
+        assert not (person.home / "store.db-wal").exists()  # the store was closed
 
 
 @proves("S10")
@@ -227,11 +251,12 @@ def test_a_gateway_that_refuses_is_named_and_not_used(person: CommandLine, sleep
         known = {"secret": secret, "version": refused["version"]}
         assert gateway.greet(**known, server="other")["why"] == "server"
         assert gateway.greet(**known, server="sleepy", configuration="0")["why"] == "configuration"
-        configure(person, sleepy, env={"REGION": "north"})
-        done = person.runs("call", "sleepy/store_word", "word=hat", "--yes")
+        # Another file: the gateway follows changes of its own.
+        entry = {**build_entry(sleepy), "env": {"REGION": "north"}}
+        other = person.writes("other.json", json.dumps({"mcpServers": {"sleepy": entry}}))
+        done = person.runs("call", "sleepy/store_word", "word=hat", "--yes", "--servers", str(other))
         assert f"{REFUSED}has another entry for sleepy: its connection is not used" in done.stderr
         assert (done.returncode, sleepy.starts) == (0, 2)
-        configure(person, sleepy)
         gateway.socket.with_suffix(".key").write_text("guessed", "ascii")
         done = person.runs("call", "sleepy/store_word", "word=hat", "--yes")
         assert f"{REFUSED}refused the secret of this command: it is not used" in done.stderr

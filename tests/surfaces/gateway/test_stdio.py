@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,6 +30,7 @@ class Pipes:
         self.audience = NotificationListeners()
         self.events = MemorySink()
         self.ended = anyio.Event()
+        self.serving = anyio.CancelScope()
 
     async def send(self, *messages: object) -> None:
         data = b"".join((m if isinstance(m, bytes) else orjson.dumps(m)) + b"\n" for m in messages)
@@ -59,13 +59,14 @@ async def conversation(**settings: Any) -> AsyncGenerator[Pipes]:
     pipes = Pipes(to_server, from_server)
 
     async def run() -> None:
-        await serve_stdio(
-            pipes.methods,
-            GatewaySettings(**settings),
-            pipes.events,
-            audience=pipes.audience,
-            descriptors=(for_server, by_server),
-        )
+        with pipes.serving:
+            await serve_stdio(
+                pipes.methods,
+                GatewaySettings(**settings),
+                pipes.events,
+                audience=pipes.audience,
+                descriptors=(for_server, by_server),
+            )
         pipes.ended.set()
 
     async with anyio.create_task_group() as tasks:
@@ -190,12 +191,12 @@ async def test_what_was_asked_is_answered_after_the_client_closed_its_side():
         assert pipes.methods.left_sessions
 
 
-async def test_a_signal_ends_it():
+async def test_what_ends_it_ends_its_requests():
     async with conversation() as pipes:
         await pipes.ask(INITIALIZE)
         await pipes.send(call("wait"))
         await pipes.methods.entered.wait()
-        signal.raise_signal(signal.SIGTERM)
+        pipes.serving.cancel()
         with anyio.fail_after(5):
             await pipes.ended.wait()
         assert pipes.methods.cancelled.is_set()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -127,17 +128,43 @@ def serve_stdio_client(*, common: CommonOptions, mode: str | None, profile: str 
     async def work() -> int:
         _note_missing_servers(loaded)
         audience = NotificationListeners()
-        async with (
-            open_service_router(loaded) as router,
-            _keep_own_log(router),
-            _connect_in_background(router, quiet=True),
-            _lend_connections(router, {"kind": "stdio", "since": f"{utc_now():%Y-%m-%d %H:%M} UTC"}),
-            open_methods(router, audience=audience) as methods,
-        ):
-            await serve_stdio(methods, settings.gateway, router.events, audience=audience, endpoint=endpoint)
+        with ExitStack() as ending:
+            async with (
+                open_service_router(loaded) as router,
+                _keep_own_log(router),
+                _connect_in_background(router, quiet=True),
+                _lend_connections(router, {"kind": "stdio", "since": f"{utc_now():%Y-%m-%d %H:%M} UTC"}),
+                open_methods(router, audience=audience) as methods,
+            ):
+                with anyio.CancelScope() as serving:
+                    # Until all is closed: clients send SIGTERM soon after they have closed stdin.
+                    ending.enter_context(_cancel_at_signals(serving))
+                    await serve_stdio(
+                        methods, settings.gateway, router.events, audience=audience, endpoint=endpoint
+                    )
         return 0
 
     return anyio.run(work, backend_options=get_backend_options())
+
+
+@contextmanager
+def _cancel_at_signals(scope: anyio.CancelScope) -> Generator[None]:
+    """Cancel the scope at SIGTERM and SIGINT. A further SIGTERM does nothing while the block runs; a further
+    SIGINT interrupts, as without this block.
+    """
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        scope.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, scope.cancel)
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(signal.SIGINT)
 
 
 @asynccontextmanager

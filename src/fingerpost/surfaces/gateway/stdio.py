@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
@@ -235,32 +233,27 @@ async def serve_stdio(
     principal: Principal | None = None,
     descriptors: tuple[int, int] | None = None,
     on_started: Callable[[], None] | None = None,
-    signals: bool = True,
 ) -> None:
-    """Serve until the client closes its side or a signal arrives. `descriptors` are the ones to read and
-    write.
-    """
+    """Serve until the client closes its side. `descriptors` are the ones to read and write."""
     with ExitStack() as stack:
         stack.enter_context(tune_for_serving())
         reading, writing = descriptors or stack.enter_context(reserve_standard_streams())
         state = GatewayState(
             methods, settings, events, NotificationListeners() if audience is None else audience
         )
+        stack.callback(state.close)
         endpoint = endpoint or replace(_DEFAULT_ENDPOINT, mode=settings.mode)
         writer = LineWriter(writing)
         async with anyio.create_task_group() as tasks:
             state.set_tasks(tasks)
             connection = StdioConnection(state, endpoint, principal or await _build_local_principal(), writer)
             tasks.start_soon(_write_lines, writer, tasks.cancel_scope)
-            if signals and threading.current_thread() is threading.main_thread():
-                tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
             if on_started is not None:
                 on_started()
             async for line in read_lines(reading, limit=settings.body_bytes):
                 await connection.handle_line(line)
             await connection.finish()
             writer.close()
-        state.close()
 
 
 async def _build_local_principal() -> Principal:
@@ -277,12 +270,6 @@ async def _write_lines(writer: LineWriter, scope: anyio.CancelScope) -> None:
     with suppress(OSError):
         await writer.run()
     scope.cancel()
-
-
-async def _cancel_at_signal(scope: anyio.CancelScope) -> None:
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
-        async for _ in received:
-            scope.cancel()
 
 
 class _StdioExchange:
