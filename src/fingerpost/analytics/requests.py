@@ -117,14 +117,6 @@ def _begin_call_line(seq: int, event: CallReceived) -> PacketLine:
     )
 
 
-def _apply_route_began(line: PacketLine, event: RouteBegan) -> _LineChanges:
-    return {"mode": event.mode.value, "profile": event.profile, "state": "running", "outcome": None}
-
-
-def _apply_resumed(line: PacketLine, event: RouteResumed) -> _LineChanges:
-    return {"state": "running", "outcome": None}
-
-
 def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
     narrowing = event.narrowing
     changes: _LineChanges = {
@@ -143,10 +135,6 @@ def _apply_narrowed(line: PacketLine, event: RequestNarrowed) -> _LineChanges:
     return changes
 
 
-def _apply_offered(line: PacketLine, event: ToolsOffered) -> _LineChanges:
-    return {"offered": len(event.tools)}
-
-
 def _apply_model_answered(line: PacketLine, event: ModelAnswered) -> _LineChanges:
     return {
         "saved_tokens": line.spared_tokens,
@@ -160,10 +148,6 @@ def _apply_call_received(line: PacketLine, event: CallReceived) -> _LineChanges:
     """Set a direct call to running again. This event comes again when the call continues after a decision."""
     changes: _LineChanges = {"state": "running", "outcome": None} if line.kind == "call" else {}
     return {**changes, "dry_run": event.dry_run}
-
-
-def _apply_approval_requested(line: PacketLine, event: ApprovalRequested) -> _LineChanges:
-    return {"state": "waiting", "pending_id": event.pending_id}
 
 
 def _apply_approval_decided(line: PacketLine, event: ApprovalDecided) -> _LineChanges:
@@ -191,10 +175,6 @@ def _apply_attempt_finished(line: PacketLine, event: AttemptFinished) -> _LineCh
     if made.error is not None:
         return {"failures": line.failures + 1}
     return {"tools": _append_tool(line.tools, made.tool)} if made.cached else {}
-
-
-def _apply_fallback_taken(line: PacketLine, event: FallbackTaken) -> _LineChanges:
-    return {"fallbacks": line.fallbacks + 1}
 
 
 def _apply_call_finished(line: PacketLine, event: CallFinished) -> _LineChanges:
@@ -231,23 +211,24 @@ def _append_tool(tools: tuple[str, ...], tool: str) -> tuple[str, ...]:
     return (*tools, tool) if len(tools) < MAX_TOOLS else tools
 
 
-def _apply_nothing(line: PacketLine, event: PacketReceived) -> _LineChanges:
-    return {}
-
-
 _LINE_HANDLERS: Final[dict[type[Event], Callable[[PacketLine, Any], _LineChanges]]] = {
-    PacketReceived: _apply_nothing,
-    RouteBegan: _apply_route_began,
-    RouteResumed: _apply_resumed,
+    PacketReceived: lambda line, event: {},
+    RouteBegan: lambda line, event: {
+        "mode": event.mode.value,
+        "profile": event.profile,
+        "state": "running",
+        "outcome": None,
+    },
+    RouteResumed: lambda line, event: {"state": "running", "outcome": None},
     RequestNarrowed: _apply_narrowed,
-    ToolsOffered: _apply_offered,
+    ToolsOffered: lambda line, event: {"offered": len(event.tools)},
     ModelAnswered: _apply_model_answered,
     CallReceived: _apply_call_received,
-    ApprovalRequested: _apply_approval_requested,
+    ApprovalRequested: lambda line, event: {"state": "waiting", "pending_id": event.pending_id},
     ApprovalDecided: _apply_approval_decided,
     AttemptStarted: _apply_attempt_started,
     AttemptFinished: _apply_attempt_finished,
-    FallbackTaken: _apply_fallback_taken,
+    FallbackTaken: lambda line, event: {"fallbacks": line.fallbacks + 1},
     CallFinished: _apply_call_finished,
     RouteEnded: _apply_route_ended,
     SubagentBegan: _apply_subagent_began,

@@ -331,22 +331,15 @@ def _collect_gauges(gauges: GaugeValues) -> Iterator[Metric]:
     from prometheus_client.core import GaugeMetricFamily, InfoMetricFamily
 
     yield InfoMetricFamily("fingerpost_build", "What runs here", value={"version": gauges.version})
-    up = GaugeMetricFamily("fingerpost_server_up", "Whether a server answers", labels=["server"])
-    for name, state in list(gauges.servers.items())[:MAX_TOOLS]:
-        up.add_metric([name], float(state in ("ready", "degraded")))
-    yield up
-    asleep = GaugeMetricFamily(
-        "fingerpost_server_asleep", "Whether a server is not running until it is called", labels=["server"]
-    )
-    for name, state in list(gauges.servers.items())[:MAX_TOOLS]:
-        asleep.add_metric([name], float(state == "asleep"))
-    yield asleep
-    breakers = GaugeMetricFamily(
-        "fingerpost_breaker_open", "Whether the circuit breaker of a server is open", labels=["server"]
-    )
-    for name, state in list(gauges.breakers.items())[:MAX_TOOLS]:
-        breakers.add_metric([name], float(state == "open"))
-    yield breakers
+    for name, about, states, wanted in (
+        ("server_up", "Whether a server answers", gauges.servers, ("ready", "degraded")),
+        ("server_asleep", "Whether a server is not running until it is called", gauges.servers, ("asleep",)),
+        ("breaker_open", "Whether the circuit breaker of a server is open", gauges.breakers, ("open",)),
+    ):
+        family = GaugeMetricFamily(f"fingerpost_{name}", about, labels=["server"])
+        for server, state in list(states.items())[:MAX_TOOLS]:
+            family.add_metric([server], float(state in wanted))
+        yield family
     yield GaugeMetricFamily("fingerpost_tools", "Tools in the catalog", value=gauges.tools)
     yield GaugeMetricFamily(
         "fingerpost_approvals_waiting", "Calls that wait for a person", value=gauges.approvals_waiting
