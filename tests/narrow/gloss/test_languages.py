@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -146,6 +148,15 @@ def test_a_text_whose_words_are_unknown_is_not_translated() -> None:
 @given(text=st.text(max_size=200), language=st.sampled_from(sorted(TABLE_LANGUAGES)))
 def test_any_text_can_be_translated(text: str, language: str) -> None:
     assert isinstance(translate_request(text, language), str)
+
+
+def test_a_long_text_of_any_kind_takes_no_longer_than_a_page_of_words() -> None:
+    """Every pattern is bounded: no text makes the translation quadratic."""
+    for text in ("-" * 4000, "a." * 2000, "1-" * 2000, "данных " * 600, "的" * 4000, "ال" * 2000):
+        for language in ("es", "ru", "ar", "zh"):
+            started = time.process_time()
+            translate_request(text, language)
+            assert time.process_time() - started < 1, (text[:4], language)
 
 
 def test_spelling_variants_are_the_same_word() -> None:

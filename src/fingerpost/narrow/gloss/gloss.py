@@ -163,6 +163,8 @@ _POSTPOSITIONS: Final = frozenset(("about", "from", "in", "on", "to", "with"))
 _PHRASE_BOUNDS: Final = _POSTPOSITIONS | {"and", "i", "if", "or", "you"}
 _POLITE_QUESTION: Final = "can you"
 _MIN_KNOWN_SHARE: Final = 0.4  # of the words; with less the text is hardly in the language
+_MAX_PHRASE_WORDS: Final = 6
+_MAX_UNSPACED_LENGTH: Final = 20  # characters of a word without spaces
 _MIN_STEM_LENGTH: Final = 2
 _MAX_ENDING_LENGTH: Final = 5
 _MIN_COMPOUND_LENGTH: Final = 8
@@ -197,12 +199,12 @@ _FOLDED_SPELLINGS: Final = str.maketrans(
 )
 _REQUEST_TOKEN: Final = re.compile(
     r'(?P<kept>"[^"\n]{1,400}"|[a-zA-Z]{2,8}://[!-~]{1,400}'
-    r"|[A-Za-z0-9_~-]*(?:[./@\\][A-Za-z0-9_~-]+)+|[A-Za-z]*\d[\w-]*[A-Za-z][\w-]*|\d+(?:[.,:]\d+)*)"
+    r"|[A-Za-z0-9_~-]{0,80}(?:[./@\\][A-Za-z0-9_~-]{1,80}){1,20}"
+    r"|[A-Za-z]{0,40}\d[\w-]{0,40}[A-Za-z][\w-]{0,40}|\d{1,40}(?:[.,:]\d{1,40}){0,10})"
     r"|(?P<word>[\u0900-\u0963\u0971-\u097f]+|[\u0980-\u09e3\u09f0-\u09ff]+"
     f"|(?P<unspaced>[{UNSPACED_CHARACTERS}]+)|[^\\W\\d_{UNSPACED_CHARACTERS}]+)"
     r"|(?P<stop>[?!.,;:\n])"
 )
-_CLAUSE_ENDS: Final = frozenset("?!.,;:\n")
 
 
 @frozen(kw_only=False)
@@ -225,7 +227,7 @@ class LanguageTable:
 
     A line is `english: form form`, with `!` before an instruction and `?` before a question word. `-` stands
     for words without meaning. Of `!rename|to`, only `rename` is moved to the front. In a form, `_` joins
-    words and `*` stands for any ending.
+    words; a `*` at the end of a single word stands for any ending.
     """
 
     def __init__(self, language: str, lines: Iterable[str]) -> None:
@@ -234,7 +236,9 @@ class LanguageTable:
         self._stems: dict[str, TableEntry] = {}
         self._accented: dict[str, TableEntry] = {}
         self._phrase_lengths: dict[str, int] = {}  # by first word: words of the longest phrase
-        self._longest = 1
+        self._longest = 1  # characters of a word without spaces
+        self._prefixes = tuple(map(fold_spelling, _ARTICLES_AND_PREPOSITIONS.get(language, ())))
+        self._endings = tuple(map(fold_spelling, _ENDINGS.get(language, ())))
         parsed = [(TableEntry.parse(english), forms.split()) for english, forms in map(_split_line, lines)]
         given = [(form, entry) for entry, forms in parsed for form in forms]
         # `é` and `e` are different words. Without an accent, the word that has none comes first.
@@ -251,9 +255,8 @@ class LanguageTable:
             return
         words = tuple(re.split(r"[_'-]", fold_spelling(form)))
         if words[-1].endswith("*"):
-            words = (*words[:-1], words[-1][:-1])
-            if len(words) == 1:
-                self._stems.setdefault(words[0], entry)
+            words = (words[0][:-1],)
+            self._stems.setdefault(words[0], entry)
         self._forms.setdefault(words, entry)
         self._phrase_lengths[words[0]] = max(len(words), self._phrase_lengths.get(words[0], 1))
 
@@ -290,10 +293,8 @@ class LanguageTable:
 
     def _list_bases(self, word: str) -> list[str]:
         """Return the word, then the word without a prefix, an ending or both."""
-        prefixes = _ARTICLES_AND_PREPOSITIONS.get(self._language, ())
-        endings = _ENDINGS.get(self._language, ())
-        whole = [word, *(word[len(prefix) :] for prefix in prefixes if word.startswith(prefix))]
-        cut = [base[: -len(ending)] for base in whole for ending in endings if base.endswith(ending)]
+        whole = [word, *(word[len(prefix) :] for prefix in self._prefixes if word.startswith(prefix))]
+        cut = [base[: -len(ending)] for base in whole for ending in self._endings if base.endswith(ending)]
         return [word, *(base for base in (*whole[1:], *cut) if len(base) >= _MIN_STEM_LENGTH)]
 
     def split_compound(self, word: str) -> tuple[TableEntry, ...]:
@@ -385,7 +386,11 @@ class _RequestWords:
         place = 0
         while place < len(folded):
             accented = self._table.match_accented(self._waiting[place].casefold())
-            found = self._table.match(folded[place:]) if accented is None else (accented, 1)
+            found = (
+                self._table.match(folded[place : place + _MAX_PHRASE_WORDS])
+                if accented is None
+                else (accented, 1)
+            )
             if found is not None:
                 entry, length = found
                 self._known += length
@@ -413,7 +418,7 @@ class _RequestWords:
     def _look_up_unspaced(self, text: str) -> None:
         place = 0
         while place < len(text):
-            found = self._table.match_start(text[place:])
+            found = self._table.match_start(text[place : place + _MAX_UNSPACED_LENGTH])
             if found is None:
                 place += 1
                 continue
