@@ -77,7 +77,6 @@ def _note_start(event: str, arguments: tuple[object, ...]) -> None:
 
 
 _OWN_PID: Final = os.getpid()
-sys.addaudithook(_note_start)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -104,10 +103,19 @@ def no_blocking_calls() -> Iterator[None]:
     guard.deactivate()
 
 
-def pytest_collection_finish() -> None:
-    """What was collected stays until the end: the garbage collector need not look through it again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without what would slow it down: the search for garbage, and for programs that are started.
+
+    What was collected stays until the end, so the garbage collector need not look through it again.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+        sys.addaudithook(_note_start)
 
 
 def pytest_xdist_auto_num_workers() -> int:
