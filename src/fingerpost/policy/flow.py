@@ -348,9 +348,12 @@ def _find_seen(value: str, seen: Sequence[SeenText]) -> ArgumentOrigin | None:
             at = text.find(part)
             if at >= 0:
                 around = text[max(0, at - EXCERPT_LENGTH) : at + len(part) + EXCERPT_LENGTH]
-                excerpt = escape_invisible(scrub(" ".join(around.split())))
                 return ArgumentOrigin(
-                    path="", origin=DataOrigin.UNTRUSTED, tool=one.tool, excerpt=excerpt[:300]
+                    path="",
+                    origin=DataOrigin.UNTRUSTED,
+                    tool=one.tool,
+                    excerpt=escape_invisible(scrub(" ".join(around.split())))[:300],
+                    whole=is_in_words(value, normalize_words((one.text,))),
                 )
     return None
 
@@ -476,7 +479,7 @@ def _find_reason_to_ask(call: Call, data: CallData, preset: Preset) -> tuple[str
             return None
         if data.private:
             return "it can send private data out", PRIVATE_RULE
-        composed = any(one.origin is not DataOrigin.UNTRUSTED for one in texts)
+        composed = not all(one.whole or one.origin is DataOrigin.PERSON for one in texts)
         if preset == "strict" or (data.has_words and composed):
             return "it can send data out", UNTRUSTED_RULE
         return None

@@ -128,12 +128,14 @@ class ArgumentOrigin:
         origin: person, plain, trusted, untrusted or unknown
         tool: the tool whose result contained it, if found
         excerpt: the text around it in that result
+        whole: whether the result contained the value as it is, not only a part of it
     """
 
     path: str
     origin: DataOrigin
     tool: str | None = None
     excerpt: str = ""
+    whole: bool = False
 
 
 @frozen
