@@ -156,6 +156,7 @@ def test_rows_tell_value_and_origin_of_every_setting(folders: SettingsFolders) -
     assert shown["tools[0].keywords"] == (["x"], "fingerpost.toml:5")
     assert [row.path for row in build_rows(loaded, "store")] == [
         "store.url",
+        "store.secret",
         "store.secret_file",
         "store.flush_ms",
         "store.lease_seconds",
